@@ -1,0 +1,181 @@
+"""The MLflow run of a stage: the ledger's one writer.
+
+Runs are children of the flow's run, when there is one (environment variable `SESAME_PARENT_RUN`).
+A ledger that can't be reached costs a clear line, never the stage's work. MLflow is imported only where
+a run is opened, since that takes 1.5 s.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+EXPERIMENT = "sesame"
+PARENT = "SESAME_PARENT_RUN"
+OFF = "SESAME_TRACKING"
+"""`SESAME_TRACKING=off` records nothing (tests, debugging)."""
+
+
+def uri() -> str:
+    """`MLFLOW_TRACKING_URI`, or `mlflow.db` in the project's folder."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
+
+
+def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
+    """`{"a": {"b": 1}}` -> `{"a.b": 1}`; lists become text."""
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, dict):
+            flat |= flatten(item, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = item
+    return flat
+
+
+@cache
+def client():
+    """The MLflow client, its database and experiment in place. Raises whatever MLflow raises when it is not reachable."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import logging
+
+    import mlflow
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    Path(".sesame").mkdir(exist_ok=True)
+    with FileLock(".sesame/mlflow.lock"):  # processes that create the tables at the same time crash each other
+        mlflow.set_tracking_uri(uri())
+        connected = mlflow.MlflowClient()
+        if connected.get_experiment_by_name(EXPERIMENT) is None:
+            local = uri().startswith("sqlite")
+            connected.create_experiment(EXPERIMENT, artifact_location=Path("mlartifacts").resolve().as_uri() if local else None)
+    return connected
+
+
+def git_commit() -> str:
+    """The commit of the checkout, with `-dirty` when tracked files differ from it; empty outside git."""
+    done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+class Run:
+    """One run of the ledger. With `run_id` None it records nothing."""
+
+    def __init__(self, run_id: str | None):
+        self.id = run_id
+
+    def log(self, metrics: dict, step: int = 0) -> None:
+        """Log the numbers of a nested dictionary at a step; what is not a number is left out."""
+        if self.id is None:
+            return
+        import time
+
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        flat = {k: v for k, v in flatten(metrics).items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        self._try(lambda c: c.log_batch(self.id, metrics=[Metric(k, float(v), now, step) for k, v in flat.items()]))
+
+    def params(self, params: dict) -> None:
+        """Log a nested dictionary as flattened parameters."""
+        from mlflow.entities import Param
+
+        flat = [(k, str(v)[:6000]) for k, v in flatten(params).items()]
+        for i in range(0, len(flat), 100):  # the most one call takes
+            self._try(lambda c, i=i: c.log_batch(self.id, params=[Param(k, v) for k, v in flat[i : i + 100]]))
+
+    def tag(self, **tags: str) -> None:
+        """Set tags."""
+        for key, value in tags.items():
+            self._try(lambda c, key=key, value=value: c.set_tag(self.id, key, value))
+
+    def artifact(self, path: Path, folder: str | None = None) -> None:
+        """Copy a file or the files of a folder to the run."""
+        if path.is_dir():
+            self._try(lambda c: c.log_artifacts(self.id, str(path), folder))
+        else:
+            self._try(lambda c: c.log_artifact(self.id, str(path), folder))
+
+    def figure(self, figure, name: str) -> None:
+        """Keep a matplotlib figure as `name`."""
+        self._try(lambda c: c.log_figure(self.id, figure, name))
+
+    def model(self, module, name: str = "model") -> None:
+        """Keep a torch module so that `mlflow.pytorch.load_model("runs:/<id>/model")` gives it back."""
+        if self.id is None:
+            return
+
+        def log(_):
+            import mlflow
+
+            with mlflow.start_run(run_id=self.id, log_system_metrics=False):
+                mlflow.pytorch.log_model(module, name=name, pip_requirements=["torch"], serialization_format="pickle")
+
+        self._try(log)
+
+    @contextmanager
+    def child(self, name: str, tags: dict[str, str], params: dict) -> Iterator["Run"]:
+        """A run below this one, e.g. one seed."""
+        with _open(name, tags, params, parent=self.id, enabled=self.id is not None) as run:
+            yield run
+
+    def _try(self, action) -> None:
+        """Do it if there is a ledger; if that fails, say so once and go on without."""
+        if self.id is None:
+            return
+        try:
+            action(client())
+        except Exception as error:  # any failure of the ledger: the work goes on
+            _lost(error)
+            self.id = None
+
+
+def _lost(error: Exception) -> None:
+    reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    print(f"warning: MLflow at {uri()} is not usable, this run is not recorded there (results are in data/): {reason}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, enabled: bool = True, run_id: str | None = None) -> Iterator[Run]:
+    run = Run(None)
+    if enabled:
+        try:
+            connected = client()
+            if run_id is None:
+                tags = tags | {"git_commit": git_commit()} | ({"mlflow.parentRunId": parent} if parent else {})
+                experiment = connected.get_experiment_by_name(EXPERIMENT)
+                run_id = connected.create_run(experiment.experiment_id, run_name=name, tags=tags).info.run_id
+                run = Run(run_id)
+                run.params(params)
+            else:
+                connected.set_terminated(run_id, "RUNNING")
+                run = Run(run_id)
+        except Exception as error:  # any failure of the ledger: the work goes on
+            _lost(error)
+            run = Run(None)
+    status = "FAILED"
+    try:
+        yield run
+        status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        run._try(lambda c: c.set_terminated(run.id, status))
+
+
+@contextmanager
+def start(name: str, tags: dict[str, str], params: dict) -> Iterator[Run]:
+    """The run of a stage, below the flow's run where there is one."""
+    rank_zero = os.environ.get("LOCAL_RANK", "0") == "0"
+    with _open(name, tags, params, os.environ.get(PARENT), enabled=rank_zero and os.environ.get(OFF) != "off") as run:
+        yield run

@@ -97,12 +97,14 @@ class TableReader(Block):
     format: Literal["tsv", "csv", "jsonl", "parquet"]
     column: str | int
     """A name, or for files without a header the number of the field from 0."""
+    headword: str | int | None = None
+    """Another column, put before every segment: `word: what it means`."""
     header: bool = False
     """TSV and CSV: the first line names the columns."""
     fields: PositiveInt | None = None
     """TSV and CSV: the number of fields a line must have; by default the first line's."""
     separator: str | None = None
-    """Splits the text into segments, e.g. `" | "` between the senses of a gloss."""
+    """Splits the text into segments, e.g. `" | "` between the senses of a gloss; without it text is cut into sentences."""
     errors: Literal["strict", "replace"] = "strict"
 
 
@@ -301,14 +303,18 @@ class Budget(Block):
         return self
 
 
+Accelerator = Literal["auto", "cpu", "gpu"]
+Precision = Literal["auto", "32-true", "bf16-mixed"]
+
+
 class Trainer(Block):
     """Where and how a model is trained: passed to Lightning."""
 
-    accelerator: Literal["auto", "cpu", "gpu"] = "auto"
+    accelerator: Accelerator = "auto"
     devices: PositiveInt | Literal["auto"] = 1
     num_nodes: PositiveInt = 1
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    precision: Precision = "auto"
     """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
     compile: bool = False
     accumulate: PositiveInt = 1
@@ -451,6 +457,8 @@ class Finetune(Block):
     """Labelled examples used, a seeded subset, the same for every model; null takes all."""
     eval_examples: PositiveInt | None = None
     """Of dev and of test, a seeded subset; null takes all."""
+    accelerator: Accelerator = "auto"
+    precision: Precision = "auto"
     threads: PositiveInt | None = None
     recipes: dict[Name, Recipe]
     """By model."""
@@ -459,18 +467,41 @@ class Finetune(Block):
 # ---------------------------------------------------------------- vector spaces
 
 
-class Vectors(Block):
-    """Skip-gram with negative sampling (Mikolov et al. 2013) through gensim."""
+class SkipGram(Block):
+    """Skip-gram with negative sampling (Mikolov et al. 2013) through gensim: the usual choice from some 100 M words on."""
 
+    kind: Literal["skip_gram"]
     corpus: Name
     vector_size: PositiveInt = 100
     window: PositiveInt = 5
     min_count: PositiveInt = 5
     negative: PositiveInt = 10
+    sample: Annotated[float, Field(ge=0)] = 1e-3
+    """Relative frequency from which occurrences are left out at random (section 2.3); 0 keeps all."""
     epochs: PositiveInt = 5
     seed: int = 1
     workers: PositiveInt = 1
     """More than one is faster and no longer repeatable."""
+
+
+class PpmiSvd(Block):
+    """Factors of the positive pointwise mutual information matrix (Levy, Goldberg and Dagan 2015): steadier on few words."""
+
+    kind: Literal["ppmi_svd"]
+    corpus: Name
+    vector_size: PositiveInt = 100
+    window: PositiveInt = 5
+    """Words to each side; a neighbour at distance d counts (window + 1 - d) / window."""
+    min_count: PositiveInt = 5
+    max_vocabulary: PositiveInt = 20000
+    """Most frequent words that get a vector; the counts take memory with its square at worst."""
+    context_smoothing: Share = 0.75
+    """Exponent of the context counts, so that rare contexts don't dominate."""
+    eigenvalue_weight: Share = 0.5
+    """Exponent of the singular values; 0 weighs all dimensions alike."""
+
+
+Vectors = Annotated[SkipGram | PpmiSvd, Field(discriminator="kind")]
 
 
 class WordNetDictionary(Block):
@@ -492,6 +523,8 @@ class IdenticalDictionary(Block):
     kind: Literal["identical"]
     train: PositiveInt
     test: PositiveInt
+    min_count: PositiveInt = 50
+    """Times a word must occur in both corpora to be listed among those that moved: a rare word's vector is mostly noise."""
 
 
 class Alignment(Block):

@@ -87,11 +87,24 @@ def _cost(params: params_file.Params, started: float, own: dict) -> dict:
     return {"seconds": round(seconds + earlier, 2), "tokens": own.get("tokens", 0), "flops": own.get("flops", 0), "kwh": float(f"{kwh:.4g}")}
 
 
-def main(stage: str, body: Callable[[params_file.Params, str, tracking.Run], dict], section: str | None = None) -> None:
+def rank_zero() -> bool:
+    """Whether this process is the one that writes: under DDP every rank runs the script."""
+    return all(os.environ.get(key, "0") == "0" for key in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
+
+
+def main(
+    stage: str,
+    body: Callable[[params_file.Params, str, tracking.Run], dict],
+    section: str | None = None,
+    resumes: Callable[[params_file.Params, str], str | None] = lambda params, name: None,
+    metrics_file: Path | None = None,
+) -> None:
     """Run one stage as `python -m components.<stage> [NAME]`.
 
     `body(params, name, run)` does the work and returns the metrics, a nested dictionary of figures (None = undefined);
-    what it counted of its cost stands under `cost`. `section` is the part of params.yaml that NAME must be declared in.
+    what it counted of its cost stands under `cost`. `section` is the part of params.yaml that NAME must be declared in;
+    `resumes` gives the ledger's run that a killed attempt of the same work has left, to be continued; `metrics_file` is
+    where the metrics go if not to `metrics_path`.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
@@ -103,13 +116,14 @@ def main(stage: str, body: Callable[[params_file.Params, str, tracking.Run], dic
             raise SesameError(f"no {name!r} under {section} in params.yaml (there are: {', '.join(getattr(params, section))})")
         logged = params.model_dump(mode="json")
         block = logged[section][name] if section else logged.get(stage, {})
-        with tracking.start(label, {"stage": stage, "name": name}, block) as run:
+        with tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run:
             metrics = body(params, name, run)
             metrics["cost"] = _cost(params, started, metrics.get("cost", {}))
-            if os.environ.get("LOCAL_RANK", "0") == "0":  # under DDP every rank runs the script
-                write_json(metrics_path(stage, name), metrics)
+            if rank_zero():
+                written = metrics_file or metrics_path(stage, name)
+                write_json(written, metrics)
                 run.log(metrics)
-                run.artifact(metrics_path(stage, name))
+                run.artifact(written)
     except SesameError as error:
         sys.exit(f"{label}: {error}")
     except KeyboardInterrupt:

@@ -145,7 +145,7 @@ def _lost(error: Exception) -> None:
 
 
 @contextmanager
-def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, enabled: bool = True, run_id: str | None = None) -> Iterator[Run]:
+def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, enabled: bool, run_id: str | None = None) -> Iterator[Run]:
     run = Run(None)
     if enabled:
         try:
@@ -157,8 +157,10 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
                 run = Run(run_id)
                 run.params(params)
             else:
-                connected.set_terminated(run_id, "RUNNING")
+                connected.update_run(run_id, status="RUNNING")
                 run = Run(run_id)
+                if parent:
+                    run.tag(**{"mlflow.parentRunId": parent})
         except Exception as error:  # any failure of the ledger: the work goes on
             _lost(error)
             run = Run(None)
@@ -174,8 +176,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
 
 
 @contextmanager
-def start(name: str, tags: dict[str, str], params: dict) -> Iterator[Run]:
-    """The run of a stage, below the flow's run where there is one."""
-    rank_zero = os.environ.get("LOCAL_RANK", "0") == "0"
-    with _open(name, tags, params, os.environ.get(PARENT), enabled=rank_zero and os.environ.get(OFF) != "off") as run:
+def start(name: str, tags: dict[str, str], params: dict, enabled: bool = True, run_id: str | None = None) -> Iterator[Run]:
+    """The run of a stage, below the flow's run where there is one; `run_id` continues the run of a killed attempt."""
+    with _open(name, tags, params, os.environ.get(PARENT), enabled and os.environ.get(OFF) != "off", run_id) as run:
         yield run

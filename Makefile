@@ -1,0 +1,23 @@
+# make run: install into .venv when needed, then build what changed. Everything else is `.venv/bin/sesame --help`.
+PYTHON ?= python3
+SESAME = .venv/bin/sesame
+
+run: .venv/installed
+	$(SESAME) run
+
+test: .venv/installed
+	.venv/bin/pytest
+
+bench: .venv/installed
+	.venv/bin/pytest tests/benchmarks -s -p no:cacheprovider
+
+up down status plan: .venv/installed
+	$(SESAME) $@
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sesame needs Python 3.11 or newer, $(PYTHON) is %d.%d; try: make PYTHON=python3.11" % sys.version_info[:2])'
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+.PHONY: run test bench up down status plan

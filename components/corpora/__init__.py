@@ -1,0 +1,46 @@
+"""Corpora: text from the sources of `params.yaml`, cleaned, without duplicates, split by document.
+
+`data/corpora/<name>/{train,valid,test}.txt` hold one sentence (or other segment) per line and a blank line between
+documents, the format of BERT's `create_pretraining_data`; `card.json` says what they are. Every other stage reads
+them through `read` and `card`.
+
+    readers.py    files and tables -> documents; one more way to read is a function and a line in its registry
+    cleaning.py   normalising, control characters, duplicates
+    writer.py     splits by hash, the files, the card
+    mix.py        a corpus together with the unlabelled training text of tasks
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from components.errors import SesameError
+from components.stage import read_json
+
+SPLITS = ("train", "valid", "test")
+
+Document = list[str]
+"""Segments (sentences, senses of a gloss), none empty, each on one line."""
+
+
+def read(path: str | Path, split: str) -> Iterator[Document]:
+    """The documents of `data/corpora/<name>`, each a list of segments. `split`: train, valid or test."""
+    file = Path(path) / f"{split}.txt"
+    try:
+        stream = file.open(encoding="utf-8", newline="\n")
+    except FileNotFoundError:
+        raise SesameError(f"{file}: no such file; run the stage that writes it first (`sesame run`)") from None
+    with stream:
+        document: Document = []
+        for line in stream:
+            if segment := line.rstrip("\n"):
+                document.append(segment)
+            elif document:
+                yield document
+                document = []
+        if document:
+            yield document
+
+
+def card(path: str | Path) -> dict:
+    """What a corpus is: language, licence, sources, counts per split, what was dropped and why."""
+    return read_json(Path(path) / "card.json")

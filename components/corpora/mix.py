@@ -1,0 +1,86 @@
+"""Stage `mix`: `python -m components.corpora.mix NAME` writes data/corpora/NAME.
+
+A corpus together with the unlabelled training text of tasks, and without any sentence of their dev and test splits.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from components import corpora, stage
+from components.corpora import SPLITS, Document, writer
+from components.corpora.cleaning import words_of
+from components.errors import SesameError
+from components.params import Params
+
+_SKIPPED = re.compile(r"[\W_]+")
+
+
+def key_of(sentence: str) -> str:
+    """What is left of a sentence when case, white space and punctuation are ignored: two with the same key are the same."""
+    return _SKIPPED.sub("", sentence.casefold())
+
+
+def texts(task: str, split: str) -> Iterator[Document]:
+    """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b where there is one."""
+    path = Path("data/tasks", task, f"{split}.jsonl")
+    try:
+        stream = path.open(encoding="utf-8")
+    except FileNotFoundError:
+        raise SesameError(f"{path}: no such file; run the stage that writes it first (`sesame run`)") from None
+    with stream:
+        for line in stream:
+            example = json.loads(line)
+            yield [" ".join(text.split()) for text in (example["text_a"], example["text_b"]) if text and text.strip()]
+
+
+def body(params: Params, name: str, run) -> dict:
+    """Mix, take out what the tasks are tested on, split."""
+    mix = params.mixes[name]
+    base = Path("data/corpora", mix.corpus)
+    held_out = {key_of(text) for task in params.tasks for split in ("dev", "test") for pair in texts(task, split) for text in pair} - {""}
+    words, removed, dropped = Counter(), Counter({mix.corpus: 0} | dict.fromkeys(mix.tasks, 0)), Counter(duplicates=0, emptied=0)
+
+    def parts() -> Iterator[tuple[str, Document]]:
+        for split in SPLITS:
+            yield from ((mix.corpus, document) for document in corpora.read(base, split))
+        for task in mix.tasks:
+            yield from ((task, document) for document in texts(task, "train"))
+
+    def documents() -> Iterator[tuple[str, Document]]:
+        seen = set()
+        for part, document in parts():
+            whole = "\n".join(document)
+            if whole in seen:
+                dropped["duplicates"] += 1
+                continue
+            seen.add(whole)
+            kept = [segment for segment in document if key_of(segment) not in held_out]
+            removed[part] += len(document) - len(kept)
+            if not kept:
+                dropped["emptied"] += 1
+                continue
+            words[part] += words_of(kept)
+            # A task's pairs share their first texts, so these choose the split; a corpus document keeps the split it had.
+            yield whole if part == mix.corpus else document[0], kept
+
+    about = {
+        "language": params.corpora[mix.corpus].language,
+        "licence": "; ".join([params.corpora[mix.corpus].licence] + [f"{task}: {params.tasks[task].licence}" for task in mix.tasks]),
+        "contains": f"{mix.corpus}; unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
+        "decontaminated": f"sentences of the dev and test splits of {', '.join(params.tasks) or 'no task'} are taken out",
+        "sources": corpora.card(base)["sources"],
+        "words": words,
+        "removed_sentences": removed,
+        "dropped": dropped,
+    }
+    card = writer.write(name, documents(), params.corpora[mix.corpus].splits, params.seed, about)
+    for part, count in words.items():
+        print(f"{part}: {count} words, {removed[part]} sentences of dev and test splits taken out", flush=True)
+    return writer.counts(card) | {"parts": words, "removed_sentences": removed}
+
+
+if __name__ == "__main__":
+    stage.main("mix", body, "mixes")

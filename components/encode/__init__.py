@@ -1,0 +1,47 @@
+"""Text as memory-mapped token ids with segment and document boundaries (`python -m components.encode NAME`).
+
+A split is a flat file of ids: every document opens with `[CLS]`, every segment ends with `[SEP]`.
+`load` opens an encoding; nothing is read into memory before it is asked for.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from components.errors import SesameError
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Split:
+    """The ids of one split and where its segments and documents are."""
+
+    tokens: np.ndarray  # (num_tokens,) memory-mapped, with [CLS] and [SEP]
+    segments: np.ndarray  # (num_segments, 2): first token and the [SEP] after the last one
+    documents: np.ndarray  # (num_documents + 1,): first segment of each document, and the number of segments
+
+    def __len__(self) -> int:
+        """Documents."""
+        return len(self.documents) - 1
+
+    @property
+    def document_tokens(self) -> np.ndarray:
+        """(num_documents + 1,): the first token of each document, which is its `[CLS]`, and the number of tokens."""
+        first = self.segments[self.documents[:-1], 0] - 1
+        return np.append(first, len(self.tokens))
+
+
+def load(path: Path, split: str) -> Split:
+    """One split of an encoding's folder. Raises SesameError when it is missing."""
+    try:
+        meta = json.loads((path / "meta.json").read_text())
+        return Split(
+            tokens=np.memmap(path / f"{split}.bin", dtype=meta["dtype"], mode="r"),
+            segments=np.load(path / f"{split}.segments.npy", mmap_mode="r"),
+            documents=np.load(path / f"{split}.documents.npy", mmap_mode="r"),
+        )
+    except FileNotFoundError as error:
+        raise SesameError(f"{error.filename}: no such file; run the encode stage first (`sesame run encode`)") from None

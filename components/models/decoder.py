@@ -1,0 +1,60 @@
+"""GPT-2 (Radford et al. 2019): causal Transformer decoder."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from components.models.blocks import Block, initialise
+from components.params import DecoderArchitecture
+from components.tokenizer import Tokenizer
+
+LAYER_NORM_EPS = 1e-5
+
+
+class Decoder(nn.Module):
+    """Pre-LN, learned positions, GELU in its tanh form, tied output, residual projections drawn at 0.02 / sqrt(2 layers)."""
+
+    def __init__(self, config: DecoderArchitecture, tokens: Tokenizer):
+        super().__init__()
+        size = config.hidden_size
+        self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
+        self.token_embedding = nn.Embedding(tokens.vocab_size, size)
+        self.position_embedding = nn.Embedding(config.max_length, size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(
+            Block(size, config.num_heads, config.intermediate_size, config.dropout, norm_first=True, eps=LAYER_NORM_EPS, gelu="tanh")
+            for _ in range(config.num_layers)
+        )
+        self.final_norm = nn.LayerNorm(size, LAYER_NORM_EPS)
+        initialise(self)
+        for block in self.blocks:
+            for projection in (block.attention.output, block.feed_forward[-1]):
+                nn.init.normal_(projection.weight, std=0.02 / math.sqrt(2 * config.num_layers))
+
+    def layers(self, ids: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> list[Tensor]:
+        """ids, positions (batch, length); mask (batch, 1, length, length), by default causal -> embedding and layers, (batch, length, hidden)."""
+        if positions is None:
+            positions = torch.arange(ids.shape[1], device=ids.device)
+        states = [self.dropout(self.token_embedding(ids) + self.position_embedding(positions))]
+        for block in self.blocks:
+            states.append(block(states[-1], mask, causal=True))
+        states[-1] = self.final_norm(states[-1])
+        return states
+
+    def forward(self, ids: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """-> (batch, length, hidden)."""
+        return self.layers(ids, positions, mask)[-1]
+
+    def features(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+        """All layers, the embedding first: (batch, length, num_layers + 1, hidden). Padding stands on the right, where causality hides it."""
+        return torch.stack(self.layers(ids), 2)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) -> (..., vocab_size)."""
+        return linear(hidden, self.token_embedding.weight)
+
+    def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+        """(batch, length, hidden) -> (batch, hidden): the last real token, which has seen all others."""
+        return hidden[torch.arange(len(lengths), device=hidden.device), lengths - 1]

@@ -1,0 +1,117 @@
+"""Bidirectional language modelling with two separate LMs (Peters et al. 2018, section 3.1)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from components import params
+from components.encode import Split
+from components.errors import SesameError
+from components.objectives.scoring import score
+from components.objectives.stream import Stream
+from components.tokenizer import CLS, SEP, Tokenizer
+
+BANK = 3000  # segments that a word's neighbours are sought in
+
+
+class BidirectionalLM:
+    """The forward LM predicts token t + 1, the backward one t - 1; perplexity is the full-softmax average of both."""
+
+    main = "bilm"
+
+    def __init__(self, config: params.BidirectionalLM, tokens: Tokenizer):
+        self.config, self.tokenizer = config, tokens
+        self.byte_lengths = torch.from_numpy(tokens.byte_lengths)
+
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "LaneBatches":
+        return LaneBatches(text, batch_size, self.config.window, seed)
+
+    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        targets = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]]).cpu()
+        return {"tokens": torch.tensor(rows["forward"][:, 1:].numel()), "bilm": torch.tensor(targets.numel()), "bytes": self.byte_lengths[targets].sum()}
+
+    def losses(self, model: nn.Module, rows: dict[str, Tensor], carry: Tensor | None) -> tuple[dict[str, tuple[Tensor, Tensor]], Tensor]:
+        ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
+        logits = model.logits(torch.cat([ahead, back])).flatten(0, 1)
+        labels = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]]).flatten()
+        return {"bilm": score(logits, labels, model.training)}, pack(states)
+
+    def samples(self, model: nn.Module, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """Nearest neighbours, by the top layer, of the `*word*` in its context among words in context of the text."""
+        segments = [text.tokens[a:b] for a, b in text.segments[:BANK] if b > a]
+        bank, words = [], []
+        for i in range(0, len(segments), 100):
+            vectors, contexts = zip(*[self._words(model, [int(t) for t in segment]) for segment in segments[i : i + 100]], strict=True)
+            bank += vectors
+            words += [context for part in contexts for context in part]
+        bank = torch.cat(bank)
+        shown = []
+        for prompt in prompts:
+            before, word, after = prompt.split("*")
+            spans = self.tokenizer.encode([before, word, after])
+            vectors, contexts = self._words(model, [token for span in spans for token in span])
+            asked = self.tokenizer.encode([before])[0]
+            place = sum(bool(self.tokenizer.starts_word[token]) for token in asked)
+            scores, found = bank @ vectors[place], []
+            for index in scores.argsort(descending=True).tolist():
+                if words[index] not in found:
+                    found.append(words[index])
+                if len(found) == 5:
+                    break
+            shown.append({"prompt": prompt, "output": " | ".join(found)})
+        return shown
+
+    def _words(self, model: nn.Module, tokens: list[int]) -> tuple[Tensor, list[str]]:
+        """Unit top-layer vectors (words, width) of a segment's words at their first piece, and each word marked in its segment."""
+        tokens = tokens[: model.max_length - 2]
+        ids = torch.tensor([[CLS, *tokens, SEP]])
+        top = model.features(ids, torch.tensor([ids.shape[1]]))[0, 1:-1, -1]
+        firsts = [i for i, token in enumerate(tokens) if self.tokenizer.starts_word[token] or i == 0]
+        contexts = []
+        for start, end in zip(firsts, [*firsts[1:], len(tokens)], strict=True):
+            left, word, right = (self.tokenizer.decode(part) for part in (tokens[max(0, start - 6) : start], tokens[start:end], tokens[end : end + 6]))
+            contexts.append(f"{left} *{word.strip()}* {right}".strip())
+        return normalize(top[firsts].float(), dim=1), contexts
+
+
+class LaneBatches:
+    """Row i of every step continues row i of the step before: the text is cut into batch_size lanes, read in windows."""
+
+    def __init__(self, text: Split, batch_size: int, window: int, seed: int):
+        self.stream, self.batch_size, self.window, self.seed = Stream(text, seed), batch_size, window, seed
+        self.lane = (self.stream.size - 1) // batch_size
+        if self.lane < window:
+            raise SesameError(
+                f"the text has {self.stream.size} tokens, less than one batch of {batch_size} windows of {window}; use more text or a smaller batch_size"
+            )
+
+    def epoch_steps(self) -> int:
+        return self.lane // self.window
+
+    def tokens(self, step: int) -> int:
+        return self.batch_size * self.window
+
+    def __getitem__(self, step: int) -> dict[str, Tensor]:
+        epoch, index = divmod(step, self.epoch_steps())
+        starts = [lane * self.lane + index * self.window for lane in range(self.batch_size)]
+        forward = [self.stream.read(epoch, start, start + self.window + 1) for start in starts]
+        size = self.stream.size
+        backward = [self.stream.read(epoch, size - start - self.window - 1, size - start)[::-1].copy() for start in starts]
+        return {
+            "forward": torch.stack([torch.from_numpy(row) for row in forward]),
+            "backward": torch.stack([torch.from_numpy(row) for row in backward]),
+        }
+
+
+def pack(states: tuple[list, list]) -> Tensor:
+    """LSTM states of both directions as one tensor (batch, directions * layers * (projection + hidden)), cut from the graph."""
+    flat = [part.detach().squeeze(0) for direction in states for layer in direction for part in layer]
+    return torch.cat(flat, 1)
+
+
+def unpack(carry: Tensor, model: nn.Module) -> tuple[list, list]:
+    """The inverse of `pack`."""
+    lstms = [*model.forward_lm.lstms, *model.backward_lm.lstms]
+    parts = carry.split([size for lstm in lstms for size in (lstm.proj_size, lstm.hidden_size)], 1)
+    layers = [(parts[2 * i][None].contiguous(), parts[2 * i + 1][None].contiguous()) for i in range(len(lstms))]
+    return layers[: len(layers) // 2], layers[len(layers) // 2 :]

@@ -1,0 +1,36 @@
+"""FLOPs of a training step, and the matmul speed of this machine to hold them against."""
+
+import time
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from components.objectives import Objective
+
+
+def training_flops(model: nn.Module, objective: Objective, rows: dict[str, torch.Tensor]) -> int:
+    """FLOPs of forward and backward over the rows, counted operation by operation (2 per multiply-add), on the CPU.
+
+    The counter sees attention in its plain form only and no oneDNN LSTM; ours has projections, which oneDNN lacks.
+    """
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        losses, _ = objective.losses(model, rows, None)
+        sum(loss for loss, _ in losses.values()).backward()
+    model.zero_grad(set_to_none=True)
+    return counter.get_total_flops()
+
+
+def matmul_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.5) -> float:
+    """FLOP/s of a square matmul in this precision on this device, the best of the rounds that fit the time."""
+    size = 1024 if device.type == "cpu" else 8192
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    best, end = 0.0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        started = time.perf_counter()
+        a @ b
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = max(best, 2 * size**3 / (time.perf_counter() - started))
+    return best

@@ -1,0 +1,161 @@
+"""The training step of a pre-training, whatever the objective."""
+
+import math
+import time
+from contextlib import nullcontext
+
+import lightning as L
+import torch
+from lightning.pytorch.strategies import FSDPStrategy
+from torch import Tensor, nn
+
+from components import params
+from components.errors import SesameError
+from components.objectives import Objective, Sums
+from components.objectives.keyed import uniform
+from components.pretrain.schedule import adamw, factor
+from components.tracking import Run
+
+PROGRESS_SECONDS = 3.0
+
+
+class Pretraining(L.LightningModule):
+    """One batch of the data is one optimizer step: its micro-batches are cut here, so that every loss is the sum over its
+    targets divided by their number over all micro-batches and ranks, and a step is a step."""
+
+    automatic_optimization = False
+
+    def __init__(self, block: params.Model, model: nn.Module, objective: Objective, steps: int | None, run: Run):
+        """`steps` is None for a budget in minutes."""
+        super().__init__()
+        self.block, self.model, self.objective, self.steps, self.run = block, model, objective, steps, run
+        self.tokens, self.seconds = 0, 0.0
+        """Tokens read and seconds trained so far, over all attempts of this run."""
+        self.curve: list[dict[str, float]] = []
+        self.carry: Tensor | None = None
+        self.recent: list[tuple[float, float, int]] = []  # loss, seconds, tokens of the steps since the last row of the curve
+        self.valid: dict[str, float] = {}
+        self.resumed_at: int | None = None
+        self.earlier_seconds = 0.0
+        self.shown = 0.0
+
+    def configure_optimizers(self):
+        config = self.block.optimizer
+        return adamw(self.model, config.learning_rate, config.weight_decay, config.betas, config.eps)
+
+    def progress(self, steps: float) -> float:
+        """Share of the budget that is spent after so many steps."""
+        if self.steps is None:
+            return min(1.0, self.seconds / (60 * self.block.budget.minutes))
+        return steps / self.steps
+
+    def training_step(self, batch: dict[str, Tensor], _: int) -> None:
+        started, step = time.perf_counter(), self.global_step
+        # dropout is keyed by the step, so a resumed run draws the same
+        torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))
+        counts = self._over_ranks({key: float(value) for key, value in self.objective.counts(batch).items()})
+        micro_batches = self.block.trainer.accumulate
+        carries = self.carry.chunk(micro_batches) if self.carry is not None else [None] * micro_batches
+        new_carries, sums = [], {}
+        for i in range(micro_batches):
+            rows = {key: value.chunk(micro_batches)[i] for key, value in batch.items()}
+            losses, carry = self.objective.losses(self.model, rows, carries[i])
+            loss = sum(part / counts[name] for name, (part, _) in losses.items())
+            with self._without_sync() if i < micro_batches - 1 else nullcontext():
+                self.manual_backward(loss * self.trainer.world_size)  # DDP takes the mean over ranks
+            new_carries.append(carry)
+            for name, (part, _) in losses.items():
+                sums[name] = sums.get(name, 0.0) + float(part.detach())
+        self.carry = torch.cat(new_carries) if new_carries[0] is not None else None
+        sums = self._over_ranks(sums)
+        if not all(map(math.isfinite, sums.values())):
+            raise SesameError(
+                f"the loss is not a number at step {step}; stopped before the weights took harm. The last good checkpoint is kept; "
+                "lower optimizer.learning_rate or set optimizer.clip_norm"
+            )
+        self._update()
+        self.tokens += int(counts["tokens"])
+        self.recent.append((sums[self.objective.main] / counts[self.objective.main], time.perf_counter() - started, int(counts["tokens"])))
+        self.seconds += self.recent[-1][1]
+        self._show(step + 1)
+        if self.steps is None and self.progress(step + 1) >= 1:
+            self.trainer.should_stop = True
+
+    def _update(self) -> None:
+        optimizer, clip = self.optimizers(), self.block.optimizer.clip_norm
+        if clip is not None and isinstance(self.trainer.strategy, FSDPStrategy):
+            self.trainer.strategy.model.clip_grad_norm_(clip)
+        elif clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        middle = self.progress(self.global_step + 0.5)  # of the step: neither the first nor the last is lost to a rate of 0
+        for group in optimizer.param_groups:
+            group["lr"] = self.block.optimizer.learning_rate * factor(self.block.optimizer, middle)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def _without_sync(self):
+        """No exchange of gradients between ranks before the last micro-batch."""
+        return getattr(self.trainer.strategy, "block_backward_sync", nullcontext)()
+
+    def _over_ranks(self, values: dict[str, float]) -> dict[str, float]:
+        """Sums over all ranks."""
+        if self.trainer.world_size == 1:
+            return values
+        total = self.trainer.strategy.reduce(torch.tensor(list(values.values()), dtype=torch.float64, device=self.device), reduce_op="sum")
+        return dict(zip(values, total.tolist(), strict=True))
+
+    def _show(self, done: int) -> None:
+        if not self.trainer.is_global_zero:
+            return
+        last = self.recent[-self.block.trainer.log_every :]
+        speed = sum(tokens for _, _, tokens in last) / sum(seconds for _, seconds, _ in last)
+        loss = sum(loss for loss, _, _ in last) / len(last)
+        if done % self.block.trainer.log_every == 0:
+            learning_rate = self.optimizers().param_groups[0]["lr"]
+            self.run.log({"train_loss": loss, "learning_rate": learning_rate, "tokens_per_second": speed, "tokens": self.tokens}, done)
+        if time.perf_counter() - self.shown > PROGRESS_SECONDS:
+            self.shown = time.perf_counter()
+            share = self.progress(done)
+            left = self.seconds / share - self.seconds
+            print(f"step {done:,}{f'/{self.steps:,}' if self.steps else ''} {share:4.0%}  loss {loss:.3f}  {speed:,.0f} tokens/s  {left:,.0f} s left", flush=True)
+
+    def on_validation_epoch_start(self) -> None:
+        self.sums, self.valid_carry = {}, None
+
+    def validation_step(self, batch: dict[str, Tensor], _: int) -> None:
+        counts = self.objective.counts(batch)
+        losses, self.valid_carry = self.objective.losses(self.model, batch, self.valid_carry)
+        found = {"bytes": counts["bytes"]}
+        for name, (loss, correct) in losses.items():
+            found |= {f"{name}.loss": loss, f"{name}.correct": correct, f"{name}.count": counts[name]}
+        for key, value in found.items():
+            self.sums[key] = self.sums.get(key, 0.0) + float(value)
+
+    def on_validation_epoch_end(self) -> None:
+        self.valid = Sums(self._over_ranks(self.sums)).figures(self.objective.main)
+        if not self.recent:
+            return
+        row = {"step": self.global_step, "tokens": self.tokens, "seconds": round(self.seconds, 2)}
+        row |= {"train_loss": sum(loss for loss, _, _ in self.recent) / len(self.recent)}
+        row |= {f"valid_{key}": value for key, value in self.valid.items()}
+        row |= {"tokens_per_second": sum(tokens for _, _, tokens in self.recent) / sum(seconds for _, seconds, _ in self.recent)}
+        self.recent = []
+        self.curve.append(row)
+        self.run.log(row, self.global_step)
+        if self.trainer.is_global_zero:
+            print(f"step {self.global_step:,}: valid loss {self.valid['loss']:.4f}, {self.valid['bits_per_byte']:.3f} bits/byte", flush=True)
+
+    def on_save_checkpoint(self, checkpoint: dict) -> None:
+        carry = self.carry
+        if carry is not None and self.trainer.world_size > 1:
+            carry = self.all_gather(carry).transpose(0, 1).flatten(0, 1)  # back to the order of the rows
+        checkpoint["pretraining"] = {
+            "tokens": self.tokens, "seconds": self.seconds, "curve": self.curve, "recent": self.recent, "carry": carry,
+        }  # fmt: skip
+
+    def on_load_checkpoint(self, checkpoint: dict) -> None:
+        state = checkpoint["pretraining"]
+        self.tokens, self.seconds, self.curve, self.recent = state["tokens"], state["seconds"], state["curve"], state["recent"]
+        if state["carry"] is not None:
+            self.carry = state["carry"][self.global_rank :: self.trainer.world_size].to(self.device)
+        self.resumed_at, self.earlier_seconds = checkpoint["global_step"], self.seconds

@@ -1,0 +1,32 @@
+"""Learning-rate schedules and the optimizer."""
+
+import math
+
+from torch import nn
+from torch.optim import AdamW
+
+from components import params
+
+
+def factor(config: params.Optimizer, progress: float) -> float:
+    """The share of the full learning rate at `progress` in [0, 1] of the budget."""
+    if progress < config.warmup:
+        return progress / config.warmup
+    left = max(0.0, 1 - progress)
+    if config.schedule == "linear":
+        return left / (1 - config.warmup)
+    if config.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * (1 - left / (1 - config.warmup))))
+    if config.schedule == "wsd":
+        return min(1.0, left / config.decay)
+    return 1.0
+
+
+def adamw(module: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> AdamW:
+    """Fused AdamW over the trainable weights in two groups: matrices are decayed, biases, norms and other 1-d parameters are not."""
+    trainable = [p for p in module.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return AdamW(groups, lr=learning_rate, betas=betas, eps=eps, fused=True)

@@ -1,0 +1,5 @@
+"""One HTML page and CSV tables out of what the stages measured (`python -m components.report`).
+
+`tables` gathers the figures, `plots` draws them, `page.html.j2` lays them out, `__main__` is the stage. Only what
+`params.yaml` declares is shown. One more section: a function in `tables`, a block in the page.
+"""

@@ -1,0 +1,107 @@
+"""`python -m components.report`: everything measured -> data/report/: index.html, CSV tables, summary.json."""
+
+import hashlib
+import platform
+from pathlib import Path
+
+import psutil
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+from markupsafe import Markup
+
+from components import params, stage
+from components.report import plots, tables
+from components.tracking import Run, git_commit
+
+FOLDER = Path("data/report")
+SAMPLE_TITLES = {"mlm": "likeliest fillings of [MASK]", "clm": "continuations", "bilm": "nearest words in context"}
+
+
+def report(all_params: params.Params, name: str, run: Run) -> dict:
+    metrics = tables.read(all_params)
+    frames = {
+        "scores": tables.scores(metrics), "alignment": tables.alignment(all_params), "costs": tables.costs(metrics),
+        "pretraining": tables.pretraining(metrics), "curves": tables.curves(all_params),
+    }  # fmt: skip
+    verdicts = tables.verdicts(frames["scores"])
+    figures = {"scores": plots.scores(verdicts), "curves": plots.curves(frames["curves"]), "costs": plots.costs(frames["costs"])}
+    for key, figure in figures.items():
+        run.figure(figure, f"figures/{key}.png")
+    for key, frame in frames.items():
+        with stage.output(FOLDER / f"{key}.csv") as temporary:
+            frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(default=True, default_for_string=True))
+    environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
+    page = environment.get_template("page.html.j2").render(
+        commit=git_commit(), params_sha=hashlib.sha256(Path("params.yaml").read_bytes()).hexdigest(), machine=machine(),
+        verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
+        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}),
+        figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
+        pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"], total=frames["costs"].sum(numeric_only=True),
+        contexts={key: context(model) for key, model in all_params.models.items()},
+        samples=tables.samples(all_params), sample_titles={key: SAMPLE_TITLES[model.objective.name] for key, model in all_params.models.items()},
+        lookups={pair: tables.lookups(pair) for pair, block in all_params.alignments.items() if block.dictionary.kind != "identical"},
+        moved={pair: found for pair, found in moved.items() if found is not None},
+        cards=tables.cards(all_params, metrics), pue=all_params.energy.pue, spread=spread, size=size,
+    )  # fmt: skip
+    with stage.output(FOLDER / "index.html") as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    run.artifact(FOLDER / "index.html")
+    for key in frames:
+        run.artifact(FOLDER / f"{key}.csv")
+    print(f"report: {FOLDER / 'index.html'}")
+    return {
+        "scores": _nested(verdicts),
+        "gains_beyond_spread": sum(row["verdict"] == "gain" for row in verdicts),
+        "total": {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()},
+    }
+
+
+def _nested(verdicts: list[dict]) -> dict:
+    nested: dict = {}
+    for row in verdicts:
+        figures = {init: None if row[init]["mean"] != row[init]["mean"] else float(row[init]["mean"]) for init in ("pretrained", "random")}
+        nested.setdefault(row["model"], {})[row["task"]] = figures | {"baseline": float(row["baseline"])}
+    return nested
+
+
+def reading(verdicts: list[dict]) -> str:
+    """One sentence that the numbers support."""
+    gains = [f"{row['model']} on {row['task']}" for row in verdicts if row["verdict"] == "gain"]
+    losses = [f"{row['model']} on {row['task']}" for row in verdicts if row["verdict"] == "loss"]
+    rest = len(verdicts) - len(gains) - len(losses)
+    sentence = f"Pre-training helps beyond the spread over seeds in {len(gains)} of {len(verdicts)} cases ({', '.join(gains) or 'none'})"
+    sentence += f"; it hurts in {len(losses)} ({', '.join(losses)})" if losses else ""
+    return sentence + (f"; in {rest} there is no difference beyond seed noise." if rest else ".")
+
+
+def spread(figures: dict) -> str:
+    """`0.512 ± 0.010 (3)`."""
+    if figures["mean"] != figures["mean"]:
+        return "undefined"
+    deviation = f" ± {figures['std']:.3f}" if figures["std"] == figures["std"] else ""
+    return f"{figures['mean']:.3f}{deviation} ({int(figures['n'])})"
+
+
+def size(metrics: dict) -> str:
+    """What a card says of how much there is."""
+    examples = metrics.get("examples")
+    if isinstance(examples, dict):
+        return ", ".join(f"{split} {rows:,}" for split, rows in examples.items())
+    return f"{metrics['words']:,} words"
+
+
+def context(model: params.Model) -> str:
+    """What a perplexity was measured over."""
+    if model.objective.name == "bilm":
+        return f"windows of {model.objective.window} tokens with the state carried on"
+    return f"rows of up to {model.architecture.max_length} tokens, no stride"
+
+
+def machine() -> str:
+    """The machine in words."""
+    return f"{psutil.cpu_count()} CPU cores, {psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    stage.main("report", report, metrics_file=FOLDER / "summary.json")

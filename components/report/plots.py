@@ -1,0 +1,67 @@
+"""The pictures of the report, as SVG text."""
+
+import io
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+COLOURS = ["#0b6e99", "#d9730d", "#448361", "#9065b0", "#c14c8a", "#787774"]
+GREY = "#9b9a97"
+plt.rcParams |= {
+    "svg.fonttype": "none", "svg.hashsalt": "sesame", "font.family": "sans-serif", "font.size": 10, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 11, "axes.titleweight": "bold", "legend.frameon": False,
+}  # fmt: skip
+
+
+def svg(figure: Figure) -> str:
+    """A figure as an `<svg>` element."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None})
+    plt.close(figure)
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def curves(table: pd.DataFrame) -> Figure:
+    """Validation loss against tokens, and bits per byte, which compares across models."""
+    figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), constrained_layout=True)
+    for axis, column, title in ((axes[0], "valid_loss", "Validation loss (nats a target)"), (axes[1], "valid_bits_per_byte", "Bits per byte of the targets")):
+        for colour, (model, rows) in zip(COLOURS, table.groupby("model", sort=False), strict=False):
+            axis.plot(rows["tokens"] / 1e6, rows[column], marker="o", markersize=3.5, color=colour, label=model)
+        axis.set_title(title)
+        axis.set_xlabel("tokens (millions)")
+    axes[0].legend()
+    return figure
+
+
+def scores(verdicts: list[dict]) -> Figure:
+    """Each task's scores: pre-trained and random with the spread over seeds, the baseline as a line."""
+    tasks = list(dict.fromkeys(row["task"] for row in verdicts))
+    figure, axes = plt.subplots(1, len(tasks), figsize=(3.3 * len(tasks), 3.2), constrained_layout=True, squeeze=False)
+    for axis, task in zip(axes[0], tasks, strict=True):
+        rows = [row for row in verdicts if row["task"] == task]
+        for i, row in enumerate(rows):
+            for init, colour, shift in (("random", GREY, 0.12), ("pretrained", COLOURS[0], -0.12)):
+                figures = row[init]
+                axis.errorbar(figures["mean"], i + shift, xerr=figures["std"], fmt="o", color=colour, capsize=3, label=init if i == 0 else None)
+        axis.axvline(rows[0]["baseline"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="bag of words")
+        axis.set_yticks(range(len(rows)), [row["model"] for row in rows])
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.set_title(f"{task}: {rows[0]['metric']}")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def costs(table: pd.DataFrame) -> Figure:
+    """Seconds of each group of stages."""
+    seconds = table.assign(group=table["stage"].str.split("@").str[0]).groupby("group", sort=False)["seconds"].sum()
+    figure, axis = plt.subplots(figsize=(7, 0.32 * len(seconds) + 0.8), constrained_layout=True)
+    axis.barh(seconds.index, seconds, color=COLOURS[0])
+    axis.bar_label(axis.containers[0], fmt="%.0f s", padding=3)
+    axis.invert_yaxis()
+    axis.set_xlabel("seconds, added up over stages")
+    axis.grid(axis="y", visible=False)
+    return figure

@@ -1,0 +1,136 @@
+"""The figures of the report, gathered from the metrics files and samples that the stages wrote."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from components import params, stage
+from components.errors import SesameError
+
+SCORES = ["model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters"]
+ALIGNMENT = ["pair", "mapping", "retrieval", "p1", "p5", "p10", "coverage", "queries"]
+COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
+PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "perplexity", "bits_per_byte", "tokens_per_second"]
+
+
+def stages(all_params: params.Params) -> list[tuple[str, str]]:
+    """(stage, name) of everything that params.yaml declares, in the order of the pipeline."""
+    named = [
+        ("corpus", all_params.corpora), ("task", all_params.tasks), ("mix", all_params.mixes), ("tokenizer", all_params.tokenizers),
+        ("encode", all_params.encodings), ("pretrain", all_params.models),
+    ]  # fmt: skip
+    found = [(group, name) for group, names in named for name in names]
+    found += [("finetune", f"{model}-{task}") for model in all_params.finetune.models for task in all_params.finetune.tasks]
+    found += [("baseline", task) for task in all_params.finetune.tasks]
+    return found + [("vectors", name) for name in all_params.vectors] + [("align", name) for name in all_params.alignments]
+
+
+def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
+    """The metrics of every declared stage."""
+    return {key: stage.read_json(stage.metrics_path(*key)) for key in stages(all_params)}
+
+
+def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each model, task and start (pretrained, random, baseline), on the test split, by the task's own metric."""
+    rows = []
+    for (group, _), found in metrics.items():
+        for init in ("pretrained", "random", "baseline"):
+            if group in ("finetune", "baseline") and init in found:
+                figures = found[init]["test"][found["metric"]]
+                rows.append({key: found.get(key) for key in SCORES} | {"init": init} | {key: figures[key] for key in ("mean", "std", "n")})
+    return pd.DataFrame(rows, columns=SCORES)
+
+
+def verdicts(table: pd.DataFrame) -> list[dict]:
+    """For each model and task: pre-trained less random, beside the spread over seeds.
+
+    The gain counts as beyond the spread when the difference of the means exceeds the sum of both standard deviations.
+    """
+    found = []
+    for (model, task), group in table[table["init"] != "baseline"].groupby(["model", "task"], sort=False):
+        by = group.set_index("init")
+        trained, untrained = by.loc["pretrained"], by.loc["random"]
+        gain, spread = trained["mean"] - untrained["mean"], trained["std"] + untrained["std"]
+        baseline = table[(table["init"] == "baseline") & (table["task"] == task)].iloc[0]
+        beyond = None if pd.isna(gain) or pd.isna(spread) else "gain" if gain > spread else "loss" if gain < -spread else "no difference beyond the spread"
+        found.append({"model": model, "task": task, "metric": trained["metric"], "pretrained": trained, "random": untrained, "baseline": baseline["mean"],
+                      "gain": gain, "spread": spread, "verdict": beyond or "undefined"})  # fmt: skip
+    return found
+
+
+def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each model."""
+    return pd.DataFrame([{"model": name} | found for (group, name), found in metrics.items() if group == "pretrain"], columns=PRETRAINING)
+
+
+def alignment(all_params: params.Params) -> pd.DataFrame:
+    """A row for each pair of spaces, mapping and retrieval."""
+    parts = [_csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
+    return pd.concat(parts)[ALIGNMENT] if parts else pd.DataFrame(columns=ALIGNMENT)
+
+
+def lookups(pair: str, words: int = 12) -> pd.DataFrame:
+    """Some held-out words and what the last mapping and retrieval found for them."""
+    table = _csv(Path("data/align", pair, "examples.csv"))
+    last = table.iloc[-1]
+    return table[(table["mapping"] == last["mapping"]) & (table["retrieval"] == last["retrieval"])].head(words)[["word", "gold", "found"]]
+
+
+def moved(all_params: params.Params, pair: str, words: int = 20) -> tuple[pd.DataFrame, dict] | None:
+    """The words that moved most, each beside how far it moves between two trainings on one period; None without a control.
+
+    A word's change counts as its distance less the control's: rare words are far from themselves in any two trainings.
+    """
+    control = all_params.alignments[pair].control
+    if control is None:
+        return None
+    table, floor = _csv(Path("data/align", pair, "moved.csv")), _csv(Path("data/align", control, "moved.csv"))
+    table = table.merge(floor[["word", "distance"]].rename(columns={"distance": "control"}), on="word")
+    table["change"] = table["distance"] - table["control"]
+    limits = {
+        "words": len(table), "control": control, "mean": table["distance"].mean(), "control_mean": table["control"].mean(),
+        "control_p95": table["control"].quantile(0.95), "beyond": float((table["distance"] > table["control"].quantile(0.95)).mean()),
+    }  # fmt: skip
+    return table.sort_values("change", ascending=False).head(words), limits
+
+
+def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each stage; energy is estimated, not measured."""
+    return pd.DataFrame([{"stage": f"{group}@{name}"} | found["cost"] for (group, name), found in metrics.items()], columns=COSTS)
+
+
+def curves(all_params: params.Params) -> pd.DataFrame:
+    """The validation rows of every model: step, tokens, losses."""
+    return pd.concat([_csv(Path("data/curves", f"{name}.csv")).assign(model=name) for name in all_params.models])
+
+
+def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
+    """What each model made of its prompts."""
+    return {name: stage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.models}
+
+
+def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> list[dict]:
+    """A line for each corpus, mix and task: what it is and how much."""
+    found = []
+    for name, corpus in all_params.corpora.items():
+        sources = sorted({_source(part.source) for part in corpus.parts})
+        found.append({"name": name, "kind": "corpus", "language": corpus.language, "licence": corpus.licence, "source": ", ".join(sources), "metrics": metrics["corpus", name]})
+    for name, mix in all_params.mixes.items():
+        source = f"{mix.corpus} and the unlabelled training text of {', '.join(mix.tasks)}; sentences of all dev and test splits taken out"
+        found.append({"name": name, "kind": "mix", "language": all_params.corpora[mix.corpus].language, "licence": "as its parts", "source": source, "metrics": metrics["mix", name]})
+    for name, task in all_params.tasks.items():
+        found.append({"name": name, "kind": "task", "language": task.language, "licence": task.licence, "source": _source(task.train.source), "metrics": metrics["task", name]})
+    return found
+
+
+def _source(source: params.Source) -> str:
+    if source.kind == "pypi":
+        return f"{source.project} {source.version}"
+    return source.url if source.kind == "url" else source.path if source.kind == "hub" else ", ".join(source.paths)
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, keep_default_na=False, na_values=[""])  # "nan" and "null" are words too
+    except FileNotFoundError:
+        raise SesameError(f"{path}: no such file; run the stage that writes it first (`sesame run`)") from None

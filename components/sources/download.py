@@ -1,0 +1,147 @@
+"""A verified copy of a remote file: progress, retries that resume, one download at a time, nothing wrong left behind."""
+
+import hashlib
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+from filelock import FileLock
+from tqdm import tqdm
+
+from components.errors import SesameError
+from components.stage import STATE
+
+ATTEMPTS = 5
+TIMEOUT = (10, 60)
+"""Seconds to connect, seconds of silence."""
+CHUNK = 1 << 18
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Progress:
+    """A bar on a terminal; a plain line every few seconds elsewhere (logs of the flow)."""
+
+    def __init__(self, name: str, done: int, total: int | None):
+        self.name, self.done, self.total, self.said = name, done, total, time.monotonic()
+        self.bar = tqdm(desc=name, initial=done, total=total, unit="B", unit_scale=True) if sys.stderr.isatty() else None
+        if not self.bar:
+            self._say()
+
+    def _say(self) -> None:
+        of = f" of {self.total / 1e6:.1f}" if self.total else ""
+        print(f"{self.name}: {self.done / 1e6:.1f}{of} MB", flush=True)
+
+    def add(self, count: int) -> None:
+        self.done += count
+        if self.bar:
+            self.bar.update(count)
+        elif time.monotonic() - self.said > 5:
+            self.said = time.monotonic()
+            self._say()
+
+    def close(self) -> None:
+        if self.bar:
+            self.bar.close()
+
+
+def kept(filename: str, sha256: str) -> Path:
+    """Where the verified copy of a file stays."""
+    return STATE / "downloads" / sha256 / filename
+
+
+def fetch(filename: str, sha256: str, address: Callable[[], str], cure: str) -> Path:
+    """Path of a verified copy of the file: the one kept from before, else downloaded from `address()`.
+
+    Copies stay in `.sesame/downloads/<sha256>/<filename>`; a kept copy is verified again on every use. An interrupted
+    download continues where it stopped. Raises SesameError when the server can't be reached (with `cure`), refuses,
+    or sends a file with another hash (both hashes are named, the file is deleted).
+    """
+    copy = kept(filename, sha256)
+    folder = copy.parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):  # stages that run side by side share one download
+        if copy.exists():
+            if sha256_of(copy) == sha256:
+                return copy
+            print(f"{copy}: damaged, fetched again", flush=True)
+            copy.unlink()
+        folder.mkdir(exist_ok=True)
+        part = copy.with_name(f"{filename}.part")
+        try:
+            _download(address(), filename, sha256, part, cure)
+            part.rename(copy)
+        finally:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+    return copy
+
+
+def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> None:
+    shown = without_password(url)
+    for attempt in range(1, ATTEMPTS + 1):
+        start = part.stat().st_size if part.exists() else 0
+        try:
+            resumed = _stream(url, filename, part, start)
+        except requests.RequestException as error:
+            response = getattr(error, "response", None)
+            status = response.status_code if response is not None else None
+            if status == 416:  # nothing beyond what we have: whole already, or of another file
+                resumed = True
+            elif status is not None and status < 500 and status not in (408, 429):
+                raise SesameError(f"{filename}: {shown} answers {status} {response.reason}; {cure}") from None
+            elif attempt == ATTEMPTS:
+                raise SesameError(f"{filename}: {shown} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
+            else:
+                wait = 2 ** (attempt - 1)
+                print(f"{filename}: {reason(error)}; try {attempt + 1} of {ATTEMPTS} in {wait} s", file=sys.stderr, flush=True)
+                time.sleep(wait)
+                continue
+        found = sha256_of(part)
+        if found == sha256:
+            return
+        part.unlink()
+        if not resumed:  # what was resumed may have begun as another file, so that gets a second chance from its start
+            raise SesameError(f"{filename}: wrong sha256: {found} came from {shown}, {sha256} is declared; deleted. Check the file, then the declared hash")
+    raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {shown}; {cure}")
+
+
+def reason(error: requests.RequestException) -> str:
+    """Why a request failed, in a few words."""
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if error.response is not None:
+        return f"{error.response.status_code} {error.response.reason}"
+    return "no connection" if isinstance(error, requests.ConnectionError) else f"{type(error).__name__}: {error}"
+
+
+def _stream(url: str, filename: str, part: Path, start: int) -> bool:
+    """Append what is missing to `part`; True when the server continued at `start` and did not begin anew."""
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})  # the stored bytes, not repacked ones
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+        response.raise_for_status()
+        resumed = start > 0 and response.status_code == 206
+        done = start if resumed else 0
+        length = response.headers.get("Content-Length")
+        progress = _Progress(filename, done, done + int(length) if length else None)
+        try:
+            with part.open("ab" if resumed else "wb") as file:
+                for chunk in response.iter_content(CHUNK):
+                    file.write(chunk)
+                    progress.add(len(chunk))
+        finally:
+            progress.close()
+    return resumed

@@ -1,0 +1,25 @@
+"""A parquet data set of the Hugging Face hub, or a local folder of parquet files: rows, streamed, no files."""
+
+from collections.abc import Iterator
+
+from components import params
+from components.errors import SesameError
+
+
+def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
+    """`(place, row)` for each row, at most `max_documents`. Raises SesameError when the set can't be loaded."""
+    import datasets  # 1 s: only where rows are wanted
+    import httpx
+
+    try:
+        rows = datasets.load_dataset(source.path, source.name, revision=source.revision, split=source.split, streaming=True)
+        if source.max_documents:
+            rows = rows.take(source.max_documents)
+        for number, row in enumerate(rows, start=1):
+            yield f"{source.path} ({source.split}), row {number}", row
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx.HTTPError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise SesameError(
+            f"data set {source.path!r} can't be read: {first}; check path, name, split and revision, the network (HF_ENDPOINT names a mirror), "
+            "and for a private set `hf auth login`"
+        ) from None

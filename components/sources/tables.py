@@ -1,0 +1,108 @@
+"""Rows of tables, whatever their format, each with its place in the file for messages."""
+
+import csv
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from components import params, sources
+from components.errors import SesameError
+from components.sources.file import SourceFile
+from components.sources.text import lines
+
+Row = dict[str | int, Any]
+"""Column name, or number of the field from 0 where there is no header -> text (TSV, CSV) or any value (JSONL, parquet, hub)."""
+
+
+def rows(source: params.Source, table: params.TableReader | params.TaskTable) -> Iterator[tuple[str, Row]]:
+    """`(place, row)` for every row of every file of the source; place is `file, line N`. Empty lines are skipped.
+
+    TSV is unquoted: a tab always separates and a lone `"` is text. CSV is quoted.
+    Raises SesameError with the place on a wrong number of fields, malformed JSON or CSV, and invalid UTF-8.
+    """
+    if source.kind in sources.ROWS:
+        if table.format != "parquet":
+            raise SesameError(f"a {source.kind} source ({source.path}) is read with `format: parquet`, not {table.format!r}")
+        yield from sources.ROWS[source.kind](source)
+    else:
+        for file in sources.open_files(source):
+            yield from FORMATS[table.format](file, table)
+
+
+def value(place: str, row: Row, column: str | int) -> Any:
+    """One field of a row. Raises SesameError that names the columns there are."""
+    try:
+        return row[column]
+    except KeyError:
+        raise SesameError(f"{place}: no column {column!r} (there are: {', '.join(map(str, row))})") from None
+
+
+def _errors(table: params.TableReader | params.TaskTable) -> str:
+    return getattr(table, "errors", "strict")  # a task's table is always strict
+
+
+def _fields(file: SourceFile, table, split: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[str, Row]]:
+    """Rows out of split lines: the header taken off, the number of fields checked."""
+    names, low, most = None, table.fields, getattr(table, "max_fields", None)  # a corpus' reader has no optional fields
+    for number, fields in split:
+        low = low or len(fields)
+        high = most or low
+        if not low <= len(fields) <= high:
+            expected = f"{low}" if low == high else f"{low} to {high}"
+            raise SesameError(f"{file.name}, line {number}: {expected} fields expected, {len(fields)} found")
+        if table.header and names is None:
+            names = fields
+        else:
+            yield f"{file.name}, line {number}", dict(zip(names or range(len(fields)), fields, strict=False))
+
+
+def _tsv(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
+    return _fields(file, table, ((number, line.split("\t")) for number, line in lines(file, _errors(table)) if line))
+
+
+def _csv(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
+    csv.field_size_limit(1 << 27)  # the default, 128 KiB, is shorter than some documents
+    reader = csv.reader((f"{line}\n" for _, line in lines(file, _errors(table))), strict=True)
+
+    def split() -> Iterator[tuple[int, list[str]]]:
+        try:
+            for fields in reader:
+                if fields:
+                    yield reader.line_num, fields
+        except csv.Error as error:
+            raise SesameError(f"{file.name}, line {reader.line_num}: not valid CSV: {error}") from None
+
+    return _fields(file, table, split())
+
+
+def _jsonl(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
+    for number, line in lines(file, _errors(table)):
+        if not line.strip():
+            continue
+        place = f"{file.name}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise SesameError(f"{place}: not valid JSON: {error.msg} at column {error.colno}") from None
+        if not isinstance(row, dict):
+            raise SesameError(f"{place}: a JSON object expected, {type(row).__name__} found")
+        yield place, row
+
+
+def _parquet(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    number = 0
+    try:
+        with file.open() as stream:
+            for batch in parquet.ParquetFile(stream).iter_batches():
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{file.name}, row {number}", row
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise SesameError(f"{file.name}: not readable as parquet after row {number}: {error}") from None
+
+
+FORMATS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet}
+"""One more format is one function and one line here."""

@@ -1,0 +1,84 @@
+"""Sentencepiece BPE: training (`python -m components.tokenizer NAME`) and the one `Tokenizer` class.
+
+A tokenizer lives in one file, `tokenizer.model`, copied beside every model that was trained with it.
+Another kind of tokenizer is a new class with the same members, chosen in `load`.
+"""
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+from components.errors import SesameError
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""Their ids are 0 to 4 in every vocabulary. `[CLS]` opens a document, `[SEP]` ends a segment."""
+PAD, UNK, CLS, SEP, MASK = range(len(SPECIALS))
+FILE = "tokenizer.model"
+
+
+class Tokenizer:
+    """Text to ids and back. Special ids are never parsed out of raw text: `"[MASK]"` in a text is five ordinary characters or more."""
+
+    def __init__(self, path: Path):
+        """`path` is a `tokenizer.model` file or a folder that holds one."""
+        self.path = path / FILE if path.is_dir() else path
+        if not self.path.exists():
+            raise SesameError(f"{self.path}: no such tokenizer; run its stage first")
+        self.processor = sentencepiece.SentencePieceProcessor(model_file=str(self.path))
+
+    @property
+    def vocab_size(self) -> int:
+        return self.processor.vocab_size()
+
+    def encode(self, texts: list[str], threads: int = 1) -> list[list[int]]:
+        """Ids of each text, without specials."""
+        return self.processor.encode(texts, num_threads=threads)
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of ids; specials are left out, but `[MASK]` shows as `[MASK]`."""
+        parts, run = [], []
+        for i in ids:
+            if i < len(SPECIALS):
+                parts.append(self.processor.decode(run))
+                run = []
+                parts.append(SPECIALS[i] if i in (MASK, UNK) else "")
+            else:
+                run.append(int(i))
+        parts.append(self.processor.decode(run))
+        return " ".join(part for part in parts if part)
+
+    @cached_property
+    def pieces(self) -> list[bytes]:
+        """The bytes that each id stands for: a leading `▁` is a space, a byte piece is its byte, a special is nothing."""
+        return [b"" if i < len(SPECIALS) else self._piece(i) for i in range(self.vocab_size)]
+
+    def _piece(self, i: int) -> bytes:
+        piece = self.processor.id_to_piece(i)
+        return bytes([int(piece[3:5], 16)]) if self.processor.is_byte(i) else piece.replace("▁", " ").encode()
+
+    @cached_property
+    def byte_lengths(self) -> np.ndarray:
+        """Bytes of text behind each id (vocab_size,); `[SEP]` counts as the line break it stands for."""
+        lengths = np.array([len(piece) for piece in self.pieces], dtype=np.int64)
+        lengths[SEP] = 1
+        return lengths
+
+    @cached_property
+    def starts_word(self) -> np.ndarray:
+        """Whether a word starts at the id (vocab_size,), boolean."""
+        return np.array([piece.startswith(b" ") for piece in self.pieces])
+
+    def characters(self, length: int = 24) -> np.ndarray:
+        """Byte ids of each piece (vocab_size, length): 0 is padding, 1-256 are bytes, 257 and up the specials."""
+        table = np.zeros((self.vocab_size, length), dtype=np.int64)
+        for i, piece in enumerate(self.pieces):
+            row = [257 + i] if i < len(SPECIALS) else [byte + 1 for byte in piece[:length]]
+            table[i, : len(row)] = row
+        return table
+
+
+def load(path: Path) -> Tokenizer:
+    """The tokenizer of a tokenizer's, an encoding's or a model's folder."""
+    return Tokenizer(path)

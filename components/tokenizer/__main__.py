@@ -1,0 +1,59 @@
+"""`python -m components.tokenizer NAME`: data/corpora/<corpus> -> data/tokenizers/<name>/tokenizer.model."""
+
+import re
+from itertools import chain, islice
+from pathlib import Path
+
+import sentencepiece
+
+from components import corpora, stage, tokenizer
+from components.errors import SesameError
+from components.params import Params
+from components.tracking import Run
+
+MEASURED_SEGMENTS = 20_000
+"""Of the validation text, for fertility."""
+
+
+def train(params: Params, name: str, run: Run) -> dict:
+    block = params.tokenizers[name]
+    corpus = Path("data/corpora", block.corpus)
+    with stage.output(Path("data/tokenizers", name)) as folder:
+        folder.mkdir()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=chain.from_iterable(corpora.read(corpus, "train")),
+                model_prefix=str(folder / "tokenizer"),
+                model_type="bpe",
+                vocab_size=block.vocab_size,
+                character_coverage=block.character_coverage,
+                byte_fallback=block.byte_fallback,
+                normalization_rule_name="nmt_nfkc_cf" if block.lowercase else "nmt_nfkc",
+                pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,
+                pad_piece="[PAD]", unk_piece="[UNK]", bos_piece="[CLS]", eos_piece="[SEP]",
+                control_symbols=["[MASK]"],  # control symbols are never produced from raw text
+                minloglevel=2,
+            )  # fmt: skip
+        except RuntimeError as error:
+            if supported := re.search(r"value <= (\d+)", str(error)):
+                raise SesameError(
+                    f"tokenizers.{name}.vocab_size: {block.vocab_size} is more than the text of {block.corpus} supports; at most {supported[1]}"
+                ) from None
+            raise SesameError(f"tokenizers.{name}: sentencepiece could not train: {str(error).splitlines()[-1]}") from None
+        trained = tokenizer.load(folder)
+    segments = list(islice(chain.from_iterable(corpora.read(corpus, "valid")), MEASURED_SEGMENTS))
+    ids = list(chain.from_iterable(trained.encode(segments)))
+    words = sum(len(segment.split()) for segment in segments)
+    run.artifact(Path("data/tokenizers", name), "tokenizer")
+    print(f"{trained.vocab_size} pieces, {len(ids) / words:.3f} tokens a word")
+    return {
+        "vocab_size": trained.vocab_size,
+        "fertility": len(ids) / words,
+        "unknown_rate": sum(i == tokenizer.UNK for i in ids) / len(ids),
+        "byte_fallback_rate": sum(trained.processor.is_byte(i) for i in ids) / len(ids),
+        "bytes_per_token": sum(len(segment.encode()) for segment in segments) / len(ids),
+    }
+
+
+if __name__ == "__main__":
+    stage.main("tokenizer", train, "tokenizers")

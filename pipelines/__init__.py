@@ -1,0 +1,5 @@
+"""How stages are run. The only code that imports Prefect or DVC.
+
+graph.py reads the order of stages from DVC, flow.py runs them in parallel under Prefect, runner.py is one stage as a child
+process, ledger.py is the flow's run in MLflow, services.py keeps the two servers, cli.py is the `sesame` command.
+"""

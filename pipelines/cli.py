@@ -1,0 +1,130 @@
+"""The `sesame` command. What is slow to import is imported where it is used."""
+
+import csv
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from components import params
+from components.errors import SesameError
+
+app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Targets = Annotated[
+    list[str] | None, typer.Argument(metavar="[STAGE]...", help="A stage (pretrain@bert) or a group (finetune); all without.")
+]
+
+
+def command(function: Callable) -> Callable:
+    """A subcommand that checks params.yaml first and says what is wrong in a line."""
+
+    @app.command()
+    @wraps(function)
+    def checked(*args, **kwargs):
+        try:
+            params.load()
+            function(*args, **kwargs)
+        except SesameError as error:
+            sys.exit(f"sesame: {error}")
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    return checked
+
+
+@command
+def run(
+    stages: Targets = None,
+    force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
+) -> None:
+    """Build stages and all they need, in parallel; what is unchanged is left as it is."""
+    from pipelines import graph, services, terminal
+
+    graph.plan(stages or [])  # a wrong name or a broken dvc.yaml is said before a server is started
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    services.use_prefect()
+    from httpx import TransportError
+    from prefect.utilities.urls import url_for
+
+    from pipelines import flow
+
+    logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
+    try:
+        state = flow.sesame(stages, force, jobs or flow.JOBS, wait, return_state=True)
+    except TransportError:
+        raise SesameError("Prefect's server went away; what is done is kept, run again (`sesame status` shows the servers)") from None
+    problem = state.result(raise_on_failure=False) if not state.is_completed() else None
+    if isinstance(problem, SesameError):
+        raise problem
+    _scores(Path("data/report/scores.csv"))
+    if Path("data/report/index.html").exists():
+        terminal.say("report   data/report/index.html")
+    terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")
+    terminal.say(f"MLflow   {services.mlflow_experiment() or 'start its page with `sesame up`'}")
+    if state.is_cancelled():
+        sys.exit(130)
+    if not state.is_completed():
+        sys.exit(1)
+
+
+def _scores(path: Path) -> None:
+    if not path.exists():
+        return
+    from pipelines import terminal
+
+    rows = []
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            score = " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row.get(key))
+            rows.append([row.get(key, "") for key in ("model", "task", "method", "init", "metric")] + [f"{score} ({row.get('n', '')})"])
+    terminal.say("")
+    terminal.table(["model", "task", "method", "init", "metric", "mean ± std (n)"], rows)
+
+
+@command
+def plan(stages: Targets = None) -> None:
+    """List stages in the order of their running, and what a run would do. Runs nothing."""
+    from pipelines import graph, terminal
+
+    stages_ = graph.plan(stages or [])
+    unchanged = graph.unchanged(stages_)
+    rows = [
+        [stage.name, "unchanged" if stage.name in unchanged else "to run", " ".join(stage.upstream), stage.meta.resource or "", stage.desc]
+        for stage in stages_
+    ]
+    terminal.table(["stage", "state", "needs", "resource", ""], rows)
+    terminal.say(f"{len(rows)} stages: {len(unchanged)} unchanged, {len(rows) - len(unchanged)} to run", "bold")
+
+
+@command
+def up() -> None:
+    """Start the Prefect server and the MLflow page, if they are not up."""
+    from pipelines import services, terminal
+
+    for service in services.SERVICES:
+        terminal.say(f"{service.name:8} {services.up(service)}")
+
+
+@command
+def down() -> None:
+    """Stop both servers."""
+    from pipelines import services, terminal
+
+    terminal.say(f"stopped: {', '.join(services.down()) or 'nothing was up'}")
+
+
+@command
+def status() -> None:
+    """Say which servers are up."""
+    from pipelines import services, terminal
+
+    terminal.table(["service", "state", "address"], [list(row) for row in services.status()])

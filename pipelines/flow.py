@@ -1,0 +1,243 @@
+"""The Prefect flow `sesame`: DVC's graph, stages in parallel, each state shown as it is."""
+
+import os
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+
+from filelock import FileLock, Timeout
+from prefect import allow_failure, flow, get_run_logger, task
+from prefect.artifacts import create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
+from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run, task_run
+from prefect.states import Cancelled, Completed, Failed
+
+from components.errors import SesameError
+from components.stage import STATE
+from pipelines import graph, ledger, runner, services, terminal
+
+JOBS = min(4, max(2, os.cpu_count() or 2))
+GOOD = ("Completed", "Cached")
+RETRY_AFTER = 3
+"""Seconds."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a stage ended in this flow."""
+
+    state: str
+    """Completed, Cached, Failed, Skipped or Stopped."""
+    seconds: float
+    message: str
+
+
+def _again(_task, _run, state: State) -> bool:
+    return state.name == "Failed"  # Skipped would be skipped again
+
+
+@task(task_run_name="{stage.name}", retry_delay_seconds=RETRY_AFTER, retry_condition_fn=_again, persist_result=False)
+def run_stage(stage: graph.Stage, cached: bool, blocker: str, force: bool, book: ledger.Ledger | None) -> State:
+    """Run one stage, unless it is unchanged (`cached`) or a stage it needs failed (`blocker`)."""
+    if blocker:
+        return Failed(name="Skipped", message=f"not run, because {blocker} failed")
+    if cached:
+        return Completed(name="Cached", message="unchanged")
+    log = get_run_logger()
+
+    def on_line(text: str) -> None:
+        log.info("%s", text)
+        terminal.line(stage.name, text)
+
+    on_line(stage.desc or "begins")
+    outcome = runner.run(stage.name, on_line, force, stage.meta.timeout, book.env if book else None)
+    if outcome.stopped:
+        return Cancelled(name="Stopped", message=outcome.problem)
+    if outcome.returncode:
+        if task_run.run_count <= stage.meta.retries:
+            terminal.line(stage.name, f"failed: {outcome.problem}; trying again ({task_run.run_count} of {stage.meta.retries})", "yellow")
+        return Failed(message=outcome.problem)
+    if outcome.skipped:
+        return Completed(name="Cached", message="unchanged, or taken from DVC's cache")
+    if book:
+        book.record(stage.name)
+    return Completed(message="done")
+
+
+class StagesFailed(Exception):
+    """At least one stage of a build failed."""
+
+
+@dataclass
+class Build:
+    """Runs a plan: each stage is submitted when what it needs is done, its resource is free, and a job too.
+
+    Submitting at that moment and not before keeps stages that wait from filling the pool, and lets the plan's order decide
+    who goes first.
+    """
+
+    plan: Sequence[graph.Stage]
+    cached: set[str]
+    force: bool
+    jobs: int
+    book: ledger.Ledger | None = None
+    results: dict[str, Result] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self._running: dict[str, tuple[graph.Stage, float]] = {}
+        self._futures: dict[str, PrefectFuture] = {}
+        self._finished: queue.Queue[str] = queue.Queue()
+
+    def run(self) -> None:
+        """Build all. Raises StagesFailed, or KeyboardInterrupt when it was stopped; nothing runs any more then."""
+        waiting = list(self.plan)
+        try:
+            with _cancellation() as cancelled:
+                while waiting or self._running:
+                    for stage in [stage for stage in waiting if self._free(stage)]:
+                        if self._free(stage):  # still, after those submitted before it
+                            waiting.remove(stage)
+                            self._submit(stage)
+                    with suppress(queue.Empty):
+                        self._collect(self._finished.get(timeout=0.5))
+                    if cancelled.is_set():
+                        raise KeyboardInterrupt
+        except (KeyboardInterrupt, TerminationSignal):
+            terminal.say("stopping what runs", "yellow")
+            raise KeyboardInterrupt from None
+        finally:
+            runner.stop_all()
+            for name in list(self._running):
+                self._collect(name)
+        if any(result.state not in GOOD for result in self.results.values()):
+            raise StagesFailed
+
+    def _free(self, stage: graph.Stage) -> bool:
+        taken = {other.meta.resource for other, _ in self._running.values()} - {None}
+        return self.results.keys() >= set(stage.upstream) and len(self._running) < self.jobs and stage.meta.resource not in taken
+
+    def _submit(self, stage: graph.Stage) -> None:
+        bad = [name for name in stage.upstream if self.results[name].state not in GOOD]
+        configured = run_stage.with_options(name=stage.name.partition("@")[0], description=stage.desc, retries=stage.meta.retries)
+        needs = [allow_failure(self._futures[name]) for name in stage.upstream]  # done already; Prefect draws the edges from it
+        self._running[stage.name] = stage, time.monotonic()
+        future = configured.submit(stage, stage.name in self.cached, ", ".join(bad), self.force, self.book, wait_for=needs)
+        self._futures[stage.name] = future
+        future.add_done_callback(lambda _: self._finished.put(stage.name))
+
+    def _collect(self, name: str) -> None:
+        _, begun = self._running.pop(name)
+        self._futures[name].wait()
+        state = self._futures[name].state
+        result = self.results[name] = Result(state.name, time.monotonic() - begun, state.message or "")
+        count = f"({len(self.results)}/{len(self.plan)})"
+        if result.state == "Completed":
+            terminal.line(name, f"done in {result.seconds:.1f} s {count}", "green")
+        elif result.state != "Cached":
+            terminal.line(name, f"{result.state.lower()}: {result.message} {count}", terminal.STATES.get(result.state, "bold red"))
+
+
+@contextmanager
+def _cancellation() -> Iterator[threading.Event]:
+    """An event that is set when this flow run is cancelled in Prefect's UI: nobody else would tell a flow run by hand."""
+    cancelled, over = threading.Event(), threading.Event()
+    run_id = flow_run.id
+
+    def watch() -> None:
+        with get_client(sync_client=True) as client:
+            while not over.wait(2):
+                with suppress(Exception):  # a server that is away for a moment can't cancel
+                    state = client.read_flow_run(run_id).state
+                    if state and (state.is_cancelling() or state.is_cancelled()):
+                        cancelled.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield cancelled
+    finally:
+        over.set()
+
+
+@contextmanager
+def _only_flow(wait: bool) -> Iterator[None]:
+    """DVC's locks between stages do not wait for each other, so a checkout has one flow at a time."""
+    STATE.mkdir(exist_ok=True)
+    lock = FileLock(STATE / "flow.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise SesameError("another flow is at work in this checkout; `sesame run --wait` waits for its end") from None
+        terminal.say("waiting for the flow that is at work in this checkout")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@flow(name="sesame", persist_result=False)
+def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JOBS, wait: bool = False) -> State:
+    """Build stages and all they need. Without targets: everything in dvc.yaml.
+
+    `force` runs unchanged stages too; `jobs` is how many run side by side; `wait` waits for another flow in this checkout.
+    Raises SesameError when the plan can't be made. The state says what came of it: Completed, Failed or Cancelled.
+    """
+    started = time.monotonic()
+    runner.reset()
+    with _only_flow(wait):
+        plan = graph.plan(targets or [])
+        build = Build(plan, set() if force else graph.unchanged(plan), force, jobs)
+        work = len(build.cached) < len(plan)
+        outcome = Completed
+        try:
+            with ledger.opened(flow_run.name, flow_run.id, targets or []) if work else nullcontext() as build.book:
+                build.run()
+        except StagesFailed:
+            outcome = Failed
+        except KeyboardInterrupt:
+            outcome = Cancelled
+        summary = _summary(build, time.monotonic() - started)
+        _show(build, summary)
+    return outcome(message=summary)
+
+
+def _summary(build: Build, seconds: float) -> str:
+    count = Counter(result.state for result in build.results.values())
+    parts = [f"{count['Cached']} cached", f"{count['Completed']} done", f"{count['Failed'] + count['Crashed']} failed"]
+    parts += [f"{count[state]} {state.lower()}" for state in ("Skipped", "Stopped") if count[state]]
+    if left := len(build.plan) - len(build.results):
+        parts.append(f"{left} not begun")
+    return f"{len(build.plan)} stage{'s' * (len(build.plan) != 1)}: {', '.join(parts)} in {seconds:.1f} s"
+
+
+def _show(build: Build, summary: str) -> None:
+    """The table of stages: whole in Prefect, without the unchanged ones in the terminal."""
+    rows, experiment = [], build.book.experiment if build.book else ""
+    for stage in build.plan:
+        result = build.results.get(stage.name, Result("Not begun", 0.0, ""))
+        run_id = build.book.stages.get(stage.name) if build.book else None
+        link = services.mlflow_run(experiment, run_id) if run_id else ""
+        seconds = f"{result.seconds:.1f}" if result.state not in ("Cached", "Skipped", "Not begun") else ""
+        rows.append(
+            {
+                "stage": stage.name,
+                "state": result.state,
+                "seconds": seconds,
+                "message": result.message * (result.state not in GOOD),
+                "MLflow": link,
+            }
+        )
+    with suppress(Exception):  # without the server the terminal still has it
+        create_table_artifact(rows, key="stages", description=summary)
+    if worth := [row for row in rows if row["state"] != "Cached"]:
+        terminal.say("")
+        terminal.table(["stage", "state", "seconds", ""], [[row["stage"], row["state"], row["seconds"], row["message"]] for row in worth])
+    terminal.say(summary, "bold")

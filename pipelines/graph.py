@@ -1,0 +1,123 @@
+"""DVC's graph as an ordered plan. dvc.yaml alone says what depends on what; nothing here adds to it."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import networkx
+from dvc.exceptions import DvcException
+from dvc.lock import LockError
+from dvc.repo import Repo, lock_repo
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
+from ruamel.yaml import YAML
+
+from components.errors import SesameError
+
+HEAVY = 10
+"""How many ordinary stages one that claims a resource weighs when the longest chain is sought."""
+
+
+class Meta(BaseModel):
+    """A stage's `meta:` in dvc.yaml. It isn't part of the stage's hash, so changing it runs nothing again."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    retries: NonNegativeInt = 0
+    timeout: PositiveFloat | None = None
+    """Seconds."""
+    resource: str | None = None
+    """Stages that name the same resource never run side by side."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage as DVC has it: its address, the stages whose outputs it reads, what it does, how it is run."""
+
+    name: str
+    upstream: tuple[str, ...]
+    desc: str
+    meta: Meta
+
+
+@contextmanager
+def _opened(wait: bool = False) -> Iterator[Repo]:
+    """DVC's repository of this folder; its errors become one line."""
+    try:
+        with Repo(_wait_for_lock=wait) as repo:
+            yield repo
+    except LockError:
+        raise SesameError("DVC is at work in this checkout (its lock is taken); run again when that is done") from None
+    except DvcException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise SesameError("DVC: " + " ".join(lines)) from None
+
+
+def _stage(stage, graph: networkx.DiGraph) -> Stage:
+    try:
+        meta = Meta.model_validate(stage.meta or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        known = ", ".join(Meta.model_fields)
+        raise SesameError(f"dvc.yaml, stage {stage.addressing}: meta.{first['loc'][0]}: {first['msg']} (there are: {known})") from None
+    upstream = tuple(sorted(other.addressing for other in graph.successors(stage)))
+    return Stage(stage.addressing, upstream, stage.desc or "", meta)
+
+
+def plan(targets: Sequence[str] = ()) -> list[Stage]:
+    """The stages to build `targets` and all that they need, each after what it depends on; everything without targets.
+
+    A target is a stage (`pretrain@bert`) or a group of them (`finetune`). Among stages that could come next, the one with
+    the longest chain behind it comes first, so that pre-training starts before side branches.
+    """
+    with _opened() as repo:
+        graph = repo.index.graph  # an edge points from a stage to what it depends on
+        stages = {stage.addressing: _stage(stage, graph) for stage in graph}
+    if not stages:
+        raise SesameError("dvc.yaml: no stages; run from the project's folder")
+    downstream = networkx.DiGraph((u, stage.name) for stage in stages.values() for u in stage.upstream)
+    downstream.add_nodes_from(stages)
+    wanted = _select(stages, targets)
+    downstream = downstream.subgraph(wanted.union(*(networkx.ancestors(downstream, name) for name in wanted)))
+    chain: dict[str, int] = {}
+    for name in reversed(list(networkx.topological_sort(downstream))):
+        weight = HEAVY if stages[name].meta.resource else 1
+        chain[name] = weight + max((chain[other] for other in downstream.successors(name)), default=0)
+    order = networkx.lexicographical_topological_sort(downstream, key=lambda name: (-chain[name], name))
+    return [stages[name] for name in order]
+
+
+def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
+    wanted = set() if targets else set(stages)
+    for target in targets:
+        found = {name for name in stages if name == target or name.startswith(f"{target}@")}
+        if not found:
+            known = sorted({*stages, *(name.partition("@")[0] for name in stages)})
+            close = difflib.get_close_matches(target, known, n=3) or sorted({name.partition("@")[0] for name in stages})
+            raise SesameError(f"no stage {target!r} in dvc.yaml (close or known: {', '.join(close)}; `sesame plan` lists all)")
+        wanted |= found
+    return wanted
+
+
+def unchanged(plan: Sequence[Stage]) -> set[str]:
+    """Names of the stages of a plan that are up to date, as is all they depend on.
+
+    Checked in this process: a tenth of what `dvc repro` costs in a process of its own. Not to be called while stages run.
+    """
+    kept: set[str] = set()
+    with _opened() as repo, lock_repo(repo):
+        stages = {stage.addressing: stage for stage in repo.index.graph}
+        for stage in plan:
+            if kept.issuperset(stage.upstream) and not stages[stage.name].changed():
+                kept.add(stage.name)
+    return kept
+
+
+def hashes(name: str) -> dict[str, str]:
+    """What dvc.lock records of a stage: path -> md5 of its dependencies and outputs. Empty when it was never run."""
+    with _opened(wait=True) as repo, lock_repo(repo):  # other stages write the file under this lock
+        path = Path(repo.root_dir, "dvc.lock")
+        recorded = YAML(typ="safe").load(path) if path.exists() else {}
+    entry = recorded.get("stages", {}).get(name, {})
+    return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}

@@ -1,0 +1,61 @@
+"""The flow's run in MLflow: the parent of its stages' runs, and the hashes of the data each of them read and wrote."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from components import tracking
+from pipelines import graph
+
+LOCKFILE = Path("dvc.lock")
+
+
+class Ledger:
+    """One flow's run in MLflow. When MLflow can't be reached it records nothing, and tells the stages not to try."""
+
+    def __init__(self, run: tracking.Run):
+        self._run = run
+        self.stages: dict[str, str] = {}
+        """Stage -> id of its run."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What the stages' processes get to know."""
+        return {tracking.PARENT: self._run.id} if self._run.id else {tracking.OFF: "off"}
+
+    @property
+    def experiment(self) -> str | None:
+        """The experiment's id; None without MLflow."""
+        return tracking.client().get_experiment_by_name(tracking.EXPERIMENT).experiment_id if self._run.id else None
+
+    def record(self, stage: str) -> None:
+        """Tag the run that a stage left with the hashes of its data. The run itself is the stage's own work."""
+        if self._run.id is None:
+            return
+        from mlflow.entities import RunTag
+        from mlflow.exceptions import MlflowException
+
+        tags = [RunTag(f"data.{path}", md5) for path, md5 in graph.hashes(stage).items()]
+        mine = f"tags.mlflow.parentRunId = '{self._run.id}' and attributes.run_name = '{stage}'"
+        with suppress(MlflowException):  # a ledger lost on the way costs no stage its success; the parent's own writes say so
+            for run in tracking.client().search_runs([self.experiment], mine, order_by=["attributes.start_time DESC"], max_results=1):
+                self.stages[stage] = run.info.run_id  # the last try of several
+                tracking.client().log_batch(run.info.run_id, tags=tags)
+
+
+@contextmanager
+def opened(name: str, flow_run_id: str, targets: list[str]) -> Iterator[Ledger]:
+    """The ledger of a flow. Its database is in place before any stage runs: processes that create it at once crash each other."""
+    tags = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
+    with tracking.start(name, tags, {"targets": " ".join(targets) or "all"}) as run:
+        try:
+            yield Ledger(run)
+        finally:
+            run.tag(dvc_lock=_md5())
+            if LOCKFILE.exists():
+                run.artifact(LOCKFILE)
+
+
+def _md5() -> str:
+    return hashlib.md5(LOCKFILE.read_bytes()).hexdigest() if LOCKFILE.exists() else ""

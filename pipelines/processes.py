@@ -1,0 +1,57 @@
+"""A process and all it started, stopped together: what runs under `sesame` leaves no orphan."""
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import psutil
+
+Ladder = Sequence[tuple[signal.Signals, float]]
+"""Signals to send one after another, each with the seconds it gets to take effect."""
+
+GENTLE: Ladder = ((signal.SIGINT, 4.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
+FIRM: Ladder = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))
+
+
+def family(leader: int) -> set[psutil.Process]:
+    """The living processes of the session that `leader` leads, and their descendants wherever these went.
+
+    The session holds those whose parent is gone, descent holds those that opened a session of their own (torchrun's workers).
+    """
+    members = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) == leader:
+                members |= {process, *process.children(recursive=True)}
+    return {process for process in members if _alive(process)}
+
+
+def _alive(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def stop(leaders: Iterable[int], ladder: Ladder) -> None:
+    """Stop the families of these session leaders, all at once, and return when none of them lives."""
+    leaders = list(leaders)
+    known: set[psutil.Process] = set()
+    try:
+        for number, grace in ladder:
+            known = {process for process in known.union(*map(family, leaders)) if _alive(process)}
+            if not known:
+                break
+            _send(known, number)
+            deadline = time.monotonic() + grace
+            while (known := {process for process in known if _alive(process)}) and time.monotonic() < deadline:
+                time.sleep(0.05)
+    finally:  # also when a second Ctrl-C cuts the wait short
+        _send(known.union(*map(family, leaders)), signal.SIGKILL)
+
+
+def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(number)

@@ -1,0 +1,200 @@
+"""The two servers: Prefect's (the runner's API and UI) and MLflow's page over the ledger. Kept in .sesame/, stopped by `sesame down`.
+
+A server that the user's environment names (PREFECT_API_URL, an http MLFLOW_TRACKING_URI) is used as it is and never started or stopped.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import requests
+from filelock import FileLock
+
+from components import tracking
+from components.errors import SesameError
+from components.stage import STATE, output
+from pipelines import processes
+
+PATIENCE = 90
+"""Seconds that a server gets to come up."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A server of ours: `variable` names another one to be used in its place."""
+
+    name: str
+    variable: str
+    port: int
+    api: str
+    """What follows the page's address in the address of its API."""
+
+
+PREFECT = Service("prefect", "PREFECT_API_URL", 4200, "/api")
+MLFLOW = Service("mlflow", "MLFLOW_TRACKING_URI", 5000, "")
+SERVICES = (PREFECT, MLFLOW)
+
+
+def _command(service: Service, port: int) -> list[str]:
+    if service is PREFECT:
+        return [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    tracking.client()  # its tables are made here, once, and not by the server's workers at the same time
+    artifacts = Path("mlartifacts").resolve().as_uri()
+    return [
+        *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+        *("--backend-store-uri", tracking.uri(), "--default-artifact-root", artifacts),
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    """Settings of our Prefect and MLflow, servers and clients: state inside the checkout, no analytics, a quiet terminal."""
+    return {
+        "PREFECT_HOME": str((STATE / "prefect").resolve()),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
+        "PREFECT_CLIENT_MAX_RETRIES": "2",  # 6 s a request; with the default of 5 a flow whose server is gone takes minutes to end
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+
+
+def foreign(service: Service) -> str | None:
+    """The page of the server that the user's environment names."""
+    url = os.environ.get(service.variable, "")
+    return url.rstrip("/").removesuffix(service.api) if url.startswith("http") else None
+
+
+def _ours() -> dict[str, dict]:
+    """Our servers that live: name -> pid, created, page."""
+    with suppress(FileNotFoundError, ValueError):
+        return {name: entry for name, entry in json.loads((STATE / "services.json").read_text()).items() if _lives(entry)}
+    return {}
+
+
+def _lives(entry: dict) -> bool:
+    with suppress(psutil.Error):
+        process = psutil.Process(entry["pid"])
+        return process.create_time() == entry["created"] and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _write(entries: dict[str, dict]) -> None:
+    with output(STATE / "services.json") as path:
+        path.write_text(json.dumps(entries, indent=1) + "\n")
+
+
+def healthy(service: Service, page: str) -> bool:
+    """Whether the server answers; one of somebody else's may ask for a password first."""
+    with suppress(requests.RequestException):
+        return requests.get(f"{page}{service.api}/health", timeout=5).status_code < 500
+    return False
+
+
+def page(service: Service) -> str | None:
+    """The address of a service's page, or None when it isn't up."""
+    return foreign(service) or _ours().get(service.name, {}).get("page")
+
+
+def mlflow_run(experiment: str, run_id: str) -> str:
+    """Where a run of the ledger is seen; its bare id when no page is up."""
+    address = page(MLFLOW)
+    return f"{address}/#/experiments/{experiment}/runs/{run_id}" if address else run_id
+
+
+def mlflow_experiment() -> str | None:
+    """Where the experiment is seen, or None when no page is up. Asked by HTTP, since importing MLflow takes longer than a run without work."""
+    address = page(MLFLOW)
+    with suppress(requests.RequestException, KeyError):  # the page is there before its first experiment
+        query = {"experiment_name": tracking.EXPERIMENT}
+        found = requests.get(f"{address}/api/2.0/mlflow/experiments/get-by-name", params=query, timeout=5).json()
+        return f"{address}/#/experiments/{found['experiment']['experiment_id']}"
+    return address
+
+
+def up(service: Service) -> str:
+    """Have a service up and healthy; the address of its page. Does nothing when it is. Raises SesameError when it doesn't come up."""
+    if address := foreign(service):
+        if not healthy(service, address):
+            raise SesameError(f"{service.name}: no server answers at {address} ({service.variable}); start it, or unset {service.variable}")
+        return address
+    STATE.mkdir(exist_ok=True)
+    with FileLock(STATE / "services.lock"):
+        entries = _ours()
+        if service.name not in entries:
+            entries[service.name] = _start(service)
+            _write(entries)
+        address = entries[service.name]["page"]
+        _await(service, entries[service.name])
+    return address
+
+
+def _start(service: Service) -> dict:
+    port = _free(service.port)
+    with (STATE / f"{service.name}.log").open("w") as log:
+        server = subprocess.Popen(
+            _command(service, port),
+            env=os.environ | environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C in the terminal isn't meant for it
+        )
+    return {"pid": server.pid, "created": psutil.Process(server.pid).create_time(), "page": f"http://127.0.0.1:{port}"}
+
+
+def _free(port: int) -> int:
+    """The port, or another when something listens there."""
+    for candidate in (port, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", candidate))
+            return probe.getsockname()[1]
+    raise SesameError("no free port on 127.0.0.1")
+
+
+def _await(service: Service, entry: dict) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not healthy(service, entry["page"]):
+        log = STATE / f"{service.name}.log"
+        if not _lives(entry) or time.monotonic() > deadline:
+            lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+            raise SesameError(
+                f"{service.name}: its server doesn't answer at {entry['page']}; {log} ends with: {lines[-1] if lines else '(nothing)'}"
+            )
+        time.sleep(0.2)
+
+
+def down() -> list[str]:
+    """Stop our servers with all they started; the names of those that ran."""
+    STATE.mkdir(exist_ok=True)
+    with FileLock(STATE / "services.lock"):
+        entries = _ours()
+        processes.stop([entry["pid"] for entry in entries.values()], processes.FIRM)
+        _write({})
+    return list(entries)
+
+
+def status() -> Iterator[tuple[str, str, str]]:
+    """(service, state, address) of each."""
+    for service in SERVICES:
+        address = page(service)
+        state = "down" if address is None else "up" if healthy(service, address) else "does not answer"
+        yield service.name, state + (f" ({service.variable})" if foreign(service) else ""), address or ""
+
+
+def use_prefect() -> None:
+    """Prefect's server up, and this process set to it. To be called before Prefect is imported, which reads its settings then."""
+    address = up(PREFECT)
+    (STATE / "prefect").mkdir(parents=True, exist_ok=True)
+    for key, value in {**environment(), PREFECT.variable: address + PREFECT.api}.items():
+        os.environ[key] = os.environ.get(key) or value

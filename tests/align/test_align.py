@@ -1,0 +1,285 @@
+"""Mappings and retrieval against their definitions, the dictionary's promises, and the stages on a small made-up language."""
+
+import csv
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components import params, stage
+from components.align import __main__ as align_stage
+from components.align import dictionary, evaluate, vectors
+from components.align.mappings import MAPPINGS, least_squares, normalise, procrustes, unit
+from components.align.retrieval import RETRIEVALS, csls, neighbourhood, nn, top
+from components.errors import SesameError
+
+
+def rotation(draw: np.random.Generator, d: int) -> np.ndarray:
+    return np.linalg.qr(draw.standard_normal((d, d)))[0].astype(np.float32)
+
+
+# ---------------------------------------------------------------- mappings and retrieval
+
+
+def test_normalise_is_unit_and_centred_before_the_last_step():
+    x = np.random.default_rng(0).standard_normal((50, 8)) + 3
+    centred = unit(x) - unit(x).mean(axis=0)
+    np.testing.assert_allclose(normalise(x), unit(centred))
+    np.testing.assert_allclose(np.linalg.norm(normalise(x), axis=1), 1)
+    assert not np.isnan(normalise(np.zeros((3, 4)))).any()
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+def test_a_pure_rotation_is_found_exactly(name):
+    draw = np.random.default_rng(0)
+    x, r = draw.standard_normal((200, 20)).astype(np.float32), rotation(draw, 20)
+    np.testing.assert_allclose(MAPPINGS[name](x, x @ r), r, atol=1e-4)
+
+
+def test_procrustes_is_orthogonal_and_the_best_of_them():
+    draw = np.random.default_rng(0)
+    x, y = draw.standard_normal((2, 60, 10))
+    w = procrustes(x, y)
+    np.testing.assert_allclose(w @ w.T, np.eye(10), atol=1e-10)
+    loss = np.linalg.norm(x @ w - y)
+    assert all(loss <= np.linalg.norm(x @ rotation(draw, 10) - y) for _ in range(20))
+    assert np.linalg.norm(x @ least_squares(x, y) - y) <= loss
+
+
+def test_csls_is_its_formula(monkeypatch):
+    monkeypatch.setattr("components.align.retrieval.BLOCK", 7)  # several blocks
+    draw = np.random.default_rng(0)
+    source, target = unit(draw.standard_normal((40, 6))), unit(draw.standard_normal((30, 6)))
+    queries, k = source[5:15], 4
+    scores = csls(queries, target, source, k)
+    for i, x in enumerate(queries):
+        for j, y in enumerate(target):
+            r_t = np.mean(sorted((x @ t for t in target), reverse=True)[:k])
+            r_s = np.mean(sorted((s @ y for s in source), reverse=True)[:k])
+            assert scores[i, j] == pytest.approx(2 * (x @ y) - r_t - r_s)
+    assert neighbourhood(queries, target[:2], 10) == pytest.approx((queries @ target[:2].T).mean(axis=1))  # fewer than k
+
+
+def test_top_is_best_first_with_ties_to_the_more_frequent():
+    assert top(np.array([[0.1, 0.9, 0.5, 0.9]]), 3).tolist() == [[1, 3, 2]]
+
+
+def clustered(n: int = 4000, d: int = 100, clusters: int = 50, within: float = 0.45, noise: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    """Words in clusters, and the same words rotated with noise: normalised, (n, d) each."""
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((clusters, d))[draw.integers(clusters, size=n)] + within * draw.standard_normal((n, d))
+    y = x @ rotation(draw, d) + noise * draw.standard_normal((n, d))
+    return normalise(x.astype(np.float32)), normalise(y.astype(np.float32))
+
+
+def test_the_known_behaviour_on_synthetic_spaces():
+    """With as many pairs as dimensions least squares finds nothing and Procrustes with CSLS some; with many both do."""
+    x, y = clustered()
+    asked = np.arange(3000, 3500)
+
+    def p1(mapping: str, retrieval: str, seeds: int) -> float:
+        mapped = unit(x @ MAPPINGS[mapping](x[:seeds], y[:seeds]))
+        return float((top(RETRIEVALS[retrieval](mapped[asked], y, mapped, 10), 1)[:, 0] == asked).mean())
+
+    assert p1("least_squares", "csls", 100) < 0.03
+    assert 0.12 < p1("procrustes", "csls", 100) < 0.30
+    least, best = p1("least_squares", "csls", 2000), p1("procrustes", "csls", 2000)
+    assert 0.75 < least < best and best > 0.9
+    assert p1("procrustes", "nn", 2000) < best - 0.1  # hubs
+
+
+# ---------------------------------------------------------------- scores
+
+
+def space(words: list[str], counts: list[int] | None = None, d: int = 4) -> vectors.Space:
+    draw = np.random.default_rng(0)
+    return vectors.Space(words, np.array(counts or [100] * len(words)), draw.standard_normal((len(words), d)).astype(np.float32))
+
+
+def test_any_translation_is_a_hit():
+    words = list("abcdefghijkl")
+    best = np.array([list(range(10)), list(range(10)), list(range(10))])
+    gold = {"x": {"a", "z"}, "y": {"e", "c"}, "z": {"l"}}
+    assert evaluate.precision(best, ["x", "y", "z"], gold, words) == {"p1": 1 / 3, "p5": 2 / 3, "p10": 2 / 3}
+
+
+def test_coverage_needs_both_sides_and_chance_counts_golds():
+    source, target = space(["one", "two", "four"]), space(["un", "deux", "trois", "autre"])
+    test = {"one": {"un"}, "two": {"double", "deux", "trois"}, "three": {"trois"}, "four": {"quatre"}}
+    assert evaluate.covered(test, source, target) == ["one", "two"]
+    assert evaluate.chance(["one", "two"], test, target.words) == pytest.approx((1 / 4 + 2 / 4) / 2)
+
+
+def test_the_word_that_moved_comes_first():
+    draw = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(100)]
+    before = unit(draw.standard_normal((100, 20)))
+    after = before.copy()
+    after[7] = -after[7]
+    counts = [100] * 99 + [3]
+    rows = evaluate.moved(space(words, counts), space(words, [100] * 100), before, after, min_count=50)
+    assert len(rows) == 99 and rows[0]["word"] == "w7" and rows[0]["distance"] == pytest.approx(2)
+    assert rows[1]["distance"] == pytest.approx(0, abs=1e-6) and "w7" not in rows[0]["source_neighbours"].split()
+    assert len(rows[0]["source_neighbours"].split()) == 5 and rows[0]["source_neighbours"] != rows[0]["target_neighbours"]
+
+
+# ---------------------------------------------------------------- dictionary
+
+SQL = """CREATE TABLE french_lemma (...);
+INSERT INTO {table} VALUES ("n#1","n","{dog}","N");
+INSERT INTO {table} VALUES ("n#1","n","{many} words","Y");
+INSERT INTO {table} VALUES ("n#1","n","{many}_words","N");
+INSERT INTO {table} VALUES ("n#2","n","{dog}","N");
+INSERT INTO {table} VALUES ("n#3","n","{cat}","N");
+"""
+
+
+def wordnet(folder: Path, source: str, target: str, **options) -> params.WordNetDictionary:
+    (folder / "english.sql").write_text(source)
+    (folder / "french.sql").write_text(target)
+    files = {"kind": "files", "paths": [str(folder / "*.sql")]}
+    return params.WordNetDictionary(kind="wordnet", source=files, source_table="english_lemma", target_table="french_lemma", **options)
+
+
+def test_wordnet_pairs_share_a_synset_and_are_single_words(tmp_path):
+    french = SQL.format(table="french_lemma", dog="Chien", many="plusieurs", cat="chat")
+    french += 'INSERT INTO french_lemma VALUES ("n#1","n","clebs","N");\nINSERT INTO french_lemma VALUES ("n#9","n","rien","N");\n'
+    block = wordnet(tmp_path, SQL.format(table="english_lemma", dog="dog", many="many", cat="cat"), french, train=10, test=1)
+    candidates, translations = dictionary.KINDS["wordnet"](block, ["cat", "bird", "dog"], [])
+    assert candidates == ["cat", "dog"] and translations["dog"] == {"chien": 2, "clebs": 1} and translations["cat"] == {"chat": 1}
+
+
+def test_no_source_word_is_both_learned_from_and_asked_for(tmp_path):
+    source = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
+    def lemmas(table, prefix):
+        return "".join(f'INSERT INTO {table} VALUES ("n#{i // 2}","n","{prefix}{word}","N");\n' for i, word in enumerate(source))
+    block = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "f"), train=100, test=30)
+    target = [f"f{word}" for word in source[:150]]
+    built = dictionary.build(block, source, target, seed=1)
+    assert len(built.test) == 30 and not {a for a, _ in built.train} & set(built.test)
+    assert {a for a, _ in built.train} | set(built.test) == set(source[:130])  # the most frequent
+    assert all(b in target for _, b in built.train) and all(len(gold) == 2 for gold in built.test.values())
+    assert dictionary.build(block, source, target, seed=1) == built and dictionary.build(block, source, target, seed=2).test != built.test
+    with pytest.raises(SesameError, match="too few to hold out 30"):
+        dictionary.build(block, source[:35], target, seed=1)
+
+
+def test_identical_words():
+    block = params.IdenticalDictionary(kind="identical", train=10, test=3)
+    built = dictionary.build(block, [f"w{i}" for i in range(30)], [f"w{i}" for i in range(10, 40)], seed=1)
+    assert all(a == b for a, b in built.train) and len(built.train) == 10 and all(gold == {word} for word, gold in built.test.items())
+
+
+# ---------------------------------------------------------------- stages
+
+
+def corpus(name: str, prefix: str, documents: int = 1500) -> None:
+    """A language of 15 topics with 8 words each: a sentence stays in its topic. `prefix` makes it another language."""
+    draw = random.Random(0)
+    topics = [[f"{prefix}{chr(97 + t)}{chr(97 + w)}" for w in range(8)] for t in range(15)]
+    lines = [" ".join(draw.choices(draw.choice(topics), k=8)).capitalize() + "." for _ in range(documents)]
+    folder = Path("data/corpora", name)
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text("\n\n".join(lines) + "\n")
+
+
+def table(path: Path) -> list[dict]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def settings(vectors_of: dict, **alignment) -> params.Params:
+    blocks = {name: (params.SkipGram if block["kind"] == "skip_gram" else params.PpmiSvd)(**block) for name, block in vectors_of.items()}
+    return params.Params.model_construct(vectors=blocks, alignments={"pair": params.Alignment(**alignment)} if alignment else {})
+
+
+PPMI = {"kind": "ppmi_svd", "vector_size": 20}
+SGNS = {"kind": "skip_gram", "vector_size": 20}
+
+
+@pytest.mark.parametrize("kind", [PPMI, SGNS])
+def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    metrics = vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
+    assert metrics["words"] == 1500 * 8 and metrics["vocabulary"] == 120
+    found = vectors.load("data/vectors/v")
+    assert found.vectors.shape == (120, 20) and found.counts.sum() == 12000 and list(found.counts) == sorted(found.counts, reverse=True)
+    near = top(nn(normalise(found.vectors), normalise(found.vectors), found.vectors, 1), 8)
+    assert np.mean([found.words[n][0] == word[0] for word, row in zip(found.words, near, strict=True) for n in row]) > 0.9
+    assert len(vectors.load("data/vectors/v", limit=10).words) == 10
+    with pytest.raises(SesameError, match="lower min_count or take more text"):
+        vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
+
+
+def test_vectors_do_not_depend_on_the_hash_seed(tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from components import params\nfrom components.align import vectors\n"
+        "import hashlib, random\n"
+        "draw = random.Random(0); text = [[chr(97 + draw.randrange(26)) for _ in range(9)] for _ in range(300)]\n"
+        "block = params.SkipGram(kind='skip_gram', corpus='x', vector_size=8)\n"
+        "print(hashlib.sha256(vectors.KINDS['skip_gram'](text, block).vectors.tobytes()).hexdigest())\n"
+    )
+    root = str(Path(vectors.__file__).parents[2])
+    digests = {
+        subprocess.run([sys.executable, "-c", code, root], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_two_languages_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    corpus("two", "z")
+    def lemmas(table, prefix):
+        return "".join(f'INSERT INTO {table} VALUES ("n#{t}{w}","n","{prefix}{chr(97 + t)}{chr(97 + w)}","N");\n' for t in range(15) for w in range(8))
+    block = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "z"), train=80, test=30)
+    both = {"one": PPMI | {"corpus": "one"}, "two": PPMI | {"corpus": "two"}}
+    made = settings(both, source="one", target="two", dictionary=block)
+    for name in both:
+        vectors.body(made, name, None)
+    metrics = align_stage.body(made, "pair", None)
+    assert metrics["coverage"] == 1 and metrics["queries"] == 30 and metrics["train_pairs"] == 80
+    assert metrics["procrustes"]["csls"]["p10"] > 0.9 and metrics["chance_p1"] == pytest.approx(1 / 120)
+    folder = Path("data/align/pair")
+    scores = table(folder / "scores.csv")
+    assert [(row["mapping"], row["retrieval"]) for row in scores] == [(m, r) for m in MAPPINGS for r in RETRIEVALS]
+    assert float(scores[3]["p10"]) == metrics["procrustes"]["csls"]["p10"] and scores[0]["coverage"] == "1.0"
+    assert np.load(folder / "mapping.npz")["procrustes"].shape == (20, 20) and not (folder / "moved.csv").exists()
+    examples = table(folder / "examples.csv")
+    assert len(examples) == 4 * 20 and examples[0]["gold"] == f"z{examples[0]['word']}" and len(examples[0]["found"].split()) == 5
+    stage.write_json(Path("data/metrics/align/pair.json"), metrics)  # plain numbers only
+
+
+def test_two_periods_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus("old", "")
+    corpus("new", "")
+    text = Path("data/corpora/new/train.txt").read_text()
+    swapped = text.replace("aa", "SWAP").replace("Aa", "Swap").replace("bb", "aa").replace("Bb", "Aa").replace("SWAP", "bb").replace("Swap", "Bb")
+    Path("data/corpora/new/train.txt").write_text(swapped)  # two words change their meaning
+    both = {name: SGNS | {"corpus": name, "seed": seed} for seed, name in enumerate(("old", "new"))}
+    made = settings(both, source="old", target="new", dictionary=params.IdenticalDictionary(kind="identical", train=80, test=30))
+    for name in both:
+        vectors.body(made, name, None)
+    metrics = align_stage.body(made, "pair", None)
+    moved = table(Path("data/align/pair/moved.csv"))
+    assert {row["word"] for row in moved[:2]} == {"aa", "bb"} and metrics["moved"]["words"] == len(moved)
+    assert float(moved[0]["distance"]) > 0.5 > metrics["moved"]["mean_distance"]
+
+
+def test_spaces_of_different_width(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    both = {"one": PPMI | {"corpus": "one"}, "two": PPMI | {"corpus": "one", "vector_size": 10}}
+    made = settings(both, source="one", target="two", dictionary=params.IdenticalDictionary(kind="identical", train=80, test=30))
+    for name in both:
+        vectors.body(made, name, None)
+    with pytest.raises(SesameError, match="have 20 dimensions and vectors.two 10"):
+        align_stage.body(made, "pair", None)

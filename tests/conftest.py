@@ -1,0 +1,123 @@
+"""A tiny project that tests run real stages in: generated text, a tokenizer and an encoding of it."""
+
+import copy
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from components import encode, params, tokenizer
+from components.tracking import Run
+
+os.environ["SESAME_TRACKING"] = "off"
+
+SUBJECTS = "the dog,a man,two children,the old woman,my friend,the president,a small bird,the farmer".split(",")
+VERBS = "sees,likes,carries,paints,follows,buys,forgets,remembers".split(",")
+OBJECTS = "the river,a red ball,his letter,the city,some bread,an old song,the green field,a wooden house".split(",")
+TAILS = "in the morning,at night,near the sea,without a word,with great joy,every day".split(",")
+
+
+def sentence(rng: random.Random) -> str:
+    return f"{rng.choice(SUBJECTS)} {rng.choice(VERBS)} {rng.choice(OBJECTS)} {rng.choice(TAILS)} .".capitalize()
+
+
+def text(documents: int, seed: int = 0) -> str:
+    """Documents of two to six sentences, one a line, a blank line between documents."""
+    rng = random.Random(seed)
+    return "\n\n".join("\n".join(sentence(rng) for _ in range(rng.randint(2, 6))) for _ in range(documents)) + "\n"
+
+
+def tiny_params(**changes) -> dict:
+    """params.yaml of the tiny project, as a dictionary."""
+    transformer = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
+    trainer = {"threads": 1, "precision": "32-true", "accelerator": "cpu", "validations": 2, "log_every": 2, "checkpoint_seconds": 0.001}
+    common = {"encoding": "tiny", "optimizer": {"learning_rate": 0.003}, "batch_size": 8, "budget": {"steps": 12}, "trainer": trainer}
+    recipe = {"learning_rate": 0.003, "epochs": 2, "batch_size": 8, "max_length": 32, "hidden_size": 8}
+    task = {
+        "licence": "none", "table": {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label"},
+        "train": {"source": {"kind": "files", "paths": ["raw/pairs.tsv"]}}, "dev": {"share": 0.2}, "test": {"share": 0.2},
+    }  # fmt: skip
+    raw = {
+        "seed": 1,
+        "corpora": {"base": {
+            "language": "en", "licence": "none",
+            "parts": [{"source": {"kind": "files", "paths": ["raw/text.txt"]}, "reader": {"format": "text", "document": "blank_line"}}],
+            "splits": {"valid": 0.1, "test": 0.1},
+        }},
+        "tasks": {"same": {**task, "kind": "classification", "labels": ["no", "yes"], "metric": "accuracy"}},
+        "mixes": {"tiny": {"corpus": "base", "tasks": ["same"]}},
+        "tokenizers": {"tiny": {"corpus": "tiny", "vocab_size": 400, "lowercase": True}},
+        "encodings": {"tiny": {"corpus": "tiny", "tokenizer": "tiny"}},
+        "models": {
+            "bert": {**common, "architecture": {"name": "encoder", **transformer}, "objective": {"name": "mlm"}, "prompts": ["the dog [MASK] the river"]},
+            "gpt": {**common, "architecture": {"name": "decoder", **transformer}, "objective": {"name": "clm"}, "prompts": ["the dog"]},
+            "elmo": {**common, "architecture": {"name": "bilm", "hidden_size": 16, "projection_size": 8, "char_embedding_size": 4, "char_filters": [[1, 4], [3, 8]]},
+                     "objective": {"name": "bilm", "window": 8}, "prompts": ["the *river* is green"]},
+        },
+        "finetune": {
+            "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "seeds": [1, 2], "train_examples": 60, "threads": 1,
+            "recipes": {"bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe}},
+        },
+        "vectors": {},
+        "alignments": {},
+    }  # fmt: skip
+    return {**copy.deepcopy(raw), **changes}
+
+
+def write_raw(folder: Path, documents: int = 200) -> None:
+    """The raw files of the tiny project."""
+    (folder / "raw").mkdir(parents=True, exist_ok=True)
+    (folder / "raw/text.txt").write_text(text(documents))
+    rng = random.Random(1)
+    rows = ["a\tb\tlabel"]
+    for _ in range(150):
+        a, other = sentence(rng), sentence(rng)
+        same = rng.random() < 0.5
+        rows.append(f"{a}\t{a if same else other}\t{'yes' if same else 'no'}")
+    (folder / "raw/pairs.tsv").write_text("\n".join(rows) + "\n")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """The tiny project with its data stages done: corpus, task, mix, tokenizer, encoding."""
+    from components.corpora import __main__ as corpus_stage
+    from components.corpora import mix
+    from components.encode import __main__ as encode_stage
+    from components.tasks import __main__ as task_stage
+    from components.tokenizer import __main__ as tokenizer_stage
+
+    folder, before = tmp_path_factory.mktemp("tiny"), Path.cwd()
+    write_raw(folder)
+    os.chdir(folder)
+    try:
+        checked, run = params.check(tiny_params()), Run(None)
+        corpus_stage.body(checked, "base", run)
+        task_stage.prepare(checked, "same", run)
+        mix.body(checked, "tiny", run)
+        tokenizer_stage.train(checked, "tiny", run)
+        encode_stage.encode(checked, "tiny", run)
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def project(built, tmp_path, monkeypatch) -> Path:
+    """A writable copy of `built` as the current folder."""
+    import shutil
+
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "components").symlink_to(Path(params.__file__).parent)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def tokens(built) -> tokenizer.Tokenizer:
+    return tokenizer.load(built / "data/tokenizers/tiny")
+
+
+@pytest.fixture(scope="session")
+def train_split(built) -> encode.Split:
+    return encode.load(built / "data/encoded/tiny", "train")

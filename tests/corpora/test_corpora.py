@@ -1,0 +1,237 @@
+"""Corpora end to end: the files and the card a stage writes, from local files to splits."""
+
+import hashlib
+import json
+import random
+import sys
+from collections import Counter
+
+import pytest
+
+from components import corpora, stage
+from components.corpora import __main__ as corpus_stage
+from components.corpora import cleaning, mix, readers, writer
+from components.errors import SesameError
+from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Splits, Task
+
+WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in "lmnrs"]
+
+
+def sentence(draw: random.Random, length: int = 8) -> str:
+    return " ".join(draw.choices(WORDS, k=length)).capitalize() + "."
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def params(reader: dict, cleaning: dict | None = None, max_words: int | None = None, splits: dict | None = None, tasks=None, seed: int = 1) -> Params:
+    """The part of params.yaml that these stages read: one corpus `small` of the file `data.txt`, and a mix of it."""
+    part = CorpusPart(source={"kind": "files", "paths": ["data.txt"]}, reader=reader, max_words=max_words)
+    small = Corpus(language="en", licence="none", parts=[part], cleaning=cleaning or {}, splits=splits or {"valid": 0.1, "test": 0.1})
+    tasks = tasks or {}
+    return Params.model_construct(seed=seed, corpora={"small": small}, tasks=tasks, mixes={"mixed": Mix(corpus="small", tasks=list(tasks)[:1])})
+
+
+def make(project, text: str | bytes, *args, **kwargs) -> dict:
+    """Write the file, run the stage; its metrics."""
+    (project / "data.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return corpus_stage.body(params(*args, **kwargs), "small", None)
+
+
+def everything() -> list[list[str]]:
+    return [document for split in corpora.SPLITS for document in corpora.read("data/corpora/small", split)]
+
+
+LINES = {"format": "text", "document": "line"}
+
+
+def test_format_card_and_metrics(project):
+    draw = random.Random(0)
+    text = "\n\n".join(f"{sentence(draw)} {sentence(draw)}\n{sentence(draw)}" for _ in range(100))
+    metrics = make(project, text, {"format": "text", "document": "blank_line"})
+    assert metrics["documents"] == 100 and metrics["words"] == 2400 and all(len(document) == 3 for document in everything())
+    card = corpora.card("data/corpora/small")
+    for split in corpora.SPLITS:
+        raw = (project / "data/corpora/small" / f"{split}.txt").read_bytes()
+        counts = card["splits"][split]
+        assert counts["bytes"] == len(raw) and counts["sha256"] == hashlib.sha256(raw).hexdigest()
+        assert raw.decode().count("\n\n") == counts["documents"] - 1
+        assert counts["words"] == len(raw.split()) == counts["segments"] * 8
+    assert card["licence"] == "none" and card["sources"] == [{"kind": "files", "paths": ["data.txt"]}]
+
+
+@pytest.mark.parametrize("document, count", [("file", 1), ("blank_line", 2), ("line", 3)])
+def test_what_a_document_is(project, document, count):
+    (project / "data.txt").write_text("One. Two.\r\nThree.\r\n\r\nFour.\r\n")
+    part = params({"format": "text", "document": document}).corpora["small"].parts[0]
+    documents = [kept for kept in cleaning.Cleaner(Cleaning())(readers.documents(part))]
+    assert len(documents) == count and [segment for kept in documents for segment in kept] == ["One.", "Two.", "Three.", "Four."]
+
+
+def test_sentences_are_cut_roughly():
+    text = 'Mr. Smith met J. Doe in St. Louis. "Why?" he asked. It cost 3.5 dollars! Élan vital… Été. 你好。再见。'
+    assert readers.sentences(text) == [
+        "Mr. Smith met J. Doe in St. Louis.", '"Why?" he asked.', "It cost 3.5 dollars!", "Élan vital…", "Été.", "你好。", "再见。", "",
+    ]  # fmt: skip
+
+
+def test_table_column_with_separator(project):
+    rows = "".join(f"word{i}\tfirst sense of {i}. Not cut | second sense of {i}\n" for i in range(60))
+    make(project, rows, {"format": "tsv", "column": 1, "separator": " | "})
+    assert sorted(everything())[0] == ["first sense of 0. Not cut", "second sense of 0"]
+    make(project, rows, {"format": "tsv", "column": 1, "headword": 0, "separator": " | "})
+    assert sorted(everything())[0] == ["word0: first sense of 0. Not cut", "word0: second sense of 0"]
+
+
+def test_cleaning(project):
+    cleaner = cleaning.Cleaner(Cleaning(min_words=2))
+    raw = [["cafe\u0301  noir\u00a0\tet\x07 \u200bthé\ufeff"], ["one"], [" ", ""], ["café noir et thé"], ["two words", " "], ["lone \ud800 surrogate"]]
+    assert list(cleaner(raw)) == [["café noir et thé"], ["two words"], ["lone surrogate"]]
+    assert cleaner.dropped == {"short": 2, "duplicates": 1, "near_duplicates": 0}
+    assert list(cleaning.Cleaner(Cleaning(unicode="NFKC"))([["ﬁne №"]])) == [["fine No"]]
+    assert list(cleaning.Cleaner(Cleaning(unicode="ftfy"))([["schÃ¶n"]])) == [["schön"]]
+
+
+def test_near_duplicates_of_long_documents_only(project):
+    draw = random.Random(0)
+    long = [draw.choice(WORDS) for _ in range(200)]
+    almost = [*long[:100], "different", *long[101:]]
+    short = long[:20]
+    documents = [[" ".join(words)] for words in (long, almost, long[100:] + long[:50], short, [*short[:-1], "different"])]
+    cleaner = cleaning.Cleaner(Cleaning())
+    kept = list(cleaner(documents))
+    assert kept == [documents[0], documents[2], documents[3], documents[4]] and cleaner.dropped["near_duplicates"] == 1
+    assert list(cleaning.Cleaner(Cleaning(near_duplicates=None))(documents)) == documents
+
+
+def test_sample_is_seeded_within_its_limit_and_in_order():
+    documents = [[f"document {i} has five words"] for i in range(1000)]
+    dropped = Counter()
+    kept = list(cleaning.sample(documents, 500, 1, dropped))
+    assert 95 <= len(kept) <= 100 and dropped["not_sampled"] == 1000 - len(kept) and kept == sorted(kept, key=documents.index)
+    assert kept == list(reversed(list(cleaning.sample(reversed(documents), 500, 1, dropped))))
+    assert kept != list(cleaning.sample(documents, 500, 2, dropped))
+
+
+def test_a_document_never_changes_sides(project):
+    draw = random.Random(0)
+    lines = [sentence(draw) for _ in range(2000)]
+    sides = []
+    for text in (lines[:1000], list(reversed(lines))):
+        make(project, "\n".join(text), LINES)
+        sides.append({document[0]: split for split in corpora.SPLITS for document in corpora.read("data/corpora/small", split)})
+    assert len(sides[0]) == 1000 and all(sides[1][text] == split for text, split in sides[0].items())
+    shares = [list(sides[1].values()).count(split) / 2000 for split in corpora.SPLITS]
+    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.03)
+    assert any(writer.split_of(text, Splits(valid=0.1, test=0.1), seed=2) != split for text, split in sides[0].items())
+
+
+def test_a_sample_is_split_like_any_text(project):
+    """The hash that samples must not be the one that splits: the sampled documents would all be held out."""
+    draw = random.Random(0)
+    metrics = make(project, "\n".join(sentence(draw) for _ in range(3000)), LINES, max_words=4000)
+    assert metrics["splits"]["train"]["documents"] == pytest.approx(400, abs=30)
+
+
+def test_same_input_same_bytes(project):
+    draw = random.Random(0)
+    text = "\n".join(sentence(draw) for _ in range(200))
+    first = make(project, text, LINES)
+    card = corpora.card("data/corpora/small")
+    assert make(project, text, LINES) == first and corpora.card("data/corpora/small") == card
+
+
+@pytest.mark.parametrize("text, reader, message", [
+    (b"", LINES, "corpora.small: no text is left"),
+    (b" \n\n \n", LINES, "corpora.small: no text is left; dropped: .*'short': 3"),
+    (b"some\0thing\n", LINES, "data.txt, line 1: a NUL byte"),
+    (b"fine\nn\xe4chste\n", LINES, "data.txt, line 2: invalid UTF-8"),
+    (b"only one document\n", LINES, "no document of 1 fell into"),
+    (b'{"text": 3}\n', {"format": "jsonl", "column": "text"}, "line 1: column 'text' holds int, not text"),
+    (b'{"text": "a"}\n', {"format": "jsonl", "column": "body"}, "line 1: no column 'body'"),
+])  # fmt: skip
+def test_errors_leave_nothing_behind(project, text, reader, message):
+    with pytest.raises(SesameError, match=message):
+        make(project, text, reader)
+    assert not list((project / "data/corpora").iterdir())
+
+
+def test_invalid_utf8_replaced_by_choice(project):
+    draw = random.Random(0)
+    text = "\n".join(sentence(draw) for _ in range(100)).encode() + b"\nn\xe4chste Zeile\n"
+    make(project, text, LINES | {"errors": "replace"})
+    assert ["n\ufffdchste Zeile"] in everything()
+
+
+def test_reading_what_is_not_there():
+    with pytest.raises(SesameError, match="run the stage that writes it first"):
+        list(corpora.read("data/corpora/none", "train"))
+
+
+# ---------------------------------------------------------------- mix
+
+
+def task(name: str, **splits: list[tuple[str, str | None]]) -> Task:
+    for split in ("train", "dev", "test"):
+        stage.write_json(stage.Path("data/tasks", name, "card.json"), {})
+        rows = [{"id": i, "text_a": a, "text_b": b, "label": 0} for i, (a, b) in enumerate(splits.get(split, []))]
+        stage.Path("data/tasks", name, f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Task.model_construct(licence="free")
+
+
+def test_mix(project):
+    draw = random.Random(0)
+    base = [f"{sentence(draw)} {sentence(draw)}" for _ in range(100)]
+    stolen = readers.sentences(base[0])[0]
+    pairs = [(sentence(draw), sentence(draw)) for _ in range(50)]
+    tasks = {
+        "used": task("used", train=[*pairs, pairs[0], ("Shared text here.", None), ("A leaked pair .", "Not leaked.")], dev=[("a  LEAKED, pair", None)]),
+        "other": task("other", train=[("Never read.", None)], test=[("Unrelated.", stolen.lower().replace(" ", "  ").rstrip("."))]),
+    }
+    (project / "data.txt").write_text("\n".join([*base, "Shared text here."]))
+    settings = params(LINES, tasks=tasks)
+    corpus_stage.body(settings, "small", None)
+    metrics = mix.body(settings, "mixed", None)
+
+    mixed = {split: list(corpora.read("data/corpora/mixed", split)) for split in corpora.SPLITS}
+    documents = [document for split in corpora.SPLITS for document in mixed[split]]
+    segments = [segment for document in documents for segment in document]
+    assert list(pairs[0]) in documents and documents.count(list(pairs[0])) == 1
+    assert documents.count(["Shared text here."]) == 1 and ["Not leaked."] in documents and ["Never read."] not in documents
+    assert stolen not in segments and "A leaked pair ." not in segments
+    assert metrics["removed_sentences"] == {"small": 1, "used": 1}
+    assert metrics["dropped"] == {"duplicates": 2, "emptied": 0}
+    assert metrics["parts"]["small"] == 100 * 16 - 8 + 3 and metrics["words"] == sum(metrics["parts"].values())
+    card = corpora.card("data/corpora/mixed")
+    assert card["contains"] == "small; unlabelled training text of tasks: used" and "used: free" in card["licence"]
+    for split in corpora.SPLITS:  # nobody changed sides
+        assert {tuple(d) for d in corpora.read("data/corpora/small", split) if stolen not in d} <= {tuple(d) for d in mixed[split]}
+
+
+def test_pairs_with_the_same_first_text_stay_together(project):
+    draw = random.Random(0)
+    premises = [sentence(draw) for _ in range(60)]
+    tasks = {"used": task("used", train=[(premise, sentence(draw)) for premise in premises for _ in range(3)])}
+    (project / "data.txt").write_text("\n".join(sentence(draw) for _ in range(60)))
+    settings = params(LINES, tasks=tasks)
+    corpus_stage.body(settings, "small", None)
+    mix.body(settings, "mixed", None)
+    sides = [{document[0] for document in corpora.read("data/corpora/mixed", split)} for split in corpora.SPLITS]
+    assert not sides[0] & sides[1] and not sides[0] & sides[2] and sides[1] and sides[2]
+
+
+def test_mix_without_its_tasks_says_what_to_run(project):
+    settings = params(LINES, tasks={"missing": Task.model_construct(licence="")})
+    with pytest.raises(SesameError, match="data/tasks/missing/dev.jsonl: no such file; run the stage"):
+        mix.body(settings, "mixed", None)
+
+
+def test_stages_run_as_commands(project, monkeypatch, capfd):
+    """The frame of a stage around both: an unknown name is one line."""
+    monkeypatch.setattr(sys, "argv", ["corpora", "nowhere"])
+    monkeypatch.setenv("SESAME_TRACKING", "off")
+    with pytest.raises(SystemExit, match="params.yaml"):
+        stage.main("corpus", corpus_stage.body, "corpora")

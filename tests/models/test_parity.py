@@ -1,0 +1,129 @@
+"""BERT and GPT-2 give what `transformers` gives from the same weights; ELMo leaks nothing."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel
+
+from components import models, params
+from components.errors import SesameError
+
+SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 24}
+
+
+@pytest.fixture
+def ids(tokens):
+    torch.manual_seed(0)
+    return torch.randint(5, tokens.vocab_size, (3, 20)), torch.tensor([20, 13, 7])
+
+
+def test_bert_equals_transformers(tokens, ids):
+    config = BertConfig(
+        vocab_size=tokens.vocab_size, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=24, hidden_act="gelu", layer_norm_eps=1e-12,
+    )  # fmt: skip
+    theirs = BertForPreTraining(config).eval()
+    ours = models.build(params.EncoderArchitecture(name="encoder", **SIZES), tokens).eval()
+    source = theirs.state_dict()
+
+    def qkv(i, kind):
+        return torch.cat([source[f"bert.encoder.layer.{i}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")])
+
+    state = {
+        "token_embedding.weight": source["bert.embeddings.word_embeddings.weight"],
+        "position_embedding.weight": source["bert.embeddings.position_embeddings.weight"],
+        "segment_embedding.weight": source["bert.embeddings.token_type_embeddings.weight"],
+        "head_bias": source["cls.predictions.bias"],
+    }
+    for kind in ("weight", "bias"):
+        state[f"embedding_norm.{kind}"] = source[f"bert.embeddings.LayerNorm.{kind}"]
+        state[f"pooler.0.{kind}"] = source[f"bert.pooler.dense.{kind}"]
+        state[f"head_transform.0.{kind}"] = source[f"cls.predictions.transform.dense.{kind}"]
+        state[f"head_transform.2.{kind}"] = source[f"cls.predictions.transform.LayerNorm.{kind}"]
+        state[f"next_sentence.{kind}"] = source[f"cls.seq_relationship.{kind}"]
+        for i in range(2):
+            layer = f"bert.encoder.layer.{i}"
+            state[f"blocks.{i}.attention.query_key_value.{kind}"] = qkv(i, kind)
+            state[f"blocks.{i}.attention.output.{kind}"] = source[f"{layer}.attention.output.dense.{kind}"]
+            state[f"blocks.{i}.attention_norm.{kind}"] = source[f"{layer}.attention.output.LayerNorm.{kind}"]
+            state[f"blocks.{i}.feed_forward.0.{kind}"] = source[f"{layer}.intermediate.dense.{kind}"]
+            state[f"blocks.{i}.feed_forward.2.{kind}"] = source[f"{layer}.output.dense.{kind}"]
+            state[f"blocks.{i}.feed_forward_norm.{kind}"] = source[f"{layer}.output.LayerNorm.{kind}"]
+    ours.load_state_dict(state)
+    batch, lengths = ids
+    segments = (torch.arange(20) > 9).long().expand_as(batch)
+    mask = (torch.arange(20) < lengths[:, None]).long()
+    with torch.no_grad():
+        expected = theirs(batch, attention_mask=mask, token_type_ids=segments)
+        hidden = ours(batch, lengths, segments)
+    real = mask.bool()
+    torch.testing.assert_close(ours.logits(hidden)[real], expected.prediction_logits[real], atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours.next_sentence(ours.pool(hidden, lengths)), expected.seq_relationship_logits, atol=1e-5, rtol=0)
+
+
+def test_gpt_equals_transformers(tokens, ids):
+    config = GPT2Config(
+        vocab_size=tokens.vocab_size, n_embd=16, n_layer=2, n_head=2, n_inner=32, n_positions=24, activation_function="gelu_new"
+    )  # fmt: skip
+    theirs = GPT2LMHeadModel(config).eval()
+    ours = models.build(params.DecoderArchitecture(name="decoder", **SIZES), tokens).eval()
+    source = theirs.state_dict()
+    state = {"token_embedding.weight": source["transformer.wte.weight"], "position_embedding.weight": source["transformer.wpe.weight"]}
+    for kind in ("weight", "bias"):
+        state[f"final_norm.{kind}"] = source[f"transformer.ln_f.{kind}"]
+        for i in range(2):
+            pairs = {"attention_norm": "ln_1", "attention.query_key_value": "attn.c_attn", "attention.output": "attn.c_proj",
+                     "feed_forward_norm": "ln_2", "feed_forward.0": "mlp.c_fc", "feed_forward.2": "mlp.c_proj"}  # fmt: skip
+            for own, other in pairs.items():
+                value = source[f"transformer.h.{i}.{other}.{kind}"]
+                state[f"blocks.{i}.{own}.{kind}"] = value.T if value.ndim == 2 else value  # its Conv1D is a transposed Linear
+    ours.load_state_dict(state)
+    with torch.no_grad():
+        torch.testing.assert_close(ours.logits(ours(ids[0])), theirs(ids[0]).logits, atol=1e-5, rtol=0)
+
+
+def test_gpt_residual_projections_start_smaller(tokens):
+    torch.manual_seed(0)
+    model = models.build(params.DecoderArchitecture(name="decoder", **SIZES | {"hidden_size": 128, "num_layers": 8}), tokens)
+    assert model.blocks[0].attention.output.weight.std().item() == pytest.approx(0.02 / 4, rel=0.05)
+    assert model.blocks[0].attention.query_key_value.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+@pytest.fixture
+def elmo(tokens):
+    torch.manual_seed(0)
+    return models.build(params.BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8), tokens).eval()
+
+
+@pytest.mark.parametrize("position", [1, 9, 18])
+def test_elmo_directions_do_not_leak(elmo, ids, position):
+    """Changing token t changes the forward half from t on only, the backward half up to t only."""
+    batch, lengths = ids[0][:1], torch.tensor([20])
+    changed = batch.clone()
+    changed[0, position] = 5 + (batch[0, position] - 4) % (elmo.softmax.out_features - 5)
+    with torch.no_grad():
+        different = (elmo.features(batch, lengths) != elmo.features(changed, lengths))[0, :, 1:]  # (length, layers, width)
+    ahead, back = different[..., :8].any(2).any(1), different[..., 8:].any(2).any(1)
+    assert not ahead[:position].any() and ahead[position:].all()
+    assert not back[position + 1 :].any() and back[: position + 1].all()
+
+
+def test_elmo_features_ignore_padding_and_history(elmo, ids):
+    batch, lengths = ids
+    with torch.no_grad():
+        together = elmo.features(batch, lengths)
+        for row, length in enumerate(lengths):
+            alone = elmo.features(batch[row : row + 1, :length], lengths[row : row + 1])
+            torch.testing.assert_close(together[row, :length], alone[0], atol=1e-6, rtol=1e-5)
+
+
+def test_saved_model_loads_and_wrong_weights_are_one_line(project, tokens):
+    folder = project / "model"
+    block = params.EncoderArchitecture(name="encoder", **SIZES)
+    model = models.build(block, tokens)
+    models.save(folder, model.state_dict(), block, tokens)
+    loaded, _ = models.load(folder)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), loaded.state_dict().values(), strict=True))
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"intermediate_size": 32', '"intermediate_size": 64'))
+    with pytest.raises(SesameError, match="does not fit"):
+        models.load(folder)

@@ -1,0 +1,166 @@
+"""What is masked, paired, packed and streamed; that a batch depends on (seed, step) only."""
+
+import numpy as np
+import pytest
+import torch
+
+from components import encode, models, objectives, params
+from components.errors import SesameError
+from components.objectives.bilm import LaneBatches, pack, unpack
+from components.objectives.clm import PackedBatches, isolate
+from components.objectives.keyed import uniform
+from components.objectives.mlm import IGNORED, MaskedBatches, mask, pairs
+from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
+
+CONFIG = params.MaskedLM(name="mlm")
+
+
+def test_keyed_numbers_are_uniform_and_independent_of_shape():
+    values = uniform(1, 2, np.arange(200_000))
+    assert abs(values.mean() - 0.5) < 0.005 and abs(np.histogram(values, 10, (0, 1))[0] / 200_000 - 0.1).max() < 0.004
+    assert np.array_equal(uniform(1, 2, np.arange(5, 9)), values[5:9])
+    assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.01
+    assert not np.array_equal(uniform(1, 3, np.arange(10)), values[:10])
+
+
+def test_masker_shares():
+    """15 % of the ordinary tokens are targets; of these 80 % [MASK], 10 % another ordinary token, 10 % unchanged."""
+    rows, length, vocab = 2000, 60, 500
+    ids = np.random.default_rng(0).integers(len(SPECIALS), vocab, (rows, length))
+    ids[:, 0], ids[:, 30], ids[:, 50], ids[:, 51:] = CLS, SEP, SEP, PAD
+    masked, labels = mask(ids, CONFIG, np.arange(len(SPECIALS), vocab), (1, 0), np.arange(rows))
+    target, real = labels != IGNORED, ids >= len(SPECIALS)
+    assert not target[~real].any() and np.array_equal(labels[target], ids[target]) and np.array_equal(masked[~target], ids[~target])
+    assert (target.sum(1) == round(0.15 * 48)).all()
+    changed = masked[target]
+    assert (changed == MASK).mean() == pytest.approx(0.8, abs=0.01)
+    assert (changed == ids[target]).mean() == pytest.approx(0.1, abs=0.01)
+    random = changed[(changed != MASK) & (changed != ids[target])]
+    assert (random >= len(SPECIALS)).all() and len(np.unique(random)) > 0.8 * (vocab - len(SPECIALS))
+    assert np.histogram(target[:, 1:30].sum(0), 5)[0].sum() == 29 and target[:, 1:30].mean(0).std() < 0.01  # no favoured place
+
+
+def test_mask_depends_on_seed_epoch_and_example_only():
+    ids = np.random.default_rng(0).integers(len(SPECIALS), 500, (8, 20))
+    ordinary, examples = np.arange(len(SPECIALS), 500), np.arange(8)
+    together = mask(ids, CONFIG, ordinary, (1, 0), examples)[0]
+    alone = np.concatenate([mask(ids[i : i + 1], CONFIG, ordinary, (1, 0), examples[i : i + 1])[0] for i in range(8)])
+    assert np.array_equal(together, alone)
+    assert not np.array_equal(together, mask(ids, CONFIG, ordinary, (1, 1), examples)[0])
+
+
+def test_next_sentence_pairs(train_split):
+    found = pairs(train_split, 24, np.random.default_rng(0))
+    starts = train_split.document_tokens
+    document = np.searchsorted(starts, found[:, [0, 2]], side="right")
+    random = found[:, 4] == 1
+    assert (document[random, 0] != document[random, 1]).all(), "a random segment comes from another document"
+    assert (document[~random, 0] == document[~random, 1]).all()
+    assert np.array_equal(found[~random, 1] + 1, found[~random, 2]) or (found[~random, 1] < found[~random, 2]).all()
+    sizes = (found[:, 1] - found[:, 0]) + (found[:, 3] - found[:, 2])
+    assert (sizes <= 21).all() and (found[:, 1] > found[:, 0]).all() and (found[:, 3] > found[:, 2]).all()
+    assert 0.4 < random.mean() < 0.8
+    opened = set(found[:, 0].tolist()) | set(found[~random, 2].tolist())
+    firsts = train_split.segments[:, 0]
+    assert np.isin(firsts, list(opened)).mean() > 0.5, "segments not used as B go back and open the next example"
+
+
+def test_masked_batch_layout(tokens, train_split):
+    batches = MaskedBatches(CONFIG, tokens, train_split, 8, 24, seed=1)
+    for step in (0, batches.epoch_steps() + 3):
+        batch = batches[step]
+        original = torch.where(batch["labels"] != IGNORED, batch["labels"], batch["ids"])
+        for row, length in enumerate(batch["lengths"].tolist()):
+            ids, segments = original[row], batch["segment_ids"][row]
+            seps = (ids == SEP).nonzero().flatten().tolist()
+            assert ids[0] == CLS and len(seps) == 2 and seps[1] == length - 1 and (ids[length:] == PAD).all()
+            assert (segments[: seps[0] + 1] == 0).all() and (segments[seps[0] + 1 : length] == 1).all() and (segments[length:] == 0).all()
+        assert batches.tokens(step) == batch["lengths"].sum()
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_batch_is_a_function_of_seed_and_step(name, project, tokens, train_split):
+    block = _block(name)
+    objective = objectives.build(block.objective, tokens)
+    one, other = (objective.batches(train_split, 8, 24, seed=5) for _ in range(2))
+    far = one.epoch_steps() + 1
+    late = one[far]
+    for step in (0, 1, far - 1):
+        other[step]
+    assert all(torch.equal(late[key], value) for key, value in other[far].items())
+    third = objective.batches(train_split, 8, 24, seed=6)[far]
+    assert any(not torch.equal(late[key], third[key]) for key in late if late[key].shape == third[key].shape) or len(late) == 0
+
+
+def test_packed_rows_hold_every_token_once_an_epoch(train_split):
+    batches = PackedBatches(train_split, 4, 16, seed=0)
+    epoch = torch.cat([batches[step]["ids"][:, :-1].flatten() for step in range(batches.epoch_steps())])
+    tokens = np.asarray(train_split.tokens)
+    assert len(epoch) > 0.9 * len(tokens)
+    assert (np.bincount(epoch, minlength=400) <= np.bincount(tokens, minlength=400)).all()
+    row = batches[0]["ids"]
+    assert torch.equal(row[:-1, -1], row[1:, 0]), "the last token of a row is predicted, then opens the next row"
+
+
+def test_isolated_documents_do_not_see_each_other(tokens):
+    model = models.build(params.DecoderArchitecture(name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=32, max_length=24), tokens).eval()
+    first, second = [CLS, 10, 11, 12, SEP], [CLS, 20, 21, 22, 23, SEP]
+    packed = torch.tensor([first + second])
+    positions, mask_ = isolate(packed)
+    assert positions.tolist() == [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5]]
+    with torch.no_grad():
+        together, alone = model(packed, positions, mask_)[0, 5:], model(torch.tensor([second]))[0]
+        leaky = model(packed, positions)[0, 5:]
+    torch.testing.assert_close(together, alone, atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(leaky, alone, atol=1e-4), "resetting positions alone must not be enough"
+
+
+def test_lanes_continue_and_run_backwards(train_split):
+    batches = LaneBatches(train_split, 4, 8, seed=0)
+    first, second = batches[0], batches[1]
+    assert torch.equal(first["forward"][:, -1], second["forward"][:, 0]) and torch.equal(first["backward"][:, -1], second["backward"][:, 0])
+    size = batches.stream.size
+    text = batches.stream.read(0, 0, size)
+    assert np.array_equal(first["forward"][0].numpy(), text[:9]) and np.array_equal(first["backward"][0].numpy(), text[::-1][:9])
+
+
+def test_elmo_states_survive_packing(tokens):
+    model = models.build(params.BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8), tokens).eval()
+    ids = torch.randint(5, tokens.vocab_size, (3, 12))
+    with torch.no_grad():
+        ahead, _, _ = model(ids, ids)
+        _, _, states = model(ids[:, :6], ids[:, :6])
+        later, _, _ = model(ids[:, 6:], ids[:, 6:], unpack(pack(states), model))
+    torch.testing.assert_close(ahead[:, 6:], later)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_loss_of_shares_of_rows_adds_up(name, tokens, train_split):
+    """Sums over parts of a batch are the batch's: the loss is the same however rows go to micro-batches and ranks."""
+    block = _block(name)
+    objective = objectives.build(block.objective, tokens)
+    model = models.build(block.architecture, tokens).eval()
+    rows = objective.batches(train_split, 8, 24, seed=0)[0]
+    with torch.no_grad():
+        whole, _ = objective.losses(model, rows, None)
+        parts = [objective.losses(model, {key: value[i::3] for key, value in rows.items()}, None)[0] for i in range(3)]
+    for part, (loss, correct) in whole.items():
+        torch.testing.assert_close(sum(p[part][0] for p in parts), loss, rtol=1e-5, atol=1e-4)
+        assert sum(int(p[part][1]) for p in parts) == int(correct)
+    counts = objective.counts(rows)
+    assert all(int(counts[key]) == sum(int(objective.counts({k: v[i::3] for k, v in rows.items()})[key]) for i in range(3)) for key in counts)
+    fresh = sum(float(whole[objective.main][0]) for _ in (0,)) / int(counts[objective.main])
+    assert fresh == pytest.approx(np.log(tokens.vocab_size), rel=0.05), "an untrained model guesses uniformly"
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_too_small_a_text_is_one_line(name, tokens, train_split):
+    few = encode.Split(train_split.tokens[: train_split.document_tokens[3]], train_split.segments[: train_split.documents[3]], train_split.documents[:4])
+    with pytest.raises(SesameError, match="less than one batch of 4000"):
+        objectives.build(_block(name).objective, tokens).batches(few, 4000, 24, seed=0)
+
+
+def _block(name: str) -> params.Model:
+    from tests.conftest import tiny_params
+
+    return params.check(tiny_params()).models[name]

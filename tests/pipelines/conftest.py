@@ -1,0 +1,138 @@
+"""Small labs: temporary repositories with real DVC, run by the real `sesame` against one Prefect server for the session."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+
+class Lab:
+    """A temporary checkout with a valid params.yaml and whatever dvc.yaml a test writes."""
+
+    def __init__(self, path: Path, env: dict[str, str]):
+        self.path = path
+        self.env = env
+
+    def stages(self, text: str) -> "Lab":
+        (self.path / "dvc.yaml").write_text(f"stages:\n{text}")
+        return self
+
+    def write(self, name: str, text: str) -> "Lab":
+        (self.path / name).write_text(text)
+        return self
+
+    def read(self, name: str) -> str:
+        return (self.path / name).read_text()
+
+    def start(self, *args: str, **env: str) -> subprocess.Popen:
+        environment = os.environ | self.env | env
+        return subprocess.Popen(
+            [BIN / "sesame", *args], cwd=self.path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    def sesame(self, *args: str, code: int = 0, **env: str) -> str:
+        """Run `sesame`; its output."""
+        return self.ended(self.start(*args, **env), code)
+
+    def ended(self, process: subprocess.Popen, code: int) -> str:
+        """Wait for a started `sesame`; its output."""
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == code, output
+        assert not re.search(r"^(Traceback|.*Warning:)", output, re.M), output  # of ours; a stage's own has its name in front
+        return output
+
+    def until(self, condition: Callable[[], object], seconds: float = 30) -> None:
+        until(condition, seconds)
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything alive that works in this lab."""
+        found = []
+        for process in psutil.process_iter(["cwd", "status"]):
+            if process.info["cwd"] == str(self.path) and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        return found
+
+    def states(self, output: str) -> dict[str, str]:
+        """Prefect's own view of the flow run that `output` is about: task run -> state, and the flow's under `flow`."""
+        api, run = self.env["PREFECT_API_URL"], re.search(r"/runs/flow-run/(\S+)", output).group(1)
+        expected = int(re.search(r"^(\d+) stages?:", output, re.M).group(1)) - int((re.search(r"(\d+) not begun", output) or ["", "0"])[1])
+        found: dict[str, str] = {}
+
+        def settled() -> bool:  # task runs reach the database as events, a moment later
+            rows = requests.post(f"{api}/task_runs/filter", json={"flow_runs": {"id": {"any_": [run]}}}, timeout=10).json()
+            found.update({row["name"]: row["state_name"] for row in rows})
+            final = {"Completed", "Cached", "Failed", "Skipped", "Stopped"}
+            return len(rows) == expected and all(row["state_name"] in final for row in rows)
+
+        until(settled, 20)
+        return found | {"flow": requests.get(f"{api}/flow_runs/{run}", timeout=10).json()["state_name"]}
+
+
+def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("template")
+    for command in (
+        ["git", "init", "-q"], ["git", "config", "user.email", "lab@example.org"], ["git", "config", "user.name", "lab"],
+        [BIN / "dvc", "init", "-q"], [BIN / "dvc", "config", "core.analytics", "false"], [BIN / "dvc", "config", "core.check_update", "false"],
+    ):  # fmt: skip
+        subprocess.run(command, cwd=path, check=True)
+    shutil.copy(ROOT / "params.yaml", path)
+    (path / ".gitignore").write_text("/.sesame/\n/mlflow.db*\n/mlartifacts/\n*.out\n")
+    subprocess.run(["git", "add", "-A"], cwd=path, check=True)
+    subprocess.run(["git", "commit", "-qm", "lab"], cwd=path, check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(template, tmp_path_factory) -> Iterator[str]:
+    """The address of the API of a Prefect server of our own."""
+    lab = Lab(Path(shutil.copytree(template, tmp_path_factory.mktemp("server") / "lab")), {"PREFECT_API_URL": ""})
+
+    def services(code: str) -> str:  # not by the command, which a params.yaml being edited would keep from stopping the server
+        code = f"from pipelines import services; print(services.{code})"
+        return subprocess.run(
+            [sys.executable, "-c", code], cwd=lab.path, env=os.environ | lab.env, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    yield services("up(services.PREFECT)").strip() + "/api"
+    services("down()")
+    assert lab.processes() == []
+
+
+@pytest.fixture
+def bare(template, tmp_path) -> Lab:
+    """A lab without servers, with the ledger switched off."""
+    path = Path(shutil.copytree(template, tmp_path / "lab"))
+    return Lab(path, {"PREFECT_API_URL": "", "MLFLOW_TRACKING_URI": "", "SESAME_TRACKING": "off"})
+
+
+@pytest.fixture
+def lab(bare, server) -> Lab:
+    """A lab that uses the session's Prefect server."""
+    bare.env["PREFECT_API_URL"] = server
+    return bare
+
+
+@pytest.fixture
+def inside(bare, monkeypatch) -> Lab:
+    """A lab that the test process itself stands in."""
+    monkeypatch.chdir(bare.path)
+    return bare

@@ -1,0 +1,163 @@
+"""`sesame run` end to end: real DVC, Prefect and child processes."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+from conftest import Lab, until
+
+WRITER = """
+import subprocess, sys, time
+from pathlib import Path
+from components.stage import output
+subprocess.Popen(["sleep", "300"])
+with output(Path("long.out")) as path:
+    path.write_text("half")
+    Path("begun").touch()
+    time.sleep(float(Path("seconds").read_text()))
+    path.write_text("whole")
+"""
+LONG = "  quick: {cmd: echo > quick.out, outs: [quick.out]}\n  long: {cmd: python writer.py, deps: [quick.out], outs: [long.out]}\n"
+
+
+def summary(output: str) -> str:
+    return re.search(r"^\d+ stages?: (.*) in [\d.]+ s$", output, re.M).group(1)
+
+
+def test_states_are_shown_as_they_are(lab):
+    """A failure costs what depends on it and nothing else; the next run does what is left."""
+    lab.write("in", "1").stages("""
+  good: {cmd: cat in > good.out, deps: [in], outs: [good.out], desc: Copy}
+  bad: {cmd: "echo try >> tries; echo 'bad: no such thing' >&2; test -e fixed && echo > bad.out", outs: [bad.out], meta: {retries: 1}}
+  after: {cmd: cat bad.out > after.out, deps: [bad.out], outs: [after.out]}
+  later: {cmd: cat after.out > later.out, deps: [after.out], outs: [later.out]}
+  slow: {cmd: "sleep 300; echo > slow.out", outs: [slow.out], meta: {timeout: 2}}
+  beside: {cmd: cat good.out > beside.out, deps: [good.out], outs: [beside.out]}
+""")
+    output = lab.sesame("run", code=1)
+    assert summary(output) == "0 cached, 2 done, 2 failed, 2 skipped"
+    assert (
+        "[good] Copy" in output
+        and "[bad] failed: no such thing" in output
+        and "[bad] failed: no such thing; trying again (1 of 1)" in output
+    )
+    assert "[slow] failed: stopped after its timeout of 2 s" in output and lab.processes() == []
+    assert lab.read("tries").split() == ["try", "try"]
+    assert lab.states(output) == {
+        "good": "Completed", "beside": "Completed", "bad": "Failed", "slow": "Failed", "after": "Skipped", "later": "Skipped", "flow": "Failed",
+    }  # fmt: skip
+
+    lab.write("fixed", "")
+    output = lab.sesame("run", "later", "beside")
+    assert summary(output) == "2 cached, 3 done, 0 failed"
+    assert lab.states(output)["good"] == "Cached"
+
+    assert summary(lab.sesame("run", "good", "--force")) == "0 cached, 1 done, 0 failed"
+
+
+def test_one_resource_one_stage(lab):
+    """Stages with the same resource follow each other; one that waits for it takes no job from the others."""
+    lab.write(
+        "clock.py", "import sys, time\na = time.time()\ntime.sleep(1.5)\nopen(sys.argv[1] + '.out', 'w').write(f'{a} {time.time()}')\n"
+    )
+    lab.stages("""
+  heavy:
+    foreach: [a, b]
+    do: {cmd: "python clock.py ${item}", outs: ["${item}.out"], meta: {resource: cpu}}
+  light:
+    foreach: [c, d]
+    do: {cmd: "python clock.py ${item}", outs: ["${item}.out"]}
+""")
+    assert summary(lab.sesame("run", "--jobs", "2")) == "0 cached, 4 done, 0 failed"
+    times = {name: tuple(map(float, lab.read(f"{name}.out").split())) for name in "abcd"}
+
+    def overlap(one: str, other: str) -> bool:
+        return times[one][0] < times[other][1] and times[other][0] < times[one][1]
+
+    assert not overlap("a", "b")
+    assert overlap("a", "c") and overlap("b", "d")
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "hang-up", "Prefect"])
+def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
+    lab.write("writer.py", WRITER).write("seconds", "300").stages(LONG)
+    process = lab.start("run")
+    lab.until((lab.path / "begun").exists)
+    began = time.monotonic()
+    if how == "Prefect":
+        api = lab.env["PREFECT_API_URL"]
+        running = requests.post(f"{api}/flow_runs/filter", json={"sort": "START_TIME_DESC", "limit": 1}, timeout=10).json()
+        body = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
+        assert requests.post(f"{api}/flow_runs/{running[0]['id']}/set_state", json=body, timeout=10).ok
+    else:
+        process.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGHUP)
+    output = lab.ended(process, code=130)
+    seconds = time.monotonic() - began
+    print(f"{how}: {seconds:.1f} s")
+    assert seconds < 12
+    assert lab.processes() == []
+    assert list(lab.path.glob("*long.out*")) + list(lab.path.glob(".long.out*")) == []
+    assert summary(output) == "0 cached, 1 done, 0 failed, 1 stopped"
+    assert lab.states(output) == {"quick": "Completed", "long": "Stopped", "flow": "Cancelled"}
+    if how != "Ctrl-C":
+        return
+    lab.write("seconds", "0")
+    assert summary(lab.sesame("run")) == "1 cached, 1 done, 0 failed"
+    assert lab.read("long.out") == "whole"
+
+
+def test_one_flow_a_checkout(lab):
+    lab.write("writer.py", WRITER).write("seconds", "6").stages(LONG)
+    first = lab.start("run")
+    lab.until((lab.path / "begun").exists)
+    assert lab.sesame("run", code=1) == "sesame: another flow is at work in this checkout; `sesame run --wait` waits for its end\n"
+    assert summary(lab.sesame("run", "--wait")) == "2 cached, 0 done, 0 failed"
+    assert summary(lab.ended(first, code=0)) == "0 cached, 2 done, 0 failed"
+
+
+TWENTY = """
+import os, sys
+from pipelines import services
+services.use_prefect()
+from pipelines import flow
+for path in sys.argv[1:]:
+    os.chdir(path)
+    state = flow.sesame(return_state=True)
+    print(f"/runs/flow-run/{state.state_details.flow_run_id}")
+"""
+
+
+def test_twenty_flows_lose_no_stage(lab, template, tmp_path):
+    """Twenty checkouts, one server, four flows at a time."""
+    text = "  a: {cmd: echo > a.out, outs: [a.out]}\n  b: {cmd: cat a.out > b.out, deps: [a.out], outs: [b.out]}"
+    labs = [Lab(shutil.copytree(template, tmp_path / f"lab{number}"), lab.env).stages(text) for number in range(20)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWENTY, *(str(lab.path) for lab in labs[i::4])], cwd=lab.path, env=os.environ | lab.env, text=True, stdout=subprocess.PIPE
+        )
+        for i in range(4)
+    ]  # fmt: skip
+    for worker in workers:
+        output = lab.ended(worker, code=0)
+        ends = re.findall(r"^2 stages: .*?\n/runs.*?$", output, re.M | re.S)
+        assert [summary(end) for end in ends] == ["0 cached, 2 done, 0 failed"] * 5
+        for end in ends:
+            assert lab.states(end) == {"a": "Completed", "b": "Completed", "flow": "Completed"}
+
+
+def test_a_schedule_gets_runs(server):
+    """With other versions of fastapi or sqlalchemy than those pinned, Prefect's scheduler creates none, and silently."""
+    flow = requests.post(f"{server}/flows/", json={"name": "guard"}, timeout=10).json()
+    schedule = {"schedule": {"cron": "*/5 * * * *", "timezone": "UTC"}, "active": True}
+    body = {"name": "guard", "flow_id": flow["id"], "entrypoint": "pipelines/flow.py:sesame", "schedules": [schedule]}
+    deployment = requests.post(f"{server}/deployments/", json=body, timeout=10).json()
+    wanted = {"deployments": {"id": {"any_": [deployment["id"]]}}}
+
+    until(lambda: len(requests.post(f"{server}/flow_runs/filter", json=wanted, timeout=10).json()) >= 3, 60)
+    requests.delete(f"{server}/deployments/{deployment['id']}", timeout=10)

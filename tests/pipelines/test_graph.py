@@ -1,0 +1,86 @@
+"""The plan is DVC's graph and nothing else."""
+
+import subprocess
+import sys
+
+import pytest
+
+from components.errors import SesameError
+from pipelines import graph
+
+DIAMOND = """
+  side: {cmd: echo > side.out, outs: [side.out]}
+  data: {cmd: echo > data.out, outs: [data.out], desc: Fetch}
+  train:
+    foreach: [a, b]
+    do: {cmd: "cat data.out > ${item}.out", deps: [data.out], outs: ["${item}.out"], meta: {resource: cpu, timeout: 5, retries: 1}}
+  score: {cmd: cat a.out > score.out, deps: [a.out], outs: [score.out]}
+  report: {cmd: cat score.out b.out side.out > report.out, deps: [score.out, b.out, side.out], outs: [report.out]}
+"""
+
+
+def names(*targets: str) -> list[str]:
+    return [stage.name for stage in graph.plan(targets)]
+
+
+def test_order(inside):
+    inside.stages(DIAMOND)
+    plan = graph.plan()
+    assert [stage.name for stage in plan] == ["data", "train@a", "train@b", "score", "side", "report"]  # the longest chain leads
+    assert plan[1] == graph.Stage("train@a", ("data",), "", graph.Meta(retries=1, timeout=5, resource="cpu"))
+    assert plan[0].desc == "Fetch"
+    assert plan[-1].upstream == ("score", "side", "train@b")
+
+
+def test_targets(inside):
+    inside.stages(DIAMOND)
+    assert names("score") == ["data", "train@a", "score"]
+    assert names("train") == ["data", "train@a", "train@b"]
+    assert names("train@b", "side") == ["data", "train@b", "side"]
+
+
+def test_unknown_target_names_close_ones(inside):
+    inside.stages(DIAMOND)
+    with pytest.raises(SesameError, match="no stage 'trian@a' in dvc.yaml .*train@a"):
+        names("trian@a")
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ("  a: {cmd: x, outs: [a], deps: [a2]}\n  b: [1", "dvc.yaml"),
+        ("  a: {command: x}", "dvc.yaml"),
+        ("  a: {cmd: x, deps: [b], outs: [c]}\n  b: {cmd: x, deps: [c], outs: [b]}", "both a dependency and an output"),
+        ("  a: {cmd: x, outs: [c]}\n  b: {cmd: x, outs: [c]}", "output 'c' is specified in"),
+        ("  a: {cmd: 'x ${nothing}'}", "nothing"),
+        ("  a: {cmd: x, outs: [c], meta: {timeout: soon}}", "dvc.yaml, stage a: meta.timeout: "),
+        ("  a: {cmd: x, outs: [c], meta: {retry: 2}}", "dvc.yaml, stage a: meta.retry: "),
+        ("  {}", "no stages"),
+    ],
+)
+def test_a_wrong_graph_is_one_line(inside, stages, message):
+    inside.stages(stages)
+    with pytest.raises(SesameError, match=message) as error:
+        graph.plan()
+    assert "\n" not in str(error.value)
+
+
+def test_unchanged_reaches_no_further_than_a_change(inside):
+    inside.stages(DIAMOND)
+    assert graph.unchanged(graph.plan()) == set()
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], check=True)
+    assert graph.unchanged(graph.plan()) == set(names())
+    (inside.path / "data.out").unlink()
+    (inside.path / "data.out").write_text("other")
+    assert graph.unchanged(graph.plan()) == {"side"}
+    assert set(graph.hashes("score")) == {"a.out", "score.out"}
+    assert graph.hashes("nothing") == {}
+
+
+def test_a_locked_repository_is_one_line(inside):
+    inside.stages(DIAMOND)
+    from dvc.repo import Repo, lock_repo
+
+    plan = graph.plan()
+    with Repo() as repo, lock_repo(repo), pytest.raises(SesameError, match="DVC is at work in this checkout"):
+        graph.unchanged(plan)

@@ -1,0 +1,117 @@
+"""One stage as a child: streamed, timed out, stopped with everything it started."""
+
+import json
+import sys
+import threading
+import time
+from signal import SIGINT, SIGKILL, SIGTERM
+
+import pytest
+
+from pipelines import runner
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    runner.reset()
+    yield
+    runner.reset()
+
+
+def run(name: str = "a", **options) -> tuple[runner.Outcome, list[str]]:
+    lines: list[str] = []
+    return runner.run(name, lines.append, **options), lines
+
+
+def test_streams_and_knows_what_is_unchanged(inside):
+    inside.stages("  a: {cmd: 'echo one; echo two >&2; echo > a.out', outs: [a.out]}")
+    outcome, lines = run()
+    assert (outcome.returncode, outcome.skipped, outcome.problem) == (0, False, "")
+    assert lines == ["> echo one; echo two >&2; echo > a.out", "one", "two"]
+    assert run()[0].skipped
+    assert not run(force=True)[0].skipped
+
+
+def test_taken_from_the_run_cache(inside):
+    inside.write("in", "1").stages("  a: {cmd: cat in > a.out, deps: [in], outs: [a.out]}")
+    run()
+    inside.write("in", "2")
+    assert not run()[0].skipped
+    inside.write("in", "1")
+    outcome, lines = run()
+    assert outcome.skipped and any("is cached - skipping run" in line for line in lines)
+
+
+def test_the_venv_leads_and_the_environment_arrives(inside):
+    inside.stages("  a: {cmd: 'python -c \"import sys, os; print(sys.prefix, os.environ[chr(88)])\" > a.out', outs: [a.out]}")
+    assert run(env={"X": "hello"})[0].returncode == 0
+    assert inside.read("a.out").split() == [sys.prefix, "hello"]
+
+
+@pytest.mark.parametrize(
+    ("cmd", "problem"),
+    [
+        ("echo 'a: no such corpus' >&2; echo afterwards; exit 1", "no such corpus"),
+        ("python -c '1/0'", "ZeroDivisionError: division by zero"),
+        ("kill -9 $$", "killed by the system (signal 9), most often for want of memory"),
+        ("exit 3", "failed to run: exit 3, exited with 3"),
+        ("true", "output 'a.out' does not exist"),
+    ],
+)
+def test_says_why_in_one_line(inside, cmd, problem):
+    inside.stages(f"  a: {{cmd: {json.dumps(cmd)}, outs: [a.out]}}")
+    outcome, _ = run()
+    assert outcome.returncode != 0
+    assert outcome.problem == problem
+
+
+def test_a_progress_bar_is_thinned(inside):
+    bar = "import sys\nfor i in range(1000): sys.stdout.write(f'\\r{i}')\nprint('\\rend')\n"
+    inside.write("bar.py", bar).stages("  a: {cmd: python bar.py && echo > a.out, outs: [a.out]}")
+    _, lines = run()
+    assert len(lines) < 10 and lines[-1] == "end"
+
+
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen(["sleep", "300"])
+subprocess.Popen(["sleep", "300"], start_new_session=True)
+open("begun", "w")
+time.sleep(300)
+"""
+
+
+def test_timeout_ends_even_the_stubborn(inside, monkeypatch):
+    monkeypatch.setattr(runner.processes, "GENTLE", ((SIGINT, 0.5), (SIGTERM, 0.5), (SIGKILL, 2.0)))
+    inside.write("stubborn.py", STUBBORN).stages("  a: {cmd: python stubborn.py, outs: [a.out]}")
+    outcome, _ = run(timeout=3)
+    assert (inside.path / "begun").exists()
+    assert outcome.problem == "stopped after its timeout of 3 s (meta.timeout in dvc.yaml)"
+    assert outcome.returncode != 0 and outcome.seconds < 8
+    assert len(inside.processes()) == 1  # this one
+
+
+def test_what_a_stage_leaves_running_is_ended(inside):
+    inside.stages("  a: {cmd: 'sleep 300 & echo > a.out', outs: [a.out]}")
+    started = time.monotonic()
+    assert run()[0].returncode == 0
+    assert time.monotonic() - started < 10 and len(inside.processes()) == 1
+
+
+def test_stop_all(inside):
+    inside.stages("  a: {cmd: sleep 300, outs: [a.out]}\n  b: {cmd: sleep 301, outs: [b.out]}")
+    outcomes = []
+    threads = [threading.Thread(target=lambda name=name: outcomes.append(run(name)[0])) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    inside.until(lambda: sum(process.name() == "sleep" for process in inside.processes()) == 2)
+    started = time.monotonic()
+    runner.stop_all()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - started < 4
+    assert [outcome.stopped for outcome in outcomes] == [True, True]
+    assert len(inside.processes()) == 1
+    assert run("a")[0].stopped  # none begins after that

@@ -1,0 +1,133 @@
+"""The servers and the ledger: up, down, away; and what is said before anything runs."""
+
+import json
+import sys
+import textwrap
+
+import requests
+
+from components import tracking
+
+STEP = """
+import sys
+from pathlib import Path
+from components.stage import main, output
+
+def body(params, name, run):
+    with output(Path(f"{name}.out")) as path:
+        path.write_text(name)
+    return {"length": len(name)}
+
+main("step", body)
+"""
+STEPS = """
+  step:
+    foreach: [a, b, c]
+    do: {cmd: "python step.py ${item}", deps: [step.py], outs: ["${item}.out"]}
+"""
+
+
+def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
+    """One story, since servers are slow to start: stages write a fresh database side by side, both pages show them, all goes away."""
+    bare.env["SESAME_TRACKING"] = ""
+    bare.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
+    output = bare.sesame("run", "--jobs", "3")  # starts Prefect's server by itself
+    assert "3 stages: 0 cached, 3 done, 0 failed" in output and "warning" not in output
+    assert "MLflow   start its page with `sesame up`" in output
+
+    first = bare.sesame("up")
+    assert bare.sesame("up") == first
+    pages = dict(line.split() for line in first.splitlines())
+    assert f"Prefect  {pages['prefect']}/runs/flow-run/" in output
+    assert bare.sesame("status").count(" up ") == 2
+    assert requests.get(pages["prefect"], timeout=10).ok
+
+    mlflow = f"{pages['mlflow']}/api/2.0/mlflow"
+    experiment = requests.get(f"{mlflow}/experiments/get-by-name", params={"experiment_name": tracking.EXPERIMENT}, timeout=10).json()
+    body = {"experiment_ids": [experiment["experiment"]["experiment_id"]]}
+    runs = {run["info"]["run_name"]: run for run in requests.post(f"{mlflow}/runs/search", json=body, timeout=10).json()["runs"]}
+    tags = {name: {tag["key"]: tag["value"] for tag in run["data"]["tags"]} for name, run in runs.items()}
+    parent = next(name for name in runs if not name.startswith("step@"))
+    assert set(runs) == {parent, "step@a", "step@b", "step@c"}
+    assert {run["info"]["status"] for run in runs.values()} == {"FINISHED"}
+    assert tags[parent]["prefect_flow_run"] in output and tags[parent]["git_commit"]
+    assert (tags[parent]["dvc_lock_before"], len(tags[parent]["dvc_lock"])) == ("", 32)
+    for name in ("step@a", "step@b", "step@c"):
+        assert tags[name]["mlflow.parentRunId"] == runs[parent]["info"]["run_id"]
+        assert {"data.step.py", f"data.{name[-1]}.out"} <= tags[name].keys()
+    artifacts = requests.get(f"{mlflow}/artifacts/list", params={"run_id": runs[parent]["info"]["run_id"]}, timeout=10).json()
+    assert "dvc.lock" in [file["path"] for file in artifacts["files"]]
+
+    assert "3 cached" in bare.sesame("run")  # nothing to do: nothing recorded
+    assert len(requests.post(f"{mlflow}/runs/search", json=body, timeout=10).json()["runs"]) == 4
+
+    assert bare.sesame("down") == "stopped: prefect, mlflow\n"
+    assert bare.processes() == []
+    assert bare.sesame("down") == "stopped: nothing was up\n"
+    assert bare.sesame("status").count(" down") == 2
+
+
+def test_a_ledger_that_is_away_costs_one_line(lab):
+    lab.env |= {"SESAME_TRACKING": "", "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
+    lab.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
+    output = lab.sesame("run", "step@a")
+    assert "1 stage: 0 cached, 1 done" in output
+    assert output.count("warning: MLflow at http://127.0.0.1:9 is not usable") == output.count("warning") == 1
+
+
+def test_a_prefect_server_that_is_away_is_one_line(bare):
+    bare.stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    message = bare.sesame("run", code=1, PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert message == "sesame: prefect: no server answers at http://127.0.0.1:9 (PREFECT_API_URL); start it, or unset PREFECT_API_URL\n"
+    assert not (bare.path / "a.out").exists()
+
+
+def test_a_server_that_does_not_come_up_is_one_line(bare):
+    bare.write("broken.py", "")
+    (bare.path / ".sesame/prefect").mkdir(parents=True)
+    (bare.path / ".sesame/prefect/profiles.toml").write_text("not toml [")
+    bare.stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    message = bare.sesame("up", code=1)
+    assert message.startswith("sesame: prefect: its server doesn't answer at http://127.0.0.1:") and message.count("\n") == 1
+    assert bare.processes() == []
+
+
+def test_every_problem_of_params_is_said_before_anything_runs(bare):
+    text = bare.read("params.yaml").replace("vocab_size:", "vocab_sizes:").replace("encoding: english", "encoding: english_")
+    bare.write("params.yaml", text).stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    message = bare.sesame("run", code=1)
+    assert (
+        message.startswith("sesame: params.yaml: ") and "tokenizers.english.vocab_sizes: unknown key" in message and "english_" in message
+    )
+    assert not (bare.path / "a.out").exists() and not (bare.path / ".sesame").exists()
+
+
+def test_a_wrong_target_is_said_before_a_server_starts(bare):
+    bare.stages("  train: {cmd: echo > a.out, outs: [a.out]}")
+    assert bare.sesame("run", "trian", code=1).startswith("sesame: no stage 'trian' in dvc.yaml (close or known: train;")
+    assert bare.sesame("status").count(" down") == 2
+
+
+def test_plan(bare):
+    bare.stages("  a: {cmd: echo > a.out, outs: [a.out], desc: Write, meta: {resource: cpu}}\n  b: {cmd: cat a.out, deps: [a.out]}")
+    output = bare.sesame("plan")
+    assert [line.split() for line in output.splitlines()][1:3] == [["a", "to", "run", "cpu", "Write"], ["b", "to", "run", "a"]]
+    assert output.endswith("2 stages: 0 unchanged, 2 to run\n")
+
+
+def test_scores_are_shown_at_the_end(lab):
+    scores = (
+        "model,task,method,init,metric,mean,std,n\nbert,stsb,full,pretrained,pearson,0.61234,0.01,3\ngpt,stsb,full,random,pearson,,,0\n"
+    )
+    (lab.path / "data/report").mkdir(parents=True)
+    lab.write("data/report/scores.csv", scores).stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    output = lab.sesame("run")
+    assert "0.612 ± 0.010 (3)" in output and "nan" not in output
+
+
+def test_light_imports():
+    """`sesame --help` and wrong params answer at once: nothing heavy is imported with the command."""
+    import subprocess
+
+    code = "import sys, json, pipelines.cli; print(json.dumps([m for m in ('prefect', 'dvc', 'mlflow', 'torch') if m in sys.modules]))"
+    assert json.loads(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout) == []

@@ -1,0 +1,122 @@
+"""Pre-training: killed and resumed equals uninterrupted, two processes equal one, NaN stops, the optimizer's groups."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from ruamel.yaml import YAML
+from safetensors.torch import load_file
+from torch import nn
+
+from components import params
+from components.pretrain.schedule import adamw, factor
+from tests.conftest import tiny_params
+
+
+def write_params(**changes) -> None:
+    """params.yaml with the models' blocks changed."""
+    raw = tiny_params()
+    for block in raw["models"].values():
+        for key, value in changes.items():
+            block[key] = {**block[key], **value} if isinstance(value, dict) and key != "budget" else value
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+
+
+def pretrain(name: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "components.pretrain", name], capture_output=True, text=True, env=os.environ | environment, timeout=200
+    )  # fmt: skip
+
+
+def weights(name: str) -> dict[str, torch.Tensor]:
+    return load_file(Path("data/models", name, "model.safetensors"))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_killed_and_resumed_equals_uninterrupted(project, name):
+    """kill -9 in the middle, run again: the same weights bit for bit, the same curve."""
+    write_params(budget={"steps": 60}, trainer={"accumulate": 2})
+    done = pretrain(name)
+    assert done.returncode == 0, done.stderr
+    whole, curve = weights(name), Path(f"data/curves/{name}.csv").read_text()
+    (project / f"data/models/{name}/model.safetensors").unlink()
+
+    child = subprocess.Popen([sys.executable, "-m", "components.pretrain", name], stdout=subprocess.PIPE, text=True)
+    checkpoints = Path(".sesame/checkpoints")
+    deadline = time.time() + 60
+    while not list(checkpoints.glob("*/last.ckpt")) and time.time() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert list(checkpoints.glob("*/last.ckpt")), "killed before its first checkpoint or after its end"
+    assert not (project / f"data/models/{name}/model.safetensors").exists()
+
+    again = pretrain(name)
+    assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr
+    assert int(again.stdout.split("resumed at step ")[1].split()[0]) < 60
+    resumed = weights(name)
+    assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
+    fixed = [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in Path(f"data/curves/{name}.csv").read_text().splitlines()]
+    assert fixed == [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in curve.splitlines()]
+    assert not list(checkpoints.glob("*")), "checkpoints are cleared at the end"
+
+
+@pytest.mark.parametrize("name", ["bert", "elmo"])
+def test_two_processes_and_accumulation_equal_one_process(project, name):
+    """DDP over gloo with two ranks and two micro-batches gives the single process's losses and weights."""
+    write_params(budget={"steps": 6}, architecture={"dropout": 0.0})
+    assert pretrain(name).returncode == 0
+    single, curve = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
+    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, trainer={"devices": 2, "strategy": "ddp", "accumulate": 2})
+    done = pretrain(name)
+    assert done.returncode == 0, done.stderr
+    double, other = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
+    for key, value in single.items():
+        torch.testing.assert_close(double[key], value, atol=2e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
+    for ours, theirs in zip(curve[1:], other[1:], strict=True):
+        assert [float(x) for x in ours.split(",")[3:5]] == pytest.approx([float(x) for x in theirs.split(",")[3:5]], rel=1e-4)
+
+
+def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(project):
+    write_params(budget={"steps": 40}, optimizer={"learning_rate": 1e30, "clip_norm": None, "warmup": 0.0})
+    done = pretrain("gpt")
+    assert done.returncode == 1
+    assert "not a number at step" in done.stderr and "Traceback" not in done.stderr
+    assert list(Path(".sesame/checkpoints").glob("gpt-*/last.ckpt")) and not Path("data/models/gpt").exists()
+
+
+def test_unreachable_ledger_costs_a_line_not_the_training(project):
+    write_params()
+    done = pretrain("gpt", SESAME_TRACKING="on", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("MLflow at http://127.0.0.1:9 is not usable") == 1 and Path("data/models/gpt/model.safetensors").exists()
+
+
+def test_minutes_budget_ends(project):
+    write_params(budget={"minutes": 0.02})
+    done = pretrain("gpt")
+    assert done.returncode == 0, done.stderr
+    assert Path("data/curves/gpt.csv").exists()
+
+
+def test_schedules():
+    def rates(schedule):
+        config = params.Optimizer(learning_rate=1.0, schedule=schedule, warmup=0.1, decay=0.2)
+        return [round(factor(config, x), 3) for x in (0.05, 0.1, 0.55, 0.9, 1.0)]
+
+    assert rates("linear") == [0.5, 1.0, 0.5, 0.111, 0.0]
+    assert rates("cosine") == [0.5, 1.0, 0.5, 0.03, 0.0]
+    assert rates("wsd") == [0.5, 1.0, 1.0, 0.5, 0.0]
+    assert rates("constant") == [0.5, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_biases_and_norms_are_not_decayed():
+    decayed, free = adamw(nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)), 1e-3, 0.01).param_groups
+    assert [p.shape for p in decayed["params"]] == [(4, 3)] and decayed["weight_decay"] == 0.01
+    assert all(p.ndim == 1 for p in free["params"]) and len(free["params"]) == 3 and free["weight_decay"] == 0

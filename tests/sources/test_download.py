@@ -1,0 +1,181 @@
+"""Pinned files of an index, and files by address: verified, resumed, looked into."""
+
+import gzip
+import io
+import random
+import tarfile
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from components import sources
+from components.errors import SesameError
+from components.params import FilesSource, PypiSource, UrlSource
+from components.stage import STATE
+
+WHEEL = "demo-1.0-py3-none-any.whl"
+BIG = random.Random(0).randbytes(1 << 20)
+
+
+def zip_of(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def tar_of(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode) as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def pypi(sha256: str, members=("demo/*.txt",), filename: str = WHEEL, project: str = "demo") -> PypiSource:
+    return PypiSource(kind="pypi", project=project, version="1.0", filename=filename, sha256=sha256, members=list(members))
+
+
+def contents(source) -> dict[str, bytes]:
+    found = {}
+    for file in sources.open_files(source):
+        with file.open() as stream:
+            found[file.name] = stream.read()
+    return found
+
+
+def leftovers() -> list[str]:
+    return [str(path) for path in STATE.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_members_of_a_wheel_in_order(server):
+    digest = server.add(WHEEL, zip_of({"demo/b.txt": b"two", "demo/a.txt": b"one", "demo/c.txt.gz": gzip.compress(b"three"), "demo/x.py": b"no"}))
+    found = contents(pypi(digest, ["demo/c*", "demo/*.txt"]))
+    assert list(found.values()) == [b"three", b"one", b"two"]
+    assert list(found)[1] == f"{WHEEL}: demo/a.txt"
+
+
+def test_the_kept_copy_needs_no_network(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": b"one"}))
+    contents(pypi(digest))
+    server.files.clear()
+    assert contents(pypi(digest)) == {f"{WHEEL}: demo/a.txt": b"one"}
+    assert len(server.ranges) == 1
+
+
+def test_a_damaged_copy_is_fetched_again(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": b"one"}))
+    contents(pypi(digest))
+    (STATE / "downloads" / digest / WHEEL).write_bytes(b"damaged")
+    assert contents(pypi(digest)) == {f"{WHEEL}: demo/a.txt": b"one"}
+
+
+def test_wrong_hash_names_both_and_leaves_nothing(server):
+    found = server.add(WHEEL, zip_of({"demo/a.txt": b"one"}))
+    with pytest.raises(SesameError) as error:
+        contents(pypi("0" * 64))
+    assert found in str(error.value) and "0" * 64 in str(error.value)
+    assert leftovers() == []
+
+
+def test_a_broken_connection_is_resumed(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": BIG}))
+    server.cut_after = [300_000, 400_000]
+    assert contents(pypi(digest)) == {f"{WHEEL}: demo/a.txt": BIG}
+    assert server.ranges[0] is None and len(server.ranges) == 3
+    assert all(asked.startswith("bytes=") and asked != "bytes=0-" for asked in server.ranges[1:])
+
+
+def test_a_server_that_does_not_resume_sends_it_whole(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": BIG}))
+    server.cut_after, server.resumes = [300_000], False
+    assert contents(pypi(digest)) == {f"{WHEEL}: demo/a.txt": BIG} and len(server.ranges) == 2
+
+
+def test_a_half_file_of_another_hash_begins_anew(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": BIG}))
+    part = STATE / "downloads" / digest / f"{WHEEL}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * 1000)
+    assert contents(pypi(digest)) == {f"{WHEEL}: demo/a.txt": BIG}
+
+
+def test_busy_server_is_asked_again(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": b"one"}))
+    server.statuses = [503, 429]
+    assert contents(pypi(digest)) and len(server.ranges) == 3
+
+
+def test_unreachable_index_is_one_line_with_the_cure(server, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://somebody:secret@127.0.0.1:1/simple/")
+    with pytest.raises(SesameError) as error:
+        contents(pypi("0" * 64))
+    message = str(error.value)
+    assert "http://127.0.0.1:1/simple/" in message and "PIP_INDEX_URL" in message
+    assert "secret" not in message and "\n" not in message
+    assert leftovers() == []
+
+
+def test_unknown_project_and_file(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": b"one"}))
+    with pytest.raises(SesameError, match="has no project 'dema'"):
+        contents(pypi(digest, project="dema"))
+    with pytest.raises(SesameError, match=f"no file 'demo-1.0.tar.gz'; there are: {WHEEL}"):
+        contents(pypi(digest, filename="demo-1.0.tar.gz"))
+    server.add("demo-2.0.tar.gz", b"")
+    with pytest.raises(SesameError, match="is version 2.0, 1.0 is declared"):
+        contents(pypi("0" * 64, filename="demo-2.0.tar.gz"))
+
+
+def test_stages_side_by_side_share_one_download(server):
+    digest = server.add(WHEEL, zip_of({"demo/a.txt": BIG}))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(contents, [pypi(digest)] * 4))
+    assert found == [{f"{WHEEL}: demo/a.txt": BIG}] * 4 and len(server.ranges) == 1
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w"])
+def test_nested_archive(server, mode):
+    inner = tar_of({"inner/a.txt": b"one", "inner/b.txt": b"two", "inner/c.py": b"no"})
+    name = "demo-1.0.tar.gz"
+    digest = server.add(name, tar_of({"demo-1.0/data/inner.tar.gz": inner, "demo-1.0/z.zip": zip_of({"in.txt": b"zipped"})}, mode))
+    found = contents(pypi(digest, ["demo-1.0/data/inner.tar.gz!inner/*.txt", "demo-1.0/z.zip!*"], name))
+    assert list(found.values()) == [b"one", b"two", b"zipped"]
+
+
+def test_a_glob_without_match_lists_near_names(server):
+    digest = server.add(WHEEL, zip_of({"demo/speeches/1790.txt": b"one"}))
+    with pytest.raises(SesameError, match="nothing in it matches 'demo/speech/1790.txt'; near names: demo/speeches/1790.txt"):
+        contents(pypi(digest, ["demo/speech/1790.txt"]))
+
+
+def test_not_an_archive(server):
+    digest = server.add(WHEEL, b"plain text")
+    with pytest.raises(SesameError, match="not a readable zip or tar archive"):
+        contents(pypi(digest))
+
+
+def test_url_plain_gz_archive_and_missing(server):
+    digest = server.add("a.txt.gz", gzip.compress(b"one"))
+    assert list(contents(UrlSource(kind="url", url=f"{server.url}/files/a.txt.gz", sha256=digest)).values()) == [b"one"]
+    digest = server.add("a.zip", zip_of({"in/a.txt": b"one"}))
+    assert contents(UrlSource(kind="url", url=f"{server.url}/files/a.zip", sha256=digest, members=["in/*"])) == {"a.zip: in/a.txt": b"one"}
+    with pytest.raises(SesameError, match="answers 404"):
+        contents(UrlSource(kind="url", url=f"{server.url}/nowhere/a.txt", sha256="0" * 64))
+    with pytest.raises(SesameError, match="can't be fetched after 5 tries"):
+        contents(UrlSource(kind="url", url="http://127.0.0.1:1/a.txt", sha256="0" * 64))
+
+
+def test_files_sorted_each_once_and_missing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b.txt", "a.txt", "deep/c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    source = FilesSource(kind="files", paths=["b.txt", "**/*.txt"])
+    assert list(contents(source)) == ["b.txt", "a.txt", "deep/c.txt"]
+    with pytest.raises(SesameError, match="nothing at 'c.txt'"):
+        contents(FilesSource(kind="files", paths=["c.txt"]))

@@ -1,0 +1,95 @@
+"""Rows of every format, and the place of what is wrong."""
+
+import json
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from components import sources
+from components.errors import SesameError
+from components.params import FilesSource, HubSource, TableReader, TaskTable
+from components.sources import tables
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """Write bytes to a file and read them as a table."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(data: bytes, format: str, **options):
+        (tmp_path / "data").write_bytes(data)
+        return list(tables.rows(FilesSource(kind="files", paths=["data"]), TableReader(format=format, column=0, **options)))
+
+    return read
+
+
+def test_tsv_is_unquoted(rows):
+    assert rows(b'1\tsay "no\r\n2\t"\n', "tsv") == [("data, line 1", {0: "1", 1: 'say "no'}), ("data, line 2", {0: "2", 1: '"'})]
+
+
+def test_csv_is_quoted_and_keeps_its_line_numbers(rows):
+    found = rows(b'a,b\n"x, y","two\nlines"\n1,2\n', "csv", header=True)
+    assert found == [("data, line 3", {"a": "x, y", "b": "two\nlines"}), ("data, line 4", {"a": "1", "b": "2"})]
+    with pytest.raises(SesameError, match="data, line 2: not valid CSV"):
+        rows(b'a,b\n"x,y\n', "csv")
+
+
+def test_byte_order_mark_is_removed(rows):
+    assert rows(b"\xef\xbb\xbfa\tb\n1\t2\n", "tsv", header=True) == [("data, line 2", {"a": "1", "b": "2"})]
+
+
+def test_wrong_number_of_fields(rows):
+    with pytest.raises(SesameError, match="^data, line 3: 2 fields expected, 3 found$"):
+        rows(b"a\tb\nc\td\ne\tf\tg\n", "tsv")
+    with pytest.raises(SesameError, match="^data, line 1: 3 fields expected, 2 found$"):
+        rows(b"a,b\n", "csv", fields=3)
+
+
+def test_optional_further_fields(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source, table = FilesSource(kind="files", paths=["data"]), TaskTable(format="tsv", fields=2, max_fields=3, text_a=0, label=1)
+    (tmp_path / "data").write_text("a\tb\nc\td\te\n")
+    assert len(list(tables.rows(source, table))) == 2
+    (tmp_path / "data").write_text("a\tb\nc\td\te\tf\n")
+    with pytest.raises(SesameError, match="line 2: 2 to 3 fields expected, 4 found"):
+        list(tables.rows(source, table))
+
+
+def test_invalid_utf8(rows):
+    with pytest.raises(SesameError, match="data, line 2: invalid UTF-8 .byte 0xe9 at 1"):
+        rows(b"a\nb\xe9\n", "tsv")
+    assert rows(b"a\nb\xe9\n", "tsv", errors="replace")[1][1] == {0: "b\ufffd"}
+
+
+def test_jsonl(rows):
+    assert rows(b'{"a": 1}\n\n{"a": null}\n', "jsonl") == [("data, line 1", {"a": 1}), ("data, line 3", {"a": None})]
+    with pytest.raises(SesameError, match="data, line 2: not valid JSON"):
+        rows(b'{"a": 1}\n{"a": \n', "jsonl")
+    with pytest.raises(SesameError, match="data, line 1: a JSON object expected, list found"):
+        rows(b"[1]\n", "jsonl")
+
+
+def test_a_missing_column_names_those_there(rows):
+    [(place, row)] = rows(json.dumps({"text": "a", "label": 1}).encode(), "jsonl")
+    with pytest.raises(SesameError, match=r"data, line 1: no column 'txt' \(there are: text, label\)"):
+        tables.value(place, row, "txt")
+
+
+def test_parquet(tmp_path, rows):
+    parquet.write_table(pyarrow.table({"text": ["a", "b"], "n": [1, 2]}), tmp_path / "p")
+    assert rows((tmp_path / "p").read_bytes(), "parquet") == [("data, row 1", {"text": "a", "n": 1}), ("data, row 2", {"text": "b", "n": 2})]
+    with pytest.raises(SesameError, match="not readable as parquet"):
+        rows(b"PAR1 no", "parquet")
+
+
+def test_hub_reads_a_local_folder_of_parquet(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    (tmp_path / "set").mkdir()
+    parquet.write_table(pyarrow.table({"text": ["a", "b", "c"]}), tmp_path / "set" / "train-00000.parquet")
+    source = HubSource(kind="hub", path=str(tmp_path / "set"), max_documents=2)
+    assert [row for _, row in tables.rows(source, TableReader(format="parquet", column="text"))] == [{"text": "a"}, {"text": "b"}]
+    with pytest.raises(SesameError, match="can't be read"):
+        list(tables.rows(HubSource(kind="hub", path=str(tmp_path / "nothing")), TableReader(format="parquet", column="text")))
+    with pytest.raises(SesameError, match="has rows and no files"):
+        sources.open_files(source)

@@ -1,0 +1,84 @@
+"""params.yaml: the file of the project fits the code, and every mistake is one line with its path, all at once."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from components import params
+from components.errors import SesameError
+from tests.conftest import tiny_params
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_projects_own_file_is_right():
+    params.load(ROOT / "params.yaml")
+
+
+def test_schema_is_current_and_named_in_the_first_line():
+    assert (ROOT / "components/params.schema.json").read_text() == params.schema(), "run `python -m components.params`"
+    assert (ROOT / "params.yaml").read_text().splitlines()[0] == "# yaml-language-server: $schema=components/params.schema.json"
+    assert json.loads(params.schema())["additionalProperties"] is False
+
+
+def problems(change) -> list[str]:
+    raw = tiny_params()
+    change(raw)
+    with pytest.raises(SesameError) as caught:
+        params.check(raw)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: raw["models"]["bert"].update(learning_rat=1), "models.bert.learning_rat: unknown key"),
+        (lambda raw: raw["models"]["bert"]["architecture"].update(num_heads=3), "models.bert.architecture: hidden_size 16 is not divisible by num_heads 3"),
+        (lambda raw: raw["models"]["gpt"]["objective"].update(name="cml"), "models.gpt.objective: Input tag 'cml'"),
+        (lambda raw: raw["models"]["gpt"].update(objective={"name": "mlm"}), "models.gpt: objective mlm can't train architecture decoder"),
+        (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate="fast"), "models.bert.optimizer.learning_rate: "),
+        (lambda raw: raw["models"]["bert"].update(budget={"tokens": 5, "steps": 2}), "models.bert.budget: give exactly one of tokens, steps, minutes"),
+        (lambda raw: raw["models"]["bert"].update(batch_size=0), "models.bert.batch_size: "),
+        (lambda raw: raw["tasks"]["same"]["train"].pop("source"), "tasks.same.train: give either a source or a share of train"),
+        (lambda raw: raw["tasks"]["same"].update(train={"share": 0.5}), "tasks.same: train has no source"),
+        (lambda raw: raw["tasks"]["same"].update(metric="pearson"), "tasks.same: metric pearson does not fit a classification task"),
+        (lambda raw: raw["finetune"]["tasks"].append("mnli"), "finetune.tasks[1]: no 'mnli' in tasks (there are: same)"),
+        (lambda raw: raw["encodings"]["tiny"].update(tokenizer="big"), "encodings.tiny.tokenizer: no 'big' in tokenizers (there are: tiny)"),
+        (lambda raw: raw["corpora"]["base"]["parts"][0]["source"].update(kind="ftp"), "corpora.base.parts[0].source: Input tag 'ftp'"),
+        (lambda raw: raw.pop("seed"), "seed: missing"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_path(change, said):
+    found = problems(change)
+    assert len(found) == 1 and found[0].startswith("params.yaml: " + said), found
+
+
+def test_all_problems_at_once():
+    def change(raw):
+        raw["sed"] = 1
+        raw["models"]["bert"]["architecture"]["num_heads"] = 3
+        raw["models"]["gpt"]["encoding"] = "nowhere"
+        raw["tokenizers"]["tiny"]["vocab_size"] = 10
+
+    found = problems(change)
+    assert found[0] == "params.yaml: 4 problems" and len(found) == 5
+    assert [line.split(":")[0].strip() for line in sorted(found[1:])] == ["models.bert.architecture", "models.gpt.encoding", "sed", "tokenizers.tiny.vocab_size"]
+
+
+def test_broken_yaml_names_the_line(tmp_path):
+    (tmp_path / "params.yaml").write_text("seed: 1\nmodels: [1, 2\nfinetune: {}\n")
+    with pytest.raises(SesameError, match=r"params.yaml, line \d: not valid YAML"):
+        params.load(tmp_path / "params.yaml")
+
+
+def test_missing_file_is_one_line(tmp_path):
+    with pytest.raises(SesameError, match="no such file"):
+        params.load(tmp_path / "params.yaml")
+
+
+def test_tiny_params_survive_yaml(tmp_path):
+    with open(tmp_path / "params.yaml", "w") as file:
+        YAML().dump(tiny_params(), file)
+    assert params.load(tmp_path / "params.yaml") == params.check(tiny_params())

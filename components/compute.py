@@ -1,6 +1,7 @@
 """The process's use of CPU and memory, set once before training."""
 
 import ctypes
+import logging
 import sys
 import warnings
 from pathlib import Path
@@ -21,6 +22,8 @@ def prepare(threads: int | None) -> None:
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*LSTM with projections is not supported with oneDNN.*")
 
 

@@ -555,12 +555,24 @@ class Energy(Block):
     watts_per_gpu: PositiveFloat = 300.0
 
 
+class Resources(Block):
+    """What a stage takes for itself: stages that name the same resource never run side by side in the flow.
+
+    `gpu` where trainings share one; `cpu` where one training takes all cores (`threads: null`); null lets them run
+    beside each other, which on a small machine with one thread each is the faster way.
+    """
+
+    pretrain: str | None = None
+    finetune: str | None = None
+
+
 class Params(Block):
     """The whole of `params.yaml`."""
 
     seed: int
     """Splits and subsets of data; models have seeds of their own."""
     energy: Energy = Energy()
+    resources: Resources
     corpora: dict[Name, Corpus]
     tasks: dict[Name, Task]
     mixes: dict[Name, Mix]

@@ -1,6 +1,6 @@
 """A tiny project that tests run real stages in: generated text, a tokenizer and an encoding of it."""
 
-import copy
+import json
 import os
 import random
 from pathlib import Path
@@ -40,6 +40,7 @@ def tiny_params(**changes) -> dict:
     }  # fmt: skip
     raw = {
         "seed": 1,
+        "resources": {"pretrain": None, "finetune": None},
         "corpora": {"base": {
             "language": "en", "licence": "none",
             "parts": [{"source": {"kind": "files", "paths": ["raw/text.txt"]}, "reader": {"format": "text", "document": "blank_line"}}],
@@ -62,7 +63,7 @@ def tiny_params(**changes) -> dict:
         "vectors": {},
         "alignments": {},
     }  # fmt: skip
-    return {**copy.deepcopy(raw), **changes}
+    return {**json.loads(json.dumps(raw)), **changes}  # no block is shared between models
 
 
 def write_raw(folder: Path, documents: int = 200) -> None:

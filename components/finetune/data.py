@@ -16,10 +16,10 @@ from components.tokenizer import CLS, SEP, Tokenizer
 class Encoded:
     """Inputs of a split. With `joined` a pair is one text of two segments, else two texts."""
 
-    texts: list[list[list[int]]]
-    """One list of ids an example and text, with specials."""
-    segments: list[list[int]] | None
-    """Segment ids of joined pairs."""
+    texts: list[list[Tensor]]
+    """Of each example and text: ids with specials (length,), or frozen features (length, layers, width)."""
+    segments: list[Tensor] | None
+    """Segment ids of joined pairs, (length,)."""
     targets: Tensor
     """(examples,): label indices, or scores."""
     cut: int
@@ -38,15 +38,15 @@ def encode(examples: list[Example], task: params.Task, tokens: Tokenizer, max_le
         if second is None or not joined:
             parts = [a] if second is None else [a, second[i]]
             cut += any(len(part) > max_length - 2 for part in parts)
-            texts.append([[CLS, *part[: max_length - 2], SEP] for part in parts])
-            segments.append([0] * len(texts[-1][0]))
+            texts.append([torch.tensor([CLS, *part[: max_length - 2], SEP]) for part in parts])
+            segments.append(torch.zeros_like(texts[-1][0]))
             continue
         b, room = second[i], max_length - 3
         cut += len(a) + len(b) > room
         a_size = min(len(a), max(room - len(b), room - room // 2))
         a, b = a[:a_size], b[: room - a_size]
-        texts.append([[CLS, *a, SEP, *b, SEP]])
-        segments.append([0] * (len(a) + 2) + [1] * (len(b) + 1))
+        texts.append([torch.tensor([CLS, *a, SEP, *b, SEP])])
+        segments.append(torch.tensor([0] * (len(a) + 2) + [1] * (len(b) + 1)))
     if task.kind == "regression":
         targets = torch.tensor([example.label for example in examples], dtype=torch.float32)
     else:
@@ -55,7 +55,7 @@ def encode(examples: list[Example], task: params.Task, tokens: Tokenizer, max_le
 
 
 def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterator[tuple[list[tuple[Tensor, Tensor]], Tensor | None, Tensor]]:
-    """`(texts, segment_ids, index)`: each text is (ids (batch, length), lengths (batch,)), padded to the longest in its batch.
+    """`(texts, segment_ids, index)`: each text is (ids or features (batch, length, ...), lengths (batch,)), padded to the batch's longest.
 
     Examples of similar length go together. With `rng` (training) examples and batches come in a random order.
     """
@@ -74,7 +74,6 @@ def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterat
         yield texts, segments, torch.from_numpy(group)
 
 
-def pad(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """ids (batch, longest) filled with 0, and lengths (batch,)."""
-    lengths = torch.tensor([len(row) for row in rows])
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True), lengths
+def pad(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Rows filled with 0 to (batch, longest, ...), and lengths (batch,)."""
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])

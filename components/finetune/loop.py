@@ -26,8 +26,10 @@ def fit(
     """
     rng = np.random.default_rng([seed, 1])
     centre, scale = (data.targets.mean(), data.targets.std()) if regression else (torch.tensor(0.0), torch.tensor(1.0))
+    prepare = module.inputs
     module, optimizer = fabric.setup(module, adamw(fabric.to_device(module), recipe.learning_rate, recipe.weight_decay))
     schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup)
+    data = prepare(data, fabric)
     steps, step = recipe.epochs * -(-len(data) // recipe.batch_size), 0
     for epoch in range(recipe.epochs):
         module.train()
@@ -39,7 +41,7 @@ def fit(
             output = module(texts, segment_ids).float()
             loss = mse_loss(output[:, 0], (targets - centre) / scale) if regression else cross_entropy(output, targets)
             fabric.backward(loss)
-            fabric.clip_gradients(module, optimizer, max_norm=1.0)
+            fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # the check below names the epoch
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             total += float(loss.detach()) * len(index)
@@ -51,7 +53,7 @@ def fit(
     @torch.no_grad()
     def predict(split: Encoded) -> Tensor:
         module.eval()
-        found = torch.zeros(len(split))
+        split, found = prepare(split, fabric), torch.zeros(len(split))
         for texts, segment_ids, index in batches(split, EVAL_BATCH_SIZE, None):
             output = module(*fabric.to_device((texts, segment_ids))).float().cpu()
             found[index] = output[:, 0] * scale + centre if regression else output.argmax(1).float()

@@ -1,16 +1,25 @@
-"""Ways to adapt a pre-trained model: which weights learn, and what is put on top."""
+"""Ways to adapt a pre-trained model: which weights learn, and what is put on top.
+
+A method is a module whose parameters that require gradients are trained. `joined` says whether a pair is one input of two
+segments or two inputs; `inputs` is what its `forward` wants in place of token ids, computed once.
+"""
+
+from dataclasses import replace
 
 import torch
+from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
+from components.finetune.data import Encoded, batches
 from components.models.heads import BiLSTMAttentionHead, PooledHead
 
 Texts = list[tuple[Tensor, Tensor]]
+FEATURE_BATCH_SIZE = 256
 
 
 class Full(nn.Module):
-    """All weights are tuned; a linear layer on the pooled output. A pair is one input of two segments (Devlin et al. 2019)."""
+    """All weights are tuned; a linear layer on the pooled output (Devlin et al. 2019)."""
 
     joined = True
 
@@ -19,6 +28,9 @@ class Full(nn.Module):
         self.model = model
         self.head = PooledHead(model.width, outputs, recipe.dropout)
 
+    def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
+        return data
+
     def forward(self, texts: Texts, segment_ids: Tensor | None) -> Tensor:
         """One text (ids (batch, length), lengths (batch,)) -> (batch, outputs)."""
         [(ids, lengths)] = texts
@@ -26,7 +38,10 @@ class Full(nn.Module):
 
 
 class Features(nn.Module):
-    """Weights frozen, layers mixed, biLSTM + attention on top; the texts of a pair are read one by one (Peters et al. 2018)."""
+    """Weights frozen, layers mixed, biLSTM + attention on top; the texts of a pair are read one by one (Peters et al. 2018).
+
+    The features are computed once and kept in bf16: 2 * layers * width bytes a token.
+    """
 
     joined = False
 
@@ -35,16 +50,21 @@ class Features(nn.Module):
         self.model = model.requires_grad_(False)
         self.head = BiLSTMAttentionHead(model.width, model.num_layers + 1, recipe.hidden_size, outputs, recipe.dropout, pair)
 
-    def train(self, mode: bool = True) -> "Features":
-        super().train(mode)
+    @torch.no_grad()
+    def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         self.model.eval()  # frozen features have no dropout
-        return self
+        found: list[list[Tensor]] = [[] for _ in range(len(data))]
+        for texts, _, index in batches(data, FEATURE_BATCH_SIZE, None):
+            for ids, lengths in texts:
+                with fabric.autocast():
+                    layers = self.model.features(fabric.to_device(ids), fabric.to_device(lengths)).bfloat16().cpu()
+                for i, row, length in zip(index.tolist(), layers, lengths.tolist(), strict=True):
+                    found[i].append(row[:length].clone())
+        return replace(data, texts=found)
 
     def forward(self, texts: Texts, segment_ids: Tensor | None) -> Tensor:
-        """One or two texts -> (batch, outputs)."""
-        with torch.no_grad():
-            layers = [self.model.features(ids, lengths) for ids, lengths in texts]
-        return self.head(*[self.head.read(layer, lengths) for layer, (_, lengths) in zip(layers, texts, strict=True)])
+        """One or two texts (features (batch, length, layers, width), lengths (batch,)) -> (batch, outputs)."""
+        return self.head(*[self.head.read(layers.float(), lengths) for layers, lengths in texts])
 
 
 METHODS = {"full": Full, "features": Features}

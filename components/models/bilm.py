@@ -20,7 +20,8 @@ class CharacterCNN(nn.Module):
 
     def __init__(self, config: BiLMArchitecture, tokens: Tokenizer):
         super().__init__()
-        self.register_buffer("characters", torch.from_numpy(tokens.characters()))  # (vocab_size, bytes)
+        widest = max(width for width, _ in config.char_filters)
+        self.register_buffer("characters", torch.from_numpy(tokens.characters(shortest=widest)))  # (vocab_size, bytes)
         self.embedding = nn.Embedding(CHARACTERS, config.char_embedding_size, padding_idx=0)
         self.convolutions = nn.ModuleList(nn.Conv1d(config.char_embedding_size, n, width) for width, n in config.char_filters)
         size = sum(n for _, n in config.char_filters)
@@ -79,8 +80,9 @@ class BiLM(nn.Module):
     ) -> tuple[Tensor, Tensor, tuple[list[State], list[State]]]:
         """ids (batch, length) of a text and of a text read backwards -> last hidden of each (batch, length, projection), states."""
         forward_states, backward_states = states or (None, None)
-        ahead, forward_states = self.forward_lm(self.token_vectors(forward_ids), forward_states)
-        back, backward_states = self.backward_lm(self.token_vectors(backward_ids), backward_states)
+        forward_vectors, backward_vectors = self.token_vectors(torch.cat([forward_ids, backward_ids])).chunk(2)
+        ahead, forward_states = self.forward_lm(forward_vectors, forward_states)
+        back, backward_states = self.backward_lm(backward_vectors, backward_states)
         return ahead[-1], back[-1], (forward_states, backward_states)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ block, the data and the code, so that a checkpoint is only ever continued by the
 
 import csv
 import hashlib
-import logging
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -137,7 +136,6 @@ def valid_batches(objective: objectives.Objective, text: encode.Split, block: Mo
 def lightning_trainer(block: Model, steps: int | None, checkpoints: Path) -> L.Trainer:
     """Lightning with our own batches, checkpoints and lines of progress."""
     warnings.filterwarnings("ignore", module="lightning")
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     saver = ModelCheckpoint(
         dirpath=checkpoints, filename="last", train_time_interval=timedelta(seconds=block.trainer.checkpoint_seconds), enable_version_counter=False
     )

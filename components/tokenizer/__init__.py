@@ -70,8 +70,12 @@ class Tokenizer:
         """Whether a word starts at the id (vocab_size,), boolean."""
         return np.array([piece.startswith(b" ") for piece in self.pieces])
 
-    def characters(self, length: int = 24) -> np.ndarray:
-        """Byte ids of each piece (vocab_size, length): 0 is padding, 1-256 are bytes, 257 and up the specials."""
+    def characters(self, shortest: int = 1, longest: int = 32) -> np.ndarray:
+        """Byte ids of each piece (vocab_size, length): 0 is padding, 1-256 are bytes, 257 and up the specials.
+
+        The length is that of the longest piece, between the two bounds; longer pieces are cut.
+        """
+        length = max(shortest, min(longest, max(map(len, self.pieces))))
         table = np.zeros((self.vocab_size, length), dtype=np.int64)
         for i, piece in enumerate(self.pieces):
             row = [257 + i] if i < len(SPECIALS) else [byte + 1 for byte in piece[:length]]

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import requests
-from conftest import Lab, until
+from tests.pipelines.conftest import Lab, until
 
 WRITER = """
 import subprocess, sys, time

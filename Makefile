@@ -3,13 +3,14 @@ PYTHON ?= python3
 SESAME = .venv/bin/sesame
 
 run: .venv/installed
-	$(SESAME) run
+	@$(SESAME) up
+	@$(SESAME) run
 
 test: .venv/installed
 	.venv/bin/pytest
 
 bench: .venv/installed
-	.venv/bin/pytest tests/benchmarks -s -p no:cacheprovider
+	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py
 
 up down status plan: .venv/installed
 	$(SESAME) $@

@@ -22,13 +22,12 @@ Targets = Annotated[
 
 
 def command(function: Callable) -> Callable:
-    """A subcommand that checks params.yaml first and says what is wrong in a line."""
+    """A subcommand that says what is wrong in a line."""
 
     @app.command()
     @wraps(function)
     def checked(*args, **kwargs):
         try:
-            params.load()
             function(*args, **kwargs)
         except SesameError as error:
             sys.exit(f"sesame: {error}")
@@ -48,6 +47,7 @@ def run(
     """Build stages and all they need, in parallel; what is unchanged is left as it is."""
     from pipelines import graph, services, terminal
 
+    params.load()  # every mistake in it is said before anything runs
     graph.plan(stages or [])  # a wrong name or a broken dvc.yaml is said before a server is started
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
@@ -95,6 +95,7 @@ def plan(stages: Targets = None) -> None:
     """List stages in the order of their running, and what a run would do. Runs nothing."""
     from pipelines import graph, terminal
 
+    params.load()
     stages_ = graph.plan(stages or [])
     unchanged = graph.unchanged(stages_)
     rows = [

@@ -60,8 +60,11 @@ def tiny_params(**changes) -> dict:
             "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "seeds": [1, 2], "train_examples": 60, "threads": 1,
             "recipes": {"bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe}},
         },
-        "vectors": {},
-        "alignments": {},
+        "vectors": {
+            "one": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2},
+            "two": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2, "seed": 2},
+        },
+        "alignments": {"again": {"source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2}}},
     }  # fmt: skip
     return {**json.loads(json.dumps(raw)), **changes}  # no block is shared between models
 

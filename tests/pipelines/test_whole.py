@@ -1,0 +1,95 @@
+"""A whole tiny pipeline, every real part in place, under real DVC, Prefect and MLflow."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+
+import mlflow
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+from tests.conftest import tiny_params, write_raw
+from tests.pipelines.conftest import BIN, ROOT, Lab
+
+SMALL = {"report/index.html", "report/scores.csv", "report/alignment.csv", "report/costs.csv", "report/pretraining.csv"}
+
+
+def dvc(lab: Lab, *args: str) -> str:
+    environment = {"PATH": f"{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
+    return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def rows(lab: Lab, name: str) -> list[dict[str, str]]:
+    with open(lab.path / f"data/report/{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.timeout(400)
+def test_from_raw_text_to_compared_models(lab, monkeypatch):
+    raw = tiny_params()
+    raw["finetune"] |= {"models": ["gpt", "elmo"]}
+    for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
+        shutil.copy(ROOT / name, lab.path)
+    shutil.copytree(ROOT / "components", lab.path / "components", ignore=shutil.ignore_patterns("__pycache__"))
+    write_raw(lab.path)
+    with open(lab.path / "params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    lab.env["SESAME_TRACKING"] = ""
+
+    output = lab.sesame("run")
+    assert "17 stages: 0 cached, 17 done, 0 failed" in output
+    assert all((lab.path / "data" / name).exists() for name in SMALL)
+    page = (lab.path / "data/report/index.html").read_text()
+    assert page.count("<svg") == 3 and "http://" not in re.sub(r"http://www\.w3\.org\S*", "", page) and "<script src" not in page, "self-contained"
+
+    scores = rows(lab, "scores")
+    assert list(scores[0]) == ["model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters"]
+    assert {(row["model"], row["init"], row["n"]) for row in scores} == {
+        ("gpt", "pretrained", "2"), ("gpt", "random", "2"), ("elmo", "pretrained", "2"), ("elmo", "random", "2"), ("bag-of-words", "baseline", "1"),
+    }  # fmt: skip
+    assert [row["model"] for row in rows(lab, "pretraining")] == ["bert", "gpt", "elmo"]
+    assert len(rows(lab, "alignment")) == 4 and len(rows(lab, "costs")) == 16
+    assert all(float(row["seconds"]) > 0 and float(row["kwh"]) > 0 for row in rows(lab, "costs"))
+
+    # DVC agrees, and shows the same numbers
+    assert "up to date" in dvc(lab, "status")
+    assert "up to date" in dvc(lab, "repro").splitlines()[-1] or "didn't change" in dvc(lab, "repro")
+    shown = json.loads(dvc(lab, "metrics", "show", "--json"))[""]["data"]
+    metrics = shown["data/metrics/pretrain/gpt.json"]["data"]
+    assert metrics["loss"] == pytest.approx(float(rows(lab, "pretraining")[1]["loss"]), rel=1e-4)
+    again = lab.sesame("run")
+    assert "17 stages: 17 cached, 0 done, 0 failed" in again and "gpt" in again
+
+    # the ledger: a parent with a child a stage, seeds below, the same names everywhere, models that load
+    monkeypatch.chdir(lab.path)
+    mlflow.set_tracking_uri(f"sqlite:///{lab.path}/mlflow.db")
+    runs = mlflow.search_runs(experiment_names=["sesame"], output_format="list")
+    by_name = {run.info.run_name: run for run in runs}
+    stages = [run for run in runs if "stage" in run.data.tags and "seed" not in run.data.tags]
+    [parent] = {run.data.tags["mlflow.parentRunId"] for run in stages}
+    assert len(stages) == 17 and {run.info.status for run in runs} == {"FINISHED"}
+    assert sum(run.data.tags.get("mlflow.parentRunId") == by_name["finetune@gpt-same"].info.run_id for run in runs) == 4
+    assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh"} <= by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()
+    assert by_name["pretrain@gpt"].data.params["architecture.hidden_size"] == "16" and by_name["pretrain@gpt"].data.tags["git_commit"]
+    monkeypatch.syspath_prepend(str(lab.path))
+    model = mlflow.pytorch.load_model(f"runs:/{by_name['pretrain@gpt'].info.run_id}/model")
+    assert model(torch.tensor([[2, 9, 10]])).shape == (1, 3, 16)
+
+    # the same stage by dvc alone gives the same bytes
+    before = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]
+    dvc(lab, "repro", "--force", "--single-item", "pretrain@gpt", "finetune@gpt-same")
+    after = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]
+    for stage, out in (("pretrain@gpt", "data/models/gpt"), ("finetune@gpt-same", "data/scores/gpt/same")):
+        md5 = [next(entry["md5"] for entry in lock[stage]["outs"] if entry["path"] == out) for lock in (before, after)]
+        assert md5[0] == md5[1], stage
+
+    # an edit re-runs what hangs on it and nothing else
+    raw["models"]["elmo"]["optimizer"]["learning_rate"] = 0.004
+    with open(lab.path / "params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    plan = lab.sesame("plan")
+    assert {line.split()[0] for line in plan.splitlines() if "to run" in line and "@" in line.split()[0]} == {"pretrain@elmo", "finetune@elmo-same"}
+    assert (lab.path / "data/report/scores.csv").exists() and parent in {run.info.run_id for run in runs}

@@ -3,7 +3,7 @@ PYTHON ?= python3
 SESAME = .venv/bin/sesame
 
 run: .venv/installed
-	@$(SESAME) up
+	-@$(SESAME) up
 	@$(SESAME) run
 
 test: .venv/installed

@@ -24,6 +24,7 @@ def prepare(threads: int | None) -> None:
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*TF32 acceleration on top of oneDNN.*")
     warnings.filterwarnings("ignore", message=".*LSTM with projections is not supported with oneDNN.*")
 
 

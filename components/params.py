@@ -135,7 +135,7 @@ class Cleaning(Block):
 class Splits(Block):
     """Shares of documents held out, by a hash of the document, so that a document never changes sides."""
 
-    valid: Share = 0.02
+    valid: Annotated[float, Field(gt=0, lt=1)] = 0.02
     test: Share = 0.02
 
 
@@ -191,7 +191,7 @@ class EncoderArchitecture(Block):
     hidden_size: PositiveInt
     num_heads: PositiveInt
     intermediate_size: PositiveInt
-    max_length: PositiveInt
+    max_length: Annotated[int, Field(ge=8)]
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
 
@@ -277,14 +277,14 @@ class Optimizer(Block):
 
     learning_rate: PositiveFloat
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    betas: tuple[Share, Share] = (0.9, 0.98)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
     eps: PositiveFloat = 1e-6
     clip_norm: PositiveFloat | None = 1.0
     schedule: Literal["linear", "cosine", "wsd", "constant"] = "linear"
     """`wsd`: warm-up, stable, linear decay over the last `decay` share."""
     warmup: Share = 0.06
     """Share of the budget."""
-    decay: Share = 0.2
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.2
 
 
 class Budget(Block):
@@ -335,7 +335,7 @@ class Model(Block):
     """One pre-training: architecture, objective, data, budget."""
 
     encoding: Name
-    seed: int = 1
+    seed: NonNegativeInt = 1
     architecture: Architecture
     objective: Objective
     optimizer: Optimizer
@@ -351,8 +351,15 @@ class Model(Block):
         allowed = OBJECTIVES_OF[self.architecture.name]
         if self.objective.name not in allowed:
             raise ValueError(f"objective {self.objective.name} can't train architecture {self.architecture.name}; allowed: {sorted(allowed)}")
-        if self.batch_size % self.trainer.accumulate:
-            raise ValueError(f"batch_size {self.batch_size} is not divisible by accumulate {self.trainer.accumulate}")
+        devices = self.trainer.devices if isinstance(self.trainer.devices, int) else 1
+        shares = self.trainer.accumulate * devices * self.trainer.num_nodes
+        if self.batch_size % shares:
+            raise ValueError(f"batch_size {self.batch_size} is not divisible by accumulate x devices x num_nodes = {shares}")
+        for prompt in self.prompts:
+            if self.objective.name == "mlm" and "[MASK]" not in prompt:
+                raise ValueError(f"prompt {prompt!r} has no [MASK] to fill")
+            if self.objective.name == "bilm" and prompt.count("*") != 2:
+                raise ValueError(f"prompt {prompt!r} must mark one *word*")
         return self
 
 
@@ -416,6 +423,10 @@ class Task(Block):
     def labels_fit(self):
         if self.kind == "classification" and len(self.labels) < 2:
             raise ValueError("a classification task names at least two labels")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("a label name occurs twice")
+        if self.range and self.range[0] >= self.range[1]:
+            raise ValueError("range goes from the lowest to the highest score")
         if self.kind == "regression" and self.labels:
             raise ValueError("a regression task has no labels")
         if self.kind == "regression" and self.metric not in ("pearson", "spearman"):
@@ -451,7 +462,7 @@ class Finetune(Block):
 
     models: Annotated[list[Name], Field(min_length=1)]
     tasks: Annotated[list[Name], Field(min_length=1)]
-    seeds: Annotated[list[int], Field(min_length=1)]
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
     """Each draws the head's and the random model's weights, the order of examples and dropout."""
     train_examples: PositiveInt | None = None
     """Labelled examples used, a seeded subset, the same for every model; null takes all."""
@@ -533,8 +544,8 @@ class Alignment(Block):
     source: Name
     target: Name
     dictionary: Annotated[WordNetDictionary | IdenticalDictionary, Field(discriminator="kind")]
-    mappings: list[Literal["least_squares", "procrustes"]] = ["least_squares", "procrustes"]
-    retrievals: list[Literal["nn", "csls"]] = ["nn", "csls"]
+    mappings: Annotated[list[Literal["least_squares", "procrustes"]], Field(min_length=1)] = ["least_squares", "procrustes"]
+    retrievals: Annotated[list[Literal["nn", "csls"]], Field(min_length=1)] = ["nn", "csls"]
     csls_k: PositiveInt = 10
     max_vocabulary: PositiveInt = 20000
     """Most frequent words of each space that take part in retrieval."""
@@ -569,7 +580,7 @@ class Resources(Block):
 class Params(Block):
     """The whole of `params.yaml`."""
 
-    seed: int
+    seed: NonNegativeInt
     """Splits and subsets of data; models have seeds of their own."""
     energy: Energy = Energy()
     resources: Resources
@@ -583,10 +594,30 @@ class Params(Block):
     vectors: dict[Name, Vectors]
     alignments: dict[Name, Alignment]
 
+    @model_validator(mode="after")
+    def blocks_fit_each_other(self):
+        for name, recipe in self.finetune.recipes.items():
+            model = self.models.get(name)
+            if model and recipe.max_length > model.architecture.max_length:
+                raise ValueError(
+                    f"finetune.recipes.{name}.max_length {recipe.max_length} is more than the model reads, models.{name}.architecture.max_length "
+                    f"{model.architecture.max_length}"
+                )
+        for name, pair in self.alignments.items():
+            sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
+            if len(sizes) > 1:
+                raise ValueError(f"alignments.{name}: {pair.source} and {pair.target} have different vector_size: {sorted(sizes)}")
+        return self
+
 
 def _dictionary(raw: Any, key: str) -> dict:
     value = raw.get(key) if isinstance(raw, dict) else None
     return value if isinstance(value, dict) else {}
+
+
+def _list(raw: dict, key: str) -> list:
+    value = raw.get(key)
+    return value if isinstance(value, list) else []
 
 
 def _references(raw: Any) -> list[str]:
@@ -613,12 +644,12 @@ def _references(raw: Any) -> list[str]:
     for name in sorted(_dictionary(raw, "corpora").keys() & _dictionary(raw, "mixes").keys()):
         problems.append(f"mixes.{name}: corpora.{name} has the same name, and both would be written to data/corpora/{name}")
     for name, mix in _dictionary(raw, "mixes").items():
-        for i, task in enumerate(_dictionary({"m": mix}, "m").get("tasks") or []):
+        for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), "tasks")):
             check(f"mixes.{name}.tasks[{i}]", task, "tasks")
     finetune = _dictionary(raw, "finetune")
-    for i, task in enumerate(finetune.get("tasks") or []):
+    for i, task in enumerate(_list(finetune, "tasks")):
         check(f"finetune.tasks[{i}]", task, "tasks")
-    for i, model in enumerate(finetune.get("models") or []):
+    for i, model in enumerate(_list(finetune, "models")):
         check(f"finetune.models[{i}]", model, "models")
         if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
             problems.append(f"finetune.recipes: no recipe for model {model!r}")

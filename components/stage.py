@@ -33,8 +33,9 @@ def output(path: Path) -> Iterator[Path]:
     temporary.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield temporary
-        _remove(path)
-        temporary.rename(path)
+        if path.is_dir():
+            _remove(path)
+        temporary.replace(path)
     finally:
         _remove(temporary)
 

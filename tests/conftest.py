@@ -12,10 +12,10 @@ from components.tracking import Run
 
 os.environ["SESAME_TRACKING"] = "off"
 
-SUBJECTS = "the dog,a man,two children,the old woman,my friend,the president,a small bird,the farmer".split(",")
-VERBS = "sees,likes,carries,paints,follows,buys,forgets,remembers".split(",")
-OBJECTS = "the river,a red ball,his letter,the city,some bread,an old song,the green field,a wooden house".split(",")
-TAILS = "in the morning,at night,near the sea,without a word,with great joy,every day".split(",")
+SUBJECTS = ["the dog", "a man", "two children", "the old woman", "my friend", "the president", "a small bird", "the farmer"]
+VERBS = ["sees", "likes", "carries", "paints", "follows", "buys", "forgets", "remembers"]
+OBJECTS = ["the river", "a red ball", "his letter", "the city", "some bread", "an old song", "the green field", "a wooden house"]
+TAILS = ["in the morning", "at night", "near the sea", "without a word", "with great joy", "every day"]
 
 
 def sentence(rng: random.Random) -> str:

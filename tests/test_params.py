@@ -48,6 +48,10 @@ def problems(change) -> list[str]:
         (lambda raw: raw["encodings"]["tiny"].update(tokenizer="big"), "encodings.tiny.tokenizer: no 'big' in tokenizers (there are: tiny)"),
         (lambda raw: raw["corpora"]["base"]["parts"][0]["source"].update(kind="ftp"), "corpora.base.parts[0].source: Input tag 'ftp'"),
         (lambda raw: raw.pop("seed"), "seed: missing"),
+        (lambda raw: raw["models"]["bert"].update(trainer={"devices": 3}), "models.bert: batch_size 8 is not divisible by accumulate x devices x num_nodes = 3"),
+        (lambda raw: raw["models"]["elmo"].update(prompts=["no star"]), "models.elmo: prompt 'no star' must mark one *word*"),
+        (lambda raw: raw["finetune"]["recipes"]["bert"].update(max_length=64), "the file: finetune.recipes.bert.max_length 64 is more than the model reads"),
+        (lambda raw: raw["finetune"].update(tasks=5), "finetune.tasks: Input should be a valid list"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_path(change, said):

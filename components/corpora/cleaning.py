@@ -28,7 +28,7 @@ def share_of(text: str, salt: str) -> float:
 
 
 def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Counter) -> Iterator[Document]:
-    """A seeded sample of at most `max_words` words, in the order given: the documents with the smallest hashes.
+    """A seeded sample of at most `max_words` words, in the order given: documents with small hashes.
 
     Counts the others as `not_sampled`. Holds no more than the sample in memory, however long the source is.
     """

@@ -10,7 +10,6 @@ from lightning import Fabric
 from components import compute, models, params, stage, tasks
 from components.errors import SesameError
 from components.finetune import data, loop, methods
-from components.finetune.summary import protocol, summary
 from components.tasks import metrics
 from components.tracking import Run
 
@@ -32,11 +31,9 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
     rows = {"train": tasks.subset(tasks.read(folder, "train"), config.train_examples, all_params.seed)}
     rows |= {split: tasks.subset(tasks.read(folder, split), config.eval_examples, all_params.seed) for split in EVALUATED}
     model, tokens = models.load(Path("data/models", model_name))
-    if recipe.max_length > model.max_length:
-        raise SesameError(f"finetune.recipes.{model_name}.max_length is {recipe.max_length}, but the model reads at most {model.max_length} tokens")
     inputs = {split: data.encode(examples, task, tokens, recipe.max_length, method.joined) for split, examples in rows.items()}
     scores: dict[str, dict[str, list]] = {}
-    predictions, trainable = [], 0
+    predictions, flops = [], 0
     for init in ("pretrained", "random"):
         scores[init] = {split: [] for split in EVALUATED}
         for seed in config.seeds:
@@ -44,16 +41,15 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
             model, _ = models.load(Path("data/models", model_name), pretrained=init == "pretrained")
             outputs = 1 if task.kind == "regression" else len(task.labels)
             module = method(model, recipe, outputs, pair=task.table.text_b is not None)
-            trainable = models.count_parameters(module, trainable=True)
             tags = {"stage": "finetune", "model": model_name, "task": task_name, "init": init, "seed": str(seed), "method": recipe.method}
             with run.child(f"{name} {init} {seed}", tags, recipe.model_dump(mode="json")) as child:
                 started = time.perf_counter()
-                predict = loop.fit(
+                fitted = loop.fit(
                     fabric, module, inputs["train"], recipe, seed, task.kind == "regression",
                     lambda epoch, loss, child=child: child.log({"train_loss": loss}, epoch),
                 )  # fmt: skip
                 for split in EVALUATED:
-                    found = predict(inputs[split]).tolist()
+                    found = fitted.predict(inputs[split]).tolist()
                     named = found if task.kind == "regression" else [task.labels[int(i)] for i in found]
                     gold = [example.label for example in rows[split]]
                     scores[init][split].append(metrics.evaluate(task, named, gold))
@@ -61,8 +57,9 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
                         {"init": init, "seed": seed, "split": split, "id": example.id, "prediction": value, "label": example.label}
                         for example, value in zip(rows[split], named, strict=True)
                     ]
+                flops += fitted.flops
                 child.log({split: scores[init][split][-1] for split in EVALUATED})
-                shown = " ".join(f"{split} {_shown(scores[init][split][-1][task.metric])}" for split in EVALUATED)
+                shown = " ".join(f"{split} {metrics.shown(scores[init][split][-1][task.metric])}" for split in EVALUATED)
                 print(f"{init} seed {seed}: {task.metric} {shown} in {time.perf_counter() - started:.1f} s", flush=True)
     with stage.output(Path("data/scores", model_name, task_name)) as target:
         target.mkdir()
@@ -71,15 +68,11 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
     trained = sum(len(text) for texts in inputs["train"].texts for text in texts) * recipe.epochs * len(config.seeds) * len(scores)
     return {
         "model": model_name, "task": task_name, "method": recipe.method, "metric": task.metric,
-        "protocol": protocol(f"last of {recipe.epochs} epochs", len(rows["train"]), len(rows["test"])),
-        "trainable_parameters": trainable, "cut": inputs["train"].cut + inputs["test"].cut,
-        **{init: {split: summary(found) for split, found in splits.items()} for init, splits in scores.items()},
-        "cost": {"tokens": trained},
+        "protocol": metrics.protocol(f"last of {recipe.epochs} epochs", len(rows["train"]), len(rows["test"])),
+        "trainable_parameters": fitted.trained_parameters, "cut": inputs["train"].cut + inputs["test"].cut,
+        **{init: {split: metrics.summary(found) for split, found in splits.items()} for init, splits in scores.items()},
+        "cost": {"tokens": trained, "flops": flops},
     }  # fmt: skip
-
-
-def _shown(value: float | None) -> str:
-    return "undefined (constant predictions)" if value is None else f"{value:.3f}"
 
 
 if __name__ == "__main__":

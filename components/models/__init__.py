@@ -34,8 +34,7 @@ def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> nn.
 def save(folder: Path, state: dict[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> None:
     """Write weights, architecture and tokenizer to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    clean = {key.replace("_orig_mod.", ""): value.detach().cpu().contiguous() for key, value in state.items()}  # torch.compile's prefix
-    save_file(clean, folder / "model.safetensors")
+    save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, folder / "model.safetensors")
     config = {"architecture": architecture.model_dump(mode="json"), "vocab_size": tokens.vocab_size}
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     shutil.copy(tokens.path, folder / tokenizer.FILE)

@@ -27,13 +27,15 @@ class BidirectionalLM:
         return LaneBatches(text, batch_size, self.config.window, seed)
 
     def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        targets = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]]).cpu()
-        return {"tokens": torch.tensor(rows["forward"][:, 1:].numel()), "bilm": torch.tensor(targets.numel()), "bytes": self.byte_lengths[targets].sum()}
+        targets = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
+        targets = targets[targets != CLS].cpu()
+        return {"tokens": torch.tensor(rows["forward"][:, 1:].numel()), "bilm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets].sum()}
 
     def losses(self, model: nn.Module, rows: dict[str, Tensor], carry: Tensor | None) -> tuple[dict[str, tuple[Tensor, Tensor]], Tensor]:
         ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
-        logits = model.logits(torch.cat([ahead, back])).flatten(0, 1)
-        labels = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]]).flatten()
+        labels = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
+        predicted = labels != CLS  # that a document opens is not text
+        labels, logits = labels[predicted], model.logits(torch.cat([ahead, back])[predicted])
         return {"bilm": score(logits, labels, model.training)}, pack(states)
 
     def samples(self, model: nn.Module, text: Split, prompts: list[str]) -> list[dict[str, str]]:

@@ -43,7 +43,7 @@ class CausalLM:
         generator = torch.Generator().manual_seed(0)
         shown = []
         for prompt in prompts:
-            ids = torch.tensor([[CLS, *self.tokenizer.encode([prompt])[0]]])
+            ids = torch.tensor([[CLS, *self.tokenizer.encode([prompt])[0]]])[:, : model.max_length]
             start = ids.shape[1]
             while ids.shape[1] < min(start + NEW_TOKENS, model.max_length) and ids[0, -1] != SEP:
                 logits = model.logits(model(ids)[:, -1]) / 0.8

@@ -31,7 +31,7 @@ class MaskedLM:
     def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         targets = rows["labels"][rows["labels"] != IGNORED]
         counts = {"tokens": rows["lengths"].sum(), "mlm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets.cpu()].sum()}
-        return counts | ({"nsp": torch.tensor(len(rows["labels"]))} if self.config.next_sentence else {})
+        return counts | ({"nsp": (rows["is_random"] != IGNORED).sum()} if self.config.next_sentence else {})
 
     def losses(self, model: nn.Module, rows: dict[str, Tensor], carry: None) -> tuple[dict[str, tuple[Tensor, Tensor]], None]:
         hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])
@@ -51,7 +51,7 @@ class MaskedLM:
             ids = [CLS, *spans[0]]
             for span in spans[1:]:
                 ids += [MASK, *span]
-            ids = torch.tensor([[*ids, SEP]])
+            ids = torch.tensor([[*ids[: model.max_length - 1], SEP]])
             logits = model.logits(model(ids, torch.tensor([ids.shape[1]]))[ids == MASK])
             logits[:, : len(SPECIALS)] = -torch.inf
             best = [", ".join(self.tokenizer.pieces[i].decode(errors="replace").strip() for i in row) for row in logits.topk(5).indices]
@@ -60,7 +60,7 @@ class MaskedLM:
 
 
 class MaskedBatches:
-    """Examples `[CLS] A [SEP] B [SEP]` (or `[CLS] A [SEP]`) in batches of similar length, masked anew in every epoch."""
+    """Examples `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]` in batches of similar length, masked anew in every epoch."""
 
     def __init__(self, config: params.MaskedLM, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.config, self.text, self.batch_size, self.max_length, self.seed = config, text, batch_size, max_length, seed
@@ -76,7 +76,7 @@ class MaskedBatches:
         self.examples = pairs(self.text, self.max_length, rng) if self.config.next_sentence else spans(self.text, self.max_length)
         inner = np.diff(np.searchsorted(self.text.segments[:, 1], self.examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
         self.lengths = np.diff(self.examples[:, :4], axis=1)[:, [0, 2]].sum(1) - inner[:, [0, 2]].sum(1)
-        self.lengths += 3 if self.config.next_sentence else 2
+        self.lengths += np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2)
         order = rng.permutation(len(self.examples))
         window = self.batch_size * BUCKET
         order = np.concatenate([part[np.argsort(self.lengths[part], kind="stable")] for part in np.split(order, range(window, len(order), window))])
@@ -118,7 +118,7 @@ class MaskedBatches:
             first, second = self._ordinary(a, a_end), self._ordinary(b, b_end)
             ids[row, 0], ids[row, 1 + len(first)] = CLS, SEP
             ids[row, 1 : 1 + len(first)] = first
-            if self.config.next_sentence:
+            if len(second):
                 ids[row, 2 + len(first) : lengths[row] - 1] = second
                 ids[row, lengths[row] - 1] = SEP
                 segment_ids[row, 2 + len(first) : lengths[row]] = 1
@@ -150,7 +150,7 @@ def mask(
 def spans(text: Split, max_length: int) -> np.ndarray:
     """Examples of one segment, (n, 5) like `pairs` with an empty B: windows of a document, max_length - 2 tokens each."""
     first, last = text.document_tokens[:-1] + 1, text.document_tokens[1:] - 1  # without [CLS] and the last [SEP]
-    found = [(a, min(a + max_length - 2, end), end, end, 0) for start, end in zip(first, last, strict=True) for a in range(start, end, max_length - 2)]
+    found = [(a, min(a + max_length - 2, end), end, end, IGNORED) for start, end in zip(first, last, strict=True) for a in range(start, end, max_length - 2)]
     return np.array(found, dtype=np.int64).reshape(-1, 5)
 
 
@@ -159,6 +159,8 @@ def pairs(text: Split, max_length: int, rng: np.random.Generator) -> np.ndarray:
 
     As in BERT's data: segments of a document are gathered up to max_length, split at a random place into A and B, and half
     of the time B is text of another document instead; the segments B would have had go back and open the next example.
+    Unlike there, a segment left alone is an example of its own without a B and without a question (IGNORED): paired with
+    random text it would make "random" the answer nine times in ten where a document does not open with A.
     """
     limit, documents = max_length - 3, len(text)
     if documents < 2:
@@ -171,8 +173,13 @@ def pairs(text: Split, max_length: int, rng: np.random.Generator) -> np.ndarray:
             stop = segment + 1
             while stop < last and ends[stop - 1] - starts[segment] < limit:
                 stop += 1
+            if stop - segment == 1:
+                end = min(ends[segment], starts[segment] + max_length - 2)
+                found.append((starts[segment], end, end, end, IGNORED))
+                segment = stop
+                continue
             split = segment + 1 if stop - segment < 3 else int(rng.integers(segment + 1, stop))
-            is_random = stop - segment == 1 or rng.random() < 0.5
+            is_random = rng.random() < 0.5
             if is_random:
                 other = int(rng.integers(documents - 1))
                 other += other >= document

@@ -13,6 +13,7 @@ from pathlib import Path
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from components import compute, encode, models, objectives, stage, tokenizer
 from components.errors import SesameError
@@ -22,7 +23,8 @@ from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
 from components.tracking import Run
 
-CODE = ("pretrain", "objectives", "models")
+CODE = ("pretrain/*.py", "objectives/*.py", "models/*.py", "optimizer.py", "compute.py", "tokenizer/__init__.py", "encode/__init__.py")
+"""What the weights depend on, as in dvc.yaml."""
 
 
 def checkpoint_folder(params: Params, name: str) -> Path:
@@ -30,7 +32,7 @@ def checkpoint_folder(params: Params, name: str) -> Path:
     block = params.models[name]
     key = hashlib.sha256(block.model_dump_json().encode())
     key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())
-    for file in sorted(file for folder in CODE for file in Path("components", folder).glob("*.py")):
+    for file in sorted(file for pattern in CODE for file in Path("components").glob(pattern)):
         key.update(file.read_bytes())
     return stage.STATE / "checkpoints" / f"{name}-{key.hexdigest()[:16]}"
 
@@ -83,17 +85,20 @@ def train(params: Params, name: str, run: Run) -> dict:
     last = checkpoints / "last.ckpt"
     data = PretrainData(batches, valid, block.trainer.validation_batches)
     if last.exists():
-        print(f"resuming from {last}", flush=True)
-    trainer.fit(module, data, ckpt_path=str(last) if last.exists() else None, weights_only=False)
-    if module.resumed_at is not None:
-        print(f"resumed at step {module.resumed_at}", flush=True)
+        check_readable(last)
+    try:
+        trainer.fit(module, data, ckpt_path=str(last) if last.exists() else None, weights_only=False)
+    except SystemExit:
+        if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
+            raise KeyboardInterrupt from None
+        raise
     if not module.valid or module.curve[-1]["step"] != trainer.global_step:
         trainer.validate(module, data, verbose=False)
     state = trainer.strategy.lightning_module_state_dict()  # gathers shards under FSDP: every rank takes part
     if not trainer.is_global_zero:
         return {}
     model = models.build(block.architecture, tokens)
-    model.load_state_dict({key.removeprefix("model.").replace("_orig_mod.", ""): value for key, value in state.items()})
+    model.load_state_dict({key.removeprefix("model."): value for key, value in state.items()})
     with stage.output(Path("data/models", name)) as target:
         models.save(target, model.state_dict(), block.architecture, tokens)
     write_curve(Path("data/curves", f"{name}.csv"), module.curve)
@@ -102,7 +107,7 @@ def train(params: Params, name: str, run: Run) -> dict:
     run.artifact(Path("data/samples", f"{name}.json"))
     run.model(model)
     peak = matmul_peak(trainer.strategy.root_device, torch.bfloat16 if "bf16" in str(trainer.precision) else torch.float32)
-    speed = sum(row["tokens_per_second"] * row["seconds"] for row in module.curve) / sum(row["seconds"] for row in module.curve)
+    speed = module.timed_tokens / module.timed_seconds if module.timed_seconds else module.tokens / module.seconds
     for file in checkpoints.iterdir():
         file.unlink()
     checkpoints.rmdir()
@@ -133,6 +138,22 @@ def valid_batches(objective: objectives.Objective, text: encode.Split, block: Mo
             size = max(1, size // 2)
 
 
+def check_readable(checkpoint: Path) -> None:
+    """Raises SesameError when a checkpoint can't be loaded, e.g. after a crash of the disk."""
+    try:
+        torch.load(checkpoint, map_location="cpu", weights_only=False)
+    except Exception as error:  # pickle and zip raise whatever the broken bytes lead to
+        raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Checkpoints whole or not at all: Lightning's own go through the system's temporary folder, maybe another disk."""
+
+    def save_checkpoint(self, checkpoint: dict, path: str, storage_options: object = None) -> None:
+        with stage.output(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
+
+
 def lightning_trainer(block: Model, steps: int | None, checkpoints: Path) -> L.Trainer:
     """Lightning with our own batches, checkpoints and lines of progress."""
     warnings.filterwarnings("ignore", module="lightning")
@@ -143,7 +164,7 @@ def lightning_trainer(block: Model, steps: int | None, checkpoints: Path) -> L.T
         accelerator=block.trainer.accelerator, devices=block.trainer.devices, num_nodes=block.trainer.num_nodes, strategy=block.trainer.strategy,
         precision=compute.precision(block.trainer.precision, block.trainer.accelerator), max_steps=steps or -1, max_epochs=-1,
         val_check_interval=max(1, steps // block.trainer.validations) if steps else 200, check_val_every_n_epoch=None, num_sanity_val_steps=0,
-        callbacks=[saver], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        callbacks=[saver], plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
 
 

@@ -13,10 +13,11 @@ from components import params
 from components.errors import SesameError
 from components.objectives import Objective, Sums
 from components.objectives.keyed import uniform
-from components.pretrain.schedule import adamw, factor
+from components.optimizer import adamw, factor, matrices
 from components.tracking import Run
 
 PROGRESS_SECONDS = 3.0
+WARM_UP = 3  # steps that no speed is taken from
 
 
 class Pretraining(L.LightningModule):
@@ -38,10 +39,13 @@ class Pretraining(L.LightningModule):
         self.resumed_at: int | None = None
         self.earlier_seconds = 0.0
         self.shown = 0.0
+        self.warm_until = WARM_UP
+        self.timed_tokens, self.timed_seconds = 0, 0.0
+        self.decayed = matrices(model)
 
     def configure_optimizers(self):
         config = self.block.optimizer
-        return adamw(self.model, config.learning_rate, config.weight_decay, config.betas, config.eps)
+        return adamw(self.model, self.decayed, config.learning_rate, config.weight_decay, config.betas, config.eps)
 
     def progress(self, steps: float) -> float:
         """Share of the budget that is spent after so many steps."""
@@ -55,38 +59,43 @@ class Pretraining(L.LightningModule):
         torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))
         counts = self._over_ranks({key: float(value) for key, value in self.objective.counts(batch).items()})
         micro_batches = self.block.trainer.accumulate
-        carries = self.carry.chunk(micro_batches) if self.carry is not None else [None] * micro_batches
+        device = next(iter(batch.values())).device  # a resumed state comes from the CPU
+        carries = self.carry.to(device).chunk(micro_batches) if self.carry is not None else [None] * micro_batches
         new_carries, sums = [], {}
         for i in range(micro_batches):
             rows = {key: value.chunk(micro_batches)[i] for key, value in batch.items()}
             losses, carry = self.objective.losses(self.model, rows, carries[i])
-            loss = sum(part / counts[name] for name, (part, _) in losses.items())
+            loss = sum(part / max(1.0, counts[name]) for name, (part, _) in losses.items())
             with self._without_sync() if i < micro_batches - 1 else nullcontext():
                 self.manual_backward(loss * self.trainer.world_size)  # DDP takes the mean over ranks
             new_carries.append(carry)
             for name, (part, _) in losses.items():
                 sums[name] = sums.get(name, 0.0) + float(part.detach())
         self.carry = torch.cat(new_carries) if new_carries[0] is not None else None
-        sums = self._over_ranks(sums)
-        if not all(map(math.isfinite, sums.values())):
-            raise SesameError(
-                f"the loss is not a number at step {step}; stopped before the weights took harm. The last good checkpoint is kept; "
-                "lower optimizer.learning_rate or set optimizer.clip_norm"
-            )
-        self._update()
-        self.tokens += int(counts["tokens"])
-        self.recent.append((sums[self.objective.main] / counts[self.objective.main], time.perf_counter() - started, int(counts["tokens"])))
-        self.seconds += self.recent[-1][1]
+        self._update(math.isfinite(sum(sums.values())))
+        sums = self._over_ranks(sums | {"seconds": time.perf_counter() - started})
+        seconds, tokens = sums["seconds"] / self.trainer.world_size, int(counts["tokens"])  # the same on every rank
+        self.tokens += tokens
+        self.seconds += seconds
+        if step >= self.warm_until:  # the first steps of a process compile and warm caches
+            self.timed_tokens, self.timed_seconds = self.timed_tokens + tokens, self.timed_seconds + seconds
+        self.recent.append((sums[self.objective.main] / counts[self.objective.main], seconds, tokens))
         self._show(step + 1)
         if self.steps is None and self.progress(step + 1) >= 1:
             self.trainer.should_stop = True
 
-    def _update(self) -> None:
-        optimizer, clip = self.optimizers(), self.block.optimizer.clip_norm
-        if clip is not None and isinstance(self.trainer.strategy, FSDPStrategy):
-            self.trainer.strategy.model.clip_grad_norm_(clip)
-        elif clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+    def _update(self, loss_is_finite: bool) -> None:
+        """Clip and step, unless loss or gradients are not finite: on every rank alike, since gradients are averaged."""
+        optimizer, clip = self.optimizers(), self.block.optimizer.clip_norm or math.inf
+        if isinstance(self.trainer.strategy, FSDPStrategy):
+            norm = self.trainer.strategy.model.clip_grad_norm_(clip)
+        else:
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        if not (loss_is_finite and math.isfinite(norm)):
+            raise SesameError(
+                f"the loss or its gradient is not a number at step {self.global_step}; stopped before the weights took harm. The last good "
+                "checkpoint is kept; lower optimizer.learning_rate or set optimizer.clip_norm"
+            )
         middle = self.progress(self.global_step + 0.5)  # of the step: neither the first nor the last is lost to a rate of 0
         for group in optimizer.param_groups:
             group["lr"] = self.block.optimizer.learning_rate * factor(self.block.optimizer, middle)
@@ -119,6 +128,11 @@ class Pretraining(L.LightningModule):
             left = self.seconds / share - self.seconds
             print(f"step {done:,}{f'/{self.steps:,}' if self.steps else ''} {share:4.0%}  loss {loss:.3f}  {speed:,.0f} tokens/s  {left:,.0f} s left", flush=True)
 
+    def on_train_start(self) -> None:
+        self.warm_until = self.global_step + WARM_UP
+        if self.resumed_at is not None and self.trainer.is_global_zero:
+            print(f"resumed at step {self.resumed_at:,}", flush=True)
+
     def on_validation_epoch_start(self) -> None:
         self.sums, self.valid_carry = {}, None
 
@@ -137,7 +151,7 @@ class Pretraining(L.LightningModule):
             return
         row = {"step": self.global_step, "tokens": self.tokens, "seconds": round(self.seconds, 2)}
         row |= {"train_loss": sum(loss for loss, _, _ in self.recent) / len(self.recent)}
-        row |= {f"valid_{key}": value for key, value in self.valid.items()}
+        row |= self.valid
         row |= {"tokens_per_second": sum(tokens for _, _, tokens in self.recent) / sum(seconds for _, seconds, _ in self.recent)}
         self.recent = []
         self.curve.append(row)
@@ -151,11 +165,13 @@ class Pretraining(L.LightningModule):
             carry = self.all_gather(carry).transpose(0, 1).flatten(0, 1)  # back to the order of the rows
         checkpoint["pretraining"] = {
             "tokens": self.tokens, "seconds": self.seconds, "curve": self.curve, "recent": self.recent, "carry": carry,
+            "timed": (self.timed_tokens, self.timed_seconds),
         }  # fmt: skip
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
         state = checkpoint["pretraining"]
         self.tokens, self.seconds, self.curve, self.recent = state["tokens"], state["seconds"], state["curve"], state["recent"]
+        self.timed_tokens, self.timed_seconds = state["timed"]
         if state["carry"] is not None:
-            self.carry = state["carry"][self.global_rank :: self.trainer.world_size].to(self.device)
+            self.carry = state["carry"][self.global_rank :: self.trainer.world_size]
         self.resumed_at, self.earlier_seconds = checkpoint["global_step"], self.seconds

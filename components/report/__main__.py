@@ -20,10 +20,11 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     metrics = tables.read(all_params)
     frames = {
         "scores": tables.scores(metrics), "alignment": tables.alignment(all_params), "costs": tables.costs(metrics),
-        "pretraining": tables.pretraining(metrics), "curves": tables.curves(all_params),
+        "pretraining": tables.pretraining(metrics),
     }  # fmt: skip
+    frames["bars"] = tables.bars(frames["scores"])
     verdicts = tables.verdicts(frames["scores"])
-    figures = {"scores": plots.scores(verdicts), "curves": plots.curves(frames["curves"]), "costs": plots.costs(frames["costs"])}
+    figures = {"scores": plots.scores(verdicts), "curves": plots.curves(tables.curves(all_params)), "costs": plots.costs(frames["costs"])}
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
     for key, frame in frames.items():
@@ -61,7 +62,7 @@ def _nested(verdicts: list[dict]) -> dict:
     nested: dict = {}
     for row in verdicts:
         figures = {init: None if row[init]["mean"] != row[init]["mean"] else float(row[init]["mean"]) for init in ("pretrained", "random")}
-        nested.setdefault(row["model"], {})[row["task"]] = figures | {"baseline": float(row["baseline"])}
+        nested.setdefault(row["model"], {})[row["task"]] = figures
     return nested
 
 

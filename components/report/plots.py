@@ -28,7 +28,7 @@ def svg(figure: Figure) -> str:
 def curves(table: pd.DataFrame) -> Figure:
     """Validation loss against tokens, and bits per byte, which compares across models."""
     figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), constrained_layout=True)
-    for axis, column, title in ((axes[0], "valid_loss", "Validation loss (nats a target)"), (axes[1], "valid_bits_per_byte", "Bits per byte of the targets")):
+    for axis, column, title in ((axes[0], "loss", "Validation loss (nats a target)"), (axes[1], "bits_per_byte", "Bits per byte of the targets")):
         for colour, (model, rows) in zip(COLOURS, table.groupby("model", sort=False), strict=False):
             axis.plot(rows["tokens"] / 1e6, rows[column], marker="o", markersize=3.5, color=colour, label=model)
         axis.set_title(title)

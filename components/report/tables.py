@@ -38,7 +38,7 @@ def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
             if group in ("finetune", "baseline") and init in found:
                 figures = found[init]["test"][found["metric"]]
                 rows.append({key: found.get(key) for key in SCORES} | {"init": init} | {key: figures[key] for key in ("mean", "std", "n")})
-    return pd.DataFrame(rows, columns=SCORES)
+    return pd.DataFrame(rows, columns=SCORES).astype({"mean": float, "std": float})  # undefined is NaN here
 
 
 def verdicts(table: pd.DataFrame) -> list[dict]:
@@ -97,6 +97,12 @@ def moved(all_params: params.Params, pair: str, words: int = 20) -> tuple[pd.Dat
 def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     """A row for each stage; energy is estimated, not measured."""
     return pd.DataFrame([{"stage": f"{group}@{name}"} | found["cost"] for (group, name), found in metrics.items()], columns=COSTS)
+
+
+def bars(table: pd.DataFrame) -> pd.DataFrame:
+    """A labelled bar for each score, for `dvc plots show`."""
+    names = table[["task", "model", "init"]].agg(" ".join, axis=1)
+    return pd.DataFrame({"score": names, "mean": table["mean"]})
 
 
 def curves(all_params: params.Params) -> pd.DataFrame:

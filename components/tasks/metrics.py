@@ -1,4 +1,6 @@
-"""Metrics of a task, computed once on the whole split (never averaged over batches)."""
+"""Metrics of a task, computed once on the whole split (never averaged over batches), and their spread over seeds."""
+
+import statistics
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
@@ -33,3 +35,28 @@ def evaluate(task: params.Task, predicted: list[str] | list[float], gold: list[s
         "f1": float(f1),
         "matthews_correlation": None if undefined else float(matthews_corrcoef(gold, predicted)),
     }
+
+
+def summary(scores: list[dict[str, float | None]]) -> dict[str, dict]:
+    """Each metric's mean, sample standard deviation (None for one seed), n and values; a mean over an undefined value is undefined."""
+    result = {}
+    for metric in scores[0]:
+        values = [score[metric] for score in scores]
+        defined = None not in values
+        result[metric] = {
+            "mean": statistics.fmean(values) if defined else None,
+            "std": statistics.stdev(values) if defined and len(values) > 1 else None,
+            "n": len(values),
+            "values": values,
+        }
+    return result
+
+
+def protocol(selection: str, train: int, test: int) -> str:
+    """How a score came about, for every table that shows it."""
+    return f"test split ({test} examples); {selection}, nothing selected on dev; {train} labelled examples"
+
+
+def shown(value: float | None) -> str:
+    """A score for the terminal."""
+    return "undefined (constant predictions)" if value is None else f"{value:.3f}"

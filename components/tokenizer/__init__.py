@@ -60,10 +60,8 @@ class Tokenizer:
 
     @cached_property
     def byte_lengths(self) -> np.ndarray:
-        """Bytes of text behind each id (vocab_size,); `[SEP]` counts as the line break it stands for."""
-        lengths = np.array([len(piece) for piece in self.pieces], dtype=np.int64)
-        lengths[SEP] = 1
-        return lengths
+        """Bytes of text behind each id (vocab_size,). The space before a segment's first piece stands for its line break."""
+        return np.array([len(piece) for piece in self.pieces], dtype=np.int64)
 
     @cached_property
     def starts_word(self) -> np.ndarray:

@@ -50,7 +50,10 @@ def test_mask_depends_on_seed_epoch_and_example_only():
 
 
 def test_next_sentence_pairs(train_split):
-    found = pairs(train_split, 24, np.random.default_rng(0))
+    everything = pairs(train_split, 24, np.random.default_rng(0))
+    alone = everything[:, 4] == IGNORED
+    assert (everything[alone, 2] == everything[alone, 3]).all(), "a segment left alone has no B and asks nothing"
+    found = everything[~alone]
     starts = train_split.document_tokens
     document = np.searchsorted(starts, found[:, [0, 2]], side="right")
     random = found[:, 4] == 1
@@ -59,8 +62,10 @@ def test_next_sentence_pairs(train_split):
     assert np.array_equal(found[~random, 1] + 1, found[~random, 2]) or (found[~random, 1] < found[~random, 2]).all()
     sizes = (found[:, 1] - found[:, 0]) + (found[:, 3] - found[:, 2])
     assert (sizes <= 21).all() and (found[:, 1] > found[:, 0]).all() and (found[:, 3] > found[:, 2]).all()
-    assert 0.4 < random.mean() < 0.8
-    opened = set(found[:, 0].tolist()) | set(found[~random, 2].tolist())
+    assert random.mean() == pytest.approx(0.5, abs=0.08)
+    opens = np.isin(found[:, 0], starts + 1)  # neither answer is given away by where A stands
+    assert random[opens].mean() == pytest.approx(0.5, abs=0.1) and random[~opens].mean() == pytest.approx(0.5, abs=0.1)
+    opened = set(everything[:, 0].tolist()) | set(found[~random, 2].tolist())
     firsts = train_split.segments[:, 0]
     assert np.isin(firsts, list(opened)).mean() > 0.5, "segments not used as B go back and open the next example"
 
@@ -73,7 +78,8 @@ def test_masked_batch_layout(tokens, train_split):
         for row, length in enumerate(batch["lengths"].tolist()):
             ids, segments = original[row], batch["segment_ids"][row]
             seps = (ids == SEP).nonzero().flatten().tolist()
-            assert ids[0] == CLS and len(seps) == 2 and seps[1] == length - 1 and (ids[length:] == PAD).all()
+            assert ids[0] == CLS and seps[-1] == length - 1 and (ids[length:] == PAD).all()
+            assert len(seps) == (1 if batch["is_random"][row] == IGNORED else 2)
             assert (segments[: seps[0] + 1] == 0).all() and (segments[seps[0] + 1 : length] == 1).all() and (segments[length:] == 0).all()
         assert batches.tokens(step) == batch["lengths"].sum()
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import requests
+
 from tests.pipelines.conftest import Lab, until
 
 WRITER = """

@@ -13,8 +13,9 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch import nn
 
-from components import params
-from components.pretrain.schedule import adamw, factor
+from components import models, objectives, params
+from components.optimizer import adamw, factor, matrices
+from components.pretrain.cost import training_flops
 from tests.conftest import tiny_params
 
 
@@ -67,13 +68,13 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     assert not list(checkpoints.glob("*")), "checkpoints are cleared at the end"
 
 
-@pytest.mark.parametrize("name", ["bert", "elmo"])
-def test_two_processes_and_accumulation_equal_one_process(project, name):
-    """DDP over gloo with two ranks and two micro-batches gives the single process's losses and weights."""
-    write_params(budget={"steps": 6}, architecture={"dropout": 0.0})
+@pytest.mark.parametrize(("name", "objective"), [("bert", {"next_sentence": False}), ("elmo", {})])
+def test_two_processes_and_accumulation_equal_one_process(project, name, objective):
+    """DDP over gloo with two ranks and two micro-batches gives the single process's losses and weights; BERT's unused head is no obstacle."""
+    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective)
     assert pretrain(name).returncode == 0
     single, curve = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
-    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, trainer={"devices": 2, "strategy": "ddp", "accumulate": 2})
+    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective, trainer={"devices": 2, "strategy": "ddp", "accumulate": 2})
     done = pretrain(name)
     assert done.returncode == 0, done.stderr
     double, other = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
@@ -88,7 +89,9 @@ def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(project):
     done = pretrain("gpt")
     assert done.returncode == 1
     assert "not a number at step" in done.stderr and "Traceback" not in done.stderr
-    assert list(Path(".sesame/checkpoints").glob("gpt-*/last.ckpt")) and not Path("data/models/gpt").exists()
+    [kept] = Path(".sesame/checkpoints").glob("gpt-*/last.ckpt")
+    good = torch.load(kept, weights_only=False)["state_dict"]
+    assert all(value.isfinite().all() for value in good.values()) and not Path("data/models/gpt").exists()
 
 
 def test_unreachable_ledger_costs_a_line_not_the_training(project):
@@ -105,6 +108,30 @@ def test_minutes_budget_ends(project):
     assert Path("data/curves/gpt.csv").exists()
 
 
+def test_an_unreadable_checkpoint_is_one_line(project):
+    from components.pretrain.__main__ import checkpoint_folder
+
+    write_params()
+    folder = checkpoint_folder(params.load(), "gpt")
+    folder.mkdir(parents=True)
+    (folder / "last.ckpt").write_bytes(b"half a checkpoint")
+    done = pretrain("gpt")
+    assert done.returncode == 1 and "last.ckpt can't be read" in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_flops_match_a_count_by_hand(tokens, train_split):
+    """GPT without isolation: 6 FLOPs a weight and token in matrices, twice attention's two products, the head included."""
+    checked = params.check(tiny_params()).models["gpt"]
+    block = checked.model_copy(update={"objective": checked.objective.model_copy(update={"isolate_documents": False})})
+    objective, model = objectives.build(block.objective, tokens), models.build(block.architecture, tokens)
+    rows = {"ids": objective.batches(train_split, 4, 32, seed=0)[0]["ids"]}
+    rows["ids"][rows["ids"] == 2] = 9  # every place is a target then
+    batch, length, hidden, layers = 4, 32, 16, 2
+    matrices_ = layers * (4 * hidden**2 + 2 * hidden * 32) + hidden * tokens.vocab_size
+    by_hand = 6 * batch * length * matrices_ + 3 * layers * 2 * 2 * batch * length**2 * hidden
+    assert training_flops(model, objective, rows) == pytest.approx(by_hand, rel=0.02)
+
+
 def test_schedules():
     def rates(schedule):
         config = params.Optimizer(learning_rate=1.0, schedule=schedule, warmup=0.1, decay=0.2)
@@ -117,6 +144,7 @@ def test_schedules():
 
 
 def test_biases_and_norms_are_not_decayed():
-    decayed, free = adamw(nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)), 1e-3, 0.01).param_groups
+    module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    decayed, free = adamw(module, matrices(module), 1e-3, 0.01).param_groups
     assert [p.shape for p in decayed["params"]] == [(4, 3)] and decayed["weight_decay"] == 0.01
     assert all(p.ndim == 1 for p in free["params"]) and len(free["params"]) == 3 and free["weight_decay"] == 0

@@ -34,6 +34,14 @@ def test_the_reading_says_what_the_numbers_support():
     assert "it hurts in 1 (m on t)" in reading([gain, loss]) and "in 0 of 1 cases (none)" in reading([nothing])
 
 
+def test_one_seed_and_an_undefined_baseline_make_a_table():
+    figures = {"mean": 0.5, "std": None, "n": 1}
+    finetuned = {"model": "m", "task": "t", "metric": "f1", "pretrained": {"test": {"f1": figures}}, "random": {"test": {"f1": figures}}}
+    undefined = {"model": "bag-of-words", "task": "t", "metric": "f1", "baseline": {"test": {"f1": figures | {"mean": None}}}}
+    table = tables.scores({("finetune", "m-t"): finetuned, ("baseline", "t"): undefined})
+    assert [row["verdict"] for row in tables.verdicts(table)] == ["undefined"]
+
+
 def test_one_seed_has_no_spread_and_claims_nothing():
     [found] = tables.verdicts(frame(0.9, 0.1, std=float("nan")))
     assert found["verdict"] == "undefined"

@@ -1,4 +1,4 @@
-"""`python -m components.finetune.baseline TASK`: bag of words on the same examples, data/metrics/baseline/<task>.json.
+"""`python -m components.baseline TASK`: bag of words on the same examples, data/metrics/baseline/<task>.json.
 
 TF-IDF of each text; for a pair [u, v, |u - v|, u * v]. Logistic regression, or ridge regression for scores. No random
 numbers take part, so there is one run and no spread.
@@ -11,7 +11,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from components import params, stage, tasks
-from components.finetune.summary import protocol, summary
 from components.tasks import Example, metrics
 from components.tracking import Run
 
@@ -39,12 +38,12 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     model.fit(features["train"], [row.label for row in rows["train"]])
     scores = {split: metrics.evaluate(task, model.predict(features[split]).tolist(), [row.label for row in rows[split]]) for split in ("dev", "test")}
     run.tag(model="bag-of-words", task=name)
-    print(f"{task.metric} dev {scores['dev'][task.metric]:.3f} test {scores['test'][task.metric]:.3f}")
+    print(task.metric, *(f"{split} {metrics.shown(score[task.metric])}" for split, score in scores.items()))
     return {
         "model": "bag-of-words", "task": name, "method": "ridge regression" if task.kind == "regression" else "logistic regression",
-        "metric": task.metric, "protocol": protocol("one fit", len(rows["train"]), len(rows["test"])),
+        "metric": task.metric, "protocol": metrics.protocol("one fit", len(rows["train"]), len(rows["test"])),
         "trainable_parameters": int(model.coef_.size + getattr(model.intercept_, "size", 1)),
-        "baseline": {split: summary([score]) for split, score in scores.items()},
+        "baseline": {split: metrics.summary([score]) for split, score in scores.items()},
     }  # fmt: skip
 
 

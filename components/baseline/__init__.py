@@ -1,0 +1,1 @@
+"""The baseline that keeps models honest: bag of words on the same examples (`python -m components.baseline TASK`)."""

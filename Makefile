@@ -7,7 +7,7 @@ run: .venv/installed
 	@$(SESAME) run
 
 test: .venv/installed
-	.venv/bin/pytest
+	.venv/bin/pytest -n 2 --dist loadfile
 
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py

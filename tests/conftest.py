@@ -6,11 +6,13 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 
 from components import encode, params, tokenizer
 from components.tracking import Run
 
 os.environ["SESAME_TRACKING"] = "off"
+torch.set_num_threads(1)  # two that spin for the same cores beside child processes are many times slower than one
 
 SUBJECTS = ["the dog", "a man", "two children", "the old woman", "my friend", "the president", "a small bird", "the farmer"]
 VERBS = ["sees", "likes", "carries", "paints", "follows", "buys", "forgets", "remembers"]

@@ -6,13 +6,13 @@ block, the data and the code, so that a checkpoint is only ever continued by the
 
 import csv
 import hashlib
+import time
 import warnings
-from datetime import timedelta
 from pathlib import Path
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from components import compute, encode, models, objectives, stage, tokenizer
@@ -146,6 +146,19 @@ def check_readable(checkpoint: Path) -> None:
         raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
 
 
+class Checkpoints(Callback):
+    """Saves every so many seconds. (Lightning's ModelCheckpoint knows no time interval under manual optimization.)"""
+
+    def __init__(self, path: Path, seconds: float):
+        self.path, self.seconds, self.saved = path, seconds, time.monotonic()
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_) -> None:
+        due = trainer.strategy.broadcast(time.monotonic() - self.saved > self.seconds)  # the ranks save together
+        if due:
+            trainer.save_checkpoint(self.path)
+            self.saved = time.monotonic()
+
+
 class WholeCheckpoints(TorchCheckpointIO):
     """Checkpoints whole or not at all: Lightning's own go through the system's temporary folder, maybe another disk."""
 
@@ -157,14 +170,11 @@ class WholeCheckpoints(TorchCheckpointIO):
 def lightning_trainer(block: Model, steps: int | None, checkpoints: Path) -> L.Trainer:
     """Lightning with our own batches, checkpoints and lines of progress."""
     warnings.filterwarnings("ignore", module="lightning")
-    saver = ModelCheckpoint(
-        dirpath=checkpoints, filename="last", train_time_interval=timedelta(seconds=block.trainer.checkpoint_seconds), enable_version_counter=False
-    )
     return L.Trainer(
         accelerator=block.trainer.accelerator, devices=block.trainer.devices, num_nodes=block.trainer.num_nodes, strategy=block.trainer.strategy,
         precision=compute.precision(block.trainer.precision, block.trainer.accelerator), max_steps=steps or -1, max_epochs=-1,
         val_check_interval=max(1, steps // block.trainer.validations) if steps else 200, check_val_every_n_epoch=None, num_sanity_val_steps=0,
-        callbacks=[saver], plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        callbacks=[Checkpoints(checkpoints / "last.ckpt", block.trainer.checkpoint_seconds)], enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
 
 

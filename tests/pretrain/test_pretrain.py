@@ -20,8 +20,9 @@ from tests.conftest import tiny_params
 
 
 def write_params(**changes) -> None:
-    """params.yaml with the models' blocks changed."""
+    """params.yaml with the models' blocks changed; `objective` is the masked LM's alone."""
     raw = tiny_params()
+    raw["models"]["bert"]["objective"] |= changes.pop("objective", {})
     for block in raw["models"].values():
         for key, value in changes.items():
             block[key] = {**block[key], **value} if isinstance(value, dict) and key != "budget" else value

@@ -399,9 +399,6 @@ class TaskSplit(Block):
         return self
 
 
-METRICS = ("accuracy", "f1", "matthews_correlation", "pearson", "spearman")
-
-
 class Task(Block):
     """A fine-tuning task, declared whole: no code."""
 

@@ -114,7 +114,7 @@ def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
 
 
 def test_one_flow_a_checkout(lab):
-    lab.write("writer.py", WRITER).write("seconds", "6").stages(LONG)
+    lab.write("writer.py", WRITER).write("seconds", "15").stages(LONG)
     first = lab.start("run")
     lab.until((lab.path / "begun").exists)
     assert lab.sesame("run", code=1) == "sesame: another flow is at work in this checkout; `sesame run --wait` waits for its end\n"

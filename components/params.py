@@ -579,7 +579,7 @@ class Params(Block):
 
     seed: NonNegativeInt
     """Splits and subsets of data; models have seeds of their own."""
-    energy: Energy = Energy()
+    energy: Energy
     resources: Resources
     corpora: dict[Name, Corpus]
     tasks: dict[Name, Task]

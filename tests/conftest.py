@@ -43,6 +43,7 @@ def tiny_params(**changes) -> dict:
     raw = {
         "seed": 1,
         "resources": {"pretrain": None, "finetune": None},
+        "energy": {"pue": 1.58},
         "corpora": {"base": {
             "language": "en", "licence": "none",
             "parts": [{"source": {"kind": "files", "paths": ["raw/text.txt"]}, "reader": {"format": "text", "document": "blank_line"}}],

@@ -47,7 +47,7 @@ class Lab:
 
     def ended(self, process: subprocess.Popen, code: int) -> str:
         """Wait for a started `sesame`; its output."""
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=300)
         assert process.returncode == code, output
         assert not re.search(r"^(Traceback|.*Warning:)", output, re.M), output  # of ours; a stage's own has its name in front
         return output

@@ -60,7 +60,8 @@ def tiny_params(**changes) -> dict:
                      "objective": {"name": "bilm", "window": 8}, "prompts": ["the *river* is green"]},
         },
         "finetune": {
-            "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "seeds": [1, 2], "train_examples": 60, "threads": 1,
+            "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "seeds": [1, 2], "train_examples": 60, "eval_examples": None,
+            "accelerator": "cpu", "precision": "32-true", "threads": 1,
             "recipes": {"bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe}},
         },
         "vectors": {

@@ -8,5 +8,5 @@
     __main__.py    stage `align` -> data/align/<name>
 
 One more kind of vectors, mapping, retrieval or kind of dictionary is one function and one line in its file's registry, and its name
-in `components/params.py`.
+in `components/params`.
 """

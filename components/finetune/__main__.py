@@ -36,20 +36,24 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
     predictions, flops = [], 0
     for init in ("pretrained", "random"):
         scores[init] = {split: [] for split in EVALUATED}
+        read = {}
         for seed in config.seeds:
             torch.manual_seed(seed)
             model, _ = models.load(Path("data/models", model_name), pretrained=init == "pretrained")
             outputs = 1 if task.kind == "regression" else len(task.labels)
-            module = method(model, recipe, outputs, pair=task.table.text_b is not None)
+            module = fabric.to_device(method(model, recipe, outputs, pair=task.table.text_b is not None))
+            if not read or init == "random":  # what frozen pre-trained weights make of the texts is the same for every seed
+                read = {split: module.inputs(texts, fabric) for split, texts in inputs.items()}
+                flops += sum(texts.flops for texts in read.values())
             tags = {"stage": "finetune", "model": model_name, "task": task_name, "init": init, "seed": str(seed), "method": recipe.method}
             with run.child(f"{name} {init} {seed}", tags, recipe.model_dump(mode="json")) as child:
                 started = time.perf_counter()
                 fitted = loop.fit(
-                    fabric, module, inputs["train"], recipe, seed, task.kind == "regression",
+                    fabric, module, read["train"], recipe, seed, task.kind == "regression",
                     lambda epoch, loss, child=child: child.log({"train_loss": loss}, epoch),
                 )  # fmt: skip
                 for split in EVALUATED:
-                    found = fitted.predict(inputs[split]).tolist()
+                    found = fitted.predict(read[split]).tolist()
                     named = found if task.kind == "regression" else [task.labels[int(i)] for i in found]
                     gold = [example.label for example in rows[split]]
                     scores[init][split].append(metrics.evaluate(task, named, gold))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from components import params
 from components.tasks import Example
-from components.tokenizer import CLS, SEP, Tokenizer
+from components.tokenizer import CLS, SEP, Tokenizer, fit_pair
 
 
 @dataclass
@@ -24,6 +24,8 @@ class Encoded:
     """(examples,): label indices, or scores."""
     cut: int
     """Examples that did not fit max_length."""
+    flops: int = 0
+    """Spent on reading frozen features."""
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -43,8 +45,8 @@ def encode(examples: list[Example], task: params.Task, tokens: Tokenizer, max_le
             continue
         b, room = second[i], max_length - 3
         cut += len(a) + len(b) > room
-        a_size = min(len(a), max(room - len(b), room - room // 2))
-        a, b = a[:a_size], b[: room - a_size]
+        a_size, b_size = fit_pair(len(a), len(b), room)
+        a, b = a[:a_size], b[:b_size]
         texts.append([torch.tensor([CLS, *a, SEP, *b, SEP])])
         segments.append(torch.tensor([0] * (len(a) + 2) + [1] * (len(b) + 1)))
     if task.kind == "regression":

@@ -28,22 +28,21 @@ class Fitted:
     trained_parameters: int
     """Those that got a gradient."""
     flops: int
-    """Of training, from its first batch; reading frozen features not counted."""
+    """Of training, from its first batch."""
 
 
 def fit(
     fabric: Fabric, module: nn.Module, data: Encoded, recipe: params.Recipe, seed: int, regression: bool, report: Callable[[int, float], None]
 ) -> Fitted:  # fmt: skip
-    """Train `module` on `data` where and in the precision that `fabric` says; `report(epoch, loss)` after each epoch.
+    """Train `module` on what its `inputs` gave, where and in the precision that `fabric` says; `report(epoch, loss)` after each epoch.
 
     Raises SesameError when the loss is not a number.
     """
     rng = np.random.default_rng([seed, 1])
     centre, scale = (data.targets.mean(), data.targets.std()) if regression else (torch.tensor(0.0), torch.tensor(1.0))
-    prepare = module.inputs
-    module, optimizer = fabric.setup(module, adamw(fabric.to_device(module), matrices(module), recipe.learning_rate, recipe.weight_decay))
+    module, optimizer = fabric.setup(module, adamw(module, matrices(module), recipe.learning_rate, recipe.weight_decay))
     schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup)
-    data, flops = prepare(data, fabric), 0
+    flops = 0
     steps, step = recipe.epochs * -(-len(data) // recipe.batch_size), 0
     for epoch in range(recipe.epochs):
         module.train()
@@ -70,7 +69,7 @@ def fit(
     @torch.no_grad()
     def predict(split: Encoded) -> Tensor:
         module.eval()
-        split, found = prepare(split, fabric), torch.zeros(len(split))
+        found = torch.zeros(len(split))
         for texts, segment_ids, index in batches(split, EVAL_BATCH_SIZE, None):
             output = module(*fabric.to_device((texts, segment_ids))).float().cpu()
             found[index] = output[:, 0] * scale + centre if regression else output.argmax(1).float()

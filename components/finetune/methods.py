@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from components import params
 from components.finetune.data import Encoded, batches
+from components.flops import counted
 from components.models.heads import BiLSTMAttentionHead, PooledHead
 
 Texts = list[tuple[Tensor, Tensor]]
@@ -54,13 +55,19 @@ class Features(nn.Module):
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         self.model.eval()  # frozen features have no dropout
         found: list[list[Tensor]] = [[] for _ in range(len(data))]
+        flops = 0
         for texts, _, index in batches(data, FEATURE_BATCH_SIZE, None):
             for ids, lengths in texts:
+                ids, lengths = fabric.to_device((ids, lengths))
+                if not flops:
+                    with counted() as counter:
+                        self.model.features(ids[:1, : lengths[0]], lengths[:1])
+                    flops = counter.get_total_flops() / int(lengths[0]) * sum(len(text) for row in data.texts for text in row)
                 with fabric.autocast():
-                    layers = self.model.features(fabric.to_device(ids), fabric.to_device(lengths)).bfloat16().cpu()
+                    layers = self.model.features(ids, lengths).bfloat16().cpu()
                 for i, row, length in zip(index.tolist(), layers, lengths.tolist(), strict=True):
                     found[i].append(row[:length].clone())
-        return replace(data, texts=found)
+        return replace(data, texts=found, flops=int(flops))
 
     def forward(self, texts: Texts, segment_ids: Tensor | None) -> Tensor:
         """One or two texts (features (batch, length, layers, width), lengths (batch,)) -> (batch, outputs)."""

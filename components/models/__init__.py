@@ -4,7 +4,7 @@
 fine-tuning puts on top. Every model gives `features(ids, lengths, segment_ids) -> (batch, length, layers, width)`,
 `pool(hidden, lengths) -> (batch, width)` and `logits(hidden) -> (..., vocab_size)`.
 
-One more model: a file with an nn.Module built from its architecture block, a line in `MODELS`, its block in `components/params.py`.
+One more model: a file with an nn.Module built from its architecture block, a line in `MODELS`, its block in `components/params`.
 """
 
 import json

@@ -4,7 +4,7 @@ The batch of step s is a pure function of (seed, s): a resumed run reads on wher
 or ranks changes nothing. A batch is a dictionary of tensors whose first dimension is the sequence, so that any share
 of its rows is a batch too.
 
-One more objective: a file with a class like `Objective`, a line in `OBJECTIVES`, its block in `components/params.py`.
+One more objective: a file with a class like `Objective`, a line in `OBJECTIVES`, its block in `components/params`.
 """
 
 from dataclasses import dataclass

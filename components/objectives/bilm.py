@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pad_sequence
 
 from components import params
 from components.encode import Split
@@ -11,7 +12,7 @@ from components.objectives.scoring import score
 from components.objectives.stream import Stream
 from components.tokenizer import CLS, SEP, Tokenizer
 
-BANK = 3000  # segments that a word's neighbours are sought in
+BANK = 1000  # segments that a word's neighbours are sought in
 
 
 class BidirectionalLM:
@@ -40,18 +41,18 @@ class BidirectionalLM:
 
     def samples(self, model: nn.Module, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """Nearest neighbours, by the top layer, of the `*word*` in its context among words in context of the text."""
-        segments = [text.tokens[a:b] for a, b in text.segments[:BANK] if b > a]
+        segments = [text.tokens[a:b].tolist() for a, b in text.segments[:BANK] if b > a]
         bank, words = [], []
         for i in range(0, len(segments), 100):
-            vectors, contexts = zip(*[self._words(model, [int(t) for t in segment]) for segment in segments[i : i + 100]], strict=True)
-            bank += vectors
-            words += [context for part in contexts for context in part]
+            vectors, contexts = self._words(model, segments[i : i + 100])
+            bank.append(vectors)
+            words += contexts
         bank = torch.cat(bank)
         shown = []
         for prompt in prompts:
             before, word, after = prompt.split("*")
             spans = self.tokenizer.encode([before, word, after])
-            vectors, contexts = self._words(model, [token for span in spans for token in span])
+            vectors, _ = self._words(model, [[token for span in spans for token in span]])
             asked = self.tokenizer.encode([before])[0]
             place = sum(bool(self.tokenizer.starts_word[token]) for token in asked)
             scores, found = bank @ vectors[place], []
@@ -63,17 +64,19 @@ class BidirectionalLM:
             shown.append({"prompt": prompt, "output": " | ".join(found)})
         return shown
 
-    def _words(self, model: nn.Module, tokens: list[int]) -> tuple[Tensor, list[str]]:
-        """Unit top-layer vectors (words, width) of a segment's words at their first piece, and each word marked in its segment."""
-        tokens = tokens[: model.max_length - 2]
-        ids = torch.tensor([[CLS, *tokens, SEP]])
-        top = model.features(ids, torch.tensor([ids.shape[1]]))[0, 1:-1, -1]
-        firsts = [i for i, token in enumerate(tokens) if self.tokenizer.starts_word[token] or i == 0]
-        contexts = []
-        for start, end in zip(firsts, [*firsts[1:], len(tokens)], strict=True):
-            left, word, right = (self.tokenizer.decode(part) for part in (tokens[max(0, start - 6) : start], tokens[start:end], tokens[end : end + 6]))
-            contexts.append(f"{left} *{word.strip()}* {right}".strip())
-        return normalize(top[firsts].float(), dim=1), contexts
+    def _words(self, model: nn.Module, segments: list[list[int]]) -> tuple[Tensor, list[str]]:
+        """Unit top-layer vectors (words, width) of the segments' words at their first piece, and each word marked in its segment."""
+        segments = [tokens[: model.max_length - 2] for tokens in segments]
+        ids = pad_sequence([torch.tensor([CLS, *tokens, SEP]) for tokens in segments], batch_first=True)
+        top = model.features(ids, torch.tensor([len(tokens) + 2 for tokens in segments]))[:, 1:, -1]
+        vectors, contexts = [], []
+        for row, tokens in zip(top, segments, strict=True):
+            firsts = [i for i, token in enumerate(tokens) if self.tokenizer.starts_word[token] or i == 0]
+            vectors.append(row[firsts])
+            for start, end in zip(firsts, [*firsts[1:], len(tokens)], strict=True):
+                left, word, right = (self.tokenizer.decode(part) for part in (tokens[max(0, start - 6) : start], tokens[start:end], tokens[end : end + 6]))
+                contexts.append(f"{left} *{word.strip()}* {right}".strip())
+        return normalize(torch.cat(vectors).float(), dim=1), contexts
 
 
 class LaneBatches:

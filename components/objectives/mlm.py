@@ -9,7 +9,7 @@ from components.encode import Split
 from components.errors import SesameError
 from components.objectives.keyed import uniform
 from components.objectives.scoring import score
-from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
+from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer, fit_pair
 
 IGNORED = -100
 MASKED, REPLACED, NEW_TOKEN = 1, 2, 3  # what a keyed number decides
@@ -188,8 +188,7 @@ def pairs(text: Split, max_length: int, rng: np.random.Generator) -> np.ndarray:
             else:
                 b_first, b_last = split, stop
             a_size, b_size = ends[split - 1] - starts[segment], ends[b_last - 1] - starts[b_first]
-            a_size = min(a_size, max(limit - b_size, limit - limit // 2))  # too long a pair: each keeps half the room at least
-            b_size = min(b_size, limit - a_size)
+            a_size, b_size = fit_pair(a_size, b_size, limit)
             found.append((starts[segment], starts[segment] + a_size, starts[b_first], starts[b_first] + b_size, is_random))
             segment = stop
     return np.array(found, dtype=np.int64)

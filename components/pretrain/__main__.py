@@ -8,6 +8,7 @@ import csv
 import hashlib
 import time
 import warnings
+from datetime import timedelta
 from pathlib import Path
 
 import lightning as L
@@ -173,7 +174,7 @@ def lightning_trainer(block: Model, steps: int | None, checkpoints: Path) -> L.T
     return L.Trainer(
         accelerator=block.trainer.accelerator, devices=block.trainer.devices, num_nodes=block.trainer.num_nodes, strategy=block.trainer.strategy,
         precision=compute.precision(block.trainer.precision, block.trainer.accelerator), max_steps=steps or -1, max_epochs=-1,
-        val_check_interval=max(1, steps // block.trainer.validations) if steps else 200, check_val_every_n_epoch=None, num_sanity_val_steps=0,
+        val_check_interval=max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations), check_val_every_n_epoch=None, num_sanity_val_steps=0,
         callbacks=[Checkpoints(checkpoints / "last.ckpt", block.trainer.checkpoint_seconds)], enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ reader's business. Nothing fetched is ever installed or executed.
 
 One more kind of source is one new file with `open_files(source) -> Iterator[SourceFile]` (or, where there are
 rows and no files, `open_rows(source) -> Iterator[(place, row)]`), one line below, and its block in
-`components/params.py`.
+`components/params`.
 """
 
 from collections.abc import Iterator

@@ -81,6 +81,12 @@ class Tokenizer:
         return table
 
 
+def fit_pair(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many tokens of each text of a pair are kept: the longer one is cut first, and each keeps half the room at least."""
+    kept = min(first, max(room - second, room - room // 2))
+    return kept, min(second, room - kept)
+
+
 def load(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer's, an encoding's or a model's folder."""
     return Tokenizer(path)

@@ -55,7 +55,9 @@ def build(name: str, tokens, seed: int = 0):
 def train(name: str, tokens, rows, seed: int = 0):
     module, recipe, method = build(name, tokens, seed)
     encoded = data.encode(rows, TASK, tokens, 32, method.joined)
-    fitted = loop.fit(Fabric(accelerator="cpu", precision="32-true"), module, encoded, recipe, seed, False, lambda epoch, loss: None)
+    fabric = Fabric(accelerator="cpu", precision="32-true")
+    encoded = module.inputs(encoded, fabric)
+    fitted = loop.fit(fabric, module, encoded, recipe, seed, False, lambda epoch, loss: None)
     return module, fitted.predict(encoded), encoded.targets
 
 

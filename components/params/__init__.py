@@ -1,0 +1,208 @@
+"""`params.yaml` as typed, documented models: every knob of the pipeline, its unit and its default.
+
+Unknown keys are errors, and every problem of a file is reported at once with its path.
+The JSON schema of `Params` (`schema.json`) is what editors complete from: `python -m components.params` writes it anew.
+
+The blocks of all components stand here together and not beside their code, because the command
+line, DVC's plan and every light stage read them, and none of those should pay for importing torch.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import NonNegativeInt, PositiveFloat, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from components.errors import SesameError
+from components.params.align import Alignment, IdenticalDictionary, PpmiSvd, SkipGram, Vectors, WordNetDictionary
+from components.params.block import Block, Name
+from components.params.models import (
+    OBJECTIVES_OF,
+    Accelerator,
+    Architecture,
+    BidirectionalLM,
+    BiLMArchitecture,
+    Budget,
+    CausalLM,
+    DecoderArchitecture,
+    EncoderArchitecture,
+    MaskedLM,
+    Model,
+    Objective,
+    Optimizer,
+    Precision,
+    Trainer,
+)
+from components.params.tasks import Finetune, Recipe, Task, TaskSplit, TaskTable
+from components.params.text import (
+    Cleaning,
+    Corpus,
+    CorpusPart,
+    Encoding,
+    FilesSource,
+    HubSource,
+    Mix,
+    PypiSource,
+    Reader,
+    Source,
+    Splits,
+    TableReader,
+    TextReader,
+    Tokenizer,
+    UrlSource,
+)
+
+
+class Energy(Block):
+    """Power figures for the *estimated* energy: kWh = pue * hours * watts / 1000 (Strubell et al. 2019, section 2)."""
+
+    pue: PositiveFloat = 1.58
+    watts_per_core: PositiveFloat = 10.0
+    watts_per_gib: PositiveFloat = 0.375
+    watts_per_gpu: PositiveFloat = 300.0
+
+
+class Resources(Block):
+    """What a stage takes for itself: stages that name the same resource never run side by side in the flow.
+
+    `gpu` where trainings share one; `cpu` where one training takes all cores (`threads: null`); null lets them run
+    beside each other, which on a small machine with one thread each is the faster way.
+    """
+
+    pretrain: str | None = None
+    finetune: str | None = None
+
+
+class Params(Block):
+    """The whole of `params.yaml`."""
+
+    seed: NonNegativeInt
+    """Splits and subsets of data; models have seeds of their own."""
+    energy: Energy
+    resources: Resources
+    corpora: dict[Name, Corpus]
+    tasks: dict[Name, Task]
+    mixes: dict[Name, Mix]
+    tokenizers: dict[Name, Tokenizer]
+    encodings: dict[Name, Encoding]
+    models: dict[Name, Model]
+    finetune: Finetune
+    vectors: dict[Name, Vectors]
+    alignments: dict[Name, Alignment]
+
+    @model_validator(mode="after")
+    def blocks_fit_each_other(self):
+        for name, recipe in self.finetune.recipes.items():
+            model = self.models.get(name)
+            if model and recipe.max_length > model.architecture.max_length:
+                raise ValueError(
+                    f"finetune.recipes.{name}.max_length {recipe.max_length} is more than the model reads, models.{name}.architecture.max_length "
+                    f"{model.architecture.max_length}"
+                )
+        for name, pair in self.alignments.items():
+            sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
+            if len(sizes) > 1:
+                raise ValueError(f"alignments.{name}: {pair.source} and {pair.target} have different vector_size: {sorted(sizes)}")
+        return self
+
+
+def _dictionary(raw: Any, key: str) -> dict:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _list(raw: dict, key: str) -> list:
+    value = raw.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _references(raw: Any) -> list[str]:
+    """Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
+    problems = []
+    text = {**_dictionary(raw, "corpora"), **_dictionary(raw, "mixes")}
+    tables = {
+        "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": _dictionary(raw, "tokenizers"),
+        "encodings": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
+        "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"),
+    }  # fmt: skip
+
+    def check(path: str, name: Any, table: str) -> None:
+        if isinstance(name, str) and name not in tables[table]:
+            problems.append(f"{path}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'})")
+
+    for section, key, table in (
+        ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
+        ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
+        ("alignments", "source", "vectors"), ("alignments", "target", "vectors"), ("alignments", "control", "alignments"),
+    ):  # fmt: skip
+        for name, block in _dictionary(raw, section).items():
+            check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table)
+    for name in sorted(_dictionary(raw, "corpora").keys() & _dictionary(raw, "mixes").keys()):
+        problems.append(f"mixes.{name}: corpora.{name} has the same name, and both would be written to data/corpora/{name}")
+    for name, mix in _dictionary(raw, "mixes").items():
+        for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), "tasks")):
+            check(f"mixes.{name}.tasks[{i}]", task, "tasks")
+    finetune = _dictionary(raw, "finetune")
+    for i, task in enumerate(_list(finetune, "tasks")):
+        check(f"finetune.tasks[{i}]", task, "tasks")
+    for i, model in enumerate(_list(finetune, "models")):
+        check(f"finetune.models[{i}]", model, "models")
+        if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
+            problems.append(f"finetune.recipes: no recipe for model {model!r}")
+    return problems
+
+
+def _where(location: tuple, raw: Any) -> str:
+    """`('models', 'bert', 'architecture', 'encoder', 'num_heads')` -> `models.bert.architecture.num_heads`."""
+    path = ""
+    for key in location:
+        if isinstance(raw, dict) and key not in raw and key in {"kind", "format", "name", raw.get("kind"), raw.get("format"), raw.get("name")}:
+            continue  # pydantic names the member of a union; the file does not
+        if isinstance(key, int):
+            path += f"[{key}]"
+        else:
+            path += f".{key}" if path else str(key)
+        raw = raw[key] if isinstance(raw, dict) and key in raw else raw[key] if isinstance(raw, list) and isinstance(key, int) and key < len(raw) else None
+    return path
+
+
+def check(raw: Any) -> Params:
+    """Turn the parsed file into `Params`. Raises SesameError that lists every problem, one a line, each with its path."""
+    problems, params = [], None
+    try:
+        params = Params.model_validate(raw)
+    except ValidationError as error:
+        for problem in error.errors():
+            message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
+            if problem["type"] == "extra_forbidden":
+                message = "unknown key"
+            elif problem["type"] == "missing":
+                message = "missing"
+            elif "input" in problem and isinstance(problem["input"], str | int | float | bool):
+                message += f" (it is {problem['input']!r})"
+            problems.append(f"{_where(problem['loc'], raw) or 'the file'}: {message}")
+    problems += _references(raw)
+    if problems:
+        raise SesameError("params.yaml: " + (problems[0] if len(problems) == 1 else f"{len(problems)} problems\n  " + "\n  ".join(problems)))
+    return params
+
+
+def load(path: str | Path = "params.yaml") -> Params:
+    """Read and check a params file. Raises SesameError with every problem in it."""
+    try:
+        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SesameError(f"{path}: no such file; run from the project's folder") from None
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise SesameError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}") from None
+    return check(raw)
+
+
+def schema() -> str:
+    """The JSON schema of `params.yaml`, as text."""
+    return json.dumps(Params.model_json_schema(), indent=1) + "\n"

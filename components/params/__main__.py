@@ -1,0 +1,7 @@
+"""Write the JSON schema that editors complete `params.yaml` from."""
+
+from pathlib import Path
+
+from components.params import schema
+
+Path(__file__).with_name("schema.json").write_text(schema(), encoding="utf-8")

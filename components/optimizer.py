@@ -10,9 +10,12 @@ from components import params
 
 def factor(config: params.Optimizer, progress: float) -> float:
     """The share of the full learning rate at `progress` in [0, 1] of the budget."""
+    left = max(0.0, 1 - progress)
+    if config.schedule == "slanted_triangular":
+        rising = progress / config.warmup if progress < config.warmup else left / (1 - config.warmup)
+        return (1 + 31 * rising) / 32
     if progress < config.warmup:
         return progress / config.warmup
-    left = max(0.0, 1 - progress)
     if config.schedule == "linear":
         return left / (1 - config.warmup)
     if config.schedule == "cosine":

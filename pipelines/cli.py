@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_comple
 Targets = Annotated[
     list[str] | None, typer.Argument(metavar="[STAGE]...", help="A stage (pretrain@bert) or a group (finetune); all without.")
 ]
+Benchmark = Literal["glue", "superglue"]
 
 
 def command(function: Callable) -> Callable:
@@ -65,7 +66,7 @@ def run(
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
     if isinstance(problem, SesameError):
         raise problem
-    _scores(Path("data/report/scores.csv"))
+    _scores(Path("data/report/tables/scores.csv"))
     if Path("data/report/index.html").exists():
         terminal.say("report   data/report/index.html")
     terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")
@@ -104,6 +105,54 @@ def plan(stages: Targets = None) -> None:
     ]
     terminal.table(["stage", "state", "needs", "resource", ""], rows)
     terminal.say(f"{len(rows)} stages: {len(unchanged)} unchanged, {len(rows) - len(unchanged)} to run", "bold")
+
+
+@command
+def profile(
+    name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="Where the local files of a *_files profile lie.")] = None,
+) -> None:
+    """Merge a set of tasks into params.yaml: GLUE, SuperGLUE, others, from the hub or from local files."""
+    from pipelines import profiles, terminal
+
+    if name is None:
+        terminal.table(["profile", ""], [list(row) for row in profiles.listed().items()])
+        return
+    for change in profiles.merge(name, data):
+        terminal.say(change)
+    terminal.say("undo with `git checkout params.yaml`; `sesame plan` lists what is to run")
+
+
+@command
+def submit(
+    benchmark: Annotated[Benchmark, typer.Argument(help="The leaderboard.")],
+    model: Annotated[str, typer.Argument(help="A fine-tuned model.")],
+    seed: Annotated[int | None, typer.Option(help="Of the run whose predictions are sent; the first by default.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Leave out test sets that are not at hand.")] = False,
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where to write.")] = "data/submissions",
+) -> None:
+    """Write the zip that a leaderboard takes from a model's predictions, and check it."""
+    from components.tasks import submission
+    from pipelines import terminal
+
+    written = submission.write(benchmark, model, seed, partial, out)
+    terminal.table(["file", "predictions"], [[name, f"{rows:,}"] for name, rows in written.files.items()])
+    for reason in written.absent:
+        terminal.say(f"absent: {reason}")
+    terminal.say(f"{written.path}{' (partial)' if written.absent else ''}: names, headers, counts and label words are right")
+
+
+@command
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.")],
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/MODEL by default.")] = None,
+) -> None:
+    """Write a model and its tokenizer so that `transformers` reads them, and check that it computes the same."""
+    from components.checkpoints import export as exports
+    from pipelines import terminal
+
+    folder, difference = exports.export(model, out)
+    terminal.say(f"{folder}: for AutoModel and AutoTokenizer; largest difference {difference:.2g}")
 
 
 @command

@@ -49,7 +49,7 @@ def tiny_params(**changes) -> dict:
             "parts": [{"source": {"kind": "files", "paths": ["raw/text.txt"]}, "reader": {"format": "text", "document": "blank_line"}}],
             "splits": {"valid": 0.1, "test": 0.1},
         }},
-        "tasks": {"same": {**task, "kind": "classification", "labels": ["no", "yes"], "metric": "accuracy"}},
+        "tasks": {"same": {**task, "kind": "classification", "labels": ["no", "yes"], "metrics": ["accuracy"]}},
         "mixes": {"tiny": {"corpus": "base", "tasks": ["same"]}},
         "tokenizers": {"tiny": {"corpus": "tiny", "vocab_size": 400, "lowercase": True}},
         "encodings": {"tiny": {"corpus": "tiny", "tokenizer": "tiny"}},
@@ -60,10 +60,14 @@ def tiny_params(**changes) -> dict:
                      "objective": {"name": "bilm", "window": 8}, "prompts": ["the *river* is green"]},
         },
         "finetune": {
-            "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "seeds": [1, 2], "train_examples": 60, "eval_examples": None,
+            "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "inits": ["pretrained", "random"], "seeds": [1, 2], "train_examples": 60, "eval_examples": None,
             "accelerator": "cpu", "precision": "32-true", "threads": 1,
             "recipes": {"bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe}},
         },
+        "checkpoints": {},
+        "intermediate": {},
+        "adapt": {"models": [], "methods": [], "tasks": [], "recipes": {}},
+        "baselines": {"methods": ["majority", "logistic_regression"], "tokenizer": "tiny", "embedding_size": 8, "recipe": {"method": "full", **recipe}},
         "vectors": {
             "one": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2},
             "two": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2, "seed": 2},
@@ -116,7 +120,7 @@ def project(built, tmp_path, monkeypatch) -> Path:
     import shutil
 
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "components").symlink_to(Path(params.__file__).parent)
+    (tmp_path / "components").symlink_to(Path(params.__file__).parents[1])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -43,7 +43,7 @@ def problems(change) -> list[str]:
         (lambda raw: raw["models"]["bert"].update(batch_size=0), "models.bert.batch_size: "),
         (lambda raw: raw["tasks"]["same"]["train"].pop("source"), "tasks.same.train: give either a source or a share of train"),
         (lambda raw: raw["tasks"]["same"].update(train={"share": 0.5}), "tasks.same: train has no source"),
-        (lambda raw: raw["tasks"]["same"].update(metric="pearson"), "tasks.same: metric pearson does not fit a classification task"),
+        (lambda raw: raw["tasks"]["same"].update(metrics=["pearson"]), "tasks.same: metric pearson does not fit a classification task"),
         (lambda raw: raw["finetune"]["tasks"].append("mnli"), "finetune.tasks[1]: no 'mnli' in tasks (there are: same)"),
         (lambda raw: raw["encodings"]["tiny"].update(tokenizer="big"), "encodings.tiny.tokenizer: no 'big' in tokenizers (there are: tiny)"),
         (lambda raw: raw["corpora"]["base"]["parts"][0]["source"].update(kind="ftp"), "corpora.base.parts[0].source: Input tag 'ftp'"),

@@ -1,6 +1,6 @@
 """Stage `mix`: `python -m components.corpora.mix NAME` writes data/corpora/NAME.
 
-A corpus together with the unlabelled training text of tasks, and without any sentence of their dev and test splits.
+A corpus together with the unlabelled training text of tasks, and without any sentence of their other splits.
 """
 
 import json
@@ -24,7 +24,7 @@ def key_of(sentence: str) -> str:
 
 
 def texts(task: str, split: str) -> Iterator[Document]:
-    """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b where there is one."""
+    """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b or the choices where there are."""
     path = Path("data/tasks", task, f"{split}.jsonl")
     try:
         stream = path.open(encoding="utf-8")
@@ -33,14 +33,16 @@ def texts(task: str, split: str) -> Iterator[Document]:
     with stream:
         for line in stream:
             example = json.loads(line)
-            yield [" ".join(text.split()) for text in (example["text_a"], example["text_b"]) if text and text.strip()]
+            found = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
+            yield [" ".join(text.split()) for text in found if text and text.strip()]
 
 
 def body(params: Params, name: str, run) -> dict:
     """Mix, take out what the tasks are tested on, split."""
     mix = params.mixes[name]
     base = Path("data/corpora", mix.corpus)
-    held_out = {key_of(text) for task in params.tasks for split in ("dev", "test") for pair in texts(task, split) for text in pair} - {""}
+    judged = [*mix.tasks, *mix.also_held_out]
+    held_out = {key_of(text) for task in judged for split in params.tasks[task].splits if split != "train" for pair in texts(task, split) for text in pair} - {""}
     words, removed, dropped = Counter(), Counter({mix.corpus: 0} | dict.fromkeys(mix.tasks, 0)), Counter(duplicates=0, emptied=0)
 
     def parts() -> Iterator[tuple[str, Document]]:
@@ -70,7 +72,7 @@ def body(params: Params, name: str, run) -> dict:
         "language": params.corpora[mix.corpus].language,
         "licence": "; ".join([params.corpora[mix.corpus].licence] + [f"{task}: {params.tasks[task].licence}" for task in mix.tasks]),
         "contains": f"{mix.corpus}; unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
-        "decontaminated": f"sentences of the dev and test splits of {', '.join(params.tasks) or 'no task'} are taken out",
+        "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out",
         "sources": corpora.card(base)["sources"],
         "words": words,
         "removed_sentences": removed,
@@ -78,7 +80,7 @@ def body(params: Params, name: str, run) -> dict:
     }
     card = writer.write(name, documents(), params.corpora[mix.corpus].splits, params.seed, about)
     for part, count in words.items():
-        print(f"{part}: {count} words, {removed[part]} sentences of dev and test splits taken out", flush=True)
+        print(f"{part}: {count} words, {removed[part]} sentences of other splits taken out", flush=True)
     return writer.counts(card) | {"parts": words, "removed_sentences": removed}
 
 

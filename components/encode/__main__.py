@@ -1,7 +1,6 @@
 """`python -m components.encode NAME`: text and tokenizer -> data/encoded/<name>/."""
 
 import hashlib
-import shutil
 import time
 from itertools import chain, islice
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from components import corpora, stage, tokenizer
 from components.encode import SPLITS
 from components.params import Params
-from components.tokenizer import CLS, FILE, SEP, Tokenizer
+from components.tokenizer import CLS, SEP, Tokenizer
 from components.tracking import Run
 
 DOCUMENTS_AT_ONCE = 10_000
@@ -52,7 +51,7 @@ def encode(params: Params, name: str, run: Run) -> dict:
     with stage.output(Path("data/encoded", name)) as folder:
         folder.mkdir()
         counts = {split: encode_split(Path("data/corpora", block.corpus), split, trained, folder, dtype) for split in SPLITS}
-        shutil.copy(trained.path, folder / FILE)
+        trained.save(folder)
         stage.write_json(folder / "meta.json", {"dtype": dtype, "vocab_size": trained.vocab_size, **counts})
     megabytes = sum(count["bytes"] for count in counts.values()) / 1e6
     speed = megabytes / (time.perf_counter() - started)

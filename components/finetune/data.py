@@ -1,66 +1,84 @@
-"""Examples as token ids, in batches of similar length."""
+"""Inputs of a model in batches of similar length."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from components import params
-from components.tasks import Example
-from components.tokenizer import CLS, SEP, Tokenizer, fit_pair
+from components.tokenizer import Tokenizer, fit_pair
 
 
 @dataclass
 class Encoded:
-    """Inputs of a split. With `joined` a pair is one text of two segments, else two texts."""
+    """The inputs of a split and what is asked of them."""
 
     texts: list[list[Tensor]]
-    """Of each example and text: ids with specials (length,), or frozen features (length, layers, width)."""
-    segments: list[Tensor] | None
-    """Segment ids of joined pairs, (length,)."""
-    targets: Tensor
-    """(examples,): label indices, or scores."""
-    cut: int
+    """Of each example: one input, the two texts of a pair read apart, or an input for each choice. An input is
+    ids with specials (length,), or frozen features (length, layers, width)."""
+    segments: list[list[Tensor]]
+    """Segment ids like `texts`, (length,)."""
+    targets: list[Any]
+    """What the kind of task makes of the labels; None without one."""
+    notes: list[Any] = field(default_factory=list)
+    """What the kind needs to say a prediction in the task's own words."""
+    choices: bool = False
+    """The inputs of an example are choices, to be scored side by side."""
+    cut: int = 0
     """Examples that did not fit max_length."""
+    lost: int = 0
+    """Examples of which the answer or a marked word was cut away."""
     flops: int = 0
     """Spent on reading frozen features."""
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(self.texts)
 
 
-def encode(examples: list[Example], task: params.Task, tokens: Tokenizer, max_length: int, joined: bool) -> Encoded:
-    """Tokenise examples; the longer text of a pair is cut first, and cuts are counted."""
-    first = tokens.encode([example.text_a for example in examples])
-    second = tokens.encode([example.text_b or "" for example in examples]) if task.table.text_b is not None else None
-    texts, segments, cut = [], [], 0
-    for i, a in enumerate(first):
-        if second is None or not joined:
-            parts = [a] if second is None else [a, second[i]]
-            cut += any(len(part) > max_length - 2 for part in parts)
-            texts.append([torch.tensor([CLS, *part[: max_length - 2], SEP]) for part in parts])
-            segments.append(torch.zeros_like(texts[-1][0]))
-            continue
-        b, room = second[i], max_length - 3
-        cut += len(a) + len(b) > room
-        a_size, b_size = fit_pair(len(a), len(b), room)
-        a, b = a[:a_size], b[:b_size]
-        texts.append([torch.tensor([CLS, *a, SEP, *b, SEP])])
-        segments.append(torch.tensor([0] * (len(a) + 2) + [1] * (len(b) + 1)))
-    if task.kind == "regression":
-        targets = torch.tensor([example.label for example in examples], dtype=torch.float32)
+class Batch(NamedTuple):
+    texts: list[tuple[Tensor, Tensor]]
+    """Of each text: ids or features (inputs, length, ...), padded to the longest, and lengths (inputs,)."""
+    segments: Tensor
+    """Segment ids of the first text, (inputs, length)."""
+    sizes: list[int]
+    """Inputs of each example."""
+    index: list[int]
+    """Examples."""
+
+
+class Joined(NamedTuple):
+    """A text or a pair as one input."""
+
+    ids: Tensor
+    segments: Tensor
+    first: int
+    """Kept tokens of the first text."""
+    second: int
+    start: int
+    """Where the second text stands."""
+
+
+def join(tokens: Tokenizer, a: list[int], b: list[int] | None, max_length: int, cut: str = "longest") -> Joined:
+    """Prefix, a, middle, b, suffix. Too long a pair loses tokens of the longer text, or with `cut: text_a` of the first alone."""
+    room = max_length - len(tokens.prefix) - len(tokens.suffix) - (len(tokens.middle) if b is not None else 0)
+    if b is None:
+        first, second = min(len(a), room), 0
+    elif cut == "text_a":
+        second = min(len(b), room)
+        first = min(len(a), room - second)
     else:
-        targets = torch.tensor([task.labels.index(example.label) for example in examples])
-    return Encoded(texts, segments if joined else None, targets, cut)
+        first, second = fit_pair(len(a), len(b), room)
+    ids = [*tokens.prefix, *a[:first], *(tokens.middle if b is not None else tokens.suffix)]
+    start = len(ids)
+    if b is not None:
+        ids += [*b[:second], *tokens.suffix]
+    return Joined(torch.tensor(ids), (torch.arange(len(ids)) >= start).long(), first, second, start)
 
 
-def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterator[tuple[list[tuple[Tensor, Tensor]], Tensor | None, Tensor]]:
-    """`(texts, segment_ids, index)`: each text is (ids or features (batch, length, ...), lengths (batch,)), padded to the batch's longest.
-
-    Examples of similar length go together. With `rng` (training) examples and batches come in a random order.
-    """
+def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterator[Batch]:
+    """Examples of similar length together. With `rng` (training) examples and batches come in a random order."""
     lengths = np.array([sum(map(len, texts)) for texts in data.texts])
     order = rng.permutation(len(lengths)) if rng else np.arange(len(lengths))
     window = size * 20 if rng else len(order)
@@ -68,14 +86,18 @@ def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterat
     for start in range(0, len(order), window):
         part = order[start : start + window]
         part = part[np.argsort(lengths[part], kind="stable")]
-        groups += [part[i : i + size] for i in range(0, len(part), size)]
+        groups += [part[i : i + size].tolist() for i in range(0, len(part), size)]
     for i in rng.permutation(len(groups)) if rng else range(len(groups)):
-        group = groups[i]
-        texts = [pad([data.texts[j][k] for j in group]) for k in range(len(data.texts[0]))]
-        segments = pad([data.segments[j] for j in group])[0] if data.segments else None
-        yield texts, segments, torch.from_numpy(group)
+        index, sizes = groups[i], [len(data.texts[j]) for j in groups[i]]
+        if data.choices:
+            texts = [padded([row for j in index for row in data.texts[j]])]
+            segments, _ = padded([row for j in index for row in data.segments[j]])
+        else:
+            texts = [padded([data.texts[j][k] for j in index]) for k in range(sizes[0])]
+            segments, _ = padded([data.segments[j][0] for j in index])
+        yield Batch(texts, segments, sizes, index)
 
 
-def pad(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
+def padded(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Rows filled with 0 to (batch, longest, ...), and lengths (batch,)."""
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])

@@ -1,20 +1,25 @@
-"""One fine-tuning: a fixed number of epochs, the last one counts, nothing is selected on dev or test."""
+"""One fine-tuning: a fixed number of epochs of which the last counts, or the best on dev where the recipe says so."""
 
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from lightning import Fabric
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch import nn
+from torch.optim import AdamW
 
 from components import params
 from components.errors import SesameError
 from components.finetune.data import Encoded, batches
+from components.finetune.kinds import Kind
+from components.finetune.methods import distance
 from components.flops import counted
-from components.optimizer import adamw, factor, matrices
+from components.optimizer import factor
 
 EVAL_BATCH_SIZE = 128
 
@@ -23,56 +28,94 @@ EVAL_BATCH_SIZE = 128
 class Fitted:
     """A trained module."""
 
-    predict: Callable[[Encoded], Tensor]
-    """From a split to predictions (examples,): label indices, or scores in the task's own unit."""
+    predict: Callable[[Encoded], list[Any]]
+    """From a split to a prediction for each example, in the task's own words."""
     trained_parameters: int
-    """Those that got a gradient."""
+    """Those that got a gradient: a language model's own heads take no part."""
+    epochs: int
+    """How many the weights were trained for."""
+    seconds: float
+    """Of training, without dev."""
     flops: int
-    """Of training, from its first batch."""
+    """Of training, from the first batch of an epoch in which the same weights learn."""
 
 
 def fit(
-    fabric: Fabric, module: nn.Module, data: Encoded, recipe: params.Recipe, seed: int, regression: bool, report: Callable[[int, float], None]
+    fabric: Fabric, module: nn.Module, kind: Kind, data: Encoded, recipe: params.Recipe, seed: int, report: Callable[[int, float], None],
+    judge: Callable[[list[Any]], float | None] | None = None, dev: Encoded | None = None,
 ) -> Fitted:  # fmt: skip
     """Train `module` on what its `inputs` gave, where and in the precision that `fabric` says; `report(epoch, loss)` after each epoch.
 
-    Raises SesameError when the loss is not a number.
+    With `recipe.patience` the epoch that `judge` likes best on `dev` is kept. Raises SesameError when the loss is not a number.
     """
     rng = np.random.default_rng([seed, 1])
-    centre, scale = (data.targets.mean(), data.targets.std()) if regression else (torch.tensor(0.0), torch.tensor(1.0))
-    module, optimizer = fabric.setup(module, adamw(module, matrices(module), recipe.learning_rate, recipe.weight_decay))
-    schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup)
-    flops = 0
-    steps, step = recipe.epochs * -(-len(data) // recipe.batch_size), 0
+    kind.prepare(data)
+    layers = module.model.num_layers if hasattr(module, "model") else 0
+    unfrozen = [(distance(name, layers), p) for name, p in module.named_parameters() if p.requires_grad]
+    module, optimizer = fabric.setup(module, AdamW(groups(module, layers, recipe), fused=True))
+    schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
+    flops, seconds, best, best_epoch, best_state = 0, 0.0, -np.inf, 0, None
+    per_epoch = -(-len(data) // recipe.batch_size)
+    steps, step = recipe.epochs * per_epoch, 0
+
+    @torch.no_grad()
+    def predict(split: Encoded) -> list[Any]:
+        module.eval()
+        found: list[Any] = [None] * len(split)
+        size = EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
+        for batch in batches(split, max(1, size), None):
+            output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
+            for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
+                found[i] = value
+        return found
+
     for epoch in range(recipe.epochs):
+        started = time.perf_counter()
+        if recipe.gradual_unfreezing:
+            for depth, parameter in unfrozen:
+                parameter.requires_grad_(depth <= epoch)  # the head alone, then a layer more in each epoch
         module.train()
         total = 0.0
-        for texts, segment_ids, index in batches(data, recipe.batch_size, rng):
+        for batch in batches(data, recipe.batch_size, rng):
             for group in optimizer.param_groups:
-                group["lr"] = recipe.learning_rate * factor(schedule, (step + 0.5) / steps)
-            texts, segment_ids, targets = fabric.to_device((texts, segment_ids, data.targets[index]))
-            with counted() if step == 0 else nullcontext() as counter:
-                output = module(texts, segment_ids).float()
-                loss = mse_loss(output[:, 0], (targets - centre) / scale) if regression else cross_entropy(output, targets)
+                group["lr"] = group["full_lr"] * factor(schedule, (step + 0.5) / steps)
+            texts, segments = fabric.to_device((batch.texts, batch.segments))
+            with counted() if step == 0 or (recipe.gradual_unfreezing and step % per_epoch == 0) else nullcontext() as counter:
+                loss = kind.loss(module(texts, segments).float(), data, batch)
                 fabric.backward(loss)
             if counter:
-                flops = counter.get_total_flops() * steps
+                flops += counter.get_total_flops() * (per_epoch if recipe.gradual_unfreezing else steps)
             fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # the check below names the epoch
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            total += float(loss.detach()) * len(index)
+            total += float(loss.detach()) * len(batch.index)
             step += 1
         if not np.isfinite(total):
             raise SesameError(f"the loss is not a number in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
+        seconds += time.perf_counter() - started
         report(epoch + 1, total / len(data))
+        if recipe.patience is not None:
+            score = judge(predict(dev))
+            if score is not None and score > best:
+                best, best_epoch = score, epoch + 1
+                best_state = {name: value.detach().clone() for name, value in module.state_dict().items()}
+            elif epoch + 1 - best_epoch > recipe.patience:
+                break
+    if best_state:
+        module.load_state_dict(best_state)
+    flops = flops if recipe.gradual_unfreezing else flops * step // steps
+    trained = sum(parameter.numel() for parameter in optimizer.state)
+    return Fitted(predict, trained, best_epoch if best_state else step // per_epoch, seconds, flops)
 
-    @torch.no_grad()
-    def predict(split: Encoded) -> Tensor:
-        module.eval()
-        found = torch.zeros(len(split))
-        for texts, segment_ids, index in batches(split, EVAL_BATCH_SIZE, None):
-            output = module(*fabric.to_device((texts, segment_ids))).float().cpu()
-            found[index] = output[:, 0] * scale + centre if regression else output.argmax(1).float()
-        return found
 
-    return Fitted(predict, sum(parameter.numel() for parameter in optimizer.state), flops)
+def groups(module: nn.Module, layers: int, recipe: params.Recipe) -> list[dict]:
+    """Trainable weights by their distance from the head, matrices apart: each layer below the top one learns `layer_decay` times slower."""
+    found = defaultdict(list)
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            found[distance(name, layers), parameter.ndim > 1].append(parameter)
+    parts = []
+    for (depth, matrices), parameters in found.items():
+        rate = recipe.learning_rate * recipe.layer_decay ** max(0, depth - 1)
+        parts.append({"params": parameters, "lr": rate, "full_lr": rate, "weight_decay": recipe.weight_decay if matrices else 0.0})
+    return parts

@@ -8,7 +8,7 @@ One more model: a file with an nn.Module built from its architecture block, a li
 """
 
 import json
-import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -31,29 +31,48 @@ def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> nn.
     return MODELS[architecture.name](architecture, tokens)
 
 
-def save(folder: Path, state: dict[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> None:
-    """Write weights, architecture and tokenizer to a folder."""
+def save(
+    folder: Path, state: dict[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer, absent: Sequence[str] = ()
+) -> None:  # fmt: skip
+    """Write weights, architecture and tokenizer to a folder. `absent` names the parts of the model that `state` has no weights for."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, folder / "model.safetensors")
     config = {"architecture": architecture.model_dump(mode="json"), "vocab_size": tokens.vocab_size}
+    if absent:
+        config["absent"] = list(absent)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    shutil.copy(tokens.path, folder / tokenizer.FILE)
+    tokens.save(folder)
+
+
+def _config(folder: Path) -> dict:
+    try:
+        return json.loads((folder / "config.json").read_text())
+    except FileNotFoundError:
+        raise SesameError(f"{folder}: no model there; run the stage that makes {folder.name} first (`sesame plan` lists them)") from None
+
+
+def architecture(folder: Path) -> params.Architecture:
+    """The architecture of a pre-trained model."""
+    return TypeAdapter(params.Architecture).validate_python(_config(folder)["architecture"])
+
+
+def absent(folder: Path) -> list[str]:
+    """Parts of a model that an imported checkpoint had no weights for, as heads that it was not trained with."""
+    return _config(folder).get("absent", [])
 
 
 def load(folder: Path, pretrained: bool = True) -> tuple[nn.Module, tokenizer.Tokenizer]:
-    """A pre-trained model, or the same architecture with random weights, and its tokenizer.
+    """A pre-trained model, or the same architecture with random weights, and its tokenizer. What is `absent` is always random.
 
     Raises SesameError when a file is missing or the weights don't fit the architecture.
     """
-    try:
-        config = json.loads((folder / "config.json").read_text())
-    except FileNotFoundError:
-        raise SesameError(f"{folder}: no model there; run `sesame run pretrain@{folder.name}` first") from None
-    tokens = tokenizer.load(folder)
-    model = build(TypeAdapter(params.Architecture).validate_python(config["architecture"]), tokens)
+    block, tokens = architecture(folder), tokenizer.load(folder)
+    model = build(block, tokens)
     if pretrained:
         try:
-            model.load_state_dict(load_file(folder / "model.safetensors"))
+            weights = load_file(folder / "model.safetensors")
+            random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in absent(folder)}
+            model.load_state_dict(random | weights)
         except (RuntimeError, SafetensorError, FileNotFoundError) as error:
             raise SesameError(f"{folder}/model.safetensors does not fit {folder}/config.json: {str(error).splitlines()[-1].strip()}") from None
     return model, tokens

@@ -65,6 +65,9 @@ class Direction(nn.Module):
 class BiLM(nn.Module):
     """Two language models. `features` reads sentences from a fresh state, so that a sentence always gives the same vectors."""
 
+    pairs = False
+    """Whether it was trained on two texts in one input."""
+
     def __init__(self, config: BiLMArchitecture, tokens: Tokenizer):
         super().__init__()
         self.width, self.num_layers, self.max_length = 2 * config.projection_size, config.num_layers, config.max_length

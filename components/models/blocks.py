@@ -1,10 +1,10 @@
 """The Transformer's parts, shared by encoder and decoder (Vaswani et al. 2017)."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
+
+from components.params import Activation
 
 
 class SelfAttention(nn.Module):
@@ -28,19 +28,23 @@ class SelfAttention(nn.Module):
         return self.output(seen.transpose(1, 2).reshape(batch, length, hidden))
 
 
+def gelu(activation: Activation) -> nn.GELU:
+    return nn.GELU("tanh" if activation == "gelu_tanh" else "none")
+
+
 class Block(nn.Module):
     """Attention and feed-forward, each with a residual; LayerNorm before (`norm_first`, GPT-2) or after (BERT) them."""
 
     def __init__(
         self, hidden_size: int, num_heads: int, intermediate_size: int, dropout: float,
-        norm_first: bool, eps: float, gelu: Literal["none", "tanh"],
+        norm_first: bool, eps: float, activation: Activation,
     ):  # fmt: skip
         super().__init__()
         self.norm_first = norm_first
         self.attention = SelfAttention(hidden_size, num_heads, dropout)
         self.attention_norm = nn.LayerNorm(hidden_size, eps)
         self.feed_forward = nn.Sequential(
-            nn.Linear(hidden_size, intermediate_size), nn.GELU(gelu), nn.Linear(intermediate_size, hidden_size)
+            nn.Linear(hidden_size, intermediate_size), gelu(activation), nn.Linear(intermediate_size, hidden_size)
         )  # fmt: skip
         self.feed_forward_norm = nn.LayerNorm(hidden_size, eps)
         self.dropout = nn.Dropout(dropout)
@@ -52,6 +56,20 @@ class Block(nn.Module):
             return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         x = self.attention_norm(x + self.dropout(self.attention(x, mask, causal)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+class Adapter(nn.Module):
+    """A bottleneck with a residual, next to the identity at first (Houlsby et al. 2019, section 2.1)."""
+
+    def __init__(self, width: int, bottleneck: int):
+        super().__init__()
+        self.down, self.up = nn.Linear(width, bottleneck), nn.Linear(bottleneck, width)
+        for part in (self.down, self.up):
+            nn.init.trunc_normal_(part.weight, std=1e-3)
+            nn.init.zeros_(part.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.up(nn.functional.gelu(self.down(x)))
 
 
 def initialise(module: nn.Module, std: float = 0.02) -> None:

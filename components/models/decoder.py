@@ -10,11 +10,12 @@ from components.models.blocks import Block, initialise
 from components.params import DecoderArchitecture
 from components.tokenizer import Tokenizer
 
-LAYER_NORM_EPS = 1e-5
-
 
 class Decoder(nn.Module):
-    """Pre-LN, learned positions, GELU in its tanh form, tied output, residual projections drawn at 0.02 / sqrt(2 layers)."""
+    """Pre-LN, learned positions, tied output, residual projections drawn at 0.02 / sqrt(2 layers)."""
+
+    pairs = False
+    """Whether it was trained on two texts in one input."""
 
     def __init__(self, config: DecoderArchitecture, tokens: Tokenizer):
         super().__init__()
@@ -24,10 +25,13 @@ class Decoder(nn.Module):
         self.position_embedding = nn.Embedding(config.max_length, size)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
-            Block(size, config.num_heads, config.intermediate_size, config.dropout, norm_first=True, eps=LAYER_NORM_EPS, gelu="tanh")
+            Block(
+                size, config.num_heads, config.intermediate_size, config.dropout,
+                norm_first=True, eps=config.layer_norm_eps, activation=config.activation,
+            )  # fmt: skip
             for _ in range(config.num_layers)
         )
-        self.final_norm = nn.LayerNorm(size, LAYER_NORM_EPS)
+        self.final_norm = nn.LayerNorm(size, config.layer_norm_eps)
         initialise(self)
         for block in self.blocks:
             for projection in (block.attention.output, block.feed_forward[-1]):

@@ -4,15 +4,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from components.models.blocks import Block, initialise, length_mask
+from components.models.blocks import Block, gelu, initialise, length_mask
 from components.params import EncoderArchitecture
 from components.tokenizer import Tokenizer
 
-LAYER_NORM_EPS = 1e-12
-
 
 class Encoder(nn.Module):
-    """Post-LN, learned positions, two segment types, GELU in its erf form, output embedding tied to the input's."""
+    """Post-LN, learned positions, segments, output embedding tied to the input's."""
+
+    pairs = True
+    """Whether it was trained on two texts in one input."""
 
     def __init__(self, config: EncoderArchitecture, tokens: Tokenizer):
         super().__init__()
@@ -20,15 +21,18 @@ class Encoder(nn.Module):
         self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
         self.token_embedding = nn.Embedding(tokens.vocab_size, size)
         self.position_embedding = nn.Embedding(config.max_length, size)
-        self.segment_embedding = nn.Embedding(2, size)
-        self.embedding_norm = nn.LayerNorm(size, LAYER_NORM_EPS)
+        self.segment_embedding = nn.Embedding(config.type_vocab_size, size)
+        self.embedding_norm = nn.LayerNorm(size, config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
-            Block(size, config.num_heads, config.intermediate_size, config.dropout, norm_first=False, eps=LAYER_NORM_EPS, gelu="none")
+            Block(
+                size, config.num_heads, config.intermediate_size, config.dropout,
+                norm_first=False, eps=config.layer_norm_eps, activation=config.activation,
+            )  # fmt: skip
             for _ in range(config.num_layers)
         )
         self.pooler = nn.Sequential(nn.Linear(size, size), nn.Tanh())
-        self.head_transform = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.LayerNorm(size, LAYER_NORM_EPS))
+        self.head_transform = nn.Sequential(nn.Linear(size, size), gelu(config.activation), nn.LayerNorm(size, config.layer_norm_eps))
         self.head_bias = nn.Parameter(torch.zeros(tokens.vocab_size))
         self.next_sentence = nn.Linear(size, 2)
         initialise(self)
@@ -37,7 +41,9 @@ class Encoder(nn.Module):
         """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden)."""
         positions = torch.arange(ids.shape[1], device=ids.device)
         x = self.token_embedding(ids) + self.position_embedding(positions)
-        x = x + self.segment_embedding(torch.zeros_like(ids) if segment_ids is None else segment_ids)
+        if segment_ids is None or self.segment_embedding.num_embeddings == 1:
+            segment_ids = torch.zeros_like(ids)
+        x = x + self.segment_embedding(segment_ids)
         states = [self.dropout(self.embedding_norm(x))]
         mask = length_mask(lengths, ids.shape[1])
         for block in self.blocks:

@@ -21,7 +21,7 @@ class ScalarMix(nn.Module):
 
 
 class PooledHead(nn.Module):
-    """Dropout and a linear layer on the model's pooled output."""
+    """Dropout and a linear layer on the model's pooled output, or on each token's."""
 
     def __init__(self, width: int, outputs: int, dropout: float):
         super().__init__()
@@ -31,34 +31,59 @@ class PooledHead(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, pooled: Tensor) -> Tensor:
-        """(batch, width) -> (batch, outputs)."""
+        """(..., width) -> (..., outputs)."""
         return self.output(self.dropout(pooled))
 
 
-class BiLSTMAttentionHead(nn.Module):
-    """Mixed layers, a biLSTM, attention pooling; for a pair [u, v, |u - v|, u * v] (as in the GLUE baselines, Wang et al. 2018)."""
+class MeanHead(nn.Module):
+    """Layers made one, the mean over the tokens, a linear layer; for a pair on [u, v, |u - v|, u * v]."""
 
-    def __init__(self, width: int, num_layers: int, hidden_size: int, outputs: int, dropout: float, pair: bool):
+    def __init__(self, mix: nn.Module, width: int, outputs: int, dropout: float, pair: bool, per_token: bool):
         super().__init__()
-        self.mix = ScalarMix(num_layers)
+        self.mix, self.per_token = mix, per_token
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear((4 if pair else 1) * width, outputs)
+
+    def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
+        """Layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
+        x = self.dropout(self.mix(layers))
+        if self.per_token:
+            return self.output(x)
+        real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        return self.output(compared((x * real[:, :, None]).sum(1) / lengths[:, None], texts))
+
+
+class BiLSTMAttentionHead(nn.Module):
+    """Layers made one, a biLSTM, attention pooling; for a pair [u, v, |u - v|, u * v] (as in the GLUE baselines, Wang et al. 2018)."""
+
+    def __init__(self, mix: nn.Module, width: int, hidden_size: int, outputs: int, dropout: float, pair: bool, per_token: bool):
+        super().__init__()
+        self.mix, self.per_token = mix, per_token
         self.dropout = nn.Dropout(dropout)
         self.lstm = nn.LSTM(width, hidden_size, bidirectional=True, batch_first=True)
-        self.attention = nn.Linear(2 * hidden_size, 1)
+        self.attention = None if per_token else nn.Linear(2 * hidden_size, 1)
         self.output = nn.Sequential(
             nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden_size, outputs)
         )  # fmt: skip
 
-    def read(self, layers: Tensor, lengths: Tensor) -> Tensor:
-        """(batch, length, layers, width) -> (batch, 2 * hidden_size)."""
-        x = self.dropout(self.mix(layers))
+    def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
+        """Layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
+        x = self.dropout(self.mix(layers)).float()
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=layers.shape[1])
+        with torch.autocast(x.device.type, enabled=False):  # bf16 halves a packed LSTM's speed on the CPU
+            x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=layers.shape[1])
+        if self.per_token:
+            return self.output(x)
         scores = self.attention(x)[:, :, 0]
         mask = length_mask(lengths, x.shape[1])
         if mask is not None:
             scores = scores.masked_fill(~mask[:, 0, 0], -torch.inf)
-        return torch.einsum("bl,blw->bw", scores.softmax(1), x)
+        return self.output(compared(torch.einsum("bl,blw->bw", scores.softmax(1), x), texts))
 
-    def forward(self, a: Tensor, b: Tensor | None = None) -> Tensor:
-        """(batch, 2 * hidden_size) of each text -> (batch, outputs)."""
-        return self.output(a if b is None else torch.cat([a, b, (a - b).abs(), a * b], 1))
+
+def compared(read: Tensor, texts: int) -> Tensor:
+    """(texts * batch, width) -> (batch, width), or for two texts [u, v, |u - v|, u * v], (batch, 4 * width)."""
+    if texts == 1:
+        return read
+    u, v = read.chunk(2)
+    return torch.cat([u, v, (u - v).abs(), u * v], 1)

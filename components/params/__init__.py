@@ -22,11 +22,13 @@ from components.params.block import Block, Name
 from components.params.models import (
     OBJECTIVES_OF,
     Accelerator,
+    Activation,
     Architecture,
     BidirectionalLM,
     BiLMArchitecture,
     Budget,
     CausalLM,
+    Checkpoint,
     DecoderArchitecture,
     EncoderArchitecture,
     MaskedLM,
@@ -35,14 +37,16 @@ from components.params.models import (
     Optimizer,
     Precision,
     Trainer,
+    TransformerArchitecture,
 )
-from components.params.tasks import Finetune, Recipe, Task, TaskSplit, TaskTable
+from components.params.tasks import METRICS_OF, Adapt, Baselines, Finetune, Intermediate, Recipe, Task, TaskSplit, TaskTable
 from components.params.text import (
     Cleaning,
     Corpus,
     CorpusPart,
     Encoding,
     FilesSource,
+    HubModelSource,
     HubSource,
     Mix,
     PypiSource,
@@ -89,17 +93,26 @@ class Params(Block):
     tokenizers: dict[Name, Tokenizer]
     encodings: dict[Name, Encoding]
     models: dict[Name, Model]
+    checkpoints: dict[Name, Checkpoint]
     finetune: Finetune
+    intermediate: dict[Name, Intermediate]
+    adapt: Adapt
+    baselines: Baselines
     vectors: dict[Name, Vectors]
     alignments: dict[Name, Alignment]
 
     @model_validator(mode="after")
     def blocks_fit_each_other(self):
-        for name, recipe in self.finetune.recipes.items():
+        used = [(f"finetune.recipes.{name}", name, recipe) for name, recipe in self.finetune.recipes.items()]
+        used += [(f"intermediate.{name}.recipe", block.model, block.recipe) for name, block in self.intermediate.items()]
+        used += [(f"adapt.recipes.{name}", model, self.adapt.recipes[name]) for name in self.adapt.methods if name in self.adapt.recipes for model in self.adapt.models]
+        for place, name, recipe in used:
+            while name in self.intermediate:
+                name = self.intermediate[name].model
             model = self.models.get(name)
             if model and recipe.max_length > model.architecture.max_length:
                 raise ValueError(
-                    f"finetune.recipes.{name}.max_length {recipe.max_length} is more than the model reads, models.{name}.architecture.max_length "
+                    f"{place}.max_length {recipe.max_length} is more than the model reads, models.{name}.architecture.max_length "
                     f"{model.architecture.max_length}"
                 )
         for name, pair in self.alignments.items():
@@ -126,6 +139,7 @@ def _references(raw: Any) -> list[str]:
     tables = {
         "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": _dictionary(raw, "tokenizers"),
         "encodings": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
+        "models or checkpoints or intermediate": {**_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "intermediate")},
         "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"),
     }  # fmt: skip
 
@@ -136,6 +150,7 @@ def _references(raw: Any) -> list[str]:
     for section, key, table in (
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
+        ("intermediate", "model", "models or checkpoints or intermediate"), ("intermediate", "task", "tasks"),
         ("alignments", "source", "vectors"), ("alignments", "target", "vectors"), ("alignments", "control", "alignments"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
@@ -143,15 +158,26 @@ def _references(raw: Any) -> list[str]:
     for name in sorted(_dictionary(raw, "corpora").keys() & _dictionary(raw, "mixes").keys()):
         problems.append(f"mixes.{name}: corpora.{name} has the same name, and both would be written to data/corpora/{name}")
     for name, mix in _dictionary(raw, "mixes").items():
-        for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), "tasks")):
-            check(f"mixes.{name}.tasks[{i}]", task, "tasks")
-    finetune = _dictionary(raw, "finetune")
-    for i, task in enumerate(_list(finetune, "tasks")):
-        check(f"finetune.tasks[{i}]", task, "tasks")
-    for i, model in enumerate(_list(finetune, "models")):
-        check(f"finetune.models[{i}]", model, "models")
+        for key in ("tasks", "also_held_out"):
+            for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), key)):
+                check(f"mixes.{name}.{key}[{i}]", task, "tasks")
+    finetune, adapt = _dictionary(raw, "finetune"), _dictionary(raw, "adapt")
+    for section, block in (("finetune", finetune), ("adapt", adapt)):
+        for i, task in enumerate(_list(block, "tasks")):
+            check(f"{section}.tasks[{i}]", task, "tasks")
+        for i, model in enumerate(_list(block, "models")):
+            check(f"{section}.models[{i}]", model, "models or checkpoints or intermediate")
+    for model in _list(finetune, "models"):
         if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
             problems.append(f"finetune.recipes: no recipe for model {model!r}")
+    for i, method in enumerate(_list(adapt, "methods")):
+        if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
+            problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {', '.join(_dictionary(adapt, 'recipes')) or 'none'})")
+    check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
+    for section in ("models", "checkpoints", "intermediate"):
+        for other in ("models", "checkpoints", "intermediate"):
+            for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()) if section < other else []:
+                problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/models/{name}")
     return problems
 
 

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from components.params.block import Block, Name, Share
+from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 
-class EncoderArchitecture(Block):
-    """BERT (Devlin et al. 2019): bidirectional Transformer, post-LN, learned positions, two segments."""
+class TransformerArchitecture(Block):
+    """What encoder and decoder have in common."""
 
-    name: Literal["encoder"]
+    name: Literal["encoder", "decoder"]
     num_layers: PositiveInt
     hidden_size: PositiveInt
     num_heads: PositiveInt
@@ -26,10 +27,26 @@ class EncoderArchitecture(Block):
         return self
 
 
-class DecoderArchitecture(EncoderArchitecture):
+Activation = Literal["gelu", "gelu_tanh"]
+"""GELU by the error function, or its approximation by tanh that GPT-2 and Google's BERT were trained with."""
+
+
+class EncoderArchitecture(TransformerArchitecture):
+    """BERT (Devlin et al. 2019): bidirectional Transformer, post-LN, learned positions, segments."""
+
+    name: Literal["encoder"]
+    activation: Activation = "gelu"
+    layer_norm_eps: PositiveFloat = 1e-12
+    type_vocab_size: PositiveInt = 2
+    """Kinds of segment. A model of one kind (RoBERTa) reads both texts of a pair as that."""
+
+
+class DecoderArchitecture(TransformerArchitecture):
     """GPT-2 (Radford et al. 2019): causal Transformer, pre-LN, learned positions, tied output."""
 
     name: Literal["decoder"]
+    activation: Activation = "gelu_tanh"
+    layer_norm_eps: PositiveFloat = 1e-5
 
 
 class BiLMArchitecture(Block):
@@ -104,8 +121,8 @@ class Optimizer(Block):
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
     eps: PositiveFloat = 1e-6
     clip_norm: PositiveFloat | None = 1.0
-    schedule: Literal["linear", "cosine", "wsd", "constant"] = "linear"
-    """`wsd`: warm-up, stable, linear decay over the last `decay` share."""
+    schedule: Literal["linear", "cosine", "wsd", "constant", "slanted_triangular"] = "linear"
+    """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3); `wsd`: warm-up, stable, linear decay over the last `decay` share."""
     warmup: Share = 0.06
     """Share of the budget."""
     decay: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -185,3 +202,12 @@ class Model(Block):
             if self.objective.name == "bilm" and prompt.count("*") != 2:
                 raise ValueError(f"prompt {prompt!r} must mark one *word*")
         return self
+
+
+class Checkpoint(Block):
+    """Pre-trained weights from elsewhere: a BERT, RoBERTa or GPT-2 as `transformers` saves it."""
+
+    licence: str
+    """As stated by the source; goes onto the model's card."""
+    source: Annotated[PypiSource | UrlSource | FilesSource | HubModelSource, Field(discriminator="kind")]
+    """Brings config.json, the *.safetensors and the tokenizer's files; others are left out."""

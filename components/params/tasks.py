@@ -1,5 +1,6 @@
 """Tasks and fine-tuning."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -8,25 +9,69 @@ from components.params.block import Block, Name, Share
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
+MetricName = Literal["accuracy", "f1", "macro_f1", "matthews_correlation", "pearson", "spearman", "exact_match", "gender_parity"]
+METRICS_OF = {
+    "classification": ("accuracy", "f1", "macro_f1", "matthews_correlation", "exact_match", "gender_parity"),
+    "regression": ("pearson", "spearman"),
+    "choice": ("accuracy", "f1", "exact_match"),
+    "extraction": ("f1", "exact_match"),
+    "tagging": ("f1", "accuracy"),
+}
+GROUPED = ("exact_match", "gender_parity")
+"""Metrics of classification that judge the examples of a group together."""
+ReaderName = Literal["copa", "multirc", "record", "wic", "wsc", "squad", "conll"]
+READ_AS = {
+    "copa": "choice", "multirc": "classification", "record": "choice", "wic": "classification", "wsc": "classification",
+    "squad": "extraction", "conll": "tagging",
+}  # fmt: skip
+"""Reader -> the kind of task its files are."""
+
 
 class TaskTable(Block):
-    """How the rows of a task's files become examples."""
+    """Columns of a task's files: how a row becomes an example."""
 
-    format: Literal["tsv", "csv", "jsonl", "parquet"]
+    format: Literal["tsv", "csv", "jsonl", "parquet", "lines"]
+    """`lines`: each line is taken apart by `pattern`."""
     header: bool = False
     fields: PositiveInt | None = None
     """TSV and CSV: the number of fields a line must have; by default the first line's."""
     max_fields: PositiveInt | None = None
     """TSV and CSV: where lines carry optional further fields, the largest number allowed."""
+    pattern: str | None = None
+    """`lines`: a regular expression whose named groups are the columns, e.g. `(?P<label>\\w+):\\S+ (?P<text>.*)`."""
+    id: str | int | None = None
+    """The example's own id; without it `<split>-<number of the row>`."""
     text_a: str | int
     text_b: str | int | None = None
-    label: str | int
+    label: str | int | None = None
+    """None in a split without labels."""
+    label_names: dict[str, str] = {}
+    """What the file writes -> the label's name, where the two differ."""
     drop_labels: list[str] = []
     """Rows with these labels are left out and counted (SNLI's `-`: no majority)."""
     thresholds: list[float] = []
     """Cut points that turn a numeric label into `labels`, in ascending order."""
     group: str | int | None = None
-    """Rows with the same value stay on the same side of a split."""
+    """Rows with the same value stay on the same side of a split, and are judged together by metrics over groups."""
+    group_rows: PositiveInt | None = None
+    """In place of `group`: every so many rows in a row are one (pairs that differ in a word)."""
+
+    @model_validator(mode="after")
+    def columns_fit(self):
+        if (self.pattern is None) == (self.format == "lines"):
+            raise ValueError("pattern goes with format: lines")
+        if self.pattern is not None:
+            try:
+                names = re.compile(self.pattern).groupindex
+            except re.error as error:
+                raise ValueError(f"pattern is no regular expression: {error}") from None
+            for key in ("id", "text_a", "text_b", "label", "group"):
+                column = getattr(self, key)
+                if column is not None and column not in names:
+                    raise ValueError(f"{key}: the pattern has no group named {column!r} (it has: {', '.join(names) or 'none'})")
+        if self.group is not None and self.group_rows is not None:
+            raise ValueError("give either group or group_rows")
+        return self
 
 
 class TaskSplit(Block):
@@ -34,11 +79,19 @@ class TaskSplit(Block):
 
     source: Source | None = None
     share: Share | None = None
+    labelled: bool = True
+    """False: the file has no labels, its predictions are for submission only."""
+    table: TaskTable | None = None
+    """Where this file's columns differ from the task's."""
+    metrics: list[MetricName] = []
+    """Where this split is judged by other metrics than the task's (diagnostic sets)."""
 
     @model_validator(mode="after")
     def one_of(self):
         if (self.source is None) == (self.share is None):
             raise ValueError("give either a source or a share of train")
+        if self.share is not None and (self.table or not self.labelled):
+            raise ValueError("a share of train has train's labels and columns")
         return self
 
 
@@ -47,61 +100,142 @@ class Task(Block):
 
     language: str = "en"
     licence: str
-    kind: Literal["classification", "regression"]
+    note: str | None = None
+    """What belongs beside its scores, e.g. that it is a subset; goes onto the card."""
+    kind: Literal["classification", "regression", "choice", "extraction", "tagging"]
+    """One label of a text or a pair; a score; one of an example's own choices; a piece of text_b; a tag per word."""
     labels: list[str] = []
-    """Classification: the label names in their order."""
+    """Classification and tagging: the names in their order."""
     range: tuple[float, float] | None = None
     """Regression: predictions are clipped to it."""
-    metric: Literal["accuracy", "f1", "matthews_correlation", "pearson", "spearman"]
-    """The headline; every fitting metric is computed beside it."""
-    table: TaskTable
+    metrics: Annotated[list[MetricName], Field(min_length=1)]
+    """What the benchmark reports; the first is the headline."""
+    table: TaskTable | None = None
+    reader: ReaderName | None = None
+    """For files that are no plain table, in place of `table`."""
+    cut: Literal["longest", "text_a"] = "longest"
+    """What a too long pair loses: words of the longer text, or of the first only (a passage)."""
     train: TaskSplit
     dev: TaskSplit
-    test: TaskSplit
+    test: TaskSplit | None = None
+    extra: dict[Name, TaskSplit] = {}
+    """Further sets to predict: mismatched, diagnostics."""
+
+    @property
+    def metric(self) -> str:
+        """The headline."""
+        return self.metrics[0]
+
+    @property
+    def splits(self) -> dict[str, TaskSplit]:
+        """Every split that is declared, by name, train first."""
+        declared = {"train": self.train, "dev": self.dev} | ({"test": self.test} if self.test else {})
+        return declared | self.extra
 
     @model_validator(mode="after")
-    def labels_fit(self):
-        if self.kind == "classification" and len(self.labels) < 2:
-            raise ValueError("a classification task names at least two labels")
+    def parts_fit(self):
+        if (self.table is None) == (self.reader is None):
+            raise ValueError("give either a table or a reader")
+        if self.reader and READ_AS[self.reader] != self.kind:
+            raise ValueError(f"reader {self.reader} reads a task of kind {READ_AS[self.reader]}")
+        if self.table and self.kind in ("choice", "extraction", "tagging"):
+            readers = ", ".join(name for name, kind in READ_AS.items() if kind == self.kind)
+            raise ValueError(f"a {self.kind} task has a reader ({readers}), no table")
+        if self.kind in ("classification", "tagging") and len(self.labels) < 2:
+            raise ValueError(f"a {self.kind} task names at least two labels")
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("a label name occurs twice")
+        if self.kind not in ("classification", "tagging") and self.labels:
+            raise ValueError(f"a {self.kind} task has no labels")
+        if self.reader in ("multirc", "wic", "wsc") and self.labels != ["false", "true"]:
+            raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError("range goes from the lowest to the highest score")
-        if self.kind == "regression" and self.labels:
-            raise ValueError("a regression task has no labels")
-        if self.kind == "regression" and self.metric not in ("pearson", "spearman"):
-            raise ValueError(f"metric {self.metric} does not fit a regression task")
-        if self.kind == "classification" and self.metric in ("pearson", "spearman"):
-            raise ValueError(f"metric {self.metric} does not fit a classification task")
-        if self.table.thresholds and len(self.table.thresholds) != len(self.labels) - 1:
-            raise ValueError(f"{len(self.labels)} labels need {len(self.labels) - 1} thresholds")
         if self.train.source is None:
             raise ValueError("train has no source")
+        if not self.train.labelled or not self.dev.labelled:
+            raise ValueError("train and dev need labels")
+        if clash := sorted({"train", "dev", "test"} & self.extra.keys()):
+            raise ValueError(f"extra: {', '.join(clash)} has a place of its own")
+        for name, split in self.splits.items():
+            self._table_fits(name, split)
+            for metric in split.metrics or self.metrics:
+                self._metric_fits(metric, name, split)
         return self
+
+    def _table_fits(self, name: str, split: TaskSplit) -> None:
+        table = split.table or self.table
+        if table is None or split.source is None:
+            return
+        if split.labelled and table.label is None:
+            raise ValueError(f"{name} is labelled, but its table names no label column")
+        if table.thresholds and len(table.thresholds) != len(self.labels) - 1:
+            raise ValueError(f"{len(self.labels)} labels need {len(self.labels) - 1} thresholds")
+        if unknown := sorted(set(table.label_names.values()) - set(self.labels)):
+            raise ValueError(f"label_names of {name} give {', '.join(unknown)}, not among labels")
+
+    def _metric_fits(self, metric: str, name: str, split: TaskSplit) -> None:
+        if metric not in METRICS_OF[self.kind]:
+            raise ValueError(f"metric {metric} does not fit a {self.kind} task (allowed: {', '.join(METRICS_OF[self.kind])})")
+        if self.kind == "classification" and metric == "f1" and len(self.labels) != 2:
+            raise ValueError(f"metric f1 is that of the second label of two, and there are {len(self.labels)}; take macro_f1")
+        if self.kind == "tagging" and metric == "f1" and (other := [label for label in self.labels if not re.match(r"O$|[BI]-.", label)]):
+            raise ValueError(f"metric f1 of a tagging task counts entities in O, B-type, I-type; not one of these: {', '.join(other)}")
+        if self.kind == "classification" and metric in GROUPED:
+            table = split.table or self.table if split.source else self.train.table or self.table
+            if table and table.group is None and table.group_rows is None:
+                raise ValueError(f"metric {metric} of {name} needs a group in its table")
+            if table is None and self.reader != "multirc":
+                raise ValueError(f"metric {metric} needs groups, which reader {self.reader} has not")
 
 
 class Recipe(Block):
     """How a model is adapted to a task."""
 
-    method: Literal["full", "features"]
-    """`full`: all weights are tuned. `features`: weights frozen, layers mixed (Peters et al. 2018), biLSTM + attention head."""
+    method: Literal["full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe"]
+    """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
+    biLSTM with attention, the mixed layers' mean, or one layer's mean."""
     learning_rate: PositiveFloat
     epochs: PositiveInt
     batch_size: PositiveInt
+    schedule: Literal["linear", "cosine", "constant", "slanted_triangular"] = "linear"
+    """`slanted_triangular`: linear to 1/32 of the full rate (Howard and Ruder 2018, equation 3)."""
     warmup: Share = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     dropout: Share = 0.1
     max_length: PositiveInt = 64
     """Tokens; longer inputs are cut and counted."""
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Each layer below the top one learns so many times slower (ULMFiT: 1 / 2.6 = 0.385)."""
+    gradual_unfreezing: bool = False
+    """The head alone learns in the first epoch, a layer more in each that follows (Howard and Ruder 2018, section 3.3)."""
+    patience: NonNegativeInt | None = None
+    """Keep the epoch that is best on dev, stop after so many more without a gain; null: the last of `epochs` counts."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    class_weights: Literal["balanced"] | None = None
+    """`balanced`: a class weighs by the inverse of its frequency."""
     hidden_size: PositiveInt = 128
-    """`features`: width of the head."""
+    """`features`: width of the biLSTM."""
+    layer: int = -1
+    """`linear_probe`: 0 is the embedding, -1 the top layer."""
+    bottleneck: PositiveInt = 16
+    """`adapters`: width."""
+    rank: PositiveInt = 8
+    """`lora`."""
+    alpha: PositiveFloat = 16.0
+    """`lora`: the update is scaled by alpha / rank."""
+    prompt_length: PositiveInt = 10
+    """`prompt`: vectors."""
 
 
 class Finetune(Block):
-    """Every model on every task, from pre-trained and from random weights."""
+    """Every model on every task; what all adaptations have in common: the seeds, the examples, the machine."""
 
-    models: Annotated[list[Name], Field(min_length=1)]
-    tasks: Annotated[list[Name], Field(min_length=1)]
+    models: list[Name]
+    """Of `models`, `checkpoints`, `intermediate`."""
+    tasks: list[Name]
+    inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1)]
+    """From the model's weights, and from random ones of the same architecture."""
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
     """Each draws the head's and the random model's weights, the order of examples and dropout."""
     train_examples: PositiveInt | None = None
@@ -113,3 +247,35 @@ class Finetune(Block):
     threads: PositiveInt | None = None
     recipes: dict[Name, Recipe]
     """By model."""
+
+
+class Adapt(Block):
+    """Ways to adapt, side by side: every model by every recipe on every task, under the seeds and examples of `finetune`."""
+
+    models: list[Name]
+    methods: list[Name]
+    """Of `recipes`."""
+    tasks: list[Name]
+    recipes: dict[Name, Recipe]
+
+
+class Intermediate(Block):
+    """A model tuned on one task before it meets others (Phang et al. 2018): `data/models/<name>`, to be named wherever a model is."""
+
+    model: Name
+    task: Name
+    train_examples: PositiveInt | None = None
+    seed: NonNegativeInt = 1
+    recipe: Recipe
+
+
+class Baselines(Block):
+    """What needs no pre-training, on the same examples."""
+
+    methods: list[Literal["majority", "logistic_regression", "linear_svm", "averaging", "bilstm"]]
+    """The commonest label; bag of words; a deep averaging network (Iyyer et al. 2015); a biLSTM with attention."""
+    tokenizer: Name
+    """Of the two networks, whose vectors start at random."""
+    embedding_size: PositiveInt = 100
+    recipe: Recipe
+    """Of the two networks; its `method` says nothing here."""

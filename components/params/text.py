@@ -49,6 +49,16 @@ class HubSource(Block):
     max_documents: PositiveInt | None = None
 
 
+class HubModelSource(Block):
+    """The files of a model on the Hugging Face hub."""
+
+    kind: Literal["hub_model"]
+    path: str
+    """`owner/name`."""
+    revision: str
+    """Commit or tag."""
+
+
 Source = Annotated[PypiSource | UrlSource | FilesSource | HubSource, Field(discriminator="kind")]
 
 
@@ -123,11 +133,13 @@ class Corpus(Block):
 class Mix(Block):
     """A corpus together with the unlabelled training text of tasks.
 
-    Sentences that occur in the dev or test split of any declared task are taken out and counted.
+    Sentences that occur in another split of these tasks are taken out and counted.
     """
 
     corpus: Name
     tasks: list[Name]
+    also_held_out: list[Name] = []
+    """Further tasks whose dev, test and extra splits are taken out. Not all that are declared: one more task would train every model anew."""
 
 
 class Tokenizer(Block):

@@ -4,12 +4,13 @@ import hashlib
 import platform
 from pathlib import Path
 
+import pandas as pd
 import psutil
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
 from components import params, stage
-from components.report import plots, tables
+from components.report import benchmarks, plots, tables
 from components.tracking import Run, git_commit
 
 FOLDER = Path("data/report")
@@ -22,21 +23,26 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "scores": tables.scores(metrics), "alignment": tables.alignment(all_params), "costs": tables.costs(metrics),
         "pretraining": tables.pretraining(metrics),
     }  # fmt: skip
-    frames["bars"] = tables.bars(frames["scores"])
+    papers = {name: benchmarks.benchmark(all_params, metrics, name) for name in benchmarks.COLUMNS}
+    papers["tune_or_freeze"] = benchmarks.tune_or_freeze(all_params, metrics)
+    papers = {name: frame for name, frame in papers.items() if frame is not None}
     verdicts = tables.verdicts(frames["scores"])
     figures = {"scores": plots.scores(verdicts), "curves": plots.curves(tables.curves(all_params)), "costs": plots.costs(frames["costs"])}
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
-    for key, frame in frames.items():
-        with stage.output(FOLDER / f"{key}.csv") as temporary:
-            frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    with stage.output(FOLDER / "tables") as folder:
+        folder.mkdir(parents=True)
+        for key, frame in (frames | papers).items():
+            frame.to_csv(folder / f"{key}.csv", index=False, float_format="%.6g", lineterminator="\n")
+    with stage.output(FOLDER / "bars.csv") as temporary:
+        tables.bars(frames["scores"]).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(default=True, default_for_string=True))
     environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
     page = environment.get_template("page.html.j2").render(
         commit=git_commit(), params_sha=hashlib.sha256(Path("params.yaml").read_bytes()).hexdigest(), machine=machine(),
         verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
-        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}),
+        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED, formats=formats,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"], total=frames["costs"].sum(numeric_only=True),
         contexts={key: context(model) for key, model in all_params.models.items()},
@@ -48,8 +54,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     with stage.output(FOLDER / "index.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
     run.artifact(FOLDER / "index.html")
-    for key in frames:
-        run.artifact(FOLDER / f"{key}.csv")
+    run.artifact(FOLDER / "tables")
     print(f"report: {FOLDER / 'index.html'}")
     return {
         "scores": _nested(verdicts),
@@ -61,7 +66,8 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
 def _nested(verdicts: list[dict]) -> dict:
     nested: dict = {}
     for row in verdicts:
-        figures = {init: None if row[init]["mean"] != row[init]["mean"] else float(row[init]["mean"]) for init in ("pretrained", "random")}
+        starts = {init: row[init]["mean"] for init in ("pretrained", "random") if row[init] is not None}
+        figures = {init: None if mean != mean else float(mean) for init, mean in starts.items()}
         nested.setdefault(row["model"], {})[row["task"]] = figures
     return nested
 
@@ -70,14 +76,26 @@ def reading(verdicts: list[dict]) -> str:
     """One sentence that the numbers support."""
     gains = [f"{row['model']} on {row['task']}" for row in verdicts if row["verdict"] == "gain"]
     losses = [f"{row['model']} on {row['task']}" for row in verdicts if row["verdict"] == "loss"]
-    rest = len(verdicts) - len(gains) - len(losses)
-    sentence = f"Pre-training helps beyond the spread over seeds in {len(gains)} of {len(verdicts)} cases ({', '.join(gains) or 'none'})"
+    compared = [row for row in verdicts if row["random"] is not None]
+    if not compared:
+        return "No model was held against random weights of its own architecture."
+    rest = len(compared) - len(gains) - len(losses)
+    sentence = f"Pre-training helps beyond the spread over seeds in {len(gains)} of {len(compared)} cases ({', '.join(gains) or 'none'})"
     sentence += f"; it hurts in {len(losses)} ({', '.join(losses)})" if losses else ""
     return sentence + (f"; in {rest} there is no difference beyond seed noise." if rest else ".")
 
 
+def formats(frame: pd.DataFrame) -> dict[str, str]:
+    """How the columns of a paper's table are shown: percent, fractions, counts."""
+    counts = {"trainable_parameters": "%d", "trainable_share": "%.4f", "memory_mib": "%.0f", "seconds": "%.1f"}
+    decimals = "%.1f" if "system" in frame else "%.3f"
+    return {column: counts.get(column, decimals) for column in frame.select_dtypes("number")}
+
+
 def spread(figures: dict) -> str:
     """`0.512 ± 0.010 (3)`."""
+    if figures is None:
+        return "–"
     if figures["mean"] != figures["mean"]:
         return "undefined"
     deviation = f" ± {figures['std']:.3f}" if figures["std"] == figures["std"] else ""

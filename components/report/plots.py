@@ -40,14 +40,20 @@ def curves(table: pd.DataFrame) -> Figure:
 def scores(verdicts: list[dict]) -> Figure:
     """Each task's scores: pre-trained and random with the spread over seeds, the baseline as a line."""
     tasks = list(dict.fromkeys(row["task"] for row in verdicts))
-    figure, axes = plt.subplots(1, len(tasks), figsize=(3.3 * len(tasks), 3.2), constrained_layout=True, squeeze=False)
-    for axis, task in zip(axes[0], tasks, strict=True):
+    columns = min(len(tasks), 3)
+    lines = -(-len(tasks) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(3.3 * columns, 2.4 * lines + 0.8), constrained_layout=True, squeeze=False)
+    for axis in axes.flat[len(tasks) :]:
+        axis.remove()
+    for axis, task in zip(axes.flat, tasks, strict=False):
         rows = [row for row in verdicts if row["task"] == task]
         for i, row in enumerate(rows):
             for init, colour, shift in (("random", GREY, 0.12), ("pretrained", COLOURS[0], -0.12)):
                 figures = row[init]
+                if figures is None:
+                    continue
                 axis.errorbar(figures["mean"], i + shift, xerr=figures["std"], fmt="o", color=colour, capsize=3, label=init if i == 0 else None)
-        axis.axvline(rows[0]["baseline"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="bag of words")
+        axis.axvline(rows[0]["baseline"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="best baseline")
         axis.set_yticks(range(len(rows)), [row["model"] for row in rows])
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_title(f"{task}: {rows[0]['metric']}")

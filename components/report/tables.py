@@ -7,7 +7,10 @@ import pandas as pd
 from components import params, stage
 from components.errors import SesameError
 
-SCORES = ["model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters"]
+SCORES = [
+    "stage", "task", "model", "intermediate", "method", "init", "metric", "mean", "median", "std", "n", "protocol", "trainable_parameters", "trainable_share",
+    "memory_mib", "seconds",
+]  # fmt: skip
 ALIGNMENT = ["pair", "mapping", "retrieval", "p1", "p5", "p10", "coverage", "queries"]
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
 PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "perplexity", "bits_per_byte", "tokens_per_second"]
@@ -17,10 +20,12 @@ def stages(all_params: params.Params) -> list[tuple[str, str]]:
     """(stage, name) of everything that params.yaml declares, in the order of the pipeline."""
     named = [
         ("corpus", all_params.corpora), ("task", all_params.tasks), ("mix", all_params.mixes), ("tokenizer", all_params.tokenizers),
-        ("encode", all_params.encodings), ("pretrain", all_params.models),
+        ("encode", all_params.encodings), ("pretrain", all_params.models), ("checkpoint", all_params.checkpoints), ("intermediate", all_params.intermediate),
     ]  # fmt: skip
     found = [(group, name) for group, names in named for name in names]
     found += [("finetune", f"{model}-{task}") for model in all_params.finetune.models for task in all_params.finetune.tasks]
+    adapt = all_params.adapt
+    found += [("adapt", f"{model}-{method}-{task}") for model in adapt.models for method in adapt.methods for task in adapt.tasks]
     found += [("baseline", task) for task in all_params.finetune.tasks]
     return found + [("vectors", name) for name in all_params.vectors] + [("align", name) for name in all_params.alignments]
 
@@ -31,30 +36,41 @@ def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
 
 
 def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """A row for each model, task and start (pretrained, random, baseline), on the test split, by the task's own metric."""
+    """A row for each task, model, method and start (pretrained, random) and each baseline, by the task's own metric."""
     rows = []
     for (group, _), found in metrics.items():
-        for init in ("pretrained", "random", "baseline"):
-            if group in ("finetune", "baseline") and init in found:
-                figures = found[init]["test"][found["metric"]]
-                rows.append({key: found.get(key) for key in SCORES} | {"init": init} | {key: figures[key] for key in ("mean", "std", "n")})
-    return pd.DataFrame(rows, columns=SCORES).astype({"mean": float, "std": float})  # undefined is NaN here
+        if group in ("finetune", "adapt"):
+            starts = {init: found[init] for init in ("pretrained", "random") if init in found}
+            about = found | {"method": found.get("recipe", found["method"]), "intermediate": ", ".join(found["intermediate"])}
+            parts = [(about | {"init": init}, splits) for init, splits in starts.items()]
+        elif group == "baseline":
+            parts = [(found | part | {"model": name, "method": name, "init": "baseline"}, part) for name, part in found["baselines"].items()]
+        else:
+            continue
+        for about, splits in parts:
+            figures = splits[found["split"]][found["metric"]]
+            rows.append({key: about.get(key) for key in SCORES} | {key: figures[key] for key in ("mean", "median", "std", "n")} | {"stage": group})
+    return pd.DataFrame(rows, columns=SCORES).astype({key: float for key in ("mean", "median", "std")})  # undefined is NaN here
 
 
 def verdicts(table: pd.DataFrame) -> list[dict]:
-    """For each model and task: pre-trained less random, beside the spread over seeds.
+    """For each model and task of `finetune`: pre-trained less random, beside the spread over seeds, and the best baseline.
 
     The gain counts as beyond the spread when the difference of the means exceeds the sum of both standard deviations.
     """
     found = []
-    for (model, task), group in table[table["init"] != "baseline"].groupby(["model", "task"], sort=False):
+    for (model, task), group in table[table["stage"] == "finetune"].groupby(["model", "task"], sort=False):
         by = group.set_index("init")
-        trained, untrained = by.loc["pretrained"], by.loc["random"]
-        gain, spread = trained["mean"] - untrained["mean"], trained["std"] + untrained["std"]
-        baseline = table[(table["init"] == "baseline") & (table["task"] == task)].iloc[0]
-        beyond = None if pd.isna(gain) or pd.isna(spread) else "gain" if gain > spread else "loss" if gain < -spread else "no difference beyond the spread"
+        trained, untrained = by.loc["pretrained"], by.loc["random"] if "random" in by.index else None
+        gain = spread = float("nan")
+        if untrained is not None:
+            gain, spread = trained["mean"] - untrained["mean"], trained["std"] + untrained["std"]
+        baselines = table[(table["init"] == "baseline") & (table["task"] == task)].dropna(subset="mean").sort_values("mean")
+        baseline = baselines.iloc[-1] if len(baselines) else {"mean": float("nan"), "model": "none"}
+        beyond = "undefined" if pd.isna(gain) or pd.isna(spread) else "gain" if gain > spread else "loss" if gain < -spread else "no difference beyond the spread"
         found.append({"model": model, "task": task, "metric": trained["metric"], "pretrained": trained, "random": untrained, "baseline": baseline["mean"],
-                      "gain": gain, "spread": spread, "verdict": beyond or "undefined"})  # fmt: skip
+                      "baseline_method": baseline["model"], "gain": gain, "spread": spread,
+                      "verdict": beyond if untrained is not None else "not compared"})  # fmt: skip
     return found
 
 
@@ -101,7 +117,7 @@ def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
 
 def bars(table: pd.DataFrame) -> pd.DataFrame:
     """A labelled bar for each score, for `dvc plots show`."""
-    names = table[["task", "model", "init"]].agg(" ".join, axis=1)
+    names = table[["task", "model", "method", "init"]].agg(" ".join, axis=1)
     return pd.DataFrame({"score": names, "mean": table["mean"]})
 
 
@@ -122,10 +138,10 @@ def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> li
         sources = sorted({_source(part.source) for part in corpus.parts})
         found.append({"name": name, "kind": "corpus", "language": corpus.language, "licence": corpus.licence, "source": ", ".join(sources), "metrics": metrics["corpus", name]})
     for name, mix in all_params.mixes.items():
-        source = f"{mix.corpus} and the unlabelled training text of {', '.join(mix.tasks)}; sentences of all dev and test splits taken out"
+        source = f"{mix.corpus} and the unlabelled training text of {', '.join(mix.tasks)}; sentences of their other splits taken out"
         found.append({"name": name, "kind": "mix", "language": all_params.corpora[mix.corpus].language, "licence": "as its parts", "source": source, "metrics": metrics["mix", name]})
     for name, task in all_params.tasks.items():
-        found.append({"name": name, "kind": "task", "language": task.language, "licence": task.licence, "source": _source(task.train.source), "metrics": metrics["task", name]})
+        found.append({"name": name, "kind": "task", "language": task.language, "licence": task.licence, "source": _source(task.train.source) + (f" ({task.note})" if task.note else ""), "metrics": metrics["task", name]})
     return found
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from components import params
 from components.errors import SesameError
-from components.sources import files, hub, pypi, url
+from components.sources import files, hub, hub_model, pypi, url
 from components.sources.file import SourceFile
 
-FILES = {"pypi": pypi.open_files, "url": url.open_files, "files": files.open_files}
+FILES = {"pypi": pypi.open_files, "url": url.open_files, "files": files.open_files, "hub_model": hub_model.open_files}
 """Kinds that bring files."""
 
 ROWS = {"hub": hub.open_rows}

@@ -1,13 +1,17 @@
 """A parquet data set of the Hugging Face hub, or a local folder of parquet files: rows, streamed, no files."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from components import params
 from components.errors import SesameError
 
 
 def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
-    """`(place, row)` for each row, at most `max_documents`. Raises SesameError when the set can't be loaded."""
+    """`(place, row)` for each row, at most `max_documents`; class labels by their names.
+
+    Raises SesameError when the set can't be loaded.
+    """
     import datasets  # 1 s: only where rows are wanted
     import httpx
 
@@ -15,11 +19,22 @@ def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
         rows = datasets.load_dataset(source.path, source.name, revision=source.revision, split=source.split, streaming=True)
         if source.max_documents:
             rows = rows.take(source.max_documents)
+        features = rows.features or {}
         for number, row in enumerate(rows, start=1):
-            yield f"{source.path} ({source.split}), row {number}", row
+            named = {column: _named(features.get(column), found) for column, found in row.items()}
+            yield f"{source.path} ({source.split}), row {number}", named
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx.HTTPError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise SesameError(
             f"data set {source.path!r} can't be read: {first}; check path, name, split and revision, the network (HF_ENDPOINT names a mirror), "
             "and for a private set `hf auth login`"
         ) from None
+
+
+def _named(feature: Any, found: Any) -> Any:
+    """A class label by its name: an index means nothing without the list it came with. -1 stays, it stands for no label."""
+    if hasattr(feature, "int2str") and isinstance(found, int) and found >= 0:
+        return feature.int2str(found)
+    if hasattr(feature, "feature") and isinstance(found, list):
+        return [_named(feature.feature, one) for one in found]
+    return found

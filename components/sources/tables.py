@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,15 +30,35 @@ def rows(source: params.Source, table: params.TableReader | params.TaskTable) ->
             yield from FORMATS[table.format](file, table)
 
 
+def records(source: params.Source) -> Iterator[tuple[str, Row]]:
+    """`(place, row)` of a source whose rows have names and a structure: the hub's, parquet files, else JSONL."""
+    if source.kind in sources.ROWS:
+        yield from sources.ROWS[source.kind](source)
+    else:
+        for file in sources.open_files(source):
+            yield from FORMATS["parquet" if file.name.endswith(".parquet") else "jsonl"](file, None)
+
+
 def value(place: str, row: Row, column: str | int) -> Any:
     """One field of a row. Raises SesameError that names the columns there are."""
+    if not isinstance(row, dict):
+        raise SesameError(f"{place}: an object with {column!r} expected, {type(row).__name__} found")
     try:
         return row[column]
     except KeyError:
         raise SesameError(f"{place}: no column {column!r} (there are: {', '.join(map(str, row))})") from None
 
 
-def _errors(table: params.TableReader | params.TaskTable) -> str:
+def text(place: str, row: Row, column: str | int) -> str:
+    """One field as text, true and false as JSON writes them. Raises SesameError where there is none."""
+    found = value(place, row, column)
+    if found is None or isinstance(found, list | dict):
+        holds = "nothing" if found is None else f"a {type(found).__name__}"
+        raise SesameError(f"{place}: column {column!r} holds {holds}, where text is wanted")
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def _errors(table: params.TableReader | params.TaskTable | None) -> str:
     return getattr(table, "errors", "strict")  # a task's table is always strict
 
 
@@ -104,5 +125,14 @@ def _parquet(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
         raise SesameError(f"{file.name}: not readable as parquet after row {number}: {error}") from None
 
 
-FORMATS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet}
+def _lines(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
+    for number, line in lines(file, _errors(table)):
+        if line.strip():
+            found = re.fullmatch(table.pattern, line)
+            if not found:
+                raise SesameError(f"{file.name}, line {number}: does not fit the pattern {table.pattern!r}: {line[:60]!r}")
+            yield f"{file.name}, line {number}", found.groupdict()
+
+
+FORMATS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "lines": _lines}
 """One more format is one function and one line here."""

@@ -1,7 +1,8 @@
 """Tasks: labelled examples from the sources of `params.yaml` in one form (`python -m components.tasks NAME`), and their metrics.
 
-`data/tasks/<name>/{train,dev,test}.jsonl` hold an example a line, `{"id", "text_a", "text_b", "label"}`; labels are
-names or numbers, never indices; `card.json` says what they are. One more task is a block of `params.yaml`, no code.
+`data/tasks/<name>/<split>.jsonl` hold an example a line, `{"id", "text_a", "text_b", "label"}` and what its kind of task
+needs besides; labels are names or numbers, never indices; `card.json` says what they are. One more task is a block of
+`params.yaml`, no code; files that are no plain table need a function in `readers`.
 """
 
 import json
@@ -13,30 +14,48 @@ import numpy as np
 from components.errors import SesameError
 from components.stage import read_json
 
-SPLITS = ("train", "dev", "test")
+Label = str | float | list[str] | None
+"""By kind of task: a label's name; a score; the names of the right choices; the right answers; a tag per word. None where there is none."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One text or a pair of texts with its label: a name, a number, or None where the source has none."""
+    """One text or a pair of texts with its label."""
 
     id: str
     text_a: str
     text_b: str | None
-    label: str | float | None
+    label: Label
+    group: str | None = None
+    """Examples of a group are judged together: answers to one question, versions of one sentence."""
+    choices: dict[str, str] | None = None
+    """Choice: name -> text, read as text_b one by one."""
+    words: list[str] | None = None
+    """Tagging: the words of text_a."""
+    spans: list[tuple[str, int, int]] | None = None
+    """Places that must survive a cut, (field, first character, end): marked words, or where the answers stand in text_b."""
 
     def line(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+        """As JSON; what is not there is left out."""
+        required = ("id", "text_a", "text_b", "label")
+        there = {key: value for key, value in asdict(self).items() if key in required or value is not None}
+        return json.dumps(there, ensure_ascii=False) + "\n"
 
 
 def read(path: str | Path, split: str) -> list[Example]:
     """The examples of one split of `data/tasks/<name>`."""
-    file = Path(path) / f"{split}.jsonl"
+    folder, file = Path(path), Path(path) / f"{split}.jsonl"
     try:
         with file.open(encoding="utf-8") as lines:
-            return [Example(**json.loads(line)) for line in lines]
+            rows = [json.loads(line) for line in lines]
     except FileNotFoundError:
-        raise SesameError(f"{file}: no such file; run its stage first (`sesame run task@{file.parent.name}`)") from None
+        if there := sorted(other.stem for other in folder.glob("*.jsonl")):
+            raise SesameError(f"task {folder.name} has no split {split} (there are: {', '.join(there)})") from None
+        raise SesameError(f"{file}: no such file; run its stage first (`sesame run task@{folder.name}`)") from None
+    for row in rows:
+        if "spans" in row:
+            row["spans"] = [tuple(span) for span in row["spans"]]
+    return [Example(**row) for row in rows]
 
 
 def card(path: str | Path) -> dict:
@@ -45,8 +64,19 @@ def card(path: str | Path) -> dict:
 
 
 def subset(examples: list[Example], size: int | None, seed: int) -> list[Example]:
-    """A seeded subset in a fixed order; the smaller of two sizes is a part of the larger."""
+    """A seeded subset in a fixed order; the smaller of two sizes is a part of the larger.
+
+    Examples that are judged together stay together: whole groups are drawn, as many as fit into `size`, and one at least.
+    """
     if size is None or size >= len(examples):
         return examples
-    order = np.random.default_rng(seed).permutation(len(examples))
-    return [examples[i] for i in order[:size]]
+    groups: dict[str, list[Example]] = {}
+    for i, example in enumerate(examples):
+        groups.setdefault(f"{i}" if example.group is None else f"group {example.group}", []).append(example)
+    pools = list(groups.values())
+    drawn: list[Example] = []
+    for i in np.random.default_rng(seed).permutation(len(pools)):
+        if drawn and len(drawn) + len(pools[i]) > size:
+            break
+        drawn += pools[i]
+    return drawn

@@ -1,45 +1,65 @@
-"""`python -m components.tasks NAME`: the sources of a task -> data/tasks/<name>/{train,dev,test}.jsonl and card.json."""
+"""`python -m components.tasks NAME`: the sources of a task -> data/tasks/<name>/<split>.jsonl and card.json."""
 
 import hashlib
+import math
 from collections import Counter
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 from components import params, stage
 from components.errors import SesameError
+from components.params.tasks import GROUPED
 from components.sources import tables
-from components.tasks import SPLITS, Example
+from components.tasks import Example
+from components.tasks.readers import READERS, Found, unknown
 from components.tracking import Run
 
 
-def examples(task: params.Task, source: params.Source, split: str, dropped: Counter) -> Iterator[tuple[str, Example]]:
-    """`(group, example)` of every row. Raises SesameError that names file and line."""
-    table = task.table
-    for number, (place, row) in enumerate(tables.rows(source, table)):
-        raw = str(tables.value(place, row, table.label))
+def examples(task: params.Task, split: str, dropped: Counter) -> Found:
+    """`(place, group, example)` of every row of a split's own source. Raises SesameError that names file and line."""
+    block = task.splits[split]
+    if table := block.table or task.table:
+        return rows(task, block, table, split, dropped)
+    return READERS[task.reader](task, block.source, split, block.labelled)
+
+
+def rows(task: params.Task, block: params.TaskSplit, table: params.TaskTable, split: str, dropped: Counter) -> Found:
+    """The examples of a plain table. A group is kept where a metric judges it as one."""
+    judged = set(GROUPED) & set(block.metrics or task.metrics)
+    for number, (place, row) in enumerate(tables.rows(block.source, table)):
+        raw = tables.text(place, row, table.label) if block.labelled else None
         if raw in table.drop_labels:
             dropped[f"{split}: label {raw}"] += 1
             continue
-        text_a = str(tables.value(place, row, table.text_a)).strip()
-        text_b = str(tables.value(place, row, table.text_b)).strip() if table.text_b is not None else None
-        group = str(tables.value(place, row, table.group)) if table.group is not None else f"{text_a}\t{text_b}"
-        yield group, Example(f"{split}-{number}", text_a, text_b, label(task, raw, place))
+        name = tables.text(place, row, table.id) if table.id is not None else f"{split}-{number}"
+        text_a = tables.text(place, row, table.text_a).strip()
+        text_b = tables.text(place, row, table.text_b).strip() if table.text_b is not None else None
+        group = f"{text_a}\t{text_b}"
+        if table.group is not None:
+            group = tables.text(place, row, table.group)
+        elif table.group_rows is not None:
+            group = f"{split}-{number // table.group_rows}"
+        found = label(task, table, raw, place) if block.labelled else None
+        yield place, group, Example(name, text_a, text_b, found, group=group if judged else None)
 
 
-def label(task: params.Task, raw: str, place: str) -> str | float:
+def label(task: params.Task, table: params.TaskTable, raw: str, place: str) -> str | float:
     """A label name, or a number for regression. Raises SesameError that names place and allowed labels."""
-    if task.kind == "classification" and not task.table.thresholds:
-        if raw not in task.labels:
-            raise SesameError(f"{place}: unknown label {raw!r} (allowed: {', '.join(task.labels)})")
-        return raw
+    if task.kind == "classification" and not table.thresholds:
+        name = table.label_names.get(raw, raw)
+        if name not in task.labels:
+            raise unknown(place, raw, [*task.labels, *table.label_names])
+        return name
     try:
         number = float(raw)
     except ValueError:
-        raise SesameError(f"{place}: the label is {raw!r}, not a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise SesameError(f"{place}: the label is {raw!r}, not a number")
     if task.kind == "regression":
+        if task.range and not task.range[0] <= number <= task.range[1]:
+            raise SesameError(f"{place}: the label {raw} is outside the task's range {list(task.range)}")
         return number
-    return task.labels[sum(number > threshold for threshold in task.table.thresholds)]
+    return task.labels[sum(number > threshold for threshold in table.thresholds)]
 
 
 def side(group: str, seed: int, shares: dict[str, float]) -> str:
@@ -54,39 +74,50 @@ def side(group: str, seed: int, shares: dict[str, float]) -> str:
 
 def prepare(all_params: params.Params, name: str, run: Run) -> dict:
     task, dropped = all_params.tasks[name], Counter()
-    declared = {split: getattr(task, split) for split in SPLITS}
-    shares = {split: block.share for split, block in declared.items() if block.share}
-    found: dict[str, list[Example]] = {split: [] for split in SPLITS}
-    for group, example in examples(task, declared["train"].source, "train", dropped):
-        found[side(group, all_params.seed, shares)].append(example)
-    for split in ("dev", "test"):
-        if declared[split].source:
-            found[split] = [example for _, example in examples(task, declared[split].source, split, dropped)]
-    for split in SPLITS:
+    shares = {split: block.share for split, block in task.splits.items() if block.share is not None}
+    found: dict[str, list[Example]] = {split: [] for split in task.splits}
+    for split, block in task.splits.items():
+        places: dict[str, str] = {}
+        for place, group, example in examples(task, split, dropped) if block.source else ():
+            if example.id in places:
+                raise SesameError(f"{place}: the id {example.id!r} is taken by {places[example.id]}")
+            places[example.id] = place
+            found[side(group, all_params.seed, shares) if split == "train" else split].append(example)
+    for split in task.splits:
         if not found[split]:
             raise SesameError(f"tasks.{name}.{split}: no examples; give it a source with rows or a larger share")
     with stage.output(Path("data/tasks", name)) as folder:
         folder.mkdir()
-        card = {"licence": task.licence, "language": task.language, "kind": task.kind, "metric": task.metric, "dropped": dict(dropped)}
-        card["sources"] = [block.source.model_dump(mode="json") for block in declared.values() if block.source]
-        for split in SPLITS:
+        card = {key: getattr(task, key) for key in ("licence", "note", "language", "kind", "metrics")} | {"dropped": dict(dropped)}
+        card["sources"] = [block.source.model_dump(mode="json") for block in task.splits.values() if block.source]
+        for split in task.splits:
             (folder / f"{split}.jsonl").write_text("".join(example.line() for example in found[split]), encoding="utf-8")
             card[split] = describe(task, found[split])
             card[split]["sha256"] = hashlib.sha256((folder / f"{split}.jsonl").read_bytes()).hexdigest()
         stage.write_json(folder / "card.json", card)
-    sizes = {split: len(found[split]) for split in SPLITS}
+    sizes = {split: len(found[split]) for split in task.splits}
     print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + (f"; dropped {sum(dropped.values())}" if dropped else ""))
-    words = sum(len(text.split()) for example in chain.from_iterable(found.values()) for text in (example.text_a, example.text_b or ""))
+    words = sum(len(text.split()) for split in found.values() for example in split for text in (example.text_a, example.text_b or ""))
     return {"examples": sizes, "words": words, "dropped": sum(dropped.values())}
 
 
 def describe(task: params.Task, rows: list[Example]) -> dict:
     """Rows, and each label's share or the range of the scores."""
+    found: dict = {"rows": len(rows)}
+    labels = [row.label for row in rows if row.label is not None]
+    if not labels:
+        return found | {"labelled": False}
     if task.kind == "regression":
-        values = [row.label for row in rows]
-        return {"rows": len(rows), "mean": sum(values) / len(values), "min": min(values), "max": max(values)}
-    counts = Counter(row.label for row in rows)
-    return {"rows": len(rows), "labels": {name: counts[name] / len(rows) for name in task.labels}}
+        return found | {"mean": sum(labels) / len(labels), "min": min(labels), "max": max(labels)}
+    if task.kind == "choice":
+        return found | {"choices_mean": sum(len(row.choices) for row in rows) / len(rows)}
+    if task.kind == "extraction":
+        return found | {"answers_mean": sum(map(len, labels)) / len(rows)}
+    if task.kind == "tagging":
+        labels = [tag for tags in labels for tag in tags]
+        found["words"] = len(labels)
+    counts = Counter(labels)
+    return found | {"labels": {name: counts[name] / len(labels) for name in task.labels}}
 
 
 if __name__ == "__main__":

@@ -1,50 +1,150 @@
-"""Metrics of a task, computed once on the whole split (never averaged over batches), and their spread over seeds."""
+"""Metrics of a task, computed once on the whole split (never averaged over batches), and their spread over seeds.
 
+One more metric is one function, one line in `METRICS`, and its name in `components.params.tasks`.
+"""
+
+import re
 import statistics
+import string
+from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from sklearn.metrics import f1_score, matthews_corrcoef
 
 from components import params
+from components.errors import SesameError
+from components.tasks import Example
+
+Metric = Callable[[params.Task, list[Example], list], float | None]
+"""Over (task, examples, predictions), as a fraction; None where it is undefined."""
 
 
-def _correlation(function, predicted: np.ndarray, gold: np.ndarray) -> float | None:
-    """None where a constant makes the correlation undefined: reported, not faked."""
-    if np.ptp(predicted) == 0 or np.ptp(gold) == 0:
+def _gold(examples: list[Example]) -> list:
+    return [example.label for example in examples]
+
+
+def _groups(examples: list[Example], predicted: list) -> list[list[tuple[Example, str]]]:
+    groups: dict[str, list[tuple[Example, str]]] = {}
+    for example, found in zip(examples, predicted, strict=True):
+        groups.setdefault(example.group, []).append((example, found))
+    return list(groups.values())
+
+
+def accuracy(task: params.Task, examples: list[Example], predicted: list) -> float:
+    return float(np.mean([found == label for found, label in zip(predicted, _gold(examples), strict=True)]))
+
+
+def f1(task: params.Task, examples: list[Example], predicted: list) -> float:
+    """Of the second label of two: `equivalent`, `duplicate`; F1a of MultiRC over all answers."""
+    return float(f1_score(_gold(examples), predicted, pos_label=task.labels[1], zero_division=0.0))
+
+
+def macro_f1(task: params.Task, examples: list[Example], predicted: list) -> float:
+    """The mean over all declared labels, those that do not occur count as 0 (CB)."""
+    return float(f1_score(_gold(examples), predicted, labels=task.labels, average="macro", zero_division=0.0))
+
+
+def matthews_correlation(task: params.Task, examples: list[Example], predicted: list) -> float | None:
+    """None where a constant makes it undefined: reported, not faked."""
+    if len(set(predicted)) == 1 or len(set(_gold(examples))) == 1:
         return None
-    return float(function(predicted, gold).statistic)
+    return float(matthews_corrcoef(_gold(examples), predicted))
 
 
-def evaluate(task: params.Task, predicted: list[str] | list[float], gold: list[str] | list[float]) -> dict[str, float | None]:
-    """Every metric that fits the task, as fractions: accuracy, f1, matthews_correlation, or pearson, spearman.
+def all_right(task: params.Task, examples: list[Example], predicted: list) -> float:
+    """The share of groups with every prediction right: exact match of MultiRC, over questions."""
+    groups = _groups(examples, predicted)
+    return sum(all(found == example.label for example, found in group) for group in groups) / len(groups)
 
-    Regression predictions are clipped to the task's range. F1 is that of the second label of two, else the macro average.
-    """
-    if task.kind == "regression":
+
+def gender_parity(task: params.Task, examples: list[Example], predicted: list) -> float:
+    """The share of groups with equal predictions: pairs that differ in a pronoun (Rudinger et al. 2018)."""
+    groups = _groups(examples, predicted)
+    return sum(len({found for _, found in group}) == 1 for group in groups) / len(groups)
+
+
+def _correlation(function: Callable) -> Metric:
+    def correlation(task: params.Task, examples: list[Example], predicted: list) -> float | None:
+        """Predictions are clipped to the task's range. None where a constant makes the correlation undefined."""
         values = np.clip(np.array(predicted, dtype=float), *(task.range or (-np.inf, np.inf)))
-        truth = np.array(gold, dtype=float)
-        return {"pearson": _correlation(pearsonr, values, truth), "spearman": _correlation(spearmanr, values, truth)}
-    if len(task.labels) == 2:
-        f1 = f1_score(gold, predicted, pos_label=task.labels[1], zero_division=0.0)
-    else:
-        f1 = f1_score(gold, predicted, labels=task.labels, average="macro", zero_division=0.0)
-    undefined = len(set(predicted)) == 1 or len(set(gold)) == 1
-    return {
-        "accuracy": float(accuracy_score(gold, predicted)),
-        "f1": float(f1),
-        "matthews_correlation": None if undefined else float(matthews_corrcoef(gold, predicted)),
-    }
+        gold = np.array(_gold(examples), dtype=float)
+        return None if np.ptp(values) == 0 or np.ptp(gold) == 0 else float(function(values, gold).statistic)
+
+    return correlation
+
+
+def right_choice(task: params.Task, examples: list[Example], predicted: list) -> float:
+    return float(np.mean([found in label for found, label in zip(predicted, _gold(examples), strict=True)]))
+
+
+def normalised(answer: str) -> str:
+    """Lower case, without punctuation, articles and superfluous white space (Rajpurkar et al. 2016)."""
+    answer = "".join(character for character in answer.lower() if character not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", answer).split())
+
+
+def _best(match: Callable[[str, str], float]) -> Metric:
+    """The mean over examples of the best match with any of the right answers."""
+    return lambda task, examples, predicted: statistics.fmean(
+        max(match(found, answer) for answer in label) for found, label in zip(predicted, _gold(examples), strict=True)
+    )
+
+
+def _same(found: str, answer: str) -> float:
+    return float(normalised(found) == normalised(answer))
+
+
+def _overlap(found: str, answer: str) -> float:
+    """F1 over the words of two answers, 0 where they share none."""
+    ours, theirs = normalised(found).split(), normalised(answer).split()
+    common = sum((Counter(ours) & Counter(theirs)).values())
+    return 2 * common / (len(ours) + len(theirs)) if common else 0.0
+
+
+def entity_f1(task: params.Task, examples: list[Example], predicted: list) -> float:
+    """Micro F1 over entities, type and borders right, as CoNLL's own script counts them."""
+    from seqeval.metrics import f1_score as entities_f1
+
+    return float(entities_f1(_gold(examples), predicted, zero_division=0))
+
+
+def tag_accuracy(task: params.Task, examples: list[Example], predicted: list) -> float:
+    pairs = [pair for tags, label in zip(predicted, _gold(examples), strict=True) for pair in zip(tags, label, strict=True)]
+    return float(np.mean([found == tag for found, tag in pairs]))
+
+
+METRICS: dict[str, dict[str, Metric]] = {
+    "classification": {
+        "accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation,
+        "exact_match": all_right, "gender_parity": gender_parity,
+    },
+    "regression": {"pearson": _correlation(pearsonr), "spearman": _correlation(spearmanr)},
+    "choice": {"accuracy": right_choice, "f1": _best(_overlap), "exact_match": _best(_same)},
+    "extraction": {"f1": _best(_overlap), "exact_match": _best(_same)},
+    "tagging": {"f1": entity_f1, "accuracy": tag_accuracy},
+}  # fmt: skip
+"""By kind of task. A prediction is a label's name; a score; a choice's name; an answer; a tag per word."""
+
+
+def evaluate(task: params.Task, split: str, examples: list[Example], predicted: list) -> dict[str, float | None]:
+    """The metrics that the split is judged by, headline first. Raises SesameError where the split has no labels."""
+    block = task.splits[split]
+    if not block.labelled:
+        raise SesameError(f"the split {split} has no labels: it is for submission only")
+    return {metric: METRICS[task.kind][metric](task, examples, predicted) for metric in block.metrics or task.metrics}
 
 
 def summary(scores: list[dict[str, float | None]]) -> dict[str, dict]:
-    """Each metric's mean, sample standard deviation (None for one seed), n and values; a mean over an undefined value is undefined."""
+    """Each metric's mean, median, sample standard deviation (None for one seed), n and values; undefined where a value is."""
     result = {}
     for metric in scores[0]:
         values = [score[metric] for score in scores]
         defined = None not in values
         result[metric] = {
             "mean": statistics.fmean(values) if defined else None,
+            "median": statistics.median(values) if defined else None,
             "std": statistics.stdev(values) if defined and len(values) > 1 else None,
             "n": len(values),
             "values": values,
@@ -52,9 +152,9 @@ def summary(scores: list[dict[str, float | None]]) -> dict[str, dict]:
     return result
 
 
-def protocol(selection: str, train: int, test: int) -> str:
+def protocol(split: str, selection: str, train: int, size: int) -> str:
     """How a score came about, for every table that shows it."""
-    return f"test split ({test} examples); {selection}, nothing selected on dev; {train} labelled examples"
+    return f"{split} split ({size} examples); {selection}; {train} labelled examples"
 
 
 def shown(value: float | None) -> str:

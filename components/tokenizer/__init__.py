@@ -1,9 +1,10 @@
-"""Sentencepiece BPE: training (`python -m components.tokenizer NAME`) and the one `Tokenizer` class.
+"""Sentencepiece BPE: training (`python -m components.tokenizer NAME`) and the `Tokenizer` class; `fast` is that of imported checkpoints.
 
 A tokenizer lives in one file, `tokenizer.model`, copied beside every model that was trained with it.
 Another kind of tokenizer is a new class with the same members, chosen in `load`.
 """
 
+import shutil
 from functools import cached_property
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import sentencepiece
 
 from components.errors import SesameError
+from components.tokenizer import fast
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Their ids are 0 to 4 in every vocabulary. `[CLS]` opens a document, `[SEP]` ends a segment."""
@@ -28,6 +30,10 @@ class Tokenizer:
             raise SesameError(f"{self.path}: no such tokenizer; run its stage first")
         self.processor = sentencepiece.SentencePieceProcessor(model_file=str(self.path))
 
+    prefix, middle, suffix = [CLS], [SEP], [SEP]
+    """Special ids before a text, between the two of a pair, and after."""
+    unknown = UNK
+
     @property
     def vocab_size(self) -> int:
         return self.processor.vocab_size()
@@ -35,6 +41,10 @@ class Tokenizer:
     def encode(self, texts: list[str], threads: int = 1) -> list[list[int]]:
         """Ids of each text, without specials."""
         return self.processor.encode(texts, num_threads=threads)
+
+    def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Ids of each text, and of each id the characters of the text it stands for, (first, end)."""
+        return [(found["ids"], found["offsets"]) for found in self.processor.encode(texts, return_type="offset_mapping")]
 
     def decode(self, ids: list[int]) -> str:
         """Text of ids; specials are left out, but `[MASK]` shows as `[MASK]`."""
@@ -48,6 +58,10 @@ class Tokenizer:
                 run.append(int(i))
         parts.append(self.processor.decode(run))
         return " ".join(part for part in parts if part)
+
+    def save(self, folder: Path) -> None:
+        """Put the file into a folder."""
+        shutil.copy(self.path, folder / FILE)
 
     @cached_property
     def pieces(self) -> list[bytes]:
@@ -87,6 +101,6 @@ def fit_pair(first: int, second: int, room: int) -> tuple[int, int]:
     return kept, min(second, room - kept)
 
 
-def load(path: Path) -> Tokenizer:
+def load(path: Path) -> Tokenizer | fast.FastTokenizer:
     """The tokenizer of a tokenizer's, an encoding's or a model's folder."""
-    return Tokenizer(path)
+    return fast.FastTokenizer(path) if (path / fast.FILE).exists() else Tokenizer(path)

@@ -10,7 +10,6 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from components.pretrain.schedule import adamw
 from transformers import (
     BertConfig,
     BertForPreTraining,
@@ -23,6 +22,7 @@ from transformers import (
 from components import compute, corpora, models, objectives, params
 from components.encode.__main__ import encode_split
 from components.objectives.mlm import mask
+from components.optimizer import adamw
 
 SIZES = {"num_layers": 2, "hidden_size": 128, "num_heads": 2, "intermediate_size": 512, "max_length": 64, "dropout": 0.0}
 ROUNDS = 6

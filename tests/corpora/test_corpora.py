@@ -12,7 +12,8 @@ from components import corpora, stage
 from components.corpora import __main__ as corpus_stage
 from components.corpora import cleaning, mix, readers, writer
 from components.errors import SesameError
-from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Splits, Task
+from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Splits, Task, TaskSplit, check
+from tests.conftest import tiny_params
 
 WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in "lmnrs"]
 
@@ -32,7 +33,7 @@ def params(reader: dict, cleaning: dict | None = None, max_words: int | None = N
     part = CorpusPart(source={"kind": "files", "paths": ["data.txt"]}, reader=reader, max_words=max_words)
     small = Corpus(language="en", licence="none", parts=[part], cleaning=cleaning or {}, splits=splits or {"valid": 0.1, "test": 0.1})
     tasks = tasks or {}
-    return Params.model_construct(seed=seed, corpora={"small": small}, tasks=tasks, mixes={"mixed": Mix(corpus="small", tasks=list(tasks)[:1])})
+    return Params.model_construct(seed=seed, corpora={"small": small}, tasks=tasks, mixes={"mixed": Mix(corpus="small", tasks=list(tasks)[:1], also_held_out=list(tasks)[1:])})
 
 
 def make(project, text: str | bytes, *args, **kwargs) -> dict:
@@ -174,12 +175,15 @@ def test_reading_what_is_not_there():
 # ---------------------------------------------------------------- mix
 
 
+DECLARED = check(tiny_params()).tasks["same"].model_copy(update={"licence": "free", "test": TaskSplit(share=0.1)})
+
+
 def task(name: str, **splits: list[tuple[str, str | None]]) -> Task:
     for split in ("train", "dev", "test"):
         stage.write_json(stage.Path("data/tasks", name, "card.json"), {})
         rows = [{"id": i, "text_a": a, "text_b": b, "label": 0} for i, (a, b) in enumerate(splits.get(split, []))]
         stage.Path("data/tasks", name, f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Task.model_construct(licence="free")
+    return DECLARED
 
 
 def test_mix(project):
@@ -224,7 +228,7 @@ def test_pairs_with_the_same_first_text_stay_together(project):
 
 
 def test_mix_without_its_tasks_says_what_to_run(project):
-    settings = params(LINES, tasks={"missing": Task.model_construct(licence="")})
+    settings = params(LINES, tasks={"missing": DECLARED})
     with pytest.raises(SesameError, match="data/tasks/missing/dev.jsonl: no such file; run the stage"):
         mix.body(settings, "mixed", None)
 

@@ -1,6 +1,4 @@
-"""Fine-tuning: inputs, frozen weights, that a learnable task is learned, that seeds repeat, scores over seeds."""
-
-from pathlib import Path
+"""Fine-tuning: inputs, which weights learn, that a learnable task is learned, that seeds repeat, scores over seeds."""
 
 import numpy as np
 import pytest
@@ -8,10 +6,10 @@ import torch
 from lightning import Fabric
 
 from components import models, params, tasks
-from components.baseline import __main__ as baseline
 from components.errors import SesameError
-from components.finetune import data, loop, methods
+from components.finetune import baseline, data, kinds, loop, methods, runs
 from components.models.heads import ScalarMix
+from components.optimizer import factor
 from components.tasks import Example
 from components.tasks.metrics import summary
 from components.tokenizer import CLS, PAD, SEP
@@ -20,14 +18,24 @@ from tests.conftest import tiny_params
 
 CHECKED = params.check(tiny_params())
 TASK = CHECKED.tasks["same"]
+RECIPE = params.Recipe(method="full", learning_rate=0.01, epochs=40, batch_size=8, max_length=20, hidden_size=8)
+
+
+def recipe(**changes) -> params.Recipe:
+    return RECIPE.model_copy(update=changes)
+
+
+def other_task(kind: str, **changes) -> params.Task:
+    return TASK.model_copy(update={"kind": kind, "labels": [], **changes})
 
 
 def test_pairs_are_joined_or_kept_apart_and_cuts_counted(tokens):
     rows = [Example("1", "the dog sees the river", "a man", "yes"), Example("2", "the dog " * 40, "a man", "no")]
-    joined, apart = data.encode(rows, TASK, tokens, 20, joined=True), data.encode(rows, TASK, tokens, 20, joined=False)
-    assert joined.cut == apart.cut == 1 and joined.targets.tolist() == [1, 0]
-    for texts, segments in zip(joined.texts, joined.segments, strict=True):
-        ids, segments = texts[0].tolist(), segments.tolist()
+    kind = kinds.build(TASK, recipe())
+    joined, apart = kind.encode(rows, tokens), kind.encode(rows, tokens, joined=False)
+    assert joined.cut == apart.cut == 1 and joined.targets == [1, 0]
+    for [ids], [segments] in zip(joined.texts, joined.segments, strict=True):
+        ids, segments = ids.tolist(), segments.tolist()
         assert len(ids) == len(segments) <= 20 and ids[0] == CLS and ids[-1] == SEP and ids.count(SEP) == 2
         assert segments[: ids.index(SEP) + 1] == [0] * (ids.index(SEP) + 1) and set(segments[ids.index(SEP) + 1 :]) == {1}
     a_man = tokens.encode(["a man"])[0]
@@ -35,30 +43,94 @@ def test_pairs_are_joined_or_kept_apart_and_cuts_counted(tokens):
     assert all(len(texts) == 2 and texts[1].tolist() == [CLS, *a_man, SEP] for texts in apart.texts)
 
 
+def test_a_passage_alone_is_cut_where_the_task_says_so(tokens):
+    answer = tokens.encode(["an old song " * 4])[0]
+    row = data.join(tokens, list(range(5, 40)), answer, 20, cut="text_a")
+    assert row.second == min(len(answer), 17) and row.first == 17 - row.second and len(row.ids) == 20
+
+
+def test_marked_words_that_a_cut_takes_away_are_counted(tokens):
+    text = "the dog sees *the* river " + "a man " * 30
+    kept, far = ("text_a", 13, 18), ("text_a", len(text) - 5, len(text))
+    rows = [Example("1", text, None, "yes", spans=[kept]), Example("2", text, None, "yes", spans=[kept, far]), Example("3", "a man", None, "no", spans=[])]
+    encoded = kinds.build(TASK, recipe()).encode(rows, tokens)
+    assert (encoded.cut, encoded.lost) == (2, 1)
+
+
 def test_batches_hold_every_example_once_without_needless_padding(tokens):
     rows = [Example(str(i), "river " * (1 + i % 15), None, "yes") for i in range(103)]
-    encoded = data.encode(rows, TASK.model_copy(update={"table": TASK.table.model_copy(update={"text_b": None})}), tokens, 32, joined=True)
+    encoded = kinds.build(TASK, recipe()).encode(rows, tokens)
     seen = []
-    for [(ids, lengths)], _, index in data.batches(encoded, 8, np.random.default_rng(0)):
-        seen += index.tolist()
+    for batch in data.batches(encoded, 8, np.random.default_rng(0)):
+        [(ids, lengths)] = batch.texts
+        seen += batch.index
         assert ids.shape[1] == lengths.max() and (ids[lengths < ids.shape[1], -1] == PAD).all()
     assert sorted(seen) == list(range(103))
 
 
-def build(name: str, tokens, seed: int = 0):
+def only(encoded) -> data.Batch:
+    """All of a split as one batch, in order."""
+    return data.Batch([], torch.empty(0), [len(texts) for texts in encoded.texts], list(range(len(encoded))))
+
+
+def test_choices_are_scored_side_by_side(tokens):
+    choices = {"0": "the river", "1": "a man", "2": "the city"}
+    rows = [Example("1", "the dog sees", None, ["1"], choices=choices), Example("2", "a man likes", None, ["0", "1"], choices={"0": "a", "1": "b"})]
+    kind = kinds.build(other_task("choice"), recipe())
+    encoded = kind.encode(rows, tokens)
+    assert [len(texts) for texts in encoded.texts] == [3, 2] and encoded.choices
+    [batch] = data.batches(encoded, 8, None)
+    assert batch.texts[0][0].shape[0] == 5 and batch.segments.shape == batch.texts[0][0].shape
+    scores = torch.tensor([[0.0], [2.0], [1.0], [0.5], [0.1]])
+    assert kind.predict(scores, encoded, only(encoded)) == ["1", "0"]
+    by_hand = -torch.log_softmax(scores[:3, 0], 0)[1]  # both choices of the second are right: no loss
+    torch.testing.assert_close(kind.loss(scores, encoded, only(encoded)), by_hand / 2)
+
+
+def test_answers_are_found_again_from_their_tokens(tokens):
+    text = "the president sees the river in the morning"
+    start = text.index("the river")
+    kind = kinds.build(other_task("extraction", metrics=["f1"]), recipe(max_length=32))
+    row = Example("1", "who sees", text, ["the river"], spans=[("text_b", start, start + 9)])
+    encoded = kind.encode([row, Example("2", "who", "x " * 60 + "a man", ["a man"], spans=[("text_b", 120, 125)])], tokens)
+    assert encoded.lost == 1 and encoded.targets[1] is None
+    first, last = encoded.targets[0]
+    length = max(len(texts[0]) for texts in encoded.texts)
+    output = torch.zeros(2, length, 2)
+    output[0, encoded.notes[0][0] + first, 0] = output[0, encoded.notes[0][0] + last, 1] = 9.0
+    assert kind.predict(output, encoded, only(encoded))[0] == "the river"
+    assert kind.loss(output, encoded, only(encoded)) < 0.1 and torch.isfinite(kind.loss(output[1:], encoded, data.Batch([], torch.empty(0), [1], [1])))
+
+
+def test_tags_stand_on_the_first_piece_of_their_words(tokens):
+    task = other_task("tagging", labels=["O", "B-x"], metrics=["f1"])
+    kind = kinds.build(task, recipe())
+    words = ["president", "sees", "wooden", "house"]
+    encoded = kind.encode([Example("1", " ".join(words), None, ["B-x", "O", "O", "B-x"], words=words), Example("2", "a " * 40, None, ["O"] * 40, words=["a"] * 40)], tokens)
+    places, count = encoded.notes[0]
+    assert count == 4 and all(tokens.starts_word[encoded.texts[0][0][i]] for i in places) and encoded.lost == 1
+    output = torch.zeros(2, 20, 2)
+    output[0, places[[0, 3]], 1] = 5.0
+    found = kind.predict(output, encoded, only(encoded))
+    assert found[0] == ["B-x", "O", "O", "B-x"] and found[1] == ["O"] * 40
+
+
+def build(name: str, tokens, method: str = "full", seed: int = 0, kind=None, **changes):
     torch.manual_seed(seed)
-    recipe = CHECKED.finetune.recipes[name].model_copy(update={"epochs": 40, "learning_rate": 0.01})
-    method = methods.METHODS[recipe.method]
-    return method(models.build(CHECKED.models[name].architecture, tokens), recipe, 2, pair=True), recipe, method
+    chosen = recipe(method=method, **changes)
+    kind = kind or kinds.build(TASK, chosen)
+    model = models.build(CHECKED.models[name].architecture, tokens)
+    return methods.METHODS[method](model, tokens, chosen, kind, pair=True), kind, chosen
 
 
-def train(name: str, tokens, rows, seed: int = 0):
-    module, recipe, method = build(name, tokens, seed)
-    encoded = data.encode(rows, TASK, tokens, 32, method.joined)
-    fabric = Fabric(accelerator="cpu", precision="32-true")
-    encoded = module.inputs(encoded, fabric)
-    fitted = loop.fit(fabric, module, encoded, recipe, seed, False, lambda epoch, loss: None)
-    return module, fitted.predict(encoded), encoded.targets
+FABRIC = Fabric(accelerator="cpu", precision="32-true")
+
+
+def train(name: str, tokens, rows, method: str = "full", seed: int = 0, **changes):
+    module, kind, chosen = build(name, tokens, method, seed, **changes)
+    encoded = module.inputs(kind.encode(rows, tokens, module.joined), FABRIC)
+    fitted = loop.fit(FABRIC, module, kind, encoded, chosen, seed, lambda epoch, loss: None)
+    return module, fitted.predict(encoded), fitted
 
 
 @pytest.fixture
@@ -68,20 +140,129 @@ def rows(built):
     return [Example(row.id, row.text_a, row.text_b, "yes" if row.text_a.startswith("The") else "no") for row in texts]
 
 
+def accuracy(found: list[str], rows) -> float:
+    return float(np.mean([value == row.label for value, row in zip(found, rows, strict=True)]))
+
+
+@pytest.mark.parametrize(("name", "method"), [("bert", "full"), ("gpt", "full"), ("elmo", "full"), ("elmo", "features"), ("bert", "features")])
+def test_a_learnable_task_is_learned_and_a_seed_repeats(name, method, tokens, rows):
+    _, found, fitted = train(name, tokens, rows, method)
+    assert accuracy(found, rows) > 0.95 and fitted.flops > 0
+    assert found == train(name, tokens, rows, method)[1]
+
+
+CHANGES = {
+    "bitfit": lambda name: "bias" in name.rsplit(".", 1)[-1],
+    "adapters": lambda name: ".down." in name or ".up." in name or "norm" in name or "head_transform.2" in name,
+    "lora": lambda name: "lora_" in name,
+    "prompt": lambda name: name.endswith(".prompt"),
+    "mix": lambda name: False, "linear_probe": lambda name: False, "features": lambda name: False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_a_method_moves_its_own_weights_and_the_head_alone(method, tokens, rows):
+    untouched, _, _ = build("bert", tokens, method, prompt_length=4)
+    before = {name: value.clone() for name, value in untouched.named_parameters()}
+    trained, _, fitted = train("bert", tokens, rows, method, epochs=3, prompt_length=4)
+    moved = {name for name, value in trained.named_parameters() if not torch.equal(value, before[name])}
+    learnable = {name for name in before if name.startswith("head.") or CHANGES[method](name)}
+    assert moved <= learnable and {name for name in learnable if name.startswith("head.")} <= moved
+    assert all(any(part in name for name in moved) for part in {"adapters": [".down.", ".up."], "lora": ["lora_B"], "prompt": [".prompt"], "bitfit": ["bias"]}.get(method, []))
+    assert fitted.trained_parameters <= sum(before[name].numel() for name in learnable) < models.count_parameters(untouched) / 2
+
+
+def test_adapters_lora_and_prompts_start_as_the_model_they_adapt(tokens, rows):
+    encoded = kinds.build(TASK, recipe()).encode(rows[:8], tokens)
+    [batch] = data.batches(encoded, 8, None)
+
+    def hidden(method: str) -> torch.Tensor:
+        module, _, _ = build("bert", tokens, method)
+        [(ids, lengths)] = batch.texts
+        return module.eval().hidden(ids, lengths, batch.segments)
+
+    torch.testing.assert_close(hidden("adapters"), hidden("full"), atol=1e-3, rtol=0)
+    torch.testing.assert_close(hidden("lora"), hidden("full"))
+
+
+def test_methods_that_need_a_transformer_say_so(tokens):
+    for method in ("adapters", "lora"):
+        with pytest.raises(SesameError, match=f"method {method} goes into a Transformer's blocks, and BiLM has none"):
+            build("elmo", tokens, method)
+    with pytest.raises(SesameError, match="layer 7: the model has 0"):
+        build("bert", tokens, "linear_probe", layer=7)
+    with pytest.raises(SesameError, match="is more than the 32 tokens"):
+        build("bert", tokens, "prompt", max_length=30)
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
-def test_a_learnable_task_is_learned_and_a_seed_repeats(name, tokens, rows):
-    _, found, gold = train(name, tokens, rows)
-    assert (found == gold).float().mean() > 0.95
-    assert torch.equal(found, train(name, tokens, rows)[1])
+@pytest.mark.parametrize("method", ["full", "features", "mix", "prompt"])
+def test_every_kind_of_task_runs_on_every_model(name, method, tokens):
+    """Shapes fit, the loss falls."""
+    words = ["the", "dog", "sees", "the", "river"]
+    examples = {
+        "choice": [Example(str(i), "the dog", None, ["1"], choices={"0": "a man", "1": "the river"}) for i in range(8)],
+        "extraction": [Example(str(i), "who", "the dog sees a man", ["a man"], spans=[("text_b", 13, 18)]) for i in range(8)],
+        "tagging": [Example(str(i), " ".join(words), None, ["O", "B-x", "O", "O", "B-x"], words=words) for i in range(8)],
+        "regression": [Example(str(i), ["the dog", "a man", "the river"][i % 3], "a man", float(i % 3)) for i in range(8)],
+    }
+    for name_of_kind, rows in examples.items():
+        task = other_task(name_of_kind, labels=["O", "B-x"] if name_of_kind == "tagging" else [], range=None)
+        losses = []
+        chosen = recipe(method=method, epochs=12, dropout=0.0, prompt_length=4)
+        kind = kinds.build(task, chosen)
+        module, _, _ = build(name, tokens, method, kind=kind, epochs=12, dropout=0.0, prompt_length=4)
+        encoded = module.inputs(kind.encode(rows, tokens, module.joined), FABRIC)
+        fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 1, lambda epoch, loss, losses=losses: losses.append(loss))
+        assert losses[-1] < losses[0] or method == "prompt", (name_of_kind, losses)  # vectors before a random model teach little
+        assert len(fitted.predict(encoded)) == 8
 
 
-def test_frozen_features_stay_frozen(tokens, rows):
-    untouched, _, _ = build("elmo", tokens)
-    trained, _, _ = train("elmo", tokens, rows)
-    for key, value in untouched.model.state_dict().items():
-        assert torch.equal(value, trained.model.state_dict()[key]), key
-    assert not torch.equal(untouched.head.mix.weights, trained.head.mix.weights)
-    assert models.count_parameters(trained, trainable=True) == models.count_parameters(trained.head)
+def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
+    module, kind, _ = build("bert", tokens)
+    chosen = recipe(layer_decay=0.5, learning_rate=0.08)
+    rates = {}
+    for group in loop.groups(module, 2, chosen):
+        for parameter in group["params"]:
+            rates[next(name for name, value in module.named_parameters() if value is parameter)] = group["full_lr"]
+    assert rates["head.output.weight"] == rates["model.blocks.1.attention.output.weight"] == 0.08
+    assert rates["model.blocks.0.attention.output.weight"] == 0.04 and rates["model.token_embedding.weight"] == 0.02
+    start, _, _ = build("bert", tokens)
+    for epochs, frozen in ((1, "model.blocks.1."), (2, "model.blocks.0."), (3, "model.token_embedding")):
+        trained, _, _ = train("bert", tokens, rows, epochs=epochs, gradual_unfreezing=True)
+        pairs = [(name, a, b) for (name, a), b in zip(start.named_parameters(), trained.parameters(), strict=True)]
+        assert all(torch.equal(a, b) for name, a, b in pairs if name.startswith(frozen)), (epochs, frozen)
+        assert not all(torch.equal(a, b) for _, a, b in pairs)
+
+
+def test_the_slanted_triangle():
+    config = params.Optimizer(learning_rate=1.0, warmup=0.1, schedule="slanted_triangular")
+    assert [round(factor(config, at), 4) for at in (0.0, 0.05, 0.1, 0.55, 1.0)] == [0.0312, 0.5156, 1.0, 0.5156, 0.0312]
+
+
+def test_patience_keeps_the_best_epoch(tokens, rows):
+    module, kind, chosen = build("bert", tokens, epochs=9, patience=1)
+    encoded = kind.encode(rows, tokens)
+    scores = iter([0.1, 0.7, 0.2, 0.3, 0.4, 0.5, 0.6, 0.9, 0.9])
+    states = []
+
+    def judge(found):
+        states.append({name: value.clone() for name, value in module.state_dict().items()})
+        return next(scores)
+
+    fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
+    assert fitted.epochs == 2 and len(states) == 4, "two epochs without a gain are one more than patience allows"
+    assert all(torch.equal(value, states[1][name]) for name, value in module.state_dict().items())
+
+
+def test_class_weights_and_smoothing_are_those_of_the_libraries(tokens):
+    kind = kinds.build(TASK, recipe(class_weights="balanced", label_smoothing=0.1))
+    encoded = data.Encoded([[torch.ones(2)]] * 4, [], targets=[0, 0, 0, 1])
+    kind.prepare(encoded)
+    torch.testing.assert_close(kind.weights, torch.tensor([4 / 6, 4 / 2]))
+    output = torch.randn(4, 2)
+    expected = torch.nn.CrossEntropyLoss(kind.weights, label_smoothing=0.1)(output, torch.tensor([0, 0, 0, 1]))
+    torch.testing.assert_close(kind.loss(output, encoded, data.Batch([], torch.empty(0), [1] * 4, [0, 1, 2, 3])), expected)
 
 
 def test_mix_starts_as_the_plain_mean():
@@ -89,31 +270,52 @@ def test_mix_starts_as_the_plain_mean():
     torch.testing.assert_close(ScalarMix(4)(layers), layers.mean(2))
 
 
-def test_regression_predicts_in_the_tasks_own_unit(tokens, built):
-    task = TASK.model_copy(update={"kind": "regression", "labels": [], "metric": "pearson", "range": (0, 5)})
+def test_a_frozen_pair_reads_each_text_as_if_it_were_alone(tokens, rows):
+    module, kind, _ = build("elmo", tokens, "mix")
+    encoded = module.inputs(kind.encode(rows[:6], tokens, joined=False), FABRIC)
+    together = torch.cat([module.eval()(batch.texts, batch.segments) for batch in data.batches(encoded, 6, None)])
+    [order] = [batch.index for batch in data.batches(encoded, 6, None)]
+    alone = torch.cat([module(batch.texts, batch.segments) for batch in data.batches(encoded, 1, None)])
+    torch.testing.assert_close(together, alone[[sorted(order, key=lambda i: sum(map(len, encoded.texts[i]))).index(i) for i in order]], atol=2e-2, rtol=0)
+
+
+def test_regression_predicts_in_the_tasks_own_unit(tokens):
+    task = other_task("regression", metrics=["pearson"], range=(0, 5))
     rows = [Example(str(i), "the dog", "a man", 4.0 + 0.1 * (i % 2)) for i in range(40)]
-    module, recipe, method = build("bert", tokens)
-    module.head.output = torch.nn.Linear(16, 1)
-    encoded = data.encode(rows, task, tokens, 32, method.joined)
-    fitted = loop.fit(Fabric(accelerator="cpu", precision="32-true"), module, encoded, recipe, 0, True, lambda epoch, loss: None)
-    assert fitted.flops > 0
-    assert fitted.predict(encoded).mean() == pytest.approx(4.05, abs=0.1)
+    kind = kinds.build(task, recipe())
+    module, _, chosen = build("bert", tokens, kind=kind)
+    encoded = kind.encode(rows, tokens)
+    fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None)
+    assert np.mean(fitted.predict(encoded)) == pytest.approx(4.05, abs=0.1)
 
 
 def test_nan_is_one_line(tokens, rows):
-    module, recipe, method = build("bert", tokens)
+    module, kind, chosen = build("bert", tokens)
     torch.nn.init.constant_(module.head.output.weight, float("nan"))
     with pytest.raises(SesameError, match="not a number in epoch 1"):
-        loop.fit(Fabric(accelerator="cpu"), module, data.encode(rows, TASK, tokens, 32, True), recipe, 0, False, lambda epoch, loss: None)
+        loop.fit(FABRIC, module, kind, kind.encode(rows, tokens), chosen, 0, lambda epoch, loss: None)
 
 
-def test_baseline_uses_the_same_examples(project):
-    found = baseline.baseline(CHECKED, "same", Run(None))
-    assert found["protocol"].endswith("60 labelled examples") and found["baseline"]["test"]["accuracy"]["n"] == 1
-    assert not Path("data/metrics/baseline/same.json").exists(), "the frame writes metrics, not the body"
+def test_baselines_use_the_same_examples(project):
+    raw = tiny_params()
+    raw["baselines"]["methods"] = ["majority", "logistic_regression", "linear_svm", "averaging", "bilstm"]
+    found = baseline.baseline(params.check(raw), "same", Run(None))
+    assert list(found["baselines"]) == raw["baselines"]["methods"] and "60 labelled examples" in found["protocol"]
+    for method, part in found["baselines"].items():
+        assert part["test"]["accuracy"]["n"] == (2 if method in baseline.NETWORKS else 1)
+    dev = tasks.read("data/tasks/same", "test")
+    assert found["baselines"]["majority"]["test"]["accuracy"]["mean"] in {sum(row.label == label for row in dev) / len(dev) for label in ("no", "yes")}
 
 
 def test_spread_over_seeds():
     found = summary([{"accuracy": 0.5, "pearson": None}, {"accuracy": 0.7, "pearson": 0.1}])
-    assert found["accuracy"] == {"mean": 0.6, "std": pytest.approx(0.1414, abs=1e-4), "n": 2, "values": [0.5, 0.7]}
+    assert found["accuracy"]["mean"] == 0.6 and found["accuracy"]["std"] == pytest.approx(0.1414, abs=1e-4) and found["accuracy"]["n"] == 2
     assert found["pearson"]["mean"] is None and found["pearson"]["std"] is None
+
+
+def test_a_model_tuned_on_one_task_is_a_model_and_is_named_so():
+    raw = tiny_params()
+    block = {"task": "same", "recipe": raw["finetune"]["recipes"]["bert"]}
+    raw["intermediate"] = {"bert_same": {**block, "model": "bert"}, "bert_twice": {**block, "model": "bert_same"}}
+    checked = params.check(raw)
+    assert runs.intermediate_tasks(checked, "bert_twice") == ["same", "same"] and runs.intermediate_tasks(checked, "bert") == []

@@ -1,12 +1,17 @@
 """The plan is DVC's graph and nothing else."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from components import params
 from components.errors import SesameError
 from pipelines import graph
+from tests.pipelines.conftest import ROOT
 
 DIAMOND = """
   side: {cmd: echo > side.out, outs: [side.out]}
@@ -84,3 +89,18 @@ def test_a_locked_repository_is_one_line(inside):
     plan = graph.plan()
     with Repo() as repo, lock_repo(repo), pytest.raises(SesameError, match="DVC is at work in this checkout"):
         graph.unchanged(plan)
+
+
+def test_a_checkpoint_is_a_model_like_others(inside):
+    """Without one the group is empty; one that is declared is what its fine-tuning waits for."""
+    shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
+    assert not any(stage.name.startswith("checkpoint") for stage in graph.plan())
+    yaml = YAML()
+    raw = yaml.load(Path("params.yaml"))
+    raw["checkpoints"]["outside"] = {"licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}
+    raw["finetune"]["models"], raw["finetune"]["recipes"]["outside"] = ["outside"], dict(raw["finetune"]["recipes"]["bert"])
+    yaml.dump(raw, Path("params.yaml"))
+    params.load()
+    task = raw["finetune"]["tasks"][0]
+    found = {stage.name: stage for stage in graph.plan([f"finetune@outside-{task}"])}
+    assert set(found[f"finetune@outside-{task}"].upstream) == {"checkpoint@outside", f"task@{task}"}

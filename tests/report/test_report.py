@@ -3,18 +3,22 @@
 import pandas as pd
 import pytest
 
-from components.report import tables
+from components import params
+from components.report import benchmarks, tables
 from components.report.__main__ import reading, spread
+from tests.conftest import tiny_params
 
 
 def frame(trained, untrained, std=0.01):
-    common = {"task": "t", "method": "full", "metric": "accuracy", "protocol": "p", "trainable_parameters": 1}
+    common = {"task": "t", "method": "full", "metric": "accuracy", "protocol": "p", "trainable_parameters": 1, "median": 0.5}
     rows = [
-        {"model": "m", "init": "pretrained", "mean": trained, "std": std, "n": 3} | common,
-        {"model": "m", "init": "random", "mean": untrained, "std": std, "n": 3} | common,
-        {"model": "bag-of-words", "init": "baseline", "mean": 0.5, "std": None, "n": 1} | common,
+        {"stage": "finetune", "model": "m", "init": "pretrained", "mean": trained, "std": std, "n": 3} | common,
+        {"stage": "finetune", "model": "m", "init": "random", "mean": untrained, "std": std, "n": 3} | common,
+        {"stage": "baseline", "model": "majority", "init": "baseline", "mean": 0.3, "std": None, "n": 1} | common,
+        {"stage": "baseline", "model": "linear_svm", "init": "baseline", "mean": 0.5, "std": None, "n": 1} | common,
+        {"stage": "baseline", "model": "averaging", "init": "baseline", "mean": None, "std": None, "n": 3} | common,
     ]
-    return pd.DataFrame(rows, columns=tables.SCORES)
+    return pd.DataFrame(rows if untrained is not None else rows[:1], columns=tables.SCORES)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +27,7 @@ def frame(trained, untrained, std=0.01):
 )
 def test_a_gain_counts_beyond_the_spread_only(trained, untrained, verdict):
     [found] = tables.verdicts(frame(trained, untrained))
-    assert found["verdict"] == verdict and found["baseline"] == 0.5
+    assert found["verdict"] == verdict and (found["baseline"], found["baseline_method"]) == (0.5, "linear_svm")
 
 
 def test_the_reading_says_what_the_numbers_support():
@@ -34,12 +38,55 @@ def test_the_reading_says_what_the_numbers_support():
     assert "it hurts in 1 (m on t)" in reading([gain, loss]) and "in 0 of 1 cases (none)" in reading([nothing])
 
 
+FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
+
+
+def measured(model: str, task: str, split="dev", method="full", **metrics) -> dict:
+    scores = {split: {metric: FIGURES | {"mean": value} for metric, value in metrics.items()}}
+    return {
+        "model": model, "task": task, "method": method, "intermediate": [], "metric": next(iter(metrics)), "split": split, "pretrained": scores, "random": scores,
+        "trainable_parameters": 10, "trainable_share": 0.1, "memory_mib": 300.0, "seconds": 2.0,
+    }  # fmt: skip
+
+
 def test_one_seed_and_an_undefined_baseline_make_a_table():
-    figures = {"mean": 0.5, "std": None, "n": 1}
-    finetuned = {"model": "m", "task": "t", "metric": "f1", "pretrained": {"test": {"f1": figures}}, "random": {"test": {"f1": figures}}}
-    undefined = {"model": "bag-of-words", "task": "t", "metric": "f1", "baseline": {"test": {"f1": figures | {"mean": None}}}}
-    table = tables.scores({("finetune", "m-t"): finetuned, ("baseline", "t"): undefined})
-    assert [row["verdict"] for row in tables.verdicts(table)] == ["undefined"]
+    undefined = {"dev": {"f1": FIGURES | {"mean": None, "median": None}}, "trainable_parameters": 3}
+    table = tables.scores({("finetune", "m-t"): measured("m", "t", f1=0.5), ("baseline", "t"): {"task": "t", "metric": "f1", "split": "dev", "baselines": {"majority": undefined}}})
+    assert [row["verdict"] for row in tables.verdicts(table)] == ["undefined"] and table["mean"].isna().tolist() == [False, False, True]
+
+
+def test_without_random_weights_nothing_is_claimed():
+    [found] = tables.verdicts(frame(0.9, None))
+    assert found["verdict"] == "not compared" and reading([found]).startswith("No model was held against random weights")
+
+
+def selected(finetune: list[str], **adapt) -> params.Params:
+    raw = tiny_params()
+    block = raw["tasks"]["same"]
+    raw["tasks"] |= {task: block for task in (*finetune, *adapt.get("tasks", []))}
+    raw["finetune"] |= {"tasks": finetune, "models": ["bert"]}
+    raw["adapt"] |= adapt
+    return params.check(raw)
+
+
+def test_a_benchmarks_table_stands_beside_the_published_one():
+    chosen = selected(["cola", "sst2", "mnli"])
+    metrics = {("finetune", "bert-cola"): measured("bert", "cola", matthews_correlation=None), ("finetune", "bert-sst2"): measured("bert", "sst2", accuracy=0.8)}
+    metrics["finetune", "bert-mnli"] = measured("bert", "mnli", accuracy=0.4)
+    metrics["finetune", "bert-mnli"]["pretrained"]["mismatched"] = {"accuracy": FIGURES}
+    table = benchmarks.benchmark(chosen, metrics, "glue").set_index("system")
+    ours = table.loc["bert"]
+    assert (ours["sst2"], ours["mnli-m"], ours["mnli-mm"]) == (80.0, 40.0, 50.0) and pd.isna(ours["cola"]) and pd.isna(ours["mean"]), "no mean over a part"
+    assert table.loc["BERT base", "mean"] == 79.6 and table.loc["BERT base", "from"] != ours["from"]
+    assert benchmarks.benchmark(selected(["cola"]), metrics, "glue") is None
+
+
+def test_tuning_and_freezing_side_by_side():
+    recipe = {"method": "bitfit", "learning_rate": 1e-3, "epochs": 1, "batch_size": 8, "max_length": 32}
+    chosen = selected(["same"], models=["bert"], methods=["biases"], tasks=["same"], recipes={"biases": recipe})
+    metrics = {("finetune", "bert-same"): measured("bert", "same", accuracy=0.8), ("adapt", "bert-biases-same"): measured("bert", "same", method="bitfit", accuracy=0.7)}
+    table = benchmarks.tune_or_freeze(chosen, metrics)
+    assert table[["method", "same accuracy", "seconds"]].values.tolist() == [["full", 0.8, 2.0], ["biases", 0.7, 2.0]]
 
 
 def test_one_seed_has_no_spread_and_claims_nothing():

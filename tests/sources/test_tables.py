@@ -2,6 +2,7 @@
 
 import json
 
+import datasets
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -93,3 +94,22 @@ def test_hub_reads_a_local_folder_of_parquet(tmp_path, monkeypatch):
         list(tables.rows(HubSource(kind="hub", path=str(tmp_path / "nothing")), TableReader(format="parquet", column="text")))
     with pytest.raises(SesameError, match="has rows and no files"):
         sources.open_files(source)
+
+
+def test_hub_gives_class_labels_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    (tmp_path / "set").mkdir()
+    labels = datasets.ClassLabel(names=["entailment", "neutral"])
+    rows = datasets.Dataset.from_dict({"label": [0, 1, -1], "tags": [[1], [0, 1], []]}).cast_column("label", labels)
+    rows.cast_column("tags", datasets.List(labels)).to_parquet(str(tmp_path / "set" / "train-00000.parquet"))
+    found = [row for _, row in tables.rows(HubSource(kind="hub", path=str(tmp_path / "set")), TableReader(format="parquet", column="label"))]
+    assert [row["label"] for row in found] == ["entailment", "neutral", -1]  # -1 stands for no label
+    assert [row["tags"] for row in found] == [["neutral"], ["entailment", "neutral"], []]
+
+
+def test_a_field_that_holds_no_text():
+    assert tables.text("f, line 1", {"a": True}, "a") == "true" and tables.text("f, line 1", {"a": 3}, "a") == "3"
+    with pytest.raises(SesameError, match="f, line 1: column 'a' holds nothing, where text is wanted"):
+        tables.text("f, line 1", {"a": None}, "a")
+    with pytest.raises(SesameError, match="f, line 1: column 'a' holds a list, where text is wanted"):
+        tables.text("f, line 1", {"a": []}, "a")

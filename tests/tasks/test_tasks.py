@@ -1,85 +1,218 @@
-"""Tasks: labels by name, splits that keep groups together, metrics computed once, mistakes with file and line."""
+"""The stage: labels by name, splits that keep groups together, tables in their published layout, mistakes with file and line."""
 
-import numpy as np
+import json
+
 import pytest
-from scipy.stats import pearsonr
-from sklearn.metrics import f1_score
 
 from components import params, tasks
 from components.errors import SesameError
 from components.tasks import __main__ as stage_of_tasks
-from components.tasks import metrics
 from components.tracking import Run
 from tests.conftest import tiny_params
 
+PAIRS = {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label"}
 
-def prepare(folder, monkeypatch, lines, **changes):
-    monkeypatch.chdir(folder)
-    (folder / "raw").mkdir(exist_ok=True)
-    (folder / "raw/pairs.tsv").write_text("\n".join(lines) + "\n")
-    raw = tiny_params()
-    raw["tasks"]["same"] |= changes
-    return stage_of_tasks.prepare(params.check(raw), "same", Run(None))
+
+def files(*names: str) -> dict:
+    return {"kind": "files", "paths": [f"raw/{name}" for name in names]}
+
+
+@pytest.fixture
+def prepare(tmp_path, monkeypatch):
+    """Write raw files, prepare `tasks.same` with changes, return its splits."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raw").mkdir()
+
+    def run(raw_files: dict[str, str], **changes) -> dict[str, list[tasks.Example]]:
+        for name, text in raw_files.items():
+            (tmp_path / "raw" / name).write_bytes(text.encode())
+        raw = tiny_params()
+        raw["tasks"]["same"] |= changes
+        checked = params.check(raw)
+        stage_of_tasks.prepare(checked, "same", Run(None))
+        return {split: tasks.read("data/tasks/same", split) for split in checked.tasks["same"].splits}
+
+    return run
+
+
+def same(rows: int, line: str = "x{i}\ty\tno\n") -> str:
+    return "a\tb\tlabel\n" + "".join(line.format(i=i, third=i // 3) for i in range(rows))
 
 
 def test_splits_are_stable_and_disjoint(project):
-    before = {split: tasks.read("data/tasks/same", split) for split in tasks.SPLITS}
-    pairs = {split: {(row.text_a, row.text_b) for row in rows} for split, rows in before.items()}
+    found = {split: tasks.read("data/tasks/same", split) for split in ("train", "dev", "test")}
+    pairs = {split: {(row.text_a, row.text_b) for row in rows} for split, rows in found.items()}
     assert not pairs["train"] & pairs["dev"] and not pairs["train"] & pairs["test"] and not pairs["dev"] & pairs["test"]
-    assert sum(map(len, before.values())) == 150
-    assert {row.label for row in before["train"]} == {"no", "yes"}
+    assert sum(map(len, found.values())) == 150
+    assert {row.label for row in found["train"]} == {"no", "yes"}
 
 
-def test_unknown_label_names_file_line_and_allowed(tmp_path, monkeypatch):
-    with pytest.raises(SesameError, match=r"pairs.tsv, line 3: unknown label 'maybe' \(allowed: no, yes\)"):
-        prepare(tmp_path, monkeypatch, ["a\tb\tlabel", "x\ty\tno", "x\ty\tmaybe"])
-
-
-def test_wrong_number_of_fields_names_file_and_line(tmp_path, monkeypatch):
-    with pytest.raises(SesameError, match=r"pairs.tsv, line 3: 3 fields expected, 2 found"):
-        prepare(tmp_path, monkeypatch, ["a\tb\tlabel", "x\ty\tno", "x\tno"])
-
-
-def test_groups_stay_on_one_side(tmp_path, monkeypatch):
-    lines = ["a\tb\tlabel"] + [f"premise {i // 3}\thypothesis {i}\tno" for i in range(300)]
-    table = {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label", "group": "a"}
-    prepare(tmp_path, monkeypatch, lines, table=table)
-    sides = [{row.text_a for row in tasks.read("data/tasks/same", split)} for split in tasks.SPLITS]
+def test_groups_stay_on_one_side(prepare):
+    found = prepare({"pairs.tsv": same(300, "premise {third}\thypothesis {i}\tno\n")}, table={**PAIRS, "group": "a"})
+    sides = [{row.text_a for row in rows} for rows in found.values()]
     assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
+    assert all(row.group is None for rows in found.values() for row in rows)  # no metric judges these groups
 
 
-def test_thresholds_and_dropped_labels(tmp_path, monkeypatch):
-    lines = ["a\tb\tlabel"] + [f"x{i}\ty\t{value}" for i, value in enumerate([-1.5, 0, 0.5, 3] * 20)] + ["z\ty\t-"]
-    table = {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label", "thresholds": [0.0], "drop_labels": ["-"]}
-    found = prepare(tmp_path, monkeypatch, lines, table=table)
-    rows = [row for split in tasks.SPLITS for row in tasks.read("data/tasks/same", split)]
-    assert found["dropped"] == 1 and sum(row.label == "yes" for row in rows) == 40 == sum(row.label == "no" for row in rows)
+def test_groups_of_rows_are_kept_for_the_metric_that_judges_them(prepare):
+    extra = {"source": files("pairs.tsv"), "table": {**PAIRS, "group_rows": 2}, "metrics": ["accuracy", "gender_parity"]}
+    found = prepare({"pairs.tsv": same(60)}, extra={"axg": extra})
+    assert [row.group for row in found["axg"][:4]] == ["axg-0", "axg-0", "axg-1", "axg-1"]
+
+
+def test_thresholds_and_dropped_labels(prepare):
+    lines = "a\tb\tlabel\n" + "".join(f"x{i}\ty\t{value}\n" for i, value in enumerate([-1.5, 0, 0.5, 3] * 20)) + "z\ty\t-\n"
+    found = prepare({"pairs.tsv": lines}, table={**PAIRS, "thresholds": [0.0], "drop_labels": ["-"]})
+    labels = [row.label for rows in found.values() for row in rows]
+    assert labels.count("yes") == 40 == labels.count("no")
+    assert tasks.card("data/tasks/same")["dropped"] == {"train: label -": 1}
+
+
+def test_cola_has_no_header_but_its_test_set_has(prepare):
+    found = prepare(
+        {"train.tsv": "gj04\t1\t\tOur friends won't buy it.\ngj04\t0\t*\tWhat did and?\n" * 1, "test.tsv": 'index\tsentence\n0\tSay "no.\n1\tYes.\n'},
+        labels=["unacceptable", "acceptable"], metrics=["matthews_correlation"],
+        table={"format": "tsv", "fields": 4, "text_a": 3, "label": 1, "label_names": {"0": "unacceptable", "1": "acceptable"}},
+        train={"source": files("train.tsv")}, dev={"source": files("train.tsv")},
+        test={"source": files("test.tsv"), "labelled": False, "table": {"format": "tsv", "header": True, "id": "index", "text_a": "sentence"}},
+    )  # fmt: skip
+    assert [(row.id, row.text_a, row.label) for row in found["train"]] == [
+        ("train-0", "Our friends won't buy it.", "acceptable"), ("train-1", "What did and?", "unacceptable")
+    ]  # fmt: skip
+    assert [(row.id, row.text_a, row.label) for row in found["test"]] == [("0", 'Say "no.', None), ("1", "Yes.", None)]
+    card = tasks.card("data/tasks/same")
+    assert card["train"]["labels"] == {"unacceptable": 0.5, "acceptable": 0.5}
+    assert (card["test"]["rows"], card["test"]["labelled"]) == (2, False)
+
+
+def test_quotes_and_spaces_at_the_end_of_a_tsv(prepare):
+    """SST-2 ends its sentences with a space, MRPC's lone quotes are text."""
+    text = 'sentence\tlabel\nhide new secretions \t0\nhe said " the "foodservice \t1\n'
+    split = {"source": files("t.tsv")}
+    table = {"format": "tsv", "header": True, "text_a": "sentence", "label": "label", "label_names": {"0": "no", "1": "yes"}}
+    found = prepare({"t.tsv": text}, table=table, train=split, dev=split, test=split)
+    assert [(row.text_a, row.label) for row in found["dev"]] == [("hide new secretions", "no"), ('he said " the "foodservice', "yes")]
+
+
+def test_lines_are_taken_apart_by_a_pattern(prepare):
+    split = {"source": files("trec.txt")}
+    table = {"format": "lines", "pattern": r"(?P<label>[A-Z]+):\S+ (?P<text>.*)", "text_a": "text", "label": "label"}
+    found = prepare(
+        {"trec.txt": "NUM:dist How far : is it ?\nHUM:ind Who ?\n"}, labels=["HUM", "NUM"], table=table, train=split, dev=split, test=split
+    )
+    assert [(row.text_a, row.label) for row in found["train"]] == [("How far : is it ?", "NUM"), ("Who ?", "HUM")]
+    with pytest.raises(SesameError, match="trec.txt, line 2: does not fit the pattern"):
+        prepare({"trec.txt": "NUM:dist How far\nWho ?\n"}, labels=["HUM", "NUM"], table=table, train=split, dev=split, test=split)
+
+
+def test_jsonl_with_true_and_false(prepare):
+    rows = [{"passage": "p", "question": f"q{i}", "idx": i, "label": i % 2 == 0} for i in range(4)]
+    split = {"source": files("boolq.jsonl")}
+    table = {"format": "jsonl", "id": "idx", "text_a": "passage", "text_b": "question", "label": "label"}
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    found = prepare({"boolq.jsonl": text}, labels=["false", "true"], table=table, train=split, dev=split, test=None)
+    assert [(row.id, row.label) for row in found["train"]] == [("0", "true"), ("1", "false"), ("2", "true"), ("3", "false")]
+    assert list(found) == ["train", "dev"]
+
+
+def test_quoted_csv_declared_by_a_user(prepare):
+    split = {"source": files("mine.csv")}
+    table = {"format": "csv", "header": True, "id": "number", "text_a": "text", "label": "mood", "label_names": {":(": "no"}}
+    found = prepare(
+        {"mine.csv": 'number,text,mood\r\n7,"well, ""so""",:(\r\n9,fine,yes\r\n'}, table=table, train=split, dev=split, test=split
+    )
+    assert [(row.id, row.text_a, row.label) for row in found["test"]] == [("7", 'well, "so"', "no"), ("9", "fine", "yes")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "said"),
+    [
+        ("x\ty\tno\nx\ty\tmaybe\n", {}, r"pairs.tsv, line 3: unknown label 'maybe' \(allowed: no, yes\)"),
+        ("x\ty\t-1\n", {}, "line 2: unknown label '-1' .*-1 stands for no label: is `labelled: false` missing"),
+        ("x\ty\tno\nx\tno\n", {}, "pairs.tsv, line 3: 3 fields expected, 2 found"),
+        ("x\ty\tno\n", {"table": {**PAIRS, "label": "gold"}}, r"pairs.tsv, line 2: no column 'gold' \(there are: a, b, label\)"),
+        (
+            "7\ty\tno\n8\ty\tno\n7\tz\tno\n",
+            {"table": {**PAIRS, "id": "a"}},
+            "pairs.tsv, line 4: the id '7' is taken by raw/pairs.tsv, line 2",
+        ),
+        ("x\ty\tbig\n", {"kind": "regression", "labels": [], "metrics": ["pearson"]}, "line 2: the label is 'big', not a number"),
+        ("x\ty\tnan\n", {"kind": "regression", "labels": [], "metrics": ["pearson"]}, "line 2: the label is 'nan', not a number"),
+        (
+            "x\ty\t6\n",
+            {"kind": "regression", "labels": [], "metrics": ["pearson"], "range": [0, 5]},
+            "line 2: the label 6 is outside the task's range",
+        ),
+        ("x\ty\tno\n", {"dev": {"source": files("absent.tsv")}}, "nothing at 'raw/absent.tsv'"),
+        ("x\ty\tno\n", {}, "tasks.same.(train|dev|test): no examples"),
+    ],
+)
+def test_a_mistake_in_the_data_is_one_line_and_leaves_nothing(prepare, tmp_path, lines, changes, said):
+    with pytest.raises(SesameError, match=said) as caught:
+        prepare({"pairs.tsv": "a\tb\tlabel\n" + lines}, **changes)
+    assert len(str(caught.value).splitlines()) == 1 and not list((tmp_path / "data").glob("**/*"))
+
+
+SPLIT = {"source": files("pairs.tsv")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"dev": None}, "tasks.same.dev: Input should be"),
+        ({"train": {**SPLIT, "labelled": False}}, "tasks.same: train and dev need labels"),
+        (
+            {"table": {key: value for key, value in PAIRS.items() if key != "label"}},
+            "tasks.same: train is labelled, but its table names no label column",
+        ),
+        ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, "tasks.same: metric f1 is that of the second label of two"),
+        ({"metrics": ["gender_parity"]}, "tasks.same: metric gender_parity of train needs a group in its table"),
+        ({"table": {**PAIRS, "group": "a", "group_rows": 2}}, "tasks.same.table: give either group or group_rows"),
+        ({"table": {**PAIRS, "label_names": {"1": "maybe"}}}, "tasks.same: label_names of train give maybe, not among labels"),
+        ({"table": {"format": "lines", "text_a": "t", "label": "l"}}, "tasks.same.table: pattern goes with format: lines"),
+        (
+            {"table": {"format": "lines", "pattern": "(?P<t>.*", "text_a": "t", "label": "t"}},
+            "tasks.same.table: pattern is no regular expression",
+        ),
+        (
+            {"table": {"format": "lines", "pattern": "(?P<t>.*)", "text_a": "t", "label": "l"}},
+            "tasks.same.table: label: the pattern has no group named 'l' .it has: t",
+        ),
+        ({"kind": "choice", "labels": []}, "tasks.same: a choice task has a reader .copa, record., no table"),
+        ({"table": None, "reader": "squad"}, "tasks.same: reader squad reads a task of kind extraction"),
+        ({"table": None, "reader": "wic"}, 'tasks.same: the labels of reader wic are ."false", "true".'),
+        (
+            {"kind": "tagging", "table": None, "reader": "conll", "labels": ["NOUN", "O"], "metrics": ["f1"]},
+            "tasks.same: metric f1 of a tagging task counts entities",
+        ),
+        ({"extra": {"dev": SPLIT}}, "tasks.same: extra: dev has a place of its own"),
+        ({"dev": {"share": 0.1, "labelled": False}}, "tasks.same.dev: a share of train has train's labels"),
+    ],
+)
+def test_a_mistake_in_the_declaration_is_one_line(changes, said):
+    raw = tiny_params()
+    raw["tasks"]["same"] |= changes
+    with pytest.raises(SesameError, match=said) as caught:
+        params.check(raw)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_split_that_is_not_there(project):
+    with pytest.raises(SesameError, match=r"task same has no split ax \(there are: dev, test, train\)"):
+        tasks.read("data/tasks/same", "ax")
+    with pytest.raises(SesameError, match="run its stage first"):
+        tasks.read("data/tasks/other", "dev")
 
 
 def test_subsets_are_nested_and_seeded():
     rows = [tasks.Example(str(i), "a", None, "x") for i in range(100)]
     small, large = tasks.subset(rows, 10, 1), tasks.subset(rows, 50, 1)
-    assert small == large[:10] and tasks.subset(rows, 10, 2) != small and tasks.subset(rows, None, 1) == rows
+    assert len(small) == 10 and small == large[:10] and tasks.subset(rows, 10, 2) != small and tasks.subset(rows, None, 1) == rows
 
 
-def task(**changes) -> params.Task:
-    return params.check(tiny_params()).tasks["same"].model_copy(update=changes)
-
-
-def test_metrics_match_the_libraries():
-    rng = np.random.default_rng(0)
-    gold, found = rng.integers(0, 3, (2, 200))
-    names = ["a", "b", "c"]
-    three = task(labels=names)
-    result = metrics.evaluate(three, [names[i] for i in found], [names[i] for i in gold])
-    assert result["accuracy"] == np.mean(gold == found)
-    assert result["f1"] == pytest.approx(f1_score(gold, found, average="macro"))
-    scores, values = rng.uniform(0, 5, 50), rng.uniform(-3, 8, 50)
-    regression = task(kind="regression", labels=[], range=(0, 5))
-    assert metrics.evaluate(regression, values.tolist(), scores.tolist())["pearson"] == pytest.approx(pearsonr(np.clip(values, 0, 5), scores).statistic)
-
-
-def test_constant_predictions_are_undefined_not_zero():
-    regression = task(kind="regression", labels=[], range=(0, 5))
-    assert metrics.evaluate(regression, [2.0] * 5, [1.0, 2, 3, 4, 5]) == {"pearson": None, "spearman": None}
-    assert metrics.evaluate(task(), ["no"] * 4, ["no", "yes", "no", "yes"])["matthews_correlation"] is None
+def test_subsets_are_of_whole_groups():
+    rows = [tasks.Example(str(i), "a", None, "x", group=str(i // 3)) for i in range(90)]
+    small, large = tasks.subset(rows, 10, 1), tasks.subset(rows, 50, 1)
+    assert len(small) == 9 and len(large) == 48 and small == large[:9]
+    assert {len([row for row in large if row.group == group]) for group in {row.group for row in large}} == {3}
+    assert len(tasks.subset(rows, 1, 1)) == 3

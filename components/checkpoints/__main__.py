@@ -1,0 +1,110 @@
+"""`python -m components.checkpoints NAME`: the source of a checkpoint -> data/models/<name>, in the form that pre-training writes."""
+
+import json
+import shutil
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from components import models, params, sources, stage
+from components.checkpoints import parity
+from components.checkpoints.layout import LAYOUTS, Layout
+from components.errors import SesameError
+from components.tokenizer.fast import FastTokenizer
+from components.tracking import Run
+
+KEPT = (".json", ".txt", ".safetensors")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json")
+
+
+def fetch(source: params.Source, folder: Path) -> None:
+    """The files of a checkpoint, by their own names, into a folder."""
+    for file in sources.open_files(source):
+        name = PurePosixPath(file.name.rpartition(": ")[2]).name
+        if not name.endswith(KEPT):
+            continue
+        if (folder / name).exists():
+            raise SesameError(f"two files of the source are called {name}, the second is {file.name}; name the files one by one")
+        with file.open() as stream, (folder / name).open("wb") as written:
+            shutil.copyfileobj(stream, written)
+    there = sorted(path.name for path in folder.iterdir())
+    for patterns in (("config.json",), ("*.safetensors",), TOKENIZERS):
+        if not any(fnmatchcase(name, pattern) for name in there for pattern in patterns):
+            raise SesameError(f"the source has no {' or '.join(patterns)}; of the kinds that are read ({' '.join(KEPT)}) it has: {', '.join(there) or 'none'}")
+
+
+def describe(folder: Path) -> tuple[Layout, params.Architecture, int]:
+    """The layout of a checkpoint, our architecture for it, and the size of its vocabulary."""
+    try:
+        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SesameError(f"config.json: not valid JSON: {error}") from None
+    if raw.get("model_type") not in LAYOUTS:
+        raise SesameError(f"config.json: model_type: {raw.get('model_type')!r} is not supported (there are: {', '.join(LAYOUTS)})")
+    try:
+        config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
+    except Exception as error:  # of many kinds, over several lines
+        raise SesameError(f"config.json: {' '.join(str(error).split())}") from None
+    layout = LAYOUTS[raw["model_type"]]
+    return layout, layout.architecture(raw | config), config["vocab_size"]
+
+
+def read_tokenizer(folder: Path) -> FastTokenizer:
+    """The tokenizer that `transformers` makes of a checkpoint's files, old kinds of files included."""
+    try:
+        found = parity.quiet_transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        found.backend_tokenizer.no_truncation()
+        found.backend_tokenizer.no_padding()
+        found.save_pretrained(folder / "whole")
+    except Exception as error:  # of many kinds, over several lines
+        raise SesameError(f"the tokenizer can't be read: {' '.join(str(error).split())}") from None
+    return FastTokenizer(folder / "whole")
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All weights of a checkpoint, which may be cut into several files."""
+    weights = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            found = load_file(path)
+        except SafetensorError as error:
+            raise SesameError(f"{path.name} can't be read: {error}") from None
+        if twice := weights.keys() & found.keys():
+            raise SesameError(f"{min(twice)} is in {path.name} and in another file, too; name the files of the source one by one")
+        weights |= found
+    return weights
+
+
+def bring(all_params: params.Params, name: str, run: Run) -> dict:
+    block = all_params.checkpoints[name]
+    with stage.output(Path("data/models", name)) as folder:
+        source = folder / "source"
+        source.mkdir(parents=True)
+        fetch(block.source, source)
+        layout, architecture, vocab_size = describe(source)
+        tokens = read_tokenizer(source)
+        if tokens.vocab_size != vocab_size:
+            raise SesameError(f"the tokenizer has {tokens.vocab_size:,} ids, but config.json says vocab_size {vocab_size:,}: they don't belong together")
+        with torch.device("meta"):
+            shapes = {key: value.shape for key, value in models.build(architecture, tokens).state_dict().items()}
+        state, absent, others = layout.read(read_weights(source), shapes)
+        models.save(folder, state, architecture, tokens, absent)
+        model, tokens = models.load(folder)
+        difference = parity.check(source, model, tokens, absent)
+        shutil.rmtree(source)
+        stage.write_json(folder / "card.json", {"licence": block.licence, "source": block.source.model_dump(mode="json"), "absent": absent, "left_out": others})
+    print(f"{architecture.name}, {models.count_parameters(model):,} parameters; largest difference from transformers {difference:.2g}")
+    if absent:
+        print(f"not in the checkpoint, random in every load: {', '.join(absent)}")
+    if others:
+        print(f"left out: {', '.join(others)}")
+    run.artifact(Path("data/models", name, "card.json"))
+    return {"parameters": models.count_parameters(model), "vocab_size": tokens.vocab_size, "max_abs_difference": difference}
+
+
+if __name__ == "__main__":
+    stage.main("checkpoint", bring, "checkpoints")

@@ -1,0 +1,78 @@
+"""Whether `transformers` and our modules read the same ids out of a text and compute the same numbers from them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from components.errors import SesameError
+from components.models.encoder import Encoder
+from components.tokenizer import Tokenizer
+from components.tokenizer.fast import FastTokenizer
+
+TOLERANCE = 1e-4
+"""Largest absolute difference of hidden states, pooled vectors and logits."""
+
+TEXTS = (
+    "The quick brown fox jumps over the lazy dog.",
+    "In 1823 the president told Congress, among other things, that \"the American continents\" were closed to new colonies; few took note.",
+    "naïve café, 12,5 °C — Ёлка, 東京, नमस्ते, 👍🏽!",
+    "  two  spaces\tand a tab, then [MASK] and </s> as plain text ",
+    "it 's a charming and often affecting journey .",
+    "",
+)
+
+
+def quiet_transformers():
+    """The `transformers` package without its progress bars and reports."""
+    import transformers  # takes seconds
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def check(folder: Path, model: nn.Module, tokens: Tokenizer | FastTokenizer, absent: Sequence[str], texts: Sequence[str] = TEXTS) -> float:
+    """The largest absolute difference between `model` and what `transformers` makes of `folder`, on `texts`.
+
+    Compares the last layer and, where the checkpoint has them, pooled vectors and logits, in float32. Where that is above
+    TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
+    Raises SesameError when it is above TOLERANCE there, too, or when a text has other ids.
+    """
+    transformers = quiet_transformers()
+    theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    encoded = tokens.encode(list(texts))
+    for text, ids in zip(texts, encoded, strict=True):
+        if theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] != ids:
+            raise SesameError(f"{folder}: transformers splits {text!r} in another way")
+    room = model.max_length - len(tokens.prefix) - len(tokens.suffix)
+    rows = [torch.tensor([*tokens.prefix, *ids[:room], *tokens.suffix]) for ids in encoded]
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=theirs.pad_token_id or 0)
+    real = torch.arange(ids.shape[1]) < lengths[:, None]
+    encoder = isinstance(model, Encoder)
+    segments = torch.zeros_like(ids)
+    if encoder:
+        segments[:, 4:] = model.segment_embedding.num_embeddings - 1
+    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if encoder else {})
+
+    @torch.no_grad()
+    def largest(dtype: torch.dtype) -> float:
+        def run(loader):
+            return loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=dtype).eval()(**inputs)
+
+        hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
+        body = run(transformers.AutoModel)
+        compared = [(hidden[real], body.last_hidden_state[real])]
+        if encoder and "pooler" not in absent:
+            compared.append((model.pool(hidden, lengths), body.pooler_output))
+        if "head_bias" not in absent:
+            logits = run(transformers.AutoModelForMaskedLM if encoder else transformers.AutoModelForCausalLM).logits
+            compared.append((model.logits(hidden)[real], logits[real]))
+        return float(torch.stack([(ours - other).abs().max() for ours, other in compared]).max())  # which keeps NaN
+
+    difference = largest(torch.float32)
+    if not difference < TOLERANCE and not (exact := largest(torch.float64)) < TOLERANCE:  # NaN is not, either
+        raise SesameError(f"{folder}: transformers computes something else, by up to {exact:.2g} ({TOLERANCE:g} is allowed)")
+    return difference

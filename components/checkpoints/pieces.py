@@ -1,0 +1,69 @@
+"""A sentencepiece BPE model as a `tokenizer.json`, so that `AutoTokenizer` gives the same ids."""
+
+from pathlib import Path
+
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Fast
+from tokenizers.models import BPE
+
+from components import params, stage
+from components.checkpoints.parity import quiet_transformers
+from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
+from components.tokenizer.fast import SETTINGS
+
+FORMS = {
+    "encoder": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "token_type_ids", "attention_mask"]),
+    "decoder": ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"]),
+}
+"""A text, a pair, and what the model takes. A decoder goes on where the text ends, so nothing stands behind it."""
+
+
+def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
+    """Every pair of pieces that together are a piece, those of the best piece first. Special and byte pieces are never merged."""
+    pieces = {piece.piece: number for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL}  # the best first
+    cuts = ((number, piece[:i], piece[i:]) for piece, number in pieces.items() for i in range(1, len(piece)))
+    found = [(number, pieces[left], pieces[right], left, right) for number, left, right in cuts if left in pieces and right in pieces]
+    return [(left, right) for *_, left, right in sorted(found)]
+
+
+def convert(path: Path) -> Fast:
+    """`tokenizer.model` -> the same as a pipeline of the `tokenizers` library, without the form of a pair.
+
+    The ids are the same for all text whose combining marks stand in the order of NFC or NFD; a stack of marks out of order,
+    or one that composes across another mark, is normalised a little further here than by sentencepiece.
+    """
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(path.read_bytes())
+    vocabulary = {piece.piece: number for number, piece in enumerate(model.pieces)}
+    byte_fallback = model.trainer_spec.byte_fallback
+    found = Fast(BPE(vocabulary, _merges(model), unk_token="[UNK]", fuse_unk=True, byte_fallback=byte_fallback))
+    found.normalizer = normalizers.Sequence([
+        # The library looks a whole grapheme up by its first character and drops the rest of it ("É" of two characters
+        # becomes "e"). So compose what can be, and part the rest by a control character, which the map itself deletes.
+        normalizers.NFC(),
+        normalizers.Replace(Regex(r"(?<=.)(?=[^\x00-\x7f])"), "\x01"),
+        normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
+        normalizers.Replace(Regex(" {2,}"), " "),
+        normalizers.Replace(Regex("^ | $"), ""),  # and not Strip, which takes other white space, too
+    ])  # fmt: skip
+    found.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    found.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    found.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIALS])
+    return found
+
+
+def write(tokens: Tokenizer, architecture: params.TransformerArchitecture, folder: Path) -> None:
+    """Put `tokenizer.json` and its settings into a folder.
+
+    Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True` turns that off.
+    """
+    fast = convert(tokens.path)
+    single, pair, inputs = FORMS[architecture.name]
+    fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
+    quiet_transformers().PreTrainedTokenizerFast(
+        tokenizer_object=fast, model_input_names=inputs, model_max_length=architecture.max_length, clean_up_tokenization_spaces=False,
+        pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]", bos_token="[CLS]", eos_token="[SEP]",
+    ).save_pretrained(folder)  # fmt: skip
+    settings = stage.read_json(folder / SETTINGS)
+    stage.write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # the name that version 4 knows, too

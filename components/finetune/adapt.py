@@ -1,0 +1,22 @@
+"""`python -m components.finetune.adapt MODEL-METHOD-TASK`: one way to adapt a pre-trained model -> data/adapted/<model>/<method>/<task>/."""
+
+from pathlib import Path
+
+from components import params, stage
+from components.errors import SesameError
+from components.finetune import runs
+from components.tracking import Run
+
+
+def adapt(all_params: params.Params, name: str, run: Run) -> dict:
+    config = all_params.adapt
+    declared = {f"{model}-{method}-{task}": (model, method, task) for model in config.models for method in config.methods for task in config.tasks}
+    if name not in declared:
+        raise SesameError(f"no such way in adapt of params.yaml (there are: {', '.join(declared) or 'none'})")
+    model, method, task = declared[name]
+    found = runs.compare(all_params, model, task, config.recipes[method], ["pretrained"], Path("data/adapted", model, method, task), run)
+    return found | {"recipe": method}
+
+
+if __name__ == "__main__":
+    stage.main("adapt", adapt)

@@ -1,0 +1,155 @@
+"""`python -m components.finetune.baseline TASK`: what needs no pre-training, on the same examples -> data/metrics/baseline/<task>.json.
+
+The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], which draw no random
+numbers and so have one run and no spread; and two networks over token vectors that start at random: a deep averaging
+network and a biLSTM with attention.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import torch
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.svm import LinearSVC, LinearSVR
+from torch import Tensor, nn
+
+from components import models, params, stage, tokenizer
+from components.finetune import kinds, loop, runs
+from components.finetune.data import Encoded
+from components.models.heads import BiLSTMAttentionHead, compared
+from components.tasks import Example, metrics
+from components.tracking import Run
+
+LINEAR = {
+    "logistic_regression": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
+    "linear_svm": {"classification": LinearSVC(), "regression": LinearSVR(loss="squared_epsilon_insensitive", dual=False)},
+}
+FITS = {
+    "majority": {"classification", "tagging"}, "logistic_regression": {"classification", "regression"},
+    "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
+}  # fmt: skip
+"""The kinds of tasks that a baseline can do."""
+
+
+def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse.csr_matrix]:
+    """Features of each split, (examples, words), words and weights from the training split only."""
+    vectorizer = TfidfVectorizer(lowercase=True, token_pattern=r"(?u)\b\w+\b", sublinear_tf=True)
+    vectorizer.fit(text for row in rows["train"] for text in (row.text_a, row.text_b) if text)
+    features = {}
+    for split, examples in rows.items():
+        u = vectorizer.transform(row.text_a for row in examples)
+        if pair:
+            v = vectorizer.transform(row.text_b for row in examples)
+            u = sparse.hstack([u, v, abs(u - v), u.multiply(v)]).tocsr()
+        features[split] = u
+    return features
+
+
+def majority(rows: dict[str, list[Example]]) -> dict[str, list]:
+    """The commonest label, or for tags that of each word, everywhere."""
+    if rows["train"][0].words is None:
+        [(label, _)] = Counter(row.label for row in rows["train"]).most_common(1)
+        return {split: [label] * len(examples) for split, examples in rows.items()}
+    counts: dict[str, Counter] = {}
+    for row in rows["train"]:
+        for word, tag in zip(row.words, row.label, strict=True):
+            counts.setdefault(word.lower(), Counter())[tag] += 1
+    [(rest, _)] = sum(counts.values(), Counter()).most_common(1)
+    best = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
+
+
+class Averaging(nn.Module):
+    """A deep averaging network (Iyyer et al. 2015): the mean of the token vectors, two layers; for a pair [u, v, |u - v|, u * v]."""
+
+    joined = False
+
+    def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
+        super().__init__()
+        self.vectors = nn.Embedding(vocab_size, size)
+        self.head = nn.Sequential(
+            nn.Dropout(recipe.dropout), nn.Linear((4 if pair else 1) * size, recipe.hidden_size), nn.ReLU(), nn.Linear(recipe.hidden_size, kind.outputs)
+        )  # fmt: skip
+
+    def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
+        means = []
+        for ids, lengths in texts:
+            real = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+            means.append((self.vectors(ids) * real[:, :, None]).sum(1) / lengths[:, None])
+        return self.head(compared(torch.cat(means), len(texts)))
+
+
+class BiLSTM(nn.Module):
+    """The GLUE baseline without pre-training (Wang et al. 2018): token vectors, biLSTM, attention."""
+
+    def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
+        super().__init__()
+        self.joined = not kind.apart
+        self.vectors = nn.Embedding(vocab_size, size)
+        self.head = BiLSTMAttentionHead(nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and kind.apart, kind.per_token)
+
+    def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
+        longest = max(ids.shape[1] for ids, _ in texts)
+        ids = torch.cat([nn.functional.pad(ids, (0, longest - ids.shape[1])) for ids, _ in texts])
+        return self.head(self.vectors(ids), torch.cat([lengths for _, lengths in texts]), len(texts))
+
+
+NETWORKS = {"averaging": Averaging, "bilstm": BiLSTM}
+
+
+def baseline(all_params: params.Params, name: str, run: Run) -> dict:
+    block, task = all_params.baselines, all_params.tasks[name]
+    rows = runs.examples(all_params, name)
+    labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
+    pair = rows["train"][0].text_b is not None
+    found, trained, flops = {}, 0, 0
+    for method in block.methods:
+        if task.kind not in FITS[method]:
+            continue
+        if method in NETWORKS:
+            predictions, size, cost = networks(all_params, name, method, rows, pair)
+            trained, flops = trained + cost["tokens"], flops + cost["flops"]
+        elif method == "majority":
+            predictions, size = [majority(rows)], 0
+        else:
+            features = bag_of_words(rows, pair)
+            model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
+            predictions = [{split: model.predict(features[split]).tolist() for split in labelled}]
+            size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
+        scores = {split: [metrics.evaluate(task, split, rows[split], predicted[split]) for predicted in predictions] for split in labelled}
+        found[method] = {"trainable_parameters": size} | {split: metrics.summary(values) for split, values in scores.items()}
+        shown = found[method][runs.judged(task)][task.metric]["mean"]
+        print(f"{method}: {runs.judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
+    run.tag(model="baseline", task=name)
+    return {
+        "task": name, "metric": task.metric, "split": runs.judged(task), "baselines": found,
+        "protocol": metrics.protocol(runs.judged(task), "nothing selected on dev", len(rows["train"]), len(rows[runs.judged(task)])),
+        "cost": {"tokens": trained, "flops": flops},
+    }  # fmt: skip
+
+
+def networks(all_params: params.Params, name: str, method: str, rows: dict[str, list[Example]], pair: bool) -> tuple[list[dict], int, dict]:
+    """Predictions of each split by each seed, the network's size, and what the training took."""
+    block, task = all_params.baselines, all_params.tasks[name]
+    fabric, tokens = runs.machine(all_params.finetune), tokenizer.load(Path("data/tokenizers", block.tokenizer))
+    predictions, cost = [], {"tokens": 0, "flops": 0}
+    encoded: dict[str, Encoded] = {}
+    for seed in all_params.finetune.seeds:
+        torch.manual_seed(seed)
+        kind = kinds.build(task, block.recipe)
+        module = fabric.to_device(NETWORKS[method](tokens.vocab_size, block.embedding_size, block.recipe, kind, pair))
+        encoded = encoded or {split: kind.encode(part, tokens, module.joined) for split, part in rows.items()}
+        fitted = loop.fit(
+            fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None,
+            lambda found: metrics.evaluate(task, "dev", rows["dev"], found)[task.metric], encoded["dev"],
+        )  # fmt: skip
+        predictions.append({split: fitted.predict(part) for split, part in encoded.items()})
+        cost["tokens"] += fitted.epochs * sum(len(text) for texts in encoded["train"].texts for text in texts)
+        cost["flops"] += fitted.flops
+    return predictions, models.count_parameters(module), cost
+
+
+if __name__ == "__main__":
+    stage.main("baseline", baseline, "tasks")

@@ -1,0 +1,263 @@
+"""Kinds of tasks: how examples become inputs, what the loss is, and what an output says in the task's own words.
+
+A kind knows the task, not the model: a method gives `(inputs, outputs)`, or `(inputs, length, outputs)` where `per_token`.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, mse_loss
+
+from components import params
+from components.finetune.data import Batch, Encoded, join
+from components.tasks import Example
+from components.tokenizer import Tokenizer
+
+MAX_ANSWER = 30  # tokens, as in BERT's SQuAD code
+
+
+class Kind:
+    """What the kinds share: a text or a pair as input, a target for each example."""
+
+    per_token = False
+    """An output for every token, in place of one for the input."""
+    apart = True
+    """Whether a pair can be read as two inputs."""
+
+    def __init__(self, task: params.Task, recipe: params.Recipe):
+        self.task, self.recipe = task, recipe
+        self.outputs = len(task.labels) or 1
+
+    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
+        """Tokenise; what a cut takes away is counted. With `joined` a pair is one input of two segments, else two inputs."""
+        first, second, offsets = tokenised(examples, tokens)
+        data = Encoded([], [], [self.target(example) for example in examples])
+        for i, example in enumerate(examples):
+            a, b = first[i], second[i]
+            if joined or b is None:
+                rows = [join(tokens, a, b, self.recipe.max_length, self.task.cut)]
+                kept = (rows[0].first, rows[0].second)
+            else:
+                rows = [join(tokens, a, None, self.recipe.max_length), join(tokens, b, None, self.recipe.max_length)]
+                kept = (rows[0].first, rows[1].first)
+            data.texts.append([row.ids for row in rows])
+            data.segments.append([row.segments for row in rows])
+            data.cut += kept[0] < len(a) or kept[1] < len(b or [])
+            data.lost += any(end > reach(offsets[i][field], kept[field == "text_b"]) for field, _, end in example.spans or [])
+        return data
+
+    def target(self, example: Example) -> Any:
+        """What the loss is held against; None without a label."""
+        raise NotImplementedError
+
+    def prepare(self, train: Encoded) -> None:
+        """Take from the training targets what the loss needs."""
+
+    def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
+        """The mean loss of a batch."""
+        raise NotImplementedError
+
+    def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[Any]:
+        """A prediction for each example of the batch: a label's name, a score, a choice's name, an answer, tags."""
+        raise NotImplementedError
+
+
+class Classification(Kind):
+    """One of the task's labels for a text or a pair."""
+
+    def __init__(self, task: params.Task, recipe: params.Recipe):
+        super().__init__(task, recipe)
+        self.weights = None
+
+    def target(self, example: Example) -> int | None:
+        return None if example.label is None else self.task.labels.index(example.label)
+
+    def prepare(self, train: Encoded) -> None:
+        if self.recipe.class_weights == "balanced":  # as scikit-learn defines it
+            counts = torch.bincount(torch.tensor(train.targets), minlength=self.outputs)
+            self.weights = len(train) / (self.outputs * counts.clamp(min=1))
+
+    def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
+        targets = torch.tensor([data.targets[i] for i in batch.index], device=output.device)
+        weights = None if self.weights is None else self.weights.to(output.device)
+        return cross_entropy(output, targets, weights, label_smoothing=self.recipe.label_smoothing)
+
+    def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
+        return [self.task.labels[i] for i in output.argmax(1).tolist()]
+
+
+class Regression(Kind):
+    """A score; learned in units of the training scores' deviation."""
+
+    def __init__(self, task: params.Task, recipe: params.Recipe):
+        super().__init__(task, recipe)
+        self.centre, self.scale = 0.0, 1.0
+
+    def target(self, example: Example) -> float | None:
+        return example.label
+
+    def prepare(self, train: Encoded) -> None:
+        scores = torch.tensor(train.targets)
+        self.centre, self.scale = float(scores.mean()), float(scores.std())
+
+    def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
+        targets = torch.tensor([data.targets[i] for i in batch.index], device=output.device)
+        return mse_loss(output[:, 0], (targets - self.centre) / self.scale)
+
+    def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[float]:
+        return (output[:, 0] * self.scale + self.centre).tolist()
+
+
+class Choice(Kind):
+    """One of the example's own choices, each read with text_a as a pair and scored by one output."""
+
+    apart = False
+
+    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
+        first = tokens.encode([example.text_a for example in examples])
+        second = iter(tokens.encode([text for example in examples for text in example.choices.values()]))
+        data = Encoded([], [], [], choices=True)
+        for a, example in zip(first, examples, strict=True):
+            names, texts = list(example.choices), [next(second) for _ in example.choices]
+            rows = [join(tokens, a, b, self.recipe.max_length, self.task.cut) for b in texts]
+            data.texts.append([row.ids for row in rows])
+            data.segments.append([row.segments for row in rows])
+            data.cut += any(row.first < len(a) or row.second < len(b) for row, b in zip(rows, texts, strict=True))
+            data.lost += any(row.second < len(b) for row, b in zip(rows, texts, strict=True))
+            data.notes.append(names)
+            data.targets.append(None if example.label is None else [names.index(name) for name in example.label])
+        return data
+
+    def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
+        """The probability of all right choices together, -log of it."""
+        losses = []
+        for scores, i in zip(output[:, 0].split(batch.sizes), batch.index, strict=True):
+            losses.append(scores.logsumexp(0) - scores[data.targets[i]].logsumexp(0))
+        return torch.stack(losses).mean()
+
+    def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
+        best = [int(scores.argmax()) for scores in output[:, 0].split(batch.sizes)]
+        return [data.notes[i][choice] for i, choice in zip(batch.index, best, strict=True)]
+
+
+class Extraction(Kind):
+    """A piece of text_b: its first and last token (Devlin et al. 2019, section 4.2)."""
+
+    per_token, apart = True, False
+
+    def __init__(self, task: params.Task, recipe: params.Recipe):
+        super().__init__(task, recipe)
+        self.outputs = 2
+
+    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
+        first = tokens.encode([example.text_a for example in examples])
+        second = tokens.encode_offsets([example.text_b for example in examples])
+        data = Encoded([], [], [])
+        for a, (b, offsets), example in zip(first, second, examples, strict=True):
+            row = join(tokens, a, b, self.recipe.max_length, self.task.cut)
+            kept = offsets[: row.second]
+            data.texts.append([row.ids])
+            data.segments.append([row.segments])
+            data.cut += row.first < len(a) or row.second < len(b)
+            data.notes.append((row.start, kept, example.text_b))
+            data.targets.append(self.place(example, kept))
+            data.lost += example.label is not None and data.targets[-1] is None
+        return data
+
+    def place(self, example: Example, kept: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """First and last token of the first answer that was kept, counted from the start of text_b; None where all were cut."""
+        for _, start, end in example.spans or []:
+            inside = [i for i, (first, last) in enumerate(kept) if first < end and last > start]
+            if inside and end <= kept[-1][1]:
+                return inside[0], inside[-1]
+        return None
+
+    def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
+        losses = []
+        for row, i in zip(output, batch.index, strict=True):
+            if data.targets[i] is not None:  # an answer that was cut away teaches nothing
+                start, kept, _ = data.notes[i]
+                target = torch.tensor(data.targets[i], device=output.device)
+                losses.append(cross_entropy(row[start : start + len(kept)].T, target))
+        return torch.stack(losses).mean() if losses else 0.0 * output.sum()
+
+    def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
+        found = []
+        for row, i in zip(output, batch.index, strict=True):
+            start, kept, text = data.notes[i]
+            scores = row[start : start + len(kept)]
+            pairs = scores[:, 0, None] + scores[None, :, 1]
+            allowed = torch.ones_like(pairs, dtype=torch.bool).triu().tril(MAX_ANSWER - 1)
+            if not len(kept):
+                found.append("")
+                continue
+            best = int(pairs.masked_fill(~allowed, -torch.inf).argmax())
+            found.append(text[kept[best // len(kept)][0] : kept[best % len(kept)][1]].strip())
+        return found
+
+
+class Tagging(Kind):
+    """A tag for every word, read off its first piece (Devlin et al. 2019, section 5.3)."""
+
+    per_token, apart = True, False
+
+    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
+        pieces = iter(tokens.encode([word for example in examples for word in example.words]))
+        data = Encoded([], [], [])
+        for example in examples:
+            words = [next(pieces) for _ in example.words]
+            firsts, ids = [], []
+            for word in words:
+                firsts.append(len(tokens.prefix) + len(ids))
+                ids += word or [tokens.unknown]  # a word of which normalisation leaves nothing
+            row = join(tokens, ids, None, self.recipe.max_length)
+            kept = [place for place in firsts if place < len(tokens.prefix) + row.first]
+            data.texts.append([row.ids])
+            data.segments.append([row.segments])
+            data.cut += row.first < len(ids)
+            data.lost += len(kept) < len(words)
+            data.notes.append((torch.tensor(kept), len(words)))
+            data.targets.append(None if example.label is None else [self.task.labels.index(tag) for tag in example.label[: len(kept)]])
+        return data
+
+    def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
+        scores = torch.cat([row[data.notes[i][0].to(row.device)] for row, i in zip(output, batch.index, strict=True)])
+        targets = torch.tensor([tag for i in batch.index for tag in data.targets[i]], device=output.device)
+        return cross_entropy(scores, targets, label_smoothing=self.recipe.label_smoothing)
+
+    def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[list[str]]:
+        """Words that were cut away get the tag that says nothing."""
+        nothing = "O" if "O" in self.task.labels else self.task.labels[0]
+        found = []
+        for row, i in zip(output, batch.index, strict=True):
+            places, words = data.notes[i]
+            tags = [self.task.labels[tag] for tag in row[places.to(row.device)].argmax(1).tolist()]
+            found.append(tags + [nothing] * (words - len(tags)))
+        return found
+
+
+KINDS = {"classification": Classification, "regression": Regression, "choice": Choice, "extraction": Extraction, "tagging": Tagging}
+
+
+def build(task: params.Task, recipe: params.Recipe) -> Kind:
+    """The kind of a task."""
+    return KINDS[task.kind](task, recipe)
+
+
+def tokenised(examples: list[Example], tokens: Tokenizer) -> tuple[list[list[int]], list[list[int] | None], list[dict]]:
+    """Ids of each text_a and text_b, and where marked words matter the characters that the tokens stand for."""
+    if all(example.spans is None for example in examples):
+        first = tokens.encode([example.text_a for example in examples])
+        second = tokens.encode([example.text_b or "" for example in examples])
+        ends = [{}] * len(examples)
+    else:
+        first, first_offsets = zip(*tokens.encode_offsets([example.text_a for example in examples]), strict=True)
+        second, second_offsets = zip(*tokens.encode_offsets([example.text_b or "" for example in examples]), strict=True)
+        ends = [{"text_a": a, "text_b": b} for a, b in zip(first_offsets, second_offsets, strict=True)]
+    return list(first), [b if example.text_b is not None else None for b, example in zip(second, examples, strict=True)], ends
+
+
+def reach(offsets: list[tuple[int, int]], kept: int) -> int:
+    """The last character that the kept tokens stand for."""
+    return offsets[kept - 1][1] if kept else 0

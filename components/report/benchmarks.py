@@ -1,0 +1,80 @@
+"""Tables in the layout of the papers: a benchmark's tasks side by side, tuning against freezing, published rows beside ours."""
+
+from pathlib import Path
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from components import params
+from components.tasks.benchmarks import CONVENTIONS
+
+COLUMNS = {"glue": "glue_bert_paper", "superglue": "superglue"}
+"""The convention that gives a benchmark's columns and its mean."""
+PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
+
+Metrics = dict[tuple[str, str], dict]
+
+
+def columns(benchmark: str) -> dict[str, list[tuple[str, str, str]]]:
+    """The column's name -> what it is the mean of: (task, split, metric)."""
+    named = {}
+    for part in CONVENTIONS[COLUMNS[benchmark]]:
+        task, split, _ = part[0]
+        named["mnli-mm" if split == "mismatched" else "mnli-m" if task == "mnli" else task] = list(part)
+    return named
+
+
+def value(found: dict, init: str, split: str, metric: str) -> float | None:
+    """The mean over seeds, in percent; None where it is undefined or not measured."""
+    scores = found["baselines"].get(init, {}) if "baselines" in found else found.get(init, {})
+    mean = scores.get(found["split"] if split == "eval" else split, {}).get(metric, {}).get("mean")
+    return None if mean is None else 100 * mean
+
+
+def benchmark(all_params: params.Params, metrics: Metrics, name: str) -> pd.DataFrame | None:
+    """A row a system, a column a task, in percent, ours before the published ones; None where fewer than two of its tasks were run."""
+    wanted = columns(name)
+    if sum(task in all_params.finetune.tasks for task in {parts[0][0] for parts in wanted.values()}) < 2:
+        return None
+    systems = {(model, "pretrained"): ("finetune", f"{model}-{{}}") for model in all_params.finetune.models}
+    if "random" in all_params.finetune.inits:
+        systems |= {(model, "random"): ("finetune", f"{model}-{{}}") for model in all_params.finetune.models}
+    systems |= {(method, method): ("baseline", "{}") for method in all_params.baselines.methods}
+    rows = []
+    for (system, init), (stage, pattern) in systems.items():
+        row = {"system": f"{system}, random weights" if init == "random" else system}
+        for column, parts in wanted.items():
+            found = metrics.get((stage, pattern.format(parts[0][0])), {"split": "dev"})
+            values = [value(found, init, split, metric) for _, split, metric in parts]
+            row[column] = None if None in values else sum(values) / len(values)
+        scores = [row[column] for column in wanted]
+        rows.append(row | {"mean": None if None in scores else sum(scores) / len(scores), "from": "ours, dev"})
+    for system, figures in PUBLISHED[name]["rows"].items():
+        rows.append({"system": system} | {column: figures.get(column) for column in (*wanted, "mean")} | {"from": PUBLISHED[name]["source"]})
+    return pd.DataFrame(rows).astype({column: float for column in (*wanted, "mean")})
+
+
+def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame | None:
+    """A row a way to adapt a model, a column a task (its headline, mean and deviation over seeds), and what the way costs; None without ways."""
+    adapt = all_params.adapt
+    tasks = [task for task in all_params.finetune.tasks if task in adapt.tasks] + [task for task in adapt.tasks if task not in all_params.finetune.tasks]
+    if not (adapt.models and adapt.methods and tasks):
+        return None
+    ways = {(model, all_params.finetune.recipes[model].method): ("finetune", f"{model}-{{}}") for model in all_params.finetune.models if model in adapt.models}
+    ways |= {(model, method): ("adapt", f"{model}-{method}-{{}}") for model in adapt.models for method in adapt.methods}
+    rows = []
+    for (model, method), (stage, pattern) in ways.items():
+        found = {task: metrics[stage, pattern.format(task)] for task in tasks if (stage, pattern.format(task)) in metrics}
+        if not found:
+            continue
+        costs = list(found.values())
+        row = {"model": model, "method": method, "stage": stage}
+        for task in tasks:
+            scores = found[task]["pretrained"][found[task]["split"]][found[task]["metric"]] if task in found else {}
+            row[f"{task} {all_params.tasks[task].metric}"] = scores.get("mean")
+            row[f"{task} std"] = scores.get("std")
+        rows.append(row | {
+            "trainable_parameters": costs[0]["trainable_parameters"], "trainable_share": costs[0]["trainable_share"],
+            "memory_mib": max(part["memory_mib"] for part in costs), "seconds": sum(part["seconds"] for part in costs),
+        })  # fmt: skip
+    return pd.DataFrame(rows)

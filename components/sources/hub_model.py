@@ -1,0 +1,26 @@
+"""The files of a model on the Hugging Face hub."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from components import params
+from components.errors import SesameError
+from components.sources.file import SourceFile
+from components.stage import STATE
+
+WANTED = ["*.json", "*.txt", "*.safetensors"]
+
+
+def open_files(source: params.HubModelSource) -> Iterator[SourceFile]:
+    """The files at the top of the repository: settings, weights, tokenizer. What was fetched is kept."""
+    import httpx
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = snapshot_download(source.path, revision=source.revision, allow_patterns=WANTED, ignore_patterns="*/*", cache_dir=STATE / "downloads/hub")
+    except (OSError, ValueError, httpx.HTTPError) as error:
+        raise SesameError(
+            f"model {source.path!r} can't be fetched: {' '.join(str(error).split())[:200]}; check path and revision, the network "
+            "(HF_ENDPOINT names a mirror), and for a private model `hf auth login`"
+        ) from None
+    return (SourceFile(str(path), lambda path=path: path.open("rb")) for path in sorted(Path(folder).iterdir()))

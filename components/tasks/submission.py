@@ -1,0 +1,195 @@
+"""What the GLUE and SuperGLUE leaderboards take: predictions -> a zip of one file for each test set, written and read back.
+
+GLUE: TSV, `index` and `prediction`. SuperGLUE: JSONL, `idx` and `label`, nested for MultiRC. Labels travel by name
+(`benchmarks.Submission.words`). The formats are those of jiant, the benchmarks' own toolkit.
+"""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from components import stage, tasks
+from components.errors import SesameError
+from components.tasks.benchmarks import SUBMISSIONS, Submission
+
+HEADER = "index\tprediction"
+Ids = tuple[int, ...]
+"""The number of an example; of a MultiRC answer (passage, question, answer)."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write` did."""
+
+    path: Path
+    files: dict[str, int]
+    """Name in the zip -> predictions."""
+    absent: list[str]
+    """Why a file is not there."""
+
+
+def write(benchmark: str, model: str, seed: int | None = None, partial: bool = False, folder: str | Path = "data/submissions") -> Written:
+    """The zip for a leaderboard from `data/scores/<model>`, pre-trained weights, one seed (by default the first).
+
+    Raises SesameError that names every test set that is not at hand, unless `partial`, and what is wrong with a prediction.
+    """
+    wanted = SUBMISSIONS[benchmark]
+    found: list[tuple[Submission, dict[Ids, object]]] = []
+    absent, seeds = [], set()
+    for task in dict.fromkeys(file.task for file in wanted):
+        files = [file for file in wanted if file.task == task]
+        try:
+            used, predictions = read(Path("data/scores", model, task, "predictions.jsonl"), {file.split for file in files}, seed)
+        except SesameError as error:
+            absent.append(f"{', '.join(file.name for file in files)} ({error})")
+            continue
+        seeds.add(used)
+        for file in files:
+            try:
+                found.append((file, complete(file, predictions[file.split])))
+            except SesameError as error:
+                absent.append(f"{file.name} ({error})")
+    if absent and not (partial and found):
+        way_out = "" if partial else "; --partial writes the rest"
+        raise SesameError(f"{benchmark} can't be submitted, not at hand: {'; '.join(absent)}{way_out}")
+    if len(seeds) > 1:
+        raise SesameError(f"the first seed differs between tasks ({', '.join(map(str, sorted(seeds)))}); choose one with --seed")
+    found.sort(key=lambda pair: wanted.index(pair[0]))
+    path = Path(folder) / f"{benchmark}-{model}-seed{seeds.pop()}{'-partial' if absent else ''}.zip"
+    with stage.output(path) as temporary:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, rows in found:
+                archive.writestr(member(benchmark, file), "".join(f"{line}\n" for line in content(benchmark, file, rows)))
+        counts = validate(temporary, benchmark, [file for file, _ in found])
+    return Written(path, counts, absent)
+
+
+def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str, dict[str, object]]]:
+    """The seed and, by split, id -> prediction, of pre-trained weights. Raises SesameError where there are none."""
+    found: dict[str, dict[str, object]] = {split: {} for split in splits}
+    seeds = set()
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                row = json.loads(line)
+                if row["init"] == "pretrained":
+                    seeds.add(row["seed"])
+                    seed = row["seed"] if seed is None else seed
+                    if row["seed"] == seed and row["split"] in splits:
+                        found[row["split"]][row["id"]] = row["prediction"]
+    except FileNotFoundError:
+        raise SesameError(f"no predictions; run finetune@{path.parts[-3]}-{path.parts[-2]}") from None
+    if seed not in seeds:
+        raise SesameError(f"{path} has no predictions of pre-trained weights" + (f" with seed {seed}" if seeds else ""))
+    return seed, found
+
+
+def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, object]:
+    """Prediction of each example of the official test set, in its order. Raises SesameError where one is missing."""
+    examples = tasks.read(Path("data/tasks", file.task), file.split)
+    if len(examples) != file.rows:
+        raise SesameError(f"data/tasks/{file.task}/{file.split}.jsonl has {len(examples):,} examples, the official test set {file.rows:,}")
+    if missing := [example.id for example in examples if example.id not in predictions]:
+        raise SesameError(
+            f"{len(examples) - len(missing):,} of {file.rows:,} examples of {file.task} {file.split} are predicted; "
+            "set finetune.eval_examples to null and run finetune again"
+        )
+    return dict(sorted((numbers(file, example.id), predictions[example.id]) for example in examples))
+
+
+def numbers(file: Submission, name: str) -> Ids:
+    """`17`, `test-17` -> (17,); `3-40-2` of MultiRC -> (3, 40, 2)."""
+    parts = name.removeprefix(f"{file.split}-").split("-")
+    if not all(part.isdecimal() for part in parts) or len(parts) != (3 if file.name == "MultiRC" else 1):
+        raise SesameError(f"the id {name!r} of {file.task} {file.split} is not the number that the leaderboard knows an example by")
+    return tuple(map(int, parts))
+
+
+def member(benchmark: str, file: Submission) -> str:
+    return f"{file.name}.{'tsv' if benchmark == 'glue' else 'jsonl'}"
+
+
+def content(benchmark: str, file: Submission, rows: dict[Ids, object]) -> Iterator[str]:
+    """The lines of one file."""
+    words = {ids: word(file, prediction) for ids, prediction in rows.items()}
+    if benchmark == "glue":
+        yield HEADER
+        yield from (f"{index}\t{said}" for (index,), said in words.items())
+    elif file.name == "MultiRC":
+        passages: dict[int, dict[int, list[dict]]] = {}
+        for (passage, question, answer), said in words.items():
+            passages.setdefault(passage, {}).setdefault(question, []).append({"idx": answer, "label": said})
+        for passage, questions in passages.items():
+            asked = [{"idx": question, "answers": answers} for question, answers in questions.items()]
+            yield json.dumps({"idx": passage, "passage": {"questions": asked}})
+    else:
+        yield from (json.dumps({"idx": index, "label": said}, ensure_ascii=False) for (index,), said in words.items())
+
+
+def word(file: Submission, prediction: object) -> str | int:
+    """A prediction as the leaderboard writes it."""
+    if file.name == "STS-B":
+        return f"{min(max(float(prediction), 0.0), 5.0):.3f}"
+    if file.words is None:
+        return str(prediction)
+    if prediction not in file.words:
+        known = ", ".join(file.words)
+        raise SesameError(f"tasks.{file.task} predicts {prediction!r}, which {file.name} has no word for (its labels: {known})")
+    return file.words[prediction]
+
+
+def validate(path: Path, benchmark: str, files: list[Submission]) -> dict[str, int]:
+    """Read a zip back: names, headers, rows, label words. Returns predictions by name. Raises SesameError with file and line."""
+    expected = {member(benchmark, file): file for file in files}
+    with zipfile.ZipFile(path) as archive:
+        if wrong := set(archive.namelist()) ^ set(expected):
+            raise SesameError(f"the zip has files missing or too many: {', '.join(sorted(wrong))}")
+        for name, file in expected.items():
+            lines = archive.read(name).decode("utf-8").removesuffix("\n").split("\n")
+            if benchmark == "glue" and lines.pop(0) != HEADER:
+                raise SesameError(f"{name}, line 1: the header must be {HEADER!r}")
+            first = 2 if benchmark == "glue" else 1
+            ids: list[Ids] = []
+            for number, line in enumerate(lines, start=first):
+                try:
+                    for found, said in (_glue if benchmark == "glue" else _superglue)(file, line):
+                        _allowed(file, said)
+                        ids.append(found)
+                except (ValueError, KeyError, TypeError) as error:
+                    what = error if isinstance(error, ValueError) else "not the fields it must have"
+                    raise SesameError(f"{name}, line {number}: {what}: {line[:80]}") from None
+            if len(ids) != file.rows:
+                raise SesameError(f"{name}: {len(ids):,} predictions, the leaderboard expects {file.rows:,}")
+            numbered = file.name not in ("MultiRC", "ReCoRD")  # these count over their questions, with gaps
+            if len(set(ids)) < len(ids) or (numbered and ids != [(i,) for i in range(file.rows)]):
+                raise SesameError(f"{name}: an index occurs twice, is missing or out of order")
+    return {name: file.rows for name, file in expected.items()}
+
+
+def _glue(file: Submission, line: str) -> Iterator[tuple[Ids, str | int]]:
+    index, said = line.split("\t")
+    yield (int(index),), int(said) if said.isdecimal() else said
+
+
+def _superglue(file: Submission, line: str) -> Iterator[tuple[Ids, str | int]]:
+    row = json.loads(line)
+    if file.name == "MultiRC":
+        for question in row["passage"]["questions"]:
+            for answer in question["answers"]:
+                yield (row["idx"], question["idx"], answer["idx"]), answer["label"]
+    else:
+        yield (row["idx"],), row["label"]
+
+
+def _allowed(file: Submission, said: str | int) -> None:
+    if file.name == "STS-B":
+        if not re.fullmatch(r"[0-5]\.\d{3}", str(said)) or float(said) > 5:
+            raise ValueError(f"{said!r} is no score from 0.000 to 5.000")
+    elif file.words is None:
+        if not isinstance(said, str) or not said:
+            raise ValueError("no text")
+    elif said not in file.words.values() or isinstance(said, bool):
+        raise ValueError(f"{said!r} is no label of this file (allowed: {', '.join(map(str, file.words.values()))})")

@@ -1,0 +1,79 @@
+"""Overlays of `params.yaml`: ready sets of tasks, from the hub or from local files.
+
+An overlay has the sections of `params.yaml`. Its entries (`tasks.cola`, `finetune.seeds`) are put in, or replace those of
+the same name as a whole: half of an old task under half of a new one would be neither. All else stays as it is, comments
+too. The first line of an overlay's file says what it is; `{data}` in a path stands for the folder of the local files.
+"""
+
+import io
+import json
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+
+from components import params, stage
+from components.errors import SesameError
+
+FOLDER = Path(__file__).parent
+PLACEHOLDER = "{data}"
+
+
+def listed() -> dict[str, str]:
+    """Name -> what it is."""
+    return {path.stem: path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) -> list[str]:
+    """Merge a profile into a params file; what was changed, one line each. Nothing is written unless the result is right.
+
+    Raises SesameError for a wrong name, a folder that is not there, and for what `params.check` finds in the result.
+    """
+    text = overlay(name, data)
+    params.load(path)  # its own mistakes are not the profile's
+    yaml = _yaml()
+    document, changes = yaml.load(path.read_text(encoding="utf-8")), []
+    for section, entries in yaml.load(text).items():
+        known = document.setdefault(section, CommentedMap())
+        for key, value in entries.items():
+            if key not in known or known[key] != value:
+                was = "added" if key not in known else "replaced" if isinstance(value, dict) else f"was {json.dumps(known[key])}"
+                changes.append(f"{section}.{key}: {was}" if isinstance(value, dict) else f"{section}.{key}: {json.dumps(value)} ({was})")
+                known[key] = value
+    merged = io.StringIO()
+    yaml.dump(document, merged)
+    try:
+        params.check(YAML(typ="safe").load(merged.getvalue()))
+    except SesameError as error:
+        raise SesameError(f"profile {name} does not fit this params.yaml, nothing was written: {error}") from None
+    if not changes:
+        return [f"params.yaml has all of {name} already"]
+    with stage.output(path) as temporary:
+        temporary.write_text(merged.getvalue(), encoding="utf-8")
+    return changes
+
+
+def overlay(name: str, data: str | None) -> str:
+    """The text of a profile, the folder of its files put in."""
+    if name not in listed():
+        raise SesameError(f"no profile {name!r} (there are: {', '.join(listed())})")
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    if PLACEHOLDER not in text:
+        if data is not None:
+            raise SesameError(f"profile {name} reads no local files, --data has no use")
+        return text
+    if data is None:
+        raise SesameError(f"profile {name} reads local files: give their folder with --data")
+    if not Path(data).is_dir():
+        raise SesameError(f"--data {data}: no such folder")
+    if set(data) & set('"\\\n'):
+        raise SesameError(f"--data {data}: a quote or a backslash in the path; give another one, e.g. a link to the folder")
+    return text.replace(PLACEHOLDER, data.rstrip("/"))
+
+
+def _yaml() -> YAML:
+    """Reads and writes params.yaml byte for byte."""
+    yaml = YAML()
+    yaml.preserve_quotes, yaml.width = True, 1 << 20
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml

@@ -1,0 +1,427 @@
+"""Checkpoints of `transformers` come in and go out with the same numbers and the same ids; a broken one is one line and leaves nothing."""
+
+import json
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from ruamel.yaml import YAML
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer as Fast
+from tokenizers import models as kinds
+from tokenizers import pre_tokenizers, trainers
+from typer.testing import CliRunner
+
+from components import models, params, sources, tokenizer
+from components.checkpoints import __main__ as stage
+from components.checkpoints import export, parity, pieces
+from components.errors import SesameError
+from components.sources import download
+from components.tracking import Run
+from pipelines import cli
+from tests.conftest import text, tiny_params
+
+ROOT = Path(__file__).parents[2]
+SIZES = {"num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 66}
+GPT_SIZES = {"n_layer": 3, "n_embd": 32, "n_head": 4, "n_inner": 48, "n_positions": 64}
+
+SENTENCES = [
+    "it 's a charming and often affecting journey .",
+    "unflinchingly bleak and desperate",
+    "allows us to hope that nolan is poised to embark a major career as a commercial yet inventive filmmaker .",
+    "the acting , costumes , music , cinematography and sound are all astounding given the production 's austere locales .",
+    "Fellow-Citizens of the Senate and House of Representatives: In meeting you again I feel much satisfaction.",
+    "La tour Eiffel, haute de 330 m, fut achevée en 1889 ; « Paris » l'a gardée.",
+    "Die Straße zum Fluß führt über 3 ½ km – größtenteils bergauf.",
+    "Москва́ — столица России. 東京は日本の首都です。 서울",
+]
+ODD = [
+    "", " ", "  two  spaces ", "\ttab\nand\r\nlines ", "[MASK]", "a[MASK]b [CLS] [SEP][PAD] [UNK]", "<s> </s> <|endoftext|>", "▁", "a▁b ▁▁c", "\u3000wide\u00a0space\u200b",
+    "👍🏽 👩‍👩‍👧 1️⃣ ®️ A🏽", "E\u0301cole e\u0301cole X\u0301x\u0301", "ﬁn Ａ① ™ ½ ǅ İ ß ς", "\x00\x85\ufeff\ufffd", "नमस्ते שָׁלוֹם ﷺ", "\u1100\u1161\u11a8", "a" * 300,
+]  # fmt: skip
+
+
+def trained(model, trainer, pre_tokenizer) -> Fast:
+    fast = Fast(model)
+    fast.pre_tokenizer = pre_tokenizer
+    fast.train_from_iterator(text(100).splitlines() + SENTENCES, trainer)
+    return fast
+
+
+def wordpiece(folder: Path, size: int = 300) -> int:
+    """A BERT tokenizer in a folder; its size."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    fast = trained(kinds.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials), pre_tokenizers.BertPreTokenizer())
+    transformers.BertTokenizer(vocab=fast.get_vocab()).save_pretrained(folder)
+    return fast.get_vocab_size()
+
+
+def byte_bpe(kind, specials: list[str]):
+    def write(folder: Path, size: int = 400) -> int:
+        trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+        fast = trained(kinds.BPE(), trainer, pre_tokenizers.ByteLevel(add_prefix_space=False))
+        model = json.loads(fast.to_str())["model"]
+        kind(vocab=fast.get_vocab(), merges=[tuple(merge) for merge in model["merges"]]).save_pretrained(folder)
+        return fast.get_vocab_size()
+
+    return write
+
+
+roberta_bpe = byte_bpe(transformers.RobertaTokenizer, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+gpt_bpe = byte_bpe(transformers.GPT2Tokenizer, ["<|endoftext|>"])
+
+CHECKPOINTS = {
+    "bert": (wordpiece, transformers.BertForPreTraining, transformers.BertConfig, SIZES),
+    "bert_tanh": (wordpiece, transformers.BertForPreTraining, transformers.BertConfig, {**SIZES, "hidden_act": "gelu_new", "layer_norm_eps": 1e-6}),
+    "bert_body": (wordpiece, transformers.BertModel, transformers.BertConfig, SIZES),
+    "bert_mlm": (wordpiece, transformers.BertForMaskedLM, transformers.BertConfig, SIZES),
+    "bert_classifier": (wordpiece, transformers.BertForSequenceClassification, transformers.BertConfig, SIZES),
+    "roberta": (roberta_bpe, transformers.RobertaForMaskedLM, transformers.RobertaConfig, {**SIZES, "type_vocab_size": 1, "layer_norm_eps": 1e-5}),
+    "roberta_body": (roberta_bpe, transformers.RobertaModel, transformers.RobertaConfig, {**SIZES, "type_vocab_size": 1}),
+    "gpt2": (gpt_bpe, transformers.GPT2LMHeadModel, transformers.GPT2Config, GPT_SIZES),
+    "gpt2_erf": (gpt_bpe, transformers.GPT2LMHeadModel, transformers.GPT2Config, {**GPT_SIZES, "activation_function": "gelu", "n_inner": None}),
+}
+
+
+@pytest.fixture
+def given(project):
+    """Write a checkpoint of `transformers` with random weights, far from zero and one, and its tokenizer."""
+
+    def write(name: str, **settings) -> Path:
+        make_tokenizer, model_class, config_class, sizes = CHECKPOINTS[name]
+        folder = project / "given" / name
+        size = make_tokenizer(folder)
+        torch.manual_seed(0)
+        model = model_class(config_class(**{"vocab_size": size, **sizes, **settings}))
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 and parameter.std() == 0 and parameter.mean() == 1 else 0.0, 0.1)
+        model.save_pretrained(folder)
+        return folder
+
+    return write
+
+
+def bring(folder: Path, name: str = "brought", pattern: str = "*") -> dict:
+    source = {"kind": "files", "paths": [f"{folder}/{pattern}"]}
+    return stage.bring(params.check(tiny_params(checkpoints={name: {"licence": "none", "source": source}})), name, Run(None))
+
+
+def batch(tokens, texts: list[str], max_length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    rows = [torch.tensor([*tokens.prefix, *ids[: max_length - 4], *tokens.suffix]) for ids in tokens.encode(texts)]
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
+    return ids, lengths, torch.arange(ids.shape[1]) < lengths[:, None]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_an_imported_checkpoint_computes_what_transformers_computes(given, name):
+    folder = given(name)
+    assert bring(folder)["max_abs_difference"] < 1e-4
+    model, tokens = models.load(Path("data/models/brought"))
+    theirs = CHECKPOINTS[name][1].from_pretrained(folder).eval()
+    ids, lengths, real = batch(tokens, SENTENCES, model.max_length)
+    assert not real.all() and model.max_length == 64 + 2 * name.startswith("bert")
+    encoder = not name.startswith("gpt2")
+    segments = (torch.arange(ids.shape[1]) > 5).long().expand_as(ids) * name.startswith("bert")
+    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if encoder else {})
+    expected = theirs(**inputs, output_hidden_states=True)
+    hidden = model.eval().features(ids, lengths, segments)
+    for ours, other in zip(hidden.unbind(2), expected.hidden_states, strict=True):
+        torch.testing.assert_close(ours[real], other[real], atol=1e-4, rtol=0)
+    last, absent = hidden[:, :, -1], models.absent(Path("data/models/brought"))
+    logits = expected.get("prediction_logits", expected.get("logits")) if name != "bert_classifier" else None
+    assert ("head_bias" in absent) == (logits is None)
+    if logits is not None:
+        torch.testing.assert_close(model.logits(last)[real], logits[real], atol=1e-4, rtol=0)
+    if pooled := expected.get("pooler_output") is not None:
+        torch.testing.assert_close(model.pool(last, lengths), expected.pooler_output, atol=1e-4, rtol=0)
+    if "seq_relationship_logits" in expected:
+        torch.testing.assert_close(model.next_sentence(model.pool(last, lengths)), expected.seq_relationship_logits, atol=1e-4, rtol=0)
+    assert ("pooler" in absent) == (name in ("bert_mlm", "roberta")) and pooled == name.endswith("body")
+    left_out = json.loads(Path("data/models/brought/card.json").read_text())["left_out"]
+    assert left_out == (["classifier.bias", "classifier.weight"] if name == "bert_classifier" else [])
+
+
+def test_old_names_half_precision_and_shards_are_read(given):
+    folder = given("bert")
+    weights = {key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value.bfloat16() for key, value in load_file(folder / "model.safetensors").items()}
+    weights |= {"bert.embeddings.position_ids": torch.arange(66)[None], "cls.predictions.decoder.weight": weights["bert.embeddings.word_embeddings.weight"].clone()}
+    (folder / "model.safetensors").unlink()
+    half = len(weights) // 2
+    shards = {"model-00001-of-00002.safetensors": dict(list(weights.items())[:half]), "model-00002-of-00002.safetensors": dict(list(weights.items())[half:])}
+    for file, part in shards.items():
+        save_file(part, folder / file, metadata={"format": "pt"})
+    index = {"metadata": {}, "weight_map": {key: file for file, part in shards.items() for key in part}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert bring(folder)["max_abs_difference"] < 1e-4
+    model, _ = models.load(Path("data/models/brought"))
+    assert torch.equal(model.embedding_norm.weight, weights["bert.embeddings.LayerNorm.gamma"].float())
+
+
+def test_absent_heads_are_drawn_anew_and_broken_ones_refused(given):
+    bring(given("roberta"))
+    folder = Path("data/models/brought")
+    assert models.absent(folder) == ["pooler", "next_sentence"]
+    loaded = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        loaded.append(models.load(folder)[0].state_dict())
+    assert {key.partition(".")[0] for key in loaded[0] if not torch.equal(loaded[0][key], loaded[1][key])} == {"pooler", "next_sentence"}
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"absent": []}))
+    with pytest.raises(SesameError, match="does not fit"):
+        models.load(folder)
+
+
+@pytest.mark.parametrize(("name", "prefix", "middle", "suffix"), [
+    ("bert", ["[CLS]"], ["[SEP]"], ["[SEP]"]), ("roberta", ["<s>"], ["</s>", "</s>"], ["</s>"]), ("gpt2", [], ["<|endoftext|>"], ["<|endoftext|>"]),
+])  # fmt: skip
+def test_an_imported_tokenizer_gives_the_ids_of_transformers(given, name, prefix, middle, suffix):
+    folder = given(name)
+    bring(folder)
+    tokens, theirs = tokenizer.load(Path("data/models/brought")), transformers.AutoTokenizer.from_pretrained(folder)
+    assert [theirs.convert_ids_to_tokens(ids) for ids in (tokens.prefix, tokens.middle, tokens.suffix)] == [prefix, middle, suffix]
+    texts = SENTENCES + ODD + text(20).splitlines()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoded = tokens.encode(texts)
+    assert encoded == [theirs(one, add_special_tokens=False, split_special_tokens=True)["input_ids"] for one in texts]
+    special = set(theirs.all_special_ids) - {theirs.unk_token_id}
+    assert not special & {i for ids in encoded for i in ids}
+    if name != "gpt2":
+        a, b = tokens.encode(SENTENCES[:2])
+        assert theirs(*SENTENCES[:2])["input_ids"] == [*tokens.prefix, *a, *tokens.middle, *b, *tokens.suffix]
+    for one, (ids, offsets) in zip(SENTENCES, tokens.encode_offsets(SENTENCES), strict=True):
+        assert len(ids) == len(offsets) and all(0 <= first <= end <= len(one) for first, end in offsets)
+    english = SENTENCES[1]
+    assert "".join(english[first:end] for first, end in tokens.encode_offsets([english])[0][1]).replace(" ", "") == english.replace(" ", "")
+    whole = [*tokens.prefix, *tokens.encode([english])[0], *tokens.suffix]
+    assert tokens.decode(whole) == english and tokens.vocab_size == len(theirs)
+    mask = theirs.mask_token_id
+    assert mask is None or theirs.mask_token in tokens.decode([*whole, mask])
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_tokenizers_of_before_tokenizer_json_are_read(given, name):
+    folder = given(name)
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "tokenizer.json").unlink()
+    if name == "bert":
+        (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in sorted(model["vocab"], key=model["vocab"].get)))
+    else:
+        (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+        (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in model["merges"]))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False} if name == "bert" else {}))
+    bring(folder)
+    tokens, theirs = tokenizer.load(Path("data/models/brought")), transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokens.encode(SENTENCES) == [theirs(one, add_special_tokens=False)["input_ids"] for one in SENTENCES]
+    assert tokens.decode(tokens.encode(["Dogs Run"])[0]) == "Dogs Run"
+
+
+def replace(folder: Path, **settings) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def weights(change):
+    def apply(folder: Path) -> None:
+        state = load_file(folder / "model.safetensors")
+        change(state)
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return apply
+
+
+LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
+
+
+@pytest.mark.parametrize(("name", "spoil", "said"), [
+    ("bert", lambda f: replace(f, intermediate_size=64), r"encoder\.layer\.0\.intermediate\.dense\.weight is \(48, 32\) in the weights, but \(64, 32\) by config\.json"),
+    ("gpt2", lambda f: replace(f, n_inner=64), r"h\.0\.mlp\.c_fc\.weight is \(32, 48\) in the weights, but \(32, 64\) by config\.json"),
+    ("roberta", lambda f: replace(f, max_position_embeddings=80), r"position_embeddings\.weight is \(66, 32\) in the weights, but \(80, 32\)"),
+    ("bert", lambda f: replace(f, num_hidden_layers=2), r"encoder\.layer\.2\.\S+ is in the weights, but not in the model that config\.json describes"),
+    ("bert", lambda f: replace(f, num_hidden_layers=4), r"encoder\.layer\.3\.attention\.self\.query\.weight is missing in the weights"),
+    ("bert", lambda f: replace(f, num_attention_heads=5), "config.json: .*(hidden.size|divisible|multiple).*"),
+    ("bert", lambda f: replace(f, hidden_act="relu"), r"config\.json: hidden_act: 'relu' is not supported \(there are: gelu, gelu_new, gelu_pytorch_tanh\)"),
+    ("bert", lambda f: replace(f, position_embedding_type="relative_key"), r"config\.json: position_embedding_type: 'relative_key' is not supported"),
+    ("bert", lambda f: replace(f, tie_word_embeddings=False), r"config\.json: tie_word_embeddings: False is not supported"),
+    ("bert", lambda f: replace(f, is_decoder=True), r"config\.json: is_decoder: True is not supported"),
+    ("bert", lambda f: replace(f, attention_probs_dropout_prob=0.3), r"config\.json: attention_probs_dropout_prob: 0\.3 is not supported where hidden_dropout_prob is 0\.1"),
+    ("gpt2", lambda f: replace(f, scale_attn_by_inverse_layer_idx=True), r"config\.json: scale_attn_by_inverse_layer_idx: True is not supported"),
+    ("bert", lambda f: replace(f, model_type="albert"), r"config\.json: model_type: 'albert' is not supported \(there are: bert, roberta, gpt2\)"),
+    ("bert", lambda f: replace(f, hidden_size="wide"), r"config\.json: .*hidden_size"),
+    ("bert", lambda f: (f / "config.json").write_text("{"), r"config\.json.*not valid JSON"),
+    ("bert", lambda f: (f / "config.json").unlink(), r"the source has no config\.json; .*model\.safetensors"),
+    ("bert", lambda f: (f / "model.safetensors").unlink(), r"the source has no \*\.safetensors; .*config\.json"),
+    ("bert", lambda f: (f / "tokenizer.json").unlink(), r"the source has no tokenizer\.json or vocab\.txt or vocab\.json"),
+    ("bert", lambda f: (f / "tokenizer.json").write_text("[]"), "the tokenizer can't be read: "),
+    ("bert", lambda f: (f / "model.safetensors").write_bytes(b"\x10" * 99), r"model\.safetensors can't be read"),
+    ("bert", lambda f: wordpiece(f, 250), r"the tokenizer has 250 ids, but config\.json says vocab_size 300: they don't belong together"),
+    ("gpt2", lambda f: gpt_bpe(f, 450), r"the tokenizer has \d+ ids, but config\.json says vocab_size \d+"),
+    ("bert", weights(lambda state: state.pop(LAYER)), r"encoder\.layer\.1\.intermediate\.dense\.weight is missing in the weights"),
+    ("bert", weights(lambda state: state.pop("bert.pooler.dense.bias")), r"pooler\.dense\.weight is in the weights, but not the rest of its part"),
+    ("bert", weights(lambda state: state.update({"cls.predictions.decoder.weight": torch.zeros(300, 32)})), r"cls\.predictions\.decoder\.weight in the weights is not the same as bert\.embeddings\.word_embeddings\.weight; untied"),
+    ("gpt2", weights(lambda state: state.update({"lm_head.weight": torch.zeros(400, 32)})), r"lm_head\.weight in the weights is not the same as transformer\.wte\.weight"),
+    ("bert", weights(lambda state: state.update({LAYER: torch.full((48, 32), torch.nan)})), "transformers computes something else, by up to nan"),
+    ("bert", weights(lambda state: state.update({"bert.pooler.dense.bias": torch.full((32,), torch.nan)})), "transformers computes something else, by up to nan"),
+])  # fmt: skip
+def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(given, name, spoil, said):
+    folder = given(name)
+    spoil(folder)
+    with pytest.raises(SesameError) as caught:
+        bring(folder)
+    assert re.search(said, str(caught.value)) and "\n" not in str(caught.value), caught.value
+    assert not Path("data/models").exists() or not list(Path("data/models").iterdir())
+
+
+def test_rounding_is_no_difference(given, monkeypatch):
+    monkeypatch.setattr(parity, "TOLERANCE", 1e-9)
+    assert 1e-9 < bring(given("bert"))["max_abs_difference"] < 1e-4
+
+
+def test_files_of_one_name_are_refused(given):
+    folder = given("bert")
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text("{}")
+    with pytest.raises(SesameError, match=r"two files of the source are called config\.json, the second is .*; name the files one by one"):
+        bring(folder, pattern="**")
+
+
+@pytest.fixture(params=["encoder", "decoder"])
+def ours(project, tokens, request):
+    """A saved model of ours with random weights."""
+    kind = {"encoder": params.EncoderArchitecture, "decoder": params.DecoderArchitecture}[request.param]
+    block = kind(name=request.param, num_layers=2, hidden_size=32, num_heads=2, intermediate_size=48, max_length=64)
+    torch.manual_seed(0)
+    model = models.build(block, tokens)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    models.save(Path("data/models/ours"), model.state_dict(), block, tokens)
+    return model.eval()
+
+
+@torch.no_grad()
+def test_an_exported_model_is_read_whole_and_computes_the_same(ours, tokens):
+    folder, difference = export.export("ours")
+    assert folder == Path("data/export/ours") and difference < 1e-4
+    encoder = type(ours).__name__ == "Encoder"
+    loader = transformers.AutoModelForPreTraining if encoder else transformers.AutoModelForCausalLM
+    theirs, info = loader.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    ids, lengths, real = batch(tokens, SENTENCES, 64)
+    segments = (torch.arange(ids.shape[1]) > 5).long().expand_as(ids)
+    expected = theirs.eval()(ids, attention_mask=real.long(), **({"token_type_ids": segments} if encoder else {}))
+    last = ours.features(ids, lengths, segments)[:, :, -1]
+    logits = expected.prediction_logits if encoder else expected.logits
+    torch.testing.assert_close(ours.logits(last)[real], logits[real], atol=1e-4, rtol=0)
+    if encoder:
+        torch.testing.assert_close(ours.next_sentence(ours.pool(last, lengths)), expected.seq_relationship_logits, atol=1e-4, rtol=0)
+    body = transformers.AutoModel.from_pretrained(folder).eval()
+    torch.testing.assert_close(body(ids, attention_mask=real.long(), **({"token_type_ids": segments} if encoder else {})).last_hidden_state[real], last[real], atol=1e-4, rtol=0)
+    if encoder:
+        assert isinstance(body, transformers.BertModel)
+        torch.testing.assert_close(body(ids, attention_mask=real.long(), token_type_ids=segments).pooler_output, ours.pool(last, lengths), atol=1e-4, rtol=0)
+        filled = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(ids, attention_mask=real.long(), token_type_ids=segments).logits
+        torch.testing.assert_close(filled[real], logits[real], atol=1e-5, rtol=0)
+    bring(folder)  # and back
+    for key, value in models.load(Path("data/models/brought"))[0].state_dict().items():
+        assert torch.equal(value, ours.state_dict()[key]), key
+
+
+def test_an_exported_tokenizer_gives_our_ids(ours, tokens):
+    folder, _ = export.export("ours")
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    texts = SENTENCES + ODD + text(50).splitlines()
+    encoded = tokens.encode(texts)
+    assert [theirs(one, add_special_tokens=False, split_special_tokens=True)["input_ids"] for one in texts] == encoded
+    assert [theirs(one, add_special_tokens=False)["input_ids"] for one in SENTENCES] == encoded[: len(SENTENCES)]
+    assert theirs.convert_ids_to_tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] == list(theirs.decode([i]) for i in range(5))
+    assert len(theirs) == tokens.vocab_size and theirs.model_max_length == 64
+    a, b = tokens.encode(SENTENCES[:2])
+    pair, single = theirs(*SENTENCES[:2]), theirs(SENTENCES[0])
+    if type(ours).__name__ == "Encoder":
+        assert pair["input_ids"] == [2, *a, 3, *b, 3] and pair["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        assert single["input_ids"] == [2, *a, 3]
+    else:
+        assert pair["input_ids"] == [2, *a, 3, *b] and single["input_ids"] == [2, *a] and "token_type_ids" not in pair
+    before, after = tokens.encode(["the dog", "the river"])
+    assert theirs("the dog [MASK] the river", add_special_tokens=False)["input_ids"] == [*before, 4, *after]
+    for one, ids in zip(texts, encoded, strict=True):
+        if "[" not in one:
+            assert theirs.decode(ids) == tokens.decode(ids), one
+    padded = theirs(SENTENCES, padding=True, truncation=True, return_tensors="pt")
+    assert padded["input_ids"].shape[1] <= 64 and padded["attention_mask"].sum(1).min() < padded["input_ids"].shape[1]
+
+
+@pytest.mark.parametrize("settings", [{"lowercase": False}, {"byte_fallback": False, "lowercase": True}])
+def test_every_kind_of_our_tokenizers_is_converted(project, settings):
+    from components.tokenizer import __main__ as tokenizer_stage
+
+    raw = tiny_params()
+    raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 320, **settings}
+    tokenizer_stage.train(params.check(raw), "tiny", Run(None))
+    tokens = tokenizer.load(Path("data/tokenizers/tiny"))
+    fast = pieces.convert(tokens.path)
+    fast.encode_special_tokens = True
+    texts = SENTENCES + ODD + text(50).splitlines() + [f"a{chr(i)}b" for i in range(0x20, 0x3000) if i != 0x344]
+    assert [fast.encode(one).ids for one in texts] == tokens.encode(texts)
+
+
+def test_the_command(ours):
+    done = CliRunner().invoke(cli.app, ["export", "ours", "--out", "elsewhere/new"])
+    assert done.exit_code == 0 and re.match(r"elsewhere/new: .*largest difference \S+e-\d+", done.output)
+    assert transformers.AutoModel.from_pretrained("elsewhere/new").config.hidden_size == 32
+    done = CliRunner().invoke(cli.app, ["export", "nobody"])
+    assert done.exit_code and "no model there" in str(done.exception) + done.output and not Path("data/export").exists()
+
+
+def test_what_cannot_be_exported_is_one_line(project, tokens):
+    block = params.BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8)
+    models.save(Path("data/models/elmo"), models.build(block, tokens).state_dict(), block, tokens)
+    with pytest.raises(SesameError, match="elmo is a bilm, and transformers has no such model"):
+        export.export("elmo")
+    with pytest.raises(SesameError, match="data/models/nobody: no model there"):
+        export.export("nobody")
+    with pytest.raises(SesameError, match="data/models is not empty"):
+        block = params.DecoderArchitecture(name="decoder", num_layers=1, hidden_size=16, num_heads=2, intermediate_size=16, max_length=16)
+        models.save(Path("data/models/gpt"), models.build(block, tokens).state_dict(), block, tokens)
+        export.export("gpt", Path("data/models"))
+    assert not Path("data/export").exists()
+
+
+def test_an_imported_model_is_exported(given):
+    """A RoBERTa goes out as the BERT of one segment type that computes the same; heads that never came are not invented."""
+    folder = given("roberta")
+    bring(folder)
+    written, difference = export.export("brought")
+    assert difference < 1e-4
+    config = json.loads((written / "config.json").read_text())
+    assert (config["model_type"], config["type_vocab_size"], config["max_position_embeddings"]) == ("bert", 1, 64)
+    assert config["architectures"] == ["BertForMaskedLM"] and not [key for key in load_file(written / "model.safetensors") if "pooler" in key]
+
+
+def test_the_example_of_params_yaml(project, monkeypatch):
+    """MiniLM, 83 MB of the package index: what params.yaml shows commented out works, and the numbers are those of transformers."""
+    shown = (ROOT / "params.yaml").read_text().split("#   minilm:")[1].split("checkpoints:")[0]
+    block = YAML(typ="safe").load(re.sub(r"^#   ", "", "#   minilm:" + shown, flags=re.M))
+    raw = params.check(tiny_params(checkpoints=block))
+    (ROOT / ".sesame/downloads").mkdir(parents=True, exist_ok=True)
+    (project / ".sesame").mkdir(exist_ok=True)
+    (project / ".sesame/downloads").symlink_to(ROOT / ".sesame/downloads")
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    try:
+        list(sources.open_files(raw.checkpoints["minilm"].source))
+    except SesameError as error:
+        pytest.skip(f"needs the file: {error}")
+    assert stage.bring(raw, "minilm", Run(None))["max_abs_difference"] < 1e-4
+    model, tokens = models.load(Path("data/models/minilm"))
+    assert set(models.absent(Path("data/models/minilm"))) == {"head_transform", "head_bias", "next_sentence"}
+    folder = project / "given"
+    folder.mkdir()
+    stage.fetch(raw.checkpoints["minilm"].source, folder)
+    texts = text(10).splitlines() + SENTENCES + ODD
+    assert parity.check(folder, model, tokens, models.absent(Path("data/models/minilm")), texts) < 1e-4

@@ -1,0 +1,118 @@
+"""Metrics against scikit-learn, scipy and known values; splits without labels are refused."""
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import f1_score, matthews_corrcoef
+
+from components import params
+from components.errors import SesameError
+from components.tasks import Example, metrics
+from tests.conftest import tiny_params
+
+
+def task(kind: str = "classification", labels: list[str] | None = None, **changes) -> params.Task:
+    base = params.check(tiny_params()).tasks["same"]
+    return base.model_copy(update={"kind": kind, "labels": labels or [], "metrics": list(params.tasks.METRICS_OF[kind])} | changes)
+
+
+def examples(labels: list, groups: list | None = None) -> list[Example]:
+    return [Example(str(i), "a", None, label, group=groups[i] if groups else None) for i, label in enumerate(labels)]
+
+
+def test_every_metric_that_can_be_declared_is_there():
+    assert {kind: tuple(found) for kind, found in metrics.METRICS.items()} == params.tasks.METRICS_OF
+
+
+def test_classification_matches_the_libraries():
+    rng = np.random.default_rng(0)
+    gold, found = rng.integers(0, 2, (2, 200))
+    names = np.array(["no", "yes"])
+    two = task(labels=["no", "yes"], metrics=["f1", "accuracy", "matthews_correlation", "macro_f1"])
+    result = metrics.evaluate(two, "dev", examples(names[gold].tolist()), names[found].tolist())
+    assert list(result) == two.metrics
+    assert result["accuracy"] == np.mean(gold == found)
+    assert result["f1"] == pytest.approx(f1_score(gold, found))  # of "yes", the second label
+    assert result["matthews_correlation"] == pytest.approx(matthews_corrcoef(gold, found))
+    assert result["macro_f1"] == pytest.approx(f1_score(gold, found, average="macro"))
+
+
+def test_macro_f1_counts_labels_that_do_not_occur():
+    three = task(labels=["a", "b", "c"], metrics=["macro_f1"])
+    assert metrics.evaluate(three, "dev", examples(["a", "b"]), ["a", "b"])["macro_f1"] == pytest.approx(2 / 3)
+
+
+def test_regression_is_clipped_and_matches_scipy():
+    rng = np.random.default_rng(0)
+    gold, found = rng.uniform(0, 5, 50), rng.uniform(-3, 8, 50)
+    result = metrics.evaluate(task("regression", range=(0, 5)), "dev", examples(gold.tolist()), found.tolist())
+    assert result["pearson"] == pytest.approx(pearsonr(np.clip(found, 0, 5), gold).statistic)
+    assert result["spearman"] == pytest.approx(spearmanr(np.clip(found, 0, 5), gold).statistic)
+
+
+def test_constant_predictions_are_undefined_not_zero():
+    scores = task("regression", range=(0, 5))
+    assert metrics.evaluate(scores, "dev", examples([1.0, 2, 3]), [2.0] * 3) == {"pearson": None, "spearman": None}
+    assert metrics.evaluate(scores, "dev", examples([1.0, 2, 3]), [7.0, 8, 9]) == {
+        "pearson": None,
+        "spearman": None,
+    }  # constant once clipped
+    one = task(labels=["no", "yes"], metrics=["matthews_correlation"])
+    assert metrics.evaluate(one, "dev", examples(["no", "yes"]), ["no", "no"]) == {"matthews_correlation": None}
+    assert metrics.shown(None) == "undefined (constant predictions)" and metrics.shown(0.25) == "0.250"
+
+
+def test_groups_are_judged_together():
+    gold = ["true", "false", "true", "true", "false"]
+    found = ["true", "false", "true", "false", "false"]
+    multirc = task(labels=["false", "true"], metrics=["f1", "exact_match"])
+    result = metrics.evaluate(multirc, "dev", examples(gold, ["0-0", "0-0", "0-1", "0-1", "1-0"]), found)
+    assert result == {"f1": pytest.approx(0.8), "exact_match": pytest.approx(2 / 3)}
+    parity = task(labels=["false", "true"], metrics=["gender_parity"])
+    assert metrics.evaluate(parity, "dev", examples(["true"] * 4, ["a", "b", "a", "b"]), ["true", "false", "true", "true"]) == {
+        "gender_parity": 0.5
+    }
+
+
+def test_choice_takes_the_best_of_the_right_answers():
+    rows = examples([["the White House", "Obama"], ["Ann"]])
+    result = metrics.evaluate(task("choice"), "dev", rows, ["White House.", "Bob"])
+    assert result == {"accuracy": 0.0, "f1": 0.5, "exact_match": 0.5}  # normalised text, not the choice, is compared
+    assert metrics.evaluate(task("choice", metrics=["accuracy"]), "dev", examples([["0"], ["1"]]), ["0", "0"]) == {"accuracy": 0.5}
+
+
+def test_answers_are_scored_as_squad_scores_them():
+    rows = examples([["308"], ["in the North Sea"], ["A Dog!", "cat"], ["the"]])
+    result = metrics.evaluate(task("extraction"), "dev", rows, ["308.", "North Sea coast", "dog", "a"])
+    assert result["exact_match"] == 0.75  # the last: both are nothing once normalised, equal but without a word in common
+    assert result["f1"] == pytest.approx((1 + 2 * 2 / (3 + 3) + 1 + 0) / 4)
+    assert metrics.normalised("  The  U.S.A., an idea ") == "usa idea"
+
+
+def test_tagging_counts_entities():
+    """Three entities are there and three predicted, one of them too short: two thirds."""
+    gold = [["B-per", "I-per", "O", "B-loc"], ["B-per", "O"]]
+    found = [["B-per", "O", "O", "B-loc"], ["B-per", "O"]]
+    tagging = task("tagging", ["O", "B-per", "I-per", "B-loc", "I-loc"])
+    assert metrics.evaluate(tagging, "dev", examples(gold), found) == {"f1": pytest.approx(2 / 3), "accuracy": pytest.approx(5 / 6)}
+    assert metrics.evaluate(tagging, "dev", examples([["O"]]), [["O"]]) == {"f1": 0.0, "accuracy": 1.0}
+    with pytest.raises(ValueError):
+        metrics.evaluate(tagging, "dev", examples(gold), [["B-per"], ["O"]])
+
+
+def test_a_split_has_its_own_metrics_or_no_labels():
+    raw = tiny_params()
+    source = raw["tasks"]["same"]["train"]["source"]
+    raw["tasks"]["same"] |= {
+        "test": {"source": source, "labelled": False},
+        "extra": {"ax": {"source": source, "metrics": ["matthews_correlation"]}},
+    }
+    same = params.check(raw).tasks["same"]
+    assert metrics.evaluate(same, "ax", examples(["no", "yes"]), ["no", "yes"]) == {"matthews_correlation": 1.0}
+    with pytest.raises(SesameError, match="the split test has no labels: it is for submission only"):
+        metrics.evaluate(same, "test", examples([None]), ["no"])
+
+
+def test_protocol_names_the_split():
+    found = metrics.protocol("dev", "last of 3 epochs, nothing selected on dev", 1500, 277)
+    assert found == "dev split (277 examples); last of 3 epochs, nothing selected on dev; 1500 labelled examples"

@@ -1,0 +1,203 @@
+"""Zips for the leaderboards, of full size: names, headers, rows, label words; and what is refused."""
+
+import json
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from components.errors import SesameError
+from components.tasks import submission
+from components.tasks.benchmarks import SUBMISSIONS, Submission
+
+PREDICTED = {"stsb_glue": 5.25, "record": "the Söder Street", "rte": "not_entailment", "mnli": "neutral"}
+
+
+def ids(file: Submission) -> list[str]:
+    """As the stage names them: the file's own numbers, or `<split>-<row>`. MultiRC: 1 question a passage, then 6 answers each."""
+    if file.name == "MultiRC":
+        return [f"{i // 12}-{i // 6}-{i}" for i in range(file.rows)]
+    if file.name == "ReCoRD":
+        return [str(2 * i + 1) for i in range(file.rows)]
+    return [f"{file.split}-{i}" if file.task in ("sst2", "mrpc") else str(i) for i in range(file.rows)]
+
+
+def built(folder: Path, benchmark: str) -> Path:
+    """data/tasks and data/scores/bert with every test set in full, predicted by two seeds and from two starts."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    for file in SUBMISSIONS[benchmark]:
+        examples = folder / "data/tasks" / file.task
+        examples.mkdir(parents=True, exist_ok=True)
+        (examples / f"{file.split}.jsonl").write_text(
+            "".join(f'{{"id": "{i}", "text_a": "a", "text_b": null, "label": null}}\n' for i in ids(file))
+        )
+        said = PREDICTED.get(file.task) or list(file.words)[1]
+        other = 1.0 if file.task == "stsb_glue" else "?"
+        for init, seed, prediction in (("random", 1, other), ("pretrained", 1, said), ("pretrained", 2, said)):
+            if seed == 1 or file.rows < 20_000:
+                block = f'"seed": {seed}, "split": "{file.split}", "prediction": {json.dumps(prediction)}, "label": null}}\n'
+                if init == "pretrained" or file.rows < 20_000:
+                    rows[file.task] += [f'{{"init": "{init}", "id": "{i}", {block}' for i in reversed(ids(file))]
+    for task, lines in rows.items():
+        scores = folder / "data/scores/bert" / task
+        scores.mkdir(parents=True)
+        (scores / "predictions.jsonl").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory) -> Path:
+    return built(tmp_path_factory.mktemp("glue"), "glue")
+
+
+@pytest.fixture(scope="module")
+def superglue(tmp_path_factory) -> Path:
+    return built(tmp_path_factory.mktemp("superglue"), "superglue")
+
+
+def contents(path: Path) -> dict[str, list[str]]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name).decode().splitlines() for name in archive.namelist()}
+
+
+def test_glue(glue, monkeypatch):
+    monkeypatch.chdir(glue)
+    written = submission.write("glue", "bert")
+    assert (written.path, written.absent) == (Path("data/submissions/glue-bert-seed1.zip"), [])
+    found = contents(written.path)
+    assert list(found) == [f"{file.name}.tsv" for file in SUBMISSIONS["glue"]]
+    assert (
+        {name: len(lines) - 1 for name, lines in found.items()}
+        == written.files
+        == {f"{file.name}.tsv": file.rows for file in SUBMISSIONS["glue"]}
+    )
+    assert {lines[0] for lines in found.values()} == {"index\tprediction"}
+    assert {name: lines[2] for name, lines in found.items()} == {
+        "CoLA.tsv": "1\t1", "SST-2.tsv": "1\t1", "MRPC.tsv": "1\t1", "STS-B.tsv": "1\t5.000", "QQP.tsv": "1\t1", "MNLI-m.tsv": "1\tneutral",
+        "MNLI-mm.tsv": "1\tneutral", "QNLI.tsv": "1\tnot_entailment", "RTE.tsv": "1\tnot_entailment", "WNLI.tsv": "1\t1", "AX.tsv": "1\tneutral",
+    }  # fmt: skip
+
+
+def test_superglue(superglue, monkeypatch):
+    monkeypatch.chdir(superglue)
+    written = submission.write("superglue", "bert", seed=2, folder="here")
+    assert (written.path, written.absent) == (Path("here/superglue-bert-seed2.zip"), [])
+    found = {name: [json.loads(line) for line in lines] for name, lines in contents(written.path).items()}
+    assert {name: rows[1] for name, rows in found.items() if name != "MultiRC.jsonl"} == {
+        "BoolQ.jsonl": {"idx": 1, "label": "true"}, "CB.jsonl": {"idx": 1, "label": "neutral"}, "COPA.jsonl": {"idx": 1, "label": 1},
+        "ReCoRD.jsonl": {"idx": 3, "label": "the Söder Street"}, "RTE.jsonl": {"idx": 1, "label": "not_entailment"},
+        "WiC.jsonl": {"idx": 1, "label": "true"}, "WSC.jsonl": {"idx": 1, "label": "True"}, "AX-b.jsonl": {"idx": 1, "label": "not_entailment"},
+        "AX-g.jsonl": {"idx": 1, "label": "not_entailment"},
+    }  # fmt: skip
+    first = found["MultiRC.jsonl"][0]
+    assert first["idx"] == 0 and [question["idx"] for question in first["passage"]["questions"]] == [0, 1]
+    assert first["passage"]["questions"][1]["answers"][0] == {"idx": 6, "label": 1}
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A benchmark of two test sets, three examples each, and a function that writes the predictions of one."""
+    files = (
+        Submission("CB", "cb", 3, {"entailment": "entailment", "neutral": "neutral"}),
+        Submission("WiC", "wic", 3, {"false": "false", "true": "true"}),
+    )
+    monkeypatch.setitem(SUBMISSIONS, "superglue", files)
+    monkeypatch.chdir(tmp_path)
+
+    def predict(task: str, *predictions: str, examples: int = 3, seed: int = 1) -> None:
+        Path("data/tasks", task).mkdir(parents=True, exist_ok=True)
+        rows = "".join(json.dumps({"id": str(i), "text_a": "a", "text_b": "b", "label": None}) + "\n" for i in range(examples))
+        Path("data/tasks", task, "test.jsonl").write_text(rows)
+        Path("data/scores/bert", task).mkdir(parents=True, exist_ok=True)
+        Path("data/scores/bert", task, "predictions.jsonl").write_text(
+            "".join(json.dumps({"init": "pretrained", "seed": seed, "split": "test", "id": str(i), "prediction": said, "label": None}) + "\n"
+                    for i, said in enumerate(predictions))
+        )  # fmt: skip
+
+    return predict
+
+
+def refused(said: str, **options) -> None:
+    with pytest.raises(SesameError, match=said) as caught:
+        submission.write("superglue", "bert", **options)
+    assert len(str(caught.value).splitlines()) == 1 and not list(Path("data").glob("submissions/*"))
+
+
+def test_what_is_not_at_hand_is_named_and_nothing_written(small):
+    small("cb", "neutral", "neutral", "entailment")
+    refused(r"superglue can't be submitted, not at hand: WiC \(no predictions; run finetune@bert-wic\); --partial")
+    small("wic", "true", "true")
+    refused(r"WiC \(2 of 3 examples of wic test are predicted; set finetune.eval_examples to null and run finetune again\)")
+    small("wic", "true", "true", examples=2)
+    refused(r"WiC \(data/tasks/wic/test.jsonl has 2 examples, the official test set 3\)")
+    Path("data/tasks/wic/test.jsonl").rename("data/tasks/wic/dev.jsonl")
+    refused(r"WiC \(task wic has no split test \(there are: dev\)\)")
+
+
+def test_partial_writes_the_rest_and_says_so(small):
+    small("cb", "neutral", "neutral", "entailment")
+    written = submission.write("superglue", "bert", partial=True)
+    assert written.path.name == "superglue-bert-seed1-partial.zip" and list(contents(written.path)) == ["CB.jsonl"]
+    assert len(written.absent) == 1 and written.absent[0].startswith("WiC (no predictions")
+    small("wic", "true", "true", "false")
+    assert submission.write("superglue", "bert", partial=True).path.name == "superglue-bert-seed1.zip"
+
+
+def test_nothing_at_all_is_refused_even_in_part(small):
+    refused("not at hand: CB .*; WiC ", partial=True)
+
+
+def test_a_label_the_leaderboard_has_no_word_for(small):
+    small("cb", "neutral", "perhaps", "entailment")
+    small("wic", "true", "true", "true")
+    refused(r"tasks.cb predicts 'perhaps', which CB has no word for \(its labels: entailment, neutral\)")
+
+
+def test_seeds(small):
+    small("cb", "neutral", "neutral", "entailment", seed=1)
+    small("wic", "true", "true", "false", seed=2)
+    refused(r"the first seed differs between tasks \(1, 2\); choose one with --seed")
+    refused("no predictions of pre-trained weights with seed 2", seed=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda zipped: zipped.pop("CB.jsonl"), "files missing or too many: CB.jsonl"),
+        (lambda zipped: zipped.update({"AX.jsonl": ""}), "files missing or too many: AX.jsonl"),
+        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].rsplit("\n", 2)[0] + "\n"}), "CB.jsonl: 2 predictions, the leaderboard expects 3"),
+        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].replace("neutral", "perhaps", 1)}), r"CB.jsonl, line 1: 'perhaps' is no label of this file \(allowed: entailment, neutral\)"),
+        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].replace('"idx": 1', '"idx": 0')}), "CB.jsonl: an index occurs twice, is missing or out of order"),
+        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].replace('"idx"', '"index"', 1)}), "CB.jsonl, line 1: not the fields it must have"),
+        (lambda zipped: zipped.update({"CB.jsonl": "0\tneutral\n" * 3}), "CB.jsonl, line 1: "),
+    ],
+)  # fmt: skip
+def test_a_wrong_zip(small, change, said):
+    small("cb", "neutral", "neutral", "entailment")
+    small("wic", "true", "true", "false")
+    path = submission.write("superglue", "bert").path
+    zipped = {name: "\n".join(lines) + "\n" for name, lines in contents(path).items()}
+    change(zipped)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in zipped.items():
+            archive.writestr(name, text)
+    with pytest.raises(SesameError, match=said):
+        submission.validate(path, "superglue", list(SUBMISSIONS["superglue"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0\t1.000\n1\t2.000\n", "STS-B.tsv, line 1: the header must be"),
+        ("index\tprediction\n0\t1.0\n1\t2.000\n", "STS-B.tsv, line 2: '1.0' is no score from 0.000 to 5.000"),
+        ("index\tprediction\n0\t1.000\n1\t5.001\n", "STS-B.tsv, line 3: '5.001' is no score"),
+        ("index\tprediction\n0\t1.000\t3\n1\t5.000\n", "STS-B.tsv, line 2: "),
+        ("index\tprediction\n1\t1.000\n0\t5.000\n", "STS-B.tsv: an index occurs twice, is missing or out of order"),
+    ],
+)
+def test_a_wrong_tsv(tmp_path, text, said):
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr("STS-B.tsv", text)
+    with pytest.raises(SesameError, match=said):
+        submission.validate(tmp_path / "z.zip", "glue", [Submission("STS-B", "stsb_glue", 2, None)])

@@ -46,7 +46,7 @@ def compare(
     """Adapt a model to a task from each of `inits` over the seeds; write the predictions, return the metrics."""
     config, task, folder = all_params.finetune, all_params.tasks[task_name], Path("data/models", model_name)
     fabric, rows = machine(config), examples(all_params, task_name)
-    _, tokens = models.load(folder)
+    tokens = readable(folder, recipe)
     encoded: dict[bool, dict[str, Encoded]] = {}
     scores: dict[str, dict[str, list]] = {}
     predictions, seconds, epochs, flops, trained = [], [], [], 0, 0
@@ -106,6 +106,14 @@ def compare(
     }  # fmt: skip
 
 
+def readable(folder: Path, recipe: params.Recipe) -> Tokenizer:
+    """A model's tokenizer. Raises SesameError where the recipe's inputs are longer than what the model reads."""
+    model, tokens = models.load(folder)
+    if recipe.max_length > model.max_length:
+        raise SesameError(f"max_length {recipe.max_length} of the recipe is more than the {model.max_length} tokens that {folder.name} reads")
+    return tokens
+
+
 def intermediate_tasks(all_params: params.Params, model: str) -> list[str]:
     """The tasks that a model was tuned on before, first to last: to be named beside every score of it."""
     found: list[str] = []
@@ -131,6 +139,7 @@ def tune(all_params: params.Params, block: params.Intermediate) -> tuple[torch.n
         "train": tasks.subset(tasks.read(Path("data/tasks", block.task), "train"), block.train_examples, all_params.seed),
         "dev": tasks.subset(tasks.read(Path("data/tasks", block.task), "dev"), all_params.finetune.eval_examples, all_params.seed),
     }
+    readable(folder, block.recipe)
     torch.manual_seed(block.seed)
     model, tokens = models.load(folder)
     kind = kinds.build(task, block.recipe)

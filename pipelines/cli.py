@@ -124,6 +124,29 @@ def profile(
 
 
 @command
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A fine-tuned model; MODEL:random for its architecture from random weights.")],
+    b: Annotated[str, typer.Argument(metavar="B")],
+    task: Annotated[str, typer.Argument(metavar="TASK")],
+    split: Annotated[str, typer.Option(help="Which examples.")] = "dev",
+) -> None:
+    """Hold two models against each other on the same examples: the difference with its 95 % interval (paired bootstrap)."""
+    from components.tasks import bootstrap
+    from pipelines import terminal
+
+    all_params = params.load()
+    if task not in all_params.tasks or split not in all_params.tasks[task].splits:
+        raise SesameError(f"no split {split!r} of a task {task!r} in params.yaml")
+    sides = [(name, init or "pretrained") for name, _, init in (side.partition(":") for side in (a, b))]
+    found = bootstrap.paired(all_params, task, split, *sides)
+    terminal.say(
+        f"{task} {split}, {found.metric} over {found.examples:,} examples: {a} {found.a:.3f}, {b} {found.b:.3f}, "
+        f"difference {found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    )
+    terminal.say("the interval is of the examples; the spread over seeds stands in the report")
+
+
+@command
 def submit(
     benchmark: Annotated[Benchmark, typer.Argument(help="The leaderboard.")],
     model: Annotated[str, typer.Argument(help="A fine-tuned model.")],

@@ -10,6 +10,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 @contextmanager
 def counted() -> Iterator[FlopCounterMode]:
-    """Counts what runs inside. The counter is blind to fused attention and to oneDNN's LSTM, so plain ones are run."""
-    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+    """Counts what runs inside. The counter is blind to fused attention and to oneDNN's and cuDNN's LSTM, so plain ones are run."""
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False):
         yield counter

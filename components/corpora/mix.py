@@ -7,14 +7,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from components import corpora, stage
 from components.corpora import SPLITS, Document, writer
 from components.corpora.cleaning import words_of
+from components.corpora.readers import sentences
 from components.errors import SesameError
 from components.params import Params
 
+TELLING = 8  # words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's
 _SKIPPED = re.compile(r"[\W_]+")
 
 
@@ -42,7 +45,12 @@ def body(params: Params, name: str, run) -> dict:
     mix = params.mixes[name]
     base = Path("data/corpora", mix.corpus)
     judged = [*mix.tasks, *mix.also_held_out]
-    held_out = {key_of(text) for task in judged for split in params.tasks[task].splits if split != "train" for pair in texts(task, split) for text in pair} - {""}
+    held_out = set()
+    for task in judged:
+        for split in [split for split in params.tasks[task].splits if split != "train"]:
+            for text in chain.from_iterable(texts(task, split)):
+                held_out |= {key_of(text)} | {key_of(part) for part in sentences(text) if len(part.split()) >= TELLING}
+    held_out -= {""}
     words, removed, dropped = Counter(), Counter({mix.corpus: 0} | dict.fromkeys(mix.tasks, 0)), Counter(duplicates=0, emptied=0)
 
     def parts() -> Iterator[tuple[str, Document]]:

@@ -14,7 +14,7 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
     if name not in pairs:
         raise SesameError(f"no such pair in finetune of params.yaml (there are: {', '.join(pairs)})")
     model, task = pairs[name]
-    return runs.compare(all_params, model, task, config.recipes[model], config.inits, Path("data/scores", model, task), run)
+    return runs.compare(all_params, "finetune", model, task, config.recipes[model], config.inits, Path("data/scores", model, task), run)
 
 
 if __name__ == "__main__":

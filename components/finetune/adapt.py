@@ -14,7 +14,7 @@ def adapt(all_params: params.Params, name: str, run: Run) -> dict:
     if name not in declared:
         raise SesameError(f"no such way in adapt of params.yaml (there are: {', '.join(declared) or 'none'})")
     model, method, task = declared[name]
-    found = runs.compare(all_params, model, task, config.recipes[method], ["pretrained"], Path("data/adapted", model, method, task), run)
+    found = runs.compare(all_params, "adapt", model, task, config.recipes[method], ["pretrained"], Path("data/adapted", model, method, task), run)
     return found | {"recipe": method}
 
 

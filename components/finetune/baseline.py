@@ -16,6 +16,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 from torch import Tensor, nn
 
 from components import models, params, stage, tokenizer
+from components.errors import SesameError
 from components.finetune import kinds, loop, runs
 from components.finetune.data import Encoded
 from components.models.heads import BiLSTMAttentionHead, compared
@@ -24,7 +25,7 @@ from components.tracking import Run
 
 LINEAR = {
     "logistic_regression": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
-    "linear_svm": {"classification": LinearSVC(), "regression": LinearSVR(loss="squared_epsilon_insensitive", dual=False)},
+    "linear_svm": {"classification": LinearSVC(dual=False), "regression": LinearSVR(loss="squared_epsilon_insensitive", dual=False)},
 }
 FITS = {
     "majority": {"classification", "tagging"}, "logistic_regression": {"classification", "regression"},
@@ -105,6 +106,8 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
     pair = rows["train"][0].text_b is not None
     found, trained, flops = {}, 0, 0
+    if task.kind == "classification" and len({row.label for row in rows["train"]}) == 1:
+        raise SesameError(f"the {len(rows['train'])} training examples of {name} have one label only; raise finetune.train_examples")
     for method in block.methods:
         if task.kind not in FITS[method]:
             continue
@@ -125,8 +128,8 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     run.tag(model="baseline", task=name)
     return {
         "task": name, "metric": task.metric, "split": runs.judged(task), "baselines": found,
-        "protocol": metrics.protocol(runs.judged(task), "nothing selected on dev", len(rows["train"]), len(rows[runs.judged(task)])),
-        "cost": {"tokens": trained, "flops": flops},
+        "protocol": metrics.protocol(runs.judged(task), runs.selection(block.recipe) + " (networks)", len(rows["train"]), len(rows[runs.judged(task)])),
+        "cost": {"tokens": trained, "flops": flops, "gpus": int(runs.machine(all_params.finetune).device.type == "cuda")},
     }  # fmt: skip
 
 
@@ -146,7 +149,7 @@ def networks(all_params: params.Params, name: str, method: str, rows: dict[str, 
             lambda found: metrics.evaluate(task, "dev", rows["dev"], found)[task.metric], encoded["dev"],
         )  # fmt: skip
         predictions.append({split: fitted.predict(part) for split, part in encoded.items()})
-        cost["tokens"] += fitted.epochs * sum(len(text) for texts in encoded["train"].texts for text in texts)
+        cost["tokens"] += fitted.tokens
         cost["flops"] += fitted.flops
     return predictions, models.count_parameters(module), cost
 

@@ -74,14 +74,16 @@ class Classification(Kind):
         return None if example.label is None else self.task.labels.index(example.label)
 
     def prepare(self, train: Encoded) -> None:
-        if self.recipe.class_weights == "balanced":  # as scikit-learn defines it
-            counts = torch.bincount(torch.tensor(train.targets), minlength=self.outputs)
-            self.weights = len(train) / (self.outputs * counts.clamp(min=1))
+        if self.recipe.class_weights == "balanced":
+            self.weights = balanced(train.targets, self.outputs)
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
-        targets = torch.tensor([data.targets[i] for i in batch.index], device=output.device)
+        return self.against([data.targets[i] for i in batch.index], output)
+
+    def against(self, targets: list[int], output: Tensor) -> Tensor:
+        """Cross-entropy, with the recipe's class weights and smoothing."""
         weights = None if self.weights is None else self.weights.to(output.device)
-        return cross_entropy(output, targets, weights, label_smoothing=self.recipe.label_smoothing)
+        return cross_entropy(output, torch.tensor(targets, device=output.device), weights, label_smoothing=self.recipe.label_smoothing)
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
         return [self.task.labels[i] for i in output.argmax(1).tolist()]
@@ -99,7 +101,7 @@ class Regression(Kind):
 
     def prepare(self, train: Encoded) -> None:
         scores = torch.tensor(train.targets)
-        self.centre, self.scale = float(scores.mean()), float(scores.std())
+        self.centre, self.scale = float(scores.mean()), float(scores.std(correction=0)) or 1.0
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         targets = torch.tensor([data.targets[i] for i in batch.index], device=output.device)
@@ -197,13 +199,14 @@ class Extraction(Kind):
         return found
 
 
-class Tagging(Kind):
+class Tagging(Classification):
     """A tag for every word, read off its first piece (Devlin et al. 2019, section 5.3)."""
 
     per_token, apart = True, False
 
     def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
-        pieces = iter(tokens.encode([word for example in examples for word in example.words]))
+        # a space before each word but the first: byte-level BPE tells a word within a text from one at its beginning
+        pieces = iter(tokens.encode([" " * (i > 0) + word for example in examples for i, word in enumerate(example.words)]))
         data = Encoded([], [], [])
         for example in examples:
             words = [next(pieces) for _ in example.words]
@@ -217,14 +220,17 @@ class Tagging(Kind):
             data.segments.append([row.segments])
             data.cut += row.first < len(ids)
             data.lost += len(kept) < len(words)
-            data.notes.append((torch.tensor(kept), len(words)))
+            data.notes.append((torch.tensor(kept, dtype=torch.long), len(words)))
             data.targets.append(None if example.label is None else [self.task.labels.index(tag) for tag in example.label[: len(kept)]])
         return data
 
+    def prepare(self, train: Encoded) -> None:
+        if self.recipe.class_weights == "balanced":
+            self.weights = balanced([tag for tags in train.targets for tag in tags], self.outputs)
+
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         scores = torch.cat([row[data.notes[i][0].to(row.device)] for row, i in zip(output, batch.index, strict=True)])
-        targets = torch.tensor([tag for i in batch.index for tag in data.targets[i]], device=output.device)
-        return cross_entropy(scores, targets, label_smoothing=self.recipe.label_smoothing)
+        return self.against([tag for i in batch.index for tag in data.targets[i]], scores)
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[list[str]]:
         """Words that were cut away get the tag that says nothing."""
@@ -243,6 +249,11 @@ KINDS = {"classification": Classification, "regression": Regression, "choice": C
 def build(task: params.Task, recipe: params.Recipe) -> Kind:
     """The kind of a task."""
     return KINDS[task.kind](task, recipe)
+
+
+def balanced(targets: list[int], classes: int) -> Tensor:
+    """Class weights by inverse frequency, as scikit-learn defines them, (classes,)."""
+    return len(targets) / (classes * torch.bincount(torch.tensor(targets), minlength=classes).clamp(min=1))
 
 
 def tokenised(examples: list[Example], tokens: Tokenizer) -> tuple[list[list[int]], list[list[int] | None], list[dict]]:

@@ -33,11 +33,13 @@ class Fitted:
     trained_parameters: int
     """Those that got a gradient: a language model's own heads take no part."""
     epochs: int
-    """How many the weights were trained for."""
+    """How many the kept weights were trained for."""
+    tokens: int
+    """Read in training, padding not counted."""
     seconds: float
     """Of training, without dev."""
     flops: int
-    """Of training, from the first batch of an epoch in which the same weights learn."""
+    """Of training: a batch's, counted anew where other weights learn, times the padded tokens of all."""
 
 
 def fit(
@@ -54,7 +56,7 @@ def fit(
     unfrozen = [(distance(name, layers), p) for name, p in module.named_parameters() if p.requires_grad]
     module, optimizer = fabric.setup(module, AdamW(groups(module, layers, recipe), fused=True))
     schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
-    flops, seconds, best, best_epoch, best_state = 0, 0.0, -np.inf, 0, None
+    tokens, flops, rate, seconds, best, best_epoch, best_state = 0, 0.0, 0.0, 0.0, -np.inf, 0, None
     per_epoch = -(-len(data) // recipe.batch_size)
     steps, step = recipe.epochs * per_epoch, 0
 
@@ -65,6 +67,8 @@ def fit(
         size = EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
         for batch in batches(split, max(1, size), None):
             output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
+            if not torch.isfinite(output).all():
+                raise SesameError("the outputs are not numbers after fine-tuning; lower the recipe's learning_rate")
             for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
                 found[i] = value
         return found
@@ -83,8 +87,11 @@ def fit(
             with counted() if step == 0 or (recipe.gradual_unfreezing and step % per_epoch == 0) else nullcontext() as counter:
                 loss = kind.loss(module(texts, segments).float(), data, batch)
                 fabric.backward(loss)
+            padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
             if counter:
-                flops += counter.get_total_flops() * (per_epoch if recipe.gradual_unfreezing else steps)
+                rate = counter.get_total_flops() / padded
+            flops += rate * padded
+            tokens += sum(int(lengths.sum()) for _, lengths in batch.texts)
             fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # the check below names the epoch
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -99,13 +106,12 @@ def fit(
             if score is not None and score > best:
                 best, best_epoch = score, epoch + 1
                 best_state = {name: value.detach().clone() for name, value in module.state_dict().items()}
-            elif epoch + 1 - best_epoch > recipe.patience:
+            elif best_state and epoch + 1 - best_epoch > recipe.patience:
                 break
     if best_state:
         module.load_state_dict(best_state)
-    flops = flops if recipe.gradual_unfreezing else flops * step // steps
     trained = sum(parameter.numel() for parameter in optimizer.state)
-    return Fitted(predict, trained, best_epoch if best_state else step // per_epoch, seconds, flops)
+    return Fitted(predict, trained, best_epoch if best_state else step // per_epoch, tokens, seconds, int(flops))
 
 
 def groups(module: nn.Module, layers: int, recipe: params.Recipe) -> list[dict]:

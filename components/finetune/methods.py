@@ -36,13 +36,16 @@ class Full(nn.Module):
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         return data
 
-    def hidden(self, ids: Tensor, lengths: Tensor, segments: Tensor) -> Tensor:
-        return self.model.features(ids, lengths, segments)[:, :, -1]
+    def freeze(self) -> None:
+        """All of the model but the parts that no pre-training has touched, as a pooler without next-sentence prediction."""
+        self.model.requires_grad_(False)
+        for part in self.model.absent:
+            getattr(self.model, part).requires_grad_(True)
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         """One text (ids (batch, length), lengths (batch,)) -> (batch, outputs), or (batch, length, outputs)."""
         [(ids, lengths)] = texts
-        hidden = self.hidden(ids, lengths, segments)
+        hidden = self.model.top(ids, lengths, segments)
         return self.head(hidden if self.per_token else self.model.pool(hidden, lengths))
 
 
@@ -51,8 +54,10 @@ class BitFit(Full):
 
     def __init__(self, model: nn.Module, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__(model, tokens, recipe, kind, pair)
+        self.freeze()
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_("bias" in name.rsplit(".", 1)[-1])
+            if "bias" in name.rsplit(".", 1)[-1]:
+                parameter.requires_grad_(True)
 
 
 class Adapters(Full):
@@ -60,7 +65,7 @@ class Adapters(Full):
 
     def __init__(self, model: nn.Module, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__(model, tokens, recipe, kind, pair)
-        model.requires_grad_(False)
+        self.freeze()
         for block in blocks(model, "adapters"):
             block.attention.output = nn.Sequential(block.attention.output, Adapter(model.width, recipe.bottleneck))
             block.feed_forward.append(Adapter(model.width, recipe.bottleneck))
@@ -77,7 +82,11 @@ class LoRA(Full):
 
         blocks(model, "lora")
         config = LoraConfig(r=recipe.rank, lora_alpha=recipe.alpha, lora_dropout=recipe.dropout, target_modules=["query_key_value"])
-        super().__init__(inject_adapter_in_model(config, model), tokens, recipe, kind, pair)  # all but the updates is frozen
+        super().__init__(inject_adapter_in_model(config, model), tokens, recipe, kind, pair)
+        self.freeze()
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.requires_grad_(True)
 
 
 class Prompt(Full):
@@ -90,7 +99,7 @@ class Prompt(Full):
                 f"max_length {recipe.max_length} + prompt_length {recipe.prompt_length} is more than the {model.max_length} tokens that the model reads"
             )
         self.at, self.length, self.first = len(tokens.prefix), recipe.prompt_length, tokens.vocab_size
-        model.requires_grad_(False)
+        self.freeze()
         name = "token_embedding" if hasattr(model, "token_embedding") else "token_vectors"
         setattr(model, name, PromptedEmbedding(getattr(model, name), tokens.vocab_size, recipe.prompt_length))
 
@@ -137,6 +146,10 @@ class Frozen(nn.Module):
         """The head: (batch, length, layers, width) of each text, and lengths, -> (batch, outputs) or (batch, length, outputs)."""
         raise NotImplementedError
 
+    def kept(self, layers: Tensor) -> Tensor:
+        """The layers that the head reads."""
+        return layers
+
     @torch.no_grad()
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         self.model.eval()  # frozen features have no dropout
@@ -151,7 +164,7 @@ class Frozen(nn.Module):
                         self.model.features(ids[:1, : lengths[0]], lengths[:1])
                     flops = counter.get_total_flops() / int(lengths[0]) * sum(len(text) for row in data.texts for text in row)
                 with fabric.autocast():
-                    layers = self.model.features(ids, lengths, segments).bfloat16().cpu()
+                    layers = self.kept(self.model.features(ids, lengths, segments)).bfloat16().cpu()
                 owners = [i for i, size in zip(batch.index, batch.sizes, strict=True) for _ in range(size if data.choices else 1)]
                 for i, row, length in zip(owners, layers, lengths.tolist(), strict=True):
                     found[i].append(row[:length].clone())
@@ -185,18 +198,11 @@ class LinearProbe(Frozen):
     def build(self, model: nn.Module, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
         if not -model.num_layers - 1 <= recipe.layer <= model.num_layers:
             raise SesameError(f"layer {recipe.layer}: the model has 0 (embedding) to {model.num_layers}")
-        return MeanHead(Layer(recipe.layer), model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
+        self.layer = recipe.layer
+        return MeanHead(nn.Flatten(2), model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
 
-
-class Layer(nn.Module):
-    """One of the layers: (batch, length, layers, width) -> (batch, length, width)."""
-
-    def __init__(self, layer: int):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, layers: Tensor) -> Tensor:
-        return layers[:, :, self.layer]
+    def kept(self, layers: Tensor) -> Tensor:
+        return layers[:, :, self.layer, None]
 
 
 METHODS = {
@@ -214,7 +220,7 @@ def blocks(model: nn.Module, method: str) -> nn.ModuleList:
 
 def distance(name: str, num_layers: int) -> int:
     """How far below the head a parameter stands: 0 for the head and what is above the layers, 1 for the top layer, num_layers + 1 for embeddings."""
-    if not name.startswith("model."):
+    if not name.startswith("model.") or name.endswith(".prompt"):
         return 0
     if layer := re.search(r"\.(?:blocks|lstms)\.(\d+)\.", name):
         return num_layers - int(layer[1])

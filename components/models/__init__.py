@@ -28,18 +28,28 @@ MODELS = {"encoder": Encoder, "decoder": Decoder, "bilm": BiLM}
 
 def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> nn.Module:
     """A model with random weights, drawn from torch's generator."""
-    return MODELS[architecture.name](architecture, tokens)
+    model = MODELS[architecture.name](architecture, tokens)
+    model.absent = []
+    return model
 
 
 def save(
-    folder: Path, state: dict[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer, absent: Sequence[str] = ()
+    folder: Path, state: dict[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer, absent: Sequence[str] = (),
+    intermediate: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write weights, architecture and tokenizer to a folder. `absent` names the parts of the model that `state` has no weights for."""
+    """Write weights, architecture and tokenizer to a folder.
+
+    `absent` names the parts of the model that no training has touched, whose weights are left out; `intermediate` the
+    tasks that it was tuned on, first to last.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, folder / "model.safetensors")
+    kept = {key: value.detach().cpu().contiguous() for key, value in state.items() if key.partition(".")[0] not in absent}
+    save_file(kept, folder / "model.safetensors")
     config = {"architecture": architecture.model_dump(mode="json"), "vocab_size": tokens.vocab_size}
     if absent:
         config["absent"] = list(absent)
+    if intermediate:
+        config["intermediate"] = list(intermediate)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     tokens.save(folder)
 
@@ -61,8 +71,13 @@ def absent(folder: Path) -> list[str]:
     return _config(folder).get("absent", [])
 
 
+def intermediate(folder: Path) -> list[str]:
+    """The tasks that a model was tuned on before, first to last: to be named beside every score of it."""
+    return _config(folder).get("intermediate", [])
+
+
 def load(folder: Path, pretrained: bool = True) -> tuple[nn.Module, tokenizer.Tokenizer]:
-    """A pre-trained model, or the same architecture with random weights, and its tokenizer. What is `absent` is always random.
+    """A pre-trained model, or the same architecture with random weights, and its tokenizer. `model.absent` names what is random in both.
 
     Raises SesameError when a file is missing or the weights don't fit the architecture.
     """
@@ -71,7 +86,8 @@ def load(folder: Path, pretrained: bool = True) -> tuple[nn.Module, tokenizer.To
     if pretrained:
         try:
             weights = load_file(folder / "model.safetensors")
-            random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in absent(folder)}
+            model.absent = absent(folder)
+            random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
             model.load_state_dict(random | weights)
         except (RuntimeError, SafetensorError, FileNotFoundError) as error:
             raise SesameError(f"{folder}/model.safetensors does not fit {folder}/config.json: {str(error).splitlines()[-1].strip()}") from None

@@ -104,6 +104,10 @@ class BiLM(nn.Module):
         layers += [torch.cat([f, b.gather(1, turned)], 2) for f, b in zip(ahead, back, strict=True)]
         return torch.stack(layers, 2)
 
+    def top(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+        """The last layer, (batch, length, 2 * projection_size)."""
+        return self.features(ids, lengths)[:, :, -1]
+
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         """(batch, length, 2 * projection_size) -> (batch, 2 * projection_size): where each direction has read the whole text."""
         ahead, back = hidden.chunk(2, 2)

@@ -51,6 +51,10 @@ class Decoder(nn.Module):
         """-> (batch, length, hidden)."""
         return self.layers(ids, positions, mask)[-1]
 
+    def top(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+        """The last layer, (batch, length, hidden)."""
+        return self.layers(ids)[-1]
+
     def features(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
         """All layers, the embedding first: (batch, length, num_layers + 1, hidden). Padding stands on the right, where causality hides it."""
         return torch.stack(self.layers(ids), 2)

@@ -54,6 +54,10 @@ class Encoder(nn.Module):
         """-> (batch, length, hidden)."""
         return self.layers(ids, lengths, segment_ids)[-1]
 
+    def top(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+        """The last layer, (batch, length, hidden)."""
+        return self.layers(ids, lengths, segment_ids)[-1]
+
     def features(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
         """All layers, the embedding first: (batch, length, num_layers + 1, hidden)."""
         return torch.stack(self.layers(ids, lengths, segment_ids), 2)

@@ -3,6 +3,8 @@
 Unknown keys are errors, and every problem of a file is reported at once with its path.
 The JSON schema of `Params` (`schema.json`) is what editors complete from: `python -m components.params` writes it anew.
 
+A default is changed here and nowhere else; DVC does not see that, since it watches the file: `sesame run --force`.
+
 The blocks of all components stand here together and not beside their code, because the command
 line, DVC's plan and every light stage read them, and none of those should pay for importing torch.
 """
@@ -107,9 +109,16 @@ class Params(Block):
         used += [(f"intermediate.{name}.recipe", block.model, block.recipe) for name, block in self.intermediate.items()]
         used += [(f"adapt.recipes.{name}", model, self.adapt.recipes[name]) for name in self.adapt.methods if name in self.adapt.recipes for model in self.adapt.models]
         for place, name, recipe in used:
-            while name in self.intermediate:
-                name = self.intermediate[name].model
-            model = self.models.get(name)
+            chain = [name]
+            while chain[-1] in self.intermediate:
+                chain.append(self.intermediate[chain[-1]].model)
+                if chain[-1] in chain[:-1]:
+                    raise ValueError(f"intermediate.{chain[-1]}: tuned on itself ({' from '.join(chain)})")
+            name, model = chain[-1], self.models.get(chain[-1])
+            if model and model.architecture.name == "bilm" and recipe.method in ("adapters", "lora"):
+                raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and models.{name} has none")
+            if model and recipe.method == "linear_probe" and not -1 <= recipe.layer <= model.architecture.num_layers:
+                raise ValueError(f"{place}.layer {recipe.layer}: models.{name} has 0 (embedding) to {model.architecture.num_layers}, -1 is the last")
             if model and recipe.max_length > model.architecture.max_length:
                 raise ValueError(
                     f"{place}.max_length {recipe.max_length} is more than the model reads, models.{name}.architecture.max_length "

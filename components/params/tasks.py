@@ -151,6 +151,10 @@ class Task(Block):
             raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError("range goes from the lowest to the highest score")
+        for name in ("dev", "test"):
+            block = self.splits.get(name)
+            if block and block.metrics and self.metric not in block.metrics:
+                raise ValueError(f"the metrics of {name} lack the headline {self.metric}")
         if self.train.source is None:
             raise ValueError("train has no source")
         if not self.train.labelled or not self.dev.labelled:
@@ -203,7 +207,7 @@ class Recipe(Block):
     warmup: Share = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     dropout: Share = 0.1
-    max_length: PositiveInt = 64
+    max_length: Annotated[int, Field(ge=8)] = 64
     """Tokens; longer inputs are cut and counted."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Each layer below the top one learns so many times slower (ULMFiT: 1 / 2.6 = 0.385)."""
@@ -213,7 +217,7 @@ class Recipe(Block):
     """Keep the epoch that is best on dev, stop after so many more without a gain; null: the last of `epochs` counts."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     class_weights: Literal["balanced"] | None = None
-    """`balanced`: a class weighs by the inverse of its frequency."""
+    """`balanced`: a class weighs by the inverse of its frequency. This and smoothing are for classification and tagging; other kinds have no classes."""
     hidden_size: PositiveInt = 128
     """`features`: width of the biLSTM."""
     layer: int = -1
@@ -248,6 +252,12 @@ class Finetune(Block):
     recipes: dict[Name, Recipe]
     """By model."""
 
+    @model_validator(mode="after")
+    def begins_pretrained(self):
+        if "pretrained" not in self.inits:
+            raise ValueError("inits needs pretrained: random weights are what it is held against")
+        return self
+
 
 class Adapt(Block):
     """Ways to adapt, side by side: every model by every recipe on every task, under the seeds and examples of `finetune`."""
@@ -267,6 +277,12 @@ class Intermediate(Block):
     train_examples: PositiveInt | None = None
     seed: NonNegativeInt = 1
     recipe: Recipe
+
+    @model_validator(mode="after")
+    def all_weights(self):
+        if self.recipe.method != "full":
+            raise ValueError(f"an intermediate task tunes all weights: method full, not {self.recipe.method}")
+        return self
 
 
 class Baselines(Block):

@@ -72,6 +72,8 @@ def train(params: Params, name: str, run: Run) -> dict:
     model = models.build(block.architecture, tokens)
     rows = {key: value[:8] for key, value in batches[0].items()}
     flops_per_token = training_flops(model, objective, rows) / int(objective.counts(rows)["tokens"])
+    trained = {key.partition(".")[0] for key, parameter in model.named_parameters() if parameter.requires_grad}
+    untrained = sorted({key.partition(".")[0] for key, _ in model.named_parameters()} - trained)
     if block.trainer.compile:
         model.compile()
     steps = steps_of(block, batches)
@@ -101,7 +103,7 @@ def train(params: Params, name: str, run: Run) -> dict:
     model = models.build(block.architecture, tokens)
     model.load_state_dict({key.removeprefix("model."): value for key, value in state.items()})
     with stage.output(Path("data/models", name)) as target:
-        models.save(target, model.state_dict(), block.architecture, tokens)
+        models.save(target, model.state_dict(), block.architecture, tokens, untrained)
     write_curve(Path("data/curves", f"{name}.csv"), module.curve)
     show_samples(name, model, objective, texts["valid"], block.prompts)
     run.artifact(Path("data/models", name), "files")

@@ -27,7 +27,11 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     papers["tune_or_freeze"] = benchmarks.tune_or_freeze(all_params, metrics)
     papers = {name: frame for name, frame in papers.items() if frame is not None}
     verdicts = tables.verdicts(frames["scores"])
-    figures = {"scores": plots.scores(verdicts), "curves": plots.curves(tables.curves(all_params)), "costs": plots.costs(frames["costs"])}
+    figures = {"costs": plots.costs(frames["costs"])}
+    if verdicts:
+        figures["scores"] = plots.scores(verdicts)
+    if all_params.models:
+        figures["curves"] = plots.curves(tables.curves(all_params))
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
     with stage.output(FOLDER / "tables") as folder:
@@ -43,13 +47,14 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         commit=git_commit(), params_sha=hashlib.sha256(Path("params.yaml").read_bytes()).hexdigest(), machine=machine(),
         verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
         protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED, formats=formats,
+        unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"], total=frames["costs"].sum(numeric_only=True),
         contexts={key: context(model) for key, model in all_params.models.items()},
         samples=tables.samples(all_params), sample_titles={key: SAMPLE_TITLES[model.objective.name] for key, model in all_params.models.items()},
         lookups={pair: tables.lookups(pair) for pair, block in all_params.alignments.items() if block.dictionary.kind != "identical"},
         moved={pair: found for pair, found in moved.items() if found is not None},
-        cards=tables.cards(all_params, metrics), pue=all_params.energy.pue, spread=spread, size=size,
+        cards=tables.cards(all_params, metrics), spread=spread, size=size,
     )  # fmt: skip
     with stage.output(FOLDER / "index.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -79,10 +84,12 @@ def reading(verdicts: list[dict]) -> str:
     compared = [row for row in verdicts if row["random"] is not None]
     if not compared:
         return "No model was held against random weights of its own architecture."
-    rest = len(compared) - len(gains) - len(losses)
+    unclear = sum(row["verdict"] == "undefined" for row in compared)
+    rest = len(compared) - len(gains) - len(losses) - unclear
     sentence = f"Pre-training helps beyond the spread over seeds in {len(gains)} of {len(compared)} cases ({', '.join(gains) or 'none'})"
     sentence += f"; it hurts in {len(losses)} ({', '.join(losses)})" if losses else ""
-    return sentence + (f"; in {rest} there is no difference beyond seed noise." if rest else ".")
+    sentence += f"; in {rest} there is no difference beyond seed noise" if rest else ""
+    return sentence + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else ".")
 
 
 def formats(frame: pd.DataFrame) -> dict[str, str]:
@@ -107,7 +114,7 @@ def size(metrics: dict) -> str:
     examples = metrics.get("examples")
     if isinstance(examples, dict):
         return ", ".join(f"{split} {rows:,}" for split, rows in examples.items())
-    return f"{metrics['words']:,} words"
+    return f"{metrics['words']:,} words" if "words" in metrics else f"{metrics['parameters']:,} parameters"
 
 
 def context(model: params.Model) -> str:

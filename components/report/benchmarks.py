@@ -6,6 +6,7 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from components import params
+from components.report.tables import named
 from components.tasks.benchmarks import CONVENTIONS
 
 COLUMNS = {"glue": "glue_bert_paper", "superglue": "superglue"}
@@ -36,19 +37,20 @@ def benchmark(all_params: params.Params, metrics: Metrics, name: str) -> pd.Data
     wanted = columns(name)
     if sum(task in all_params.finetune.tasks for task in {parts[0][0] for parts in wanted.values()}) < 2:
         return None
-    systems = {(model, "pretrained"): ("finetune", f"{model}-{{}}") for model in all_params.finetune.models}
-    if "random" in all_params.finetune.inits:
-        systems |= {(model, "random"): ("finetune", f"{model}-{{}}") for model in all_params.finetune.models}
-    systems |= {(method, method): ("baseline", "{}") for method in all_params.baselines.methods}
+    systems = [("finetune", f"{model}-{{}}", init, model) for init in all_params.finetune.inits for model in all_params.finetune.models]
+    systems += [("baseline", "{}", method, method) for method in all_params.baselines.methods]
     rows = []
-    for (system, init), (stage, pattern) in systems.items():
-        row = {"system": f"{system}, random weights" if init == "random" else system}
+    for stage, pattern, init, system in systems:
+        row, splits = {"system": system}, set()
         for column, parts in wanted.items():
-            found = metrics.get((stage, pattern.format(parts[0][0])), {"split": "dev"})
-            values = [value(found, init, split, metric) for _, split, metric in parts]
+            found = metrics.get((stage, pattern.format(parts[0][0])))
+            values = [value(found, init, split, metric) if found else None for _, split, metric in parts]
             row[column] = None if None in values else sum(values) / len(values)
+            if found:
+                splits.add(found["split"])
+                row["system"] = (named(found) if stage == "finetune" else system) + (", random weights" if init == "random" else "")
         scores = [row[column] for column in wanted]
-        rows.append(row | {"mean": None if None in scores else sum(scores) / len(scores), "from": "ours, dev"})
+        rows.append(row | {"mean": None if None in scores else sum(scores) / len(scores), "from": f"ours, {' and '.join(sorted(splits))}"})
     for system, figures in PUBLISHED[name]["rows"].items():
         rows.append({"system": system} | {column: figures.get(column) for column in (*wanted, "mean")} | {"from": PUBLISHED[name]["source"]})
     return pd.DataFrame(rows).astype({column: float for column in (*wanted, "mean")})
@@ -60,21 +62,22 @@ def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame 
     tasks = [task for task in all_params.finetune.tasks if task in adapt.tasks] + [task for task in adapt.tasks if task not in all_params.finetune.tasks]
     if not (adapt.models and adapt.methods and tasks):
         return None
-    ways = {(model, all_params.finetune.recipes[model].method): ("finetune", f"{model}-{{}}") for model in all_params.finetune.models if model in adapt.models}
-    ways |= {(model, method): ("adapt", f"{model}-{method}-{{}}") for model in adapt.models for method in adapt.methods}
+    ways = [(all_params.finetune.recipes[model].method, "finetune", f"{model}-{{}}") for model in all_params.finetune.models if model in adapt.models]
+    ways += [(method, "adapt", f"{model}-{method}-{{}}") for model in adapt.models for method in adapt.methods]
     rows = []
-    for (model, method), (stage, pattern) in ways.items():
+    for method, stage, pattern in ways:
         found = {task: metrics[stage, pattern.format(task)] for task in tasks if (stage, pattern.format(task)) in metrics}
         if not found:
             continue
-        costs = list(found.values())
-        row = {"model": model, "method": method, "stage": stage}
+        parts = list(found.values())
+        costs = [part["costs"]["pretrained"] for part in parts]
+        row = {"model": named(parts[0]), "method": method, "stage": stage}
         for task in tasks:
             scores = found[task]["pretrained"][found[task]["split"]][found[task]["metric"]] if task in found else {}
             row[f"{task} {all_params.tasks[task].metric}"] = scores.get("mean")
             row[f"{task} std"] = scores.get("std")
         rows.append(row | {
-            "trainable_parameters": costs[0]["trainable_parameters"], "trainable_share": costs[0]["trainable_share"],
-            "memory_mib": max(part["memory_mib"] for part in costs), "seconds": sum(part["seconds"] for part in costs),
+            "trainable_parameters": max(part["trainable_parameters"] for part in parts), "trainable_share": max(part["trainable_share"] for part in parts),
+            "memory_mib": max(cost["memory_mib"] for cost in costs), "seconds": sum(cost["seconds"] for cost in costs),
         })  # fmt: skip
     return pd.DataFrame(rows)

@@ -1,6 +1,7 @@
 """The pictures of the report, as SVG text."""
 
 import io
+from itertools import cycle
 
 import matplotlib
 
@@ -29,7 +30,7 @@ def curves(table: pd.DataFrame) -> Figure:
     """Validation loss against tokens, and bits per byte, which compares across models."""
     figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), constrained_layout=True)
     for axis, column, title in ((axes[0], "loss", "Validation loss (nats a target)"), (axes[1], "bits_per_byte", "Bits per byte of the targets")):
-        for colour, (model, rows) in zip(COLOURS, table.groupby("model", sort=False), strict=False):
+        for colour, (model, rows) in zip(cycle(COLOURS), table.groupby("model", sort=False), strict=False):
             axis.plot(rows["tokens"] / 1e6, rows[column], marker="o", markersize=3.5, color=colour, label=model)
         axis.set_title(title)
         axis.set_xlabel("tokens (millions)")

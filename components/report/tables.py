@@ -8,7 +8,7 @@ from components import params, stage
 from components.errors import SesameError
 
 SCORES = [
-    "stage", "task", "model", "intermediate", "method", "init", "metric", "mean", "median", "std", "n", "protocol", "trainable_parameters", "trainable_share",
+    "stage", "task", "model", "method", "init", "metric", "mean", "median", "std", "n", "protocol", "trainable_parameters", "trainable_share",
     "memory_mib", "seconds",
 ]  # fmt: skip
 ALIGNMENT = ["pair", "mapping", "retrieval", "p1", "p5", "p10", "coverage", "queries"]
@@ -35,14 +35,19 @@ def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
     return {key: stage.read_json(stage.metrics_path(*key)) for key in stages(all_params)}
 
 
+def named(found: dict) -> str:
+    """A model as every table calls it: with the tasks that it was tuned on before."""
+    return f"{found['model']} (after {', '.join(found['intermediate'])})" if found["intermediate"] else found["model"]
+
+
 def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     """A row for each task, model, method and start (pretrained, random) and each baseline, by the task's own metric."""
     rows = []
     for (group, _), found in metrics.items():
         if group in ("finetune", "adapt"):
             starts = {init: found[init] for init in ("pretrained", "random") if init in found}
-            about = found | {"method": found.get("recipe", found["method"]), "intermediate": ", ".join(found["intermediate"])}
-            parts = [(about | {"init": init}, splits) for init, splits in starts.items()]
+            about = found | {"model": named(found), "method": found.get("recipe", found["method"])}
+            parts = [(about | {"init": init} | found["costs"][init], splits) for init, splits in starts.items()]
         elif group == "baseline":
             parts = [(found | part | {"model": name, "method": name, "init": "baseline"}, part) for name, part in found["baselines"].items()]
         else:
@@ -123,7 +128,8 @@ def bars(table: pd.DataFrame) -> pd.DataFrame:
 
 def curves(all_params: params.Params) -> pd.DataFrame:
     """The validation rows of every model: step, tokens, losses."""
-    return pd.concat([_csv(Path("data/curves", f"{name}.csv")).assign(model=name) for name in all_params.models])
+    parts = [_csv(Path("data/curves", f"{name}.csv")).assign(model=name) for name in all_params.models]
+    return pd.concat(parts) if parts else pd.DataFrame(columns=["model", "tokens", "loss", "bits_per_byte"])
 
 
 def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
@@ -142,13 +148,21 @@ def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> li
         found.append({"name": name, "kind": "mix", "language": all_params.corpora[mix.corpus].language, "licence": "as its parts", "source": source, "metrics": metrics["mix", name]})
     for name, task in all_params.tasks.items():
         found.append({"name": name, "kind": "task", "language": task.language, "licence": task.licence, "source": _source(task.train.source) + (f" ({task.note})" if task.note else ""), "metrics": metrics["task", name]})
+    for name, block in all_params.checkpoints.items():
+        found.append({"name": name, "kind": "checkpoint", "language": "", "licence": block.licence, "source": _source(block.source), "metrics": metrics["checkpoint", name]})
     return found
+
+
+def unguarded(all_params: params.Params) -> list[str]:
+    """Tasks with scores whose dev and test text was not taken out of what the models were trained on."""
+    guarded = {task for mix in all_params.mixes.values() for task in (*mix.tasks, *mix.also_held_out)}
+    return [task for task in dict.fromkeys((*all_params.finetune.tasks, *all_params.adapt.tasks)) if task not in guarded]
 
 
 def _source(source: params.Source) -> str:
     if source.kind == "pypi":
         return f"{source.project} {source.version}"
-    return source.url if source.kind == "url" else source.path if source.kind == "hub" else ", ".join(source.paths)
+    return source.url if source.kind == "url" else source.path if source.kind in ("hub", "hub_model") else ", ".join(source.paths)
 
 
 def _csv(path: Path) -> pd.DataFrame:

@@ -1,5 +1,9 @@
 """Fine-tuning: inputs, which weights learn, that a learnable task is learned, that seeds repeat, scores over seeds."""
 
+import copy
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +11,8 @@ from lightning import Fabric
 
 from components import models, params, tasks
 from components.errors import SesameError
-from components.finetune import baseline, data, kinds, loop, methods, runs
+from components.finetune import __main__ as finetune
+from components.finetune import baseline, data, intermediate, kinds, loop, methods
 from components.models.heads import ScalarMix
 from components.optimizer import factor
 from components.tasks import Example
@@ -179,7 +184,7 @@ def test_adapters_lora_and_prompts_start_as_the_model_they_adapt(tokens, rows):
     def hidden(method: str) -> torch.Tensor:
         module, _, _ = build("bert", tokens, method)
         [(ids, lengths)] = batch.texts
-        return module.eval().hidden(ids, lengths, batch.segments)
+        return module.eval().model.top(ids, lengths, batch.segments)
 
     torch.testing.assert_close(hidden("adapters"), hidden("full"), atol=1e-3, rtol=0)
     torch.testing.assert_close(hidden("lora"), hidden("full"))
@@ -303,8 +308,8 @@ def test_baselines_use_the_same_examples(project):
     assert list(found["baselines"]) == raw["baselines"]["methods"] and "60 labelled examples" in found["protocol"]
     for method, part in found["baselines"].items():
         assert part["test"]["accuracy"]["n"] == (2 if method in baseline.NETWORKS else 1)
-    dev = tasks.read("data/tasks/same", "test")
-    assert found["baselines"]["majority"]["test"]["accuracy"]["mean"] in {sum(row.label == label for row in dev) / len(dev) for label in ("no", "yes")}
+    rows = tasks.read("data/tasks/same", "test")
+    assert found["baselines"]["majority"]["test"]["accuracy"]["mean"] in {sum(row.label == label for row in rows) / len(rows) for label in ("no", "yes")}
 
 
 def test_spread_over_seeds():
@@ -313,9 +318,37 @@ def test_spread_over_seeds():
     assert found["pearson"]["mean"] is None and found["pearson"]["std"] is None
 
 
-def test_a_model_tuned_on_one_task_is_a_model_and_is_named_so():
+def test_a_model_tuned_on_one_task_is_a_model_and_is_named_so(project, tokens):
     raw = tiny_params()
     block = {"task": "same", "recipe": raw["finetune"]["recipes"]["bert"]}
     raw["intermediate"] = {"bert_same": {**block, "model": "bert"}, "bert_twice": {**block, "model": "bert_same"}}
+    raw["finetune"] |= {"models": ["bert_twice"], "recipes": {"bert_twice": block["recipe"]}, "inits": ["pretrained"]}
     checked = params.check(raw)
-    assert runs.intermediate_tasks(checked, "bert_twice") == ["same", "same"] and runs.intermediate_tasks(checked, "bert") == []
+    block = checked.models["bert"].architecture
+    torch.manual_seed(0)
+    models.save(Path("data/models/bert"), models.build(block, tokens).state_dict(), block, tokens, absent=["next_sentence", "pooler"])
+    for name in raw["intermediate"]:
+        assert 0 <= intermediate.intermediate(checked, name, Run(None))["dev"]["accuracy"] <= 1
+    folder = Path("data/models/bert_twice")
+    assert models.intermediate(folder) == ["same", "same"] and models.absent(folder) == ["next_sentence"], "its pooler has been trained"
+    found = finetune.finetune(checked, "bert_twice-same", Run(None))
+    assert found["intermediate"] == ["same", "same"] and "random" not in found and found["cost"]["tokens"] > 0
+    rows = [json.loads(line) for line in Path("data/scores/bert_twice/same/predictions.jsonl").read_text().splitlines()]
+    assert {(row["init"], row["seed"], row["split"]) for row in rows} == {("pretrained", seed, split) for seed in (1, 2) for split in ("dev", "test")}
+
+
+def test_a_circle_of_intermediate_tasks_is_one_line():
+    raw = tiny_params()
+    raw["intermediate"] = {name: {"model": base, "task": "same", "recipe": raw["finetune"]["recipes"]["bert"]} for name, base in (("a", "b"), ("b", "a"))}
+    with pytest.raises(SesameError, match="intermediate.b: tuned on itself"):
+        params.check(raw)
+
+
+def test_a_part_that_no_pre_training_has_touched_learns_with_the_head(tokens):
+    torch.manual_seed(0)
+    model = models.build(CHECKED.models["bert"].architecture, tokens)
+    model.absent = ["pooler"]
+    for method in ("bitfit", "adapters", "lora", "prompt"):
+        copied, chosen = copy.deepcopy(model), recipe(method=method)
+        module = methods.METHODS[method](copied, tokens, chosen, kinds.build(TASK, chosen), pair=True)
+        assert all(p.requires_grad for p in module.model.pooler.parameters()) and not module.model.next_sentence.weight.requires_grad

@@ -92,4 +92,4 @@ def test_from_raw_text_to_compared_models(lab, monkeypatch):
         YAML().dump(raw, file)
     plan = lab.sesame("plan")
     assert {line.split()[0] for line in plan.splitlines() if "to run" in line and "@" in line.split()[0]} == {"pretrain@elmo", "finetune@elmo-same"}
-    assert (lab.path / "data/report/tables/scores.csv").exists() and parent in {run.info.run_id for run in runs}
+    assert (lab.path / "data/report/tables/scores.csv").exists()

@@ -45,7 +45,7 @@ def measured(model: str, task: str, split="dev", method="full", **metrics) -> di
     scores = {split: {metric: FIGURES | {"mean": value} for metric, value in metrics.items()}}
     return {
         "model": model, "task": task, "method": method, "intermediate": [], "metric": next(iter(metrics)), "split": split, "pretrained": scores, "random": scores,
-        "trainable_parameters": 10, "trainable_share": 0.1, "memory_mib": 300.0, "seconds": 2.0,
+        "trainable_parameters": 10, "trainable_share": 0.1, "costs": dict.fromkeys(("pretrained", "random"), {"memory_mib": 300.0, "seconds": 2.0}),
     }  # fmt: skip
 
 
@@ -53,6 +53,15 @@ def test_one_seed_and_an_undefined_baseline_make_a_table():
     undefined = {"dev": {"f1": FIGURES | {"mean": None, "median": None}}, "trainable_parameters": 3}
     table = tables.scores({("finetune", "m-t"): measured("m", "t", f1=0.5), ("baseline", "t"): {"task": "t", "metric": "f1", "split": "dev", "baselines": {"majority": undefined}}})
     assert [row["verdict"] for row in tables.verdicts(table)] == ["undefined"] and table["mean"].isna().tolist() == [False, False, True]
+
+
+def test_what_cannot_be_said_is_not_called_noise():
+    assert reading(tables.verdicts(frame(0.9, 0.1, std=float("nan")))).endswith("in 1 it can't be said (one seed, or an undefined score).")
+
+
+def test_tasks_that_the_pre_training_text_was_not_cleared_of_are_named():
+    chosen = selected(["same", "cola"])
+    assert tables.unguarded(chosen) == ["cola"]
 
 
 def test_without_random_weights_nothing_is_claimed():

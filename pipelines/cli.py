@@ -66,7 +66,7 @@ def run(
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
     if isinstance(problem, SesameError):
         raise problem
-    _scores(Path("data/report/tables/scores.csv"))
+    _scores(Path("data/report/scores.csv"))
     if Path("data/report/index.html").exists():
         terminal.say("report   data/report/index.html")
     terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")

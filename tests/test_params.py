@@ -18,8 +18,8 @@ def test_the_projects_own_file_is_right():
 
 
 def test_schema_is_current_and_named_in_the_first_line():
-    assert (ROOT / "components/params/schema.json").read_text() == params.schema(), "run `python -m components.params`"
-    assert (ROOT / "params.yaml").read_text().splitlines()[0] == "# yaml-language-server: $schema=components/params/schema.json"
+    assert (ROOT / "components/params.schema.json").read_text() == params.schema(), "run `python -m components.params`"
+    assert (ROOT / "params.yaml").read_text().splitlines()[0] == "# yaml-language-server: $schema=components/params.schema.json"
     assert json.loads(params.schema())["additionalProperties"] is False
 
 

@@ -1,7 +1,7 @@
 """`params.yaml` as typed, documented models: every knob of the pipeline, its unit and its default.
 
 Unknown keys are errors, and every problem of a file is reported at once with its path.
-The JSON schema of `Params` (`schema.json`) is what editors complete from: `python -m components.params` writes it anew.
+The JSON schema of `Params` (`components/params.schema.json`) is what editors complete from: `python -m components.params` writes it anew.
 
 A default is changed here and nowhere else; DVC does not see that, since it watches the file: `sesame run --force`.
 

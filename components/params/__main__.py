@@ -4,4 +4,4 @@ from pathlib import Path
 
 from components.params import schema
 
-Path(__file__).with_name("schema.json").write_text(schema(), encoding="utf-8")
+Path(__file__).parents[1].joinpath("params.schema.json").write_text(schema(), encoding="utf-8")

@@ -34,12 +34,10 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         figures["curves"] = plots.curves(tables.curves(all_params))
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
-    with stage.output(FOLDER / "tables") as folder:
-        folder.mkdir(parents=True)
-        for key, frame in (frames | papers).items():
-            frame.to_csv(folder / f"{key}.csv", index=False, float_format="%.6g", lineterminator="\n")
-    with stage.output(FOLDER / "bars.csv") as temporary:
-        tables.bars(frames["scores"]).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    frames |= {"bars": tables.bars(frames["scores"]), "benchmarks": benchmarks.long(papers)}
+    for key, frame in frames.items():
+        with stage.output(FOLDER / f"{key}.csv") as temporary:
+            frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(default=True, default_for_string=True))
     environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
@@ -59,7 +57,8 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     with stage.output(FOLDER / "index.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
     run.artifact(FOLDER / "index.html")
-    run.artifact(FOLDER / "tables")
+    for key in frames:
+        run.artifact(FOLDER / f"{key}.csv")
     print(f"report: {FOLDER / 'index.html'}")
     return {
         "scores": _nested(verdicts),

@@ -56,6 +56,15 @@ def benchmark(all_params: params.Params, metrics: Metrics, name: str) -> pd.Data
     return pd.DataFrame(rows).astype({column: float for column in (*wanted, "mean")})
 
 
+def long(papers: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """The benchmarks' tables as one of fixed columns: benchmark, system, from, column, percent."""
+    parts = [
+        frame.melt(["system", "from"], var_name="column", value_name="percent").assign(benchmark=name) for name, frame in papers.items() if name in COLUMNS
+    ]  # fmt: skip
+    names = ["benchmark", "system", "from", "column", "percent"]
+    return pd.concat(parts)[names] if parts else pd.DataFrame(columns=names)
+
+
 def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame | None:
     """A row a way to adapt a model, a column a task (its headline, mean and deviation over seeds), and what the way costs; None without ways."""
     adapt = all_params.adapt

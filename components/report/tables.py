@@ -8,8 +8,8 @@ from components import params, stage
 from components.errors import SesameError
 
 SCORES = [
-    "stage", "task", "model", "method", "init", "metric", "mean", "median", "std", "n", "protocol", "trainable_parameters", "trainable_share",
-    "memory_mib", "seconds",
+    "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share", "seconds",
+    "memory_mib", "stage",
 ]  # fmt: skip
 ALIGNMENT = ["pair", "mapping", "retrieval", "p1", "p5", "p10", "coverage", "queries"]
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]

@@ -22,7 +22,7 @@ from transformers import (
 from components import compute, corpora, models, objectives, params
 from components.encode.__main__ import encode_split
 from components.objectives.mlm import mask
-from components.optimizer import adamw
+from components.optimizer import adamw, matrices
 
 SIZES = {"num_layers": 2, "hidden_size": 128, "num_heads": 2, "intermediate_size": 512, "max_length": 64, "dropout": 0.0}
 ROUNDS = 6
@@ -61,7 +61,7 @@ def test_training_step(name, tokens, train_split):
     else:
         theirs, key = GPT2LMHeadModel(GPT2Config(vocab_size=tokens.vocab_size, n_embd=128, n_layer=2, n_head=2, n_positions=64, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)), "ids"
         given = {"input_ids": rows["ids"][:, :-1], "labels": rows["ids"][:, :-1]}
-    steppers = [adamw(ours, 1e-3, 0.01), adamw(theirs, 1e-3, 0.01)]
+    steppers = [adamw(side, matrices(side), 1e-3, 0.01) for side in (ours, theirs)]
 
     def our_step() -> None:
         losses, _ = objective.losses(ours, rows, None)

@@ -21,6 +21,9 @@ from components.tasks import Example, metrics
 def main(folder: str, model: str, task_name: str) -> None:
     all_params = params.load()
     config, task, recipe = all_params.finetune, all_params.tasks[task_name], all_params.finetune.recipes[model]
+    plain = params.Recipe(method="full", **recipe.model_dump(include={"learning_rate", "epochs", "batch_size", "warmup", "weight_decay", "max_length"}))
+    if recipe != plain or config.precision != "32-true" or task.kind != "classification":
+        sys.exit("the Trainer is only set up for classification, method full with its default schedule and dropout, and precision 32-true")
     compute.prepare(config.threads)
     rows, tokens = runs.examples(all_params, task_name), AutoTokenizer.from_pretrained(folder)
 
@@ -34,7 +37,7 @@ def main(folder: str, model: str, task_name: str) -> None:
     scores = []
     for seed in config.seeds:
         torch.manual_seed(seed)
-        network = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=len(task.labels))
+        network = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=len(task.labels), dtype=torch.float32)
         with tempfile.TemporaryDirectory() as out:
             arguments = TrainingArguments(
                 out, per_device_train_batch_size=recipe.batch_size, num_train_epochs=recipe.epochs, learning_rate=recipe.learning_rate,

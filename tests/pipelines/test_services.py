@@ -120,7 +120,7 @@ def test_scores_are_shown_at_the_end(lab):
         "model,task,method,init,metric,mean,std,n\nbert,stsb,full,pretrained,pearson,0.61234,0.01,3\ngpt,stsb,full,random,pearson,,,0\n"
     )
     (lab.path / "data/report").mkdir(parents=True)
-    lab.write("data/report/tables/scores.csv", scores).stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    lab.write("data/report/scores.csv", scores).stages("  a: {cmd: echo > a.out, outs: [a.out]}")
     output = lab.sesame("run")
     assert "0.612 ± 0.010 (3)" in output and "nan" not in output
 

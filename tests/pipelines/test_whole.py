@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from tests.conftest import tiny_params, write_raw
 from tests.pipelines.conftest import BIN, ROOT, Lab
 
-SMALL = {"report/index.html", "report/tables/scores.csv", "report/tables/alignment.csv", "report/tables/costs.csv", "report/tables/pretraining.csv"}
+SMALL = {"report/index.html", "report/scores.csv", "report/alignment.csv", "report/costs.csv", "report/pretraining.csv"}
 
 
 def dvc(lab: Lab, *args: str) -> str:
@@ -23,7 +23,7 @@ def dvc(lab: Lab, *args: str) -> str:
 
 
 def rows(lab: Lab, name: str) -> list[dict[str, str]]:
-    with open(lab.path / f"data/report/tables/{name}.csv", newline="") as file:
+    with open(lab.path / f"data/report/{name}.csv", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -46,6 +46,7 @@ def test_from_raw_text_to_compared_models(lab, monkeypatch):
     assert page.count("<svg") == 3 and not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
 
     scores = rows(lab, "scores")
+    assert list(scores[0])[:10] == ["model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters"]
     assert {(row["model"], row["init"], row["n"]) for row in scores} == {
         ("gpt", "pretrained", "2"), ("gpt", "random", "2"), ("elmo", "pretrained", "2"), ("elmo", "random", "2"), ("majority", "baseline", "1"),
         ("logistic_regression", "baseline", "1"),
@@ -92,4 +93,4 @@ def test_from_raw_text_to_compared_models(lab, monkeypatch):
         YAML().dump(raw, file)
     plan = lab.sesame("plan")
     assert {line.split()[0] for line in plan.splitlines() if "to run" in line and "@" in line.split()[0]} == {"pretrain@elmo", "finetune@elmo-same"}
-    assert (lab.path / "data/report/tables/scores.csv").exists()
+    assert (lab.path / "data/report/scores.csv").exists()

@@ -90,6 +90,14 @@ def test_a_benchmarks_table_stands_beside_the_published_one():
     assert benchmarks.benchmark(selected(["cola"]), metrics, "glue") is None
 
 
+def test_the_benchmarks_as_one_table_of_fixed_columns():
+    chosen = selected(["cola", "sst2"])
+    papers = {"glue": benchmarks.benchmark(chosen, {("finetune", "bert-sst2"): measured("bert", "sst2", accuracy=0.8)}, "glue")}
+    table = benchmarks.long(papers).set_index(["system", "column"])["percent"]
+    assert table["bert", "sst2"] == 80.0 and table["BERT base", "mean"] == 79.6
+    assert list(benchmarks.long({}).columns) == list(benchmarks.long(papers).columns) and benchmarks.long({}).empty
+
+
 def test_tuning_and_freezing_side_by_side():
     recipe = {"method": "bitfit", "learning_rate": 1e-3, "epochs": 1, "batch_size": 8, "max_length": 32}
     chosen = selected(["same"], models=["bert"], methods=["biases"], tasks=["same"], recipes={"biases": recipe})

@@ -85,6 +85,15 @@ def test_two_processes_and_accumulation_equal_one_process(project, name, objecti
         assert [float(x) for x in ours.split(",")[3:5]] == pytest.approx([float(x) for x in theirs.split(",")[3:5]], rel=1e-4)
 
 
+def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(project):
+    write_params(budget={"steps": 2}, objective={"next_sentence": False})
+    done = pretrain("bert")
+    assert done.returncode == 0, done.stderr
+    assert models.absent(Path("data/models/bert")) == ["next_sentence", "pooler"] and not any(key.startswith("pooler") for key in weights("bert"))
+    model, _ = models.load(Path("data/models/bert"))
+    assert model.absent == ["next_sentence", "pooler"]
+
+
 def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(project):
     write_params(budget={"steps": 40}, optimizer={"learning_rate": 1e30, "clip_norm": None, "warmup": 0.0})
     done = pretrain("gpt")

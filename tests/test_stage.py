@@ -44,7 +44,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     write_raw(tmp_path)
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(tiny_params(), file)
-    (tmp_path / "components").symlink_to(Path(params.__file__).parent)
+    (tmp_path / "components").symlink_to(Path(params.__file__).parents[1])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

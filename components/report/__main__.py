@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -44,7 +45,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     page = environment.get_template("page.html.j2").render(
         commit=git_commit(), params_sha=hashlib.sha256(Path("params.yaml").read_bytes()).hexdigest(), machine=machine(),
         verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
-        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED, formats=formats,
+        protocols=sorted({re.sub(r"; \d+ examples cut .*", "", row["pretrained"]["protocol"]) for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED, formats=formats,
         unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"], total=frames["costs"].sum(numeric_only=True),

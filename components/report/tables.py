@@ -9,7 +9,7 @@ from components.errors import SesameError
 
 SCORES = [
     "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share", "seconds",
-    "memory_mib", "stage",
+    "memory_mib", "cut", "lost", "stage",
 ]  # fmt: skip
 ALIGNMENT = ["pair", "mapping", "retrieval", "p1", "p5", "p10", "coverage", "queries"]
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
@@ -54,6 +54,7 @@ def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
             continue
         for about, splits in parts:
             figures = splits[found["split"]][found["metric"]]
+            about |= {key: about[key][found["split"]] for key in ("cut", "lost") if key in about}
             rows.append({key: about.get(key) for key in SCORES} | {key: figures[key] for key in ("mean", "median", "std", "n")} | {"stage": group})
     return pd.DataFrame(rows, columns=SCORES).astype({key: float for key in ("mean", "median", "std")})  # undefined is NaN here
 

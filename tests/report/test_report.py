@@ -44,7 +44,7 @@ FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
 def measured(model: str, task: str, split="dev", method="full", **metrics) -> dict:
     scores = {split: {metric: FIGURES | {"mean": value} for metric, value in metrics.items()}}
     return {
-        "model": model, "task": task, "method": method, "intermediate": [], "metric": next(iter(metrics)), "split": split, "pretrained": scores, "random": scores,
+        "model": model, "task": task, "method": method, "intermediate": [], "metric": next(iter(metrics)), "split": split, "cut": {split: 3}, "lost": {split: 1}, "pretrained": scores, "random": scores,
         "trainable_parameters": 10, "trainable_share": 0.1, "costs": dict.fromkeys(("pretrained", "random"), {"memory_mib": 300.0, "seconds": 2.0}),
     }  # fmt: skip
 

@@ -43,7 +43,7 @@ def scores(verdicts: list[dict]) -> Figure:
     tasks = list(dict.fromkeys(row["task"] for row in verdicts))
     columns = min(len(tasks), 3)
     lines = -(-len(tasks) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(3.3 * columns, 2.4 * lines + 0.8), constrained_layout=True, squeeze=False)
+    figure, axes = plt.subplots(lines, columns, figsize=(4.2 * columns, 2.4 * lines + 0.8), constrained_layout=True, squeeze=False)
     for axis in axes.flat[len(tasks) :]:
         axis.remove()
     for axis, task in zip(axes.flat, tasks, strict=False):

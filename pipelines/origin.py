@@ -66,7 +66,7 @@ def look(variants: Sequence[Variant]) -> Origin:
     links = {path for pattern in patterns for path in glob(pattern, recursive=True)}
     with Repo() as repo:
         config = repo.config.load_one("local")
-        return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local.path, config, frozenset(outs(Path())))
+        return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))
 
 
 def _names(names: list[str]) -> None:

@@ -45,7 +45,9 @@ def git(lab: Lab, *args: str) -> str:
 
 
 def dvc(lab: Lab, *args: str) -> str:
-    return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run([BIN / "dvc", *args], cwd=lab.path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def experiments(lab: Lab) -> dict[str, dict]:
@@ -131,7 +133,9 @@ def test_a_failing_lane_stays_and_costs_no_other(ready):
     assert re.search(r"^seed=13 +seed=13 +failed ", output, re.M) and re.search(r"^seed=4 +seed=4 +done ", output, re.M)
     assert "seed=13 failed: [score] failed: an unlucky number" in output and "sesame exp clean" in output
     assert set(experiments(lab)) == {"seed=4"} and left(lab) == ["seed=13"]
-    assert "an unlucky number" in lab.read(".sesame/lanes/seed=13/.sesame/lane.log")
+    log = lab.read(".sesame/lanes/seed=13/.sesame/lane.log")
+    assert "an unlucky number" in log and "2 stages: 1 cached, 0 done, 1 failed" in log, "what is unchanged comes from the cache"
+    assert (lab.path / ".sesame/lanes/seed=13/base.out").stat().st_nlink > 1, "and is no second copy"
     assert re.search(r"^seed=13 +failed +seed=13 +[\d.]+ +\[score\] failed: an unlucky number", lab.sesame("exp", "list"), re.M)
     assert "a lane seed=13 is there (failed): `sesame exp clean seed=13` first" in lab.sesame("exp", "run", "-S", "seed=13", code=1)
     assert "no lane 'seed=4' (there are: seed=13)" in lab.sesame("exp", "clean", "seed=4", code=1)

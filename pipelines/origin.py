@@ -58,12 +58,12 @@ def look(variants: Sequence[Variant]) -> Origin:
         raise SesameError(f"run from the top of the git repository, {top}")
     _names([variant.name for variant in variants])
     untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
-    _check(untracked)
+    patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
+    links = {path for pattern in patterns for path in glob(pattern, recursive=True)}
+    _check([path for path in untracked if path not in links])
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
     if changed := git("diff", "--name-only", "HEAD").decode().splitlines():
         terminal.say(f"carried, not committed: {_some(changed)} ({len(changed)} in all)")
-    patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
-    links = {path for pattern in patterns for path in glob(pattern, recursive=True)}
     with Repo() as repo:
         config = repo.config.load_one("local")
         return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))

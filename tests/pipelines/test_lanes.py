@@ -145,6 +145,20 @@ def test_a_failing_lane_stays_and_costs_no_other(ready):
     assert re.search(r"^mine +seed=4 +done", lab.sesame("exp", "run", "-S", "seed=4", "-n", "mine"), re.M)
 
 
+def test_local_text_is_read_where_it_lies(ready):
+    """A `files` source may name text that git does not have; it is no part of the experiment."""
+    lab = ready
+    (lab.path / "local").mkdir()
+    lab.write("local/a.txt", "my text").stages(STAGES.replace("cat in >", "cat in local/a.txt >"))
+    setting = "corpora.general_en.parts.0.source={kind: files, paths: [local/*.txt]}"
+    output = lab.sesame("exp", "run", "-S", setting, "-n", "mine")
+    assert "not carried" not in output and list(experiments(lab)) == ["mine"] and left(lab) == []
+    [ref] = git(lab, "for-each-ref", "--format=%(refname)", "refs/exps/**/mine").split()
+    assert "local" not in git(lab, "ls-tree", "-r", "--name-only", ref) and lab.read("local/a.txt") == "my text"
+    dvc(lab, "exp", "apply", "mine")
+    assert lab.read("base.out") == "1my text" and lab.read("local/a.txt") == "my text"
+
+
 def begun(lab: Lab, tmp_path: Path, seeds: list[int], *args: str) -> subprocess.Popen:
     """A `sesame exp` whose stages have begun and would not end."""
     signs = tmp_path / "begun"
@@ -188,7 +202,8 @@ def test_what_cannot_be_run_is_said_before_a_lane_starts(ready):
 
     def refused(*args: str) -> str:
         output = lab.sesame("exp", *args, code=1)
-        assert len(output.splitlines()) == 1 and not (lab.path / ".sesame/lanes").exists() or left(lab) == []
+        assert len(output.splitlines()) == 1, output
+        assert not (lab.path / ".sesame/lanes").exists() or left(lab) == []
         return output.removeprefix("sesame: ").rstrip()
 
     assert refused("run", "-S", "models.brt.optimizer.learning_rate=1") == (

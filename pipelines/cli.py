@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -22,10 +23,14 @@ Targets = Annotated[
 Benchmark = Literal["glue", "superglue"]
 
 
-def command(function: Callable) -> Callable:
+Settings = Annotated[list[str], typer.Option("-S", "--set", metavar="KEY=VALUE", help="A value of params.yaml (YAML); may be given often.")]
+exp = typer.Typer(help="Variants of the pipeline side by side, each in a git worktree of its own.", no_args_is_help=True)
+app.add_typer(exp, name="exp")
+
+
+def clear(function: Callable) -> Callable:
     """A subcommand that says what is wrong in a line."""
 
-    @app.command()
     @wraps(function)
     def checked(*args, **kwargs):
         try:
@@ -36,6 +41,11 @@ def command(function: Callable) -> Callable:
             sys.exit(130)
 
     return checked
+
+
+def command(function: Callable) -> Callable:
+    """A subcommand of `sesame`."""
+    return app.command()(clear(function))
 
 
 @command
@@ -56,11 +66,12 @@ def run(
     from httpx import TransportError
     from prefect.utilities.urls import url_for
 
-    from pipelines import flow
+    from pipelines import flow, ledger
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     try:
-        state = flow.sesame(stages, force, jobs or flow.JOBS, wait, return_state=True)
+        named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
+        state = named(stages, force, jobs or flow.JOBS, wait, return_state=True)
     except TransportError:
         raise SesameError("Prefect's server went away; what is done is kept, run again (`sesame status` shows the servers)") from None
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
@@ -201,3 +212,100 @@ def status() -> None:
     from pipelines import services, terminal
 
     terminal.table(["service", "state", "address"], [list(row) for row in services.status()])
+
+
+@exp.command("run")
+@clear
+def exp_run(
+    settings: Settings,
+    name: Annotated[str | None, typer.Option("-n", "--name", help="Of the experiment; made from the values by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
+) -> None:
+    """Run the whole pipeline with other values, in a lane; the result is an experiment of DVC and a run in MLflow."""
+    _lanes(settings, False, name, 1, jobs)
+
+
+@exp.command("sweep")
+@clear
+def exp_sweep(
+    settings: Annotated[list[str], typer.Option("-S", "--set", metavar="KEY=A,B,C", help="Values of params.yaml; may be given often.")],
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="How many lanes run side by side; one per two cores, or one where `resources` are named.")
+    ] = None,
+) -> None:
+    """Run all combinations of values, each in a lane."""
+    cores = os.cpu_count() or 1
+    lanes = jobs or (1 if any(params.load().resources.model_dump().values()) else max(1, cores // 2))
+    _lanes(settings, True, None, lanes, max(1, min(4, cores // lanes)) if lanes > 1 else None)
+
+
+def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stage_jobs: int | None) -> None:
+    from pipelines import overrides, sweep, terminal
+
+    params.load()
+    variants = overrides.variants(settings, Path("params.yaml").read_text(encoding="utf-8"), several, name)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup keeps it running
+            signal.signal(number, signal.default_int_handler)
+    if several:
+        terminal.say(f"{len(variants)} lanes, {min(jobs, len(variants))} at a time")
+    ended = sweep.run(variants, jobs, stage_jobs)
+    rows = [
+        [lane.name, " ".join(f"{key}={value}" for key, value in lane.overrides.items()), lane.state, f"{lane.seconds:.1f}",
+         f"{sum(lane.added.values()) / 2**20:.1f}", lane.scores]
+        for lane in ended
+    ]  # fmt: skip
+    terminal.say("")
+    terminal.table(["experiment", "overrides", "state", "seconds", "new MiB", "mean score of tasks"], rows)
+    added = {md5: size for lane in ended for md5, size in lane.added.items()}
+    terminal.say(f"{sum(added.values()) / 2**20:.1f} MiB of new data in DVC's cache; worktrees of what is done are removed")
+    if done := [lane.name for lane in ended if lane.state == "done"]:
+        terminal.say(f"go on: `dvc exp show`, `dvc exp diff {done[0]}`, `dvc exp apply {done[0]}`")
+    bad = [lane for lane in ended if lane.state in ("failed", "crashed")]
+    for lane in bad:
+        terminal.say(f"{lane.name} {lane.state}: {lane.problem}" + f"; {lane.log}" * lane.folder.exists(), "red")
+    if bad:
+        terminal.say("`sesame exp list` shows what is left of them, `sesame exp clean` removes it")
+    if any(lane.state == "stopped" for lane in ended):
+        terminal.say("stopped; the stages that were done are in DVC's cache, and the same command takes them from there")
+        sys.exit(130)
+    if bad:
+        sys.exit(1)
+
+
+@exp.command("list")
+@clear
+def exp_list() -> None:
+    """List the lanes that run, and those that failed or crashed, with the disk they take."""
+    from pipelines import lanes, terminal
+
+    rows = [
+        [
+            lane.name,
+            lane.state,
+            " ".join(f"{key}={value}" for key, value in lane.overrides.items()),
+            f"{lanes.disk(lane.folder) / 2**20:.1f}",
+            lane.problem,
+        ]
+        for lane in lanes.present()
+    ]
+    terminal.table(["lane", "state", "overrides", "MiB", ""], rows)
+    terminal.say(f"{len(rows)} lane{'s' * (len(rows) != 1)}; experiments that are done: `dvc exp show`")
+
+
+@exp.command("clean")
+@clear
+def exp_clean(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[LANE]...", help="All that failed or crashed by default.")] = None,
+) -> None:
+    """Remove failed and crashed lanes, never one that runs."""
+    from pipelines import lanes, terminal
+
+    freed = lanes.clean(names or [])
+    for name, size in freed.items():
+        terminal.say(f"removed {name}: {size / 2**20:.1f} MiB")
+    terminal.say(f"{sum(freed.values()) / 2**20:.1f} MiB freed" if freed else "nothing to remove")
+
+
+if __name__ == "__main__":
+    app()

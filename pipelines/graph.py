@@ -1,6 +1,7 @@
 """DVC's graph as an ordered plan. dvc.yaml alone says what depends on what; nothing here adds to it."""
 
 import difflib
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,6 +99,17 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
             raise SesameError(f"no stage {target!r} in dvc.yaml (close or known: {', '.join(close)}; `sesame plan` lists all)")
         wanted |= found
     return wanted
+
+
+def sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Of these files those that a stage reads and no stage writes, and those that are nobody's. Paths are from the project's folder."""
+    with _opened() as repo:
+        stages = repo.index.stages
+        read = {os.path.relpath(dep.fs_path, repo.root_dir) for stage in stages for dep in stage.deps if dep.protocol == "local"}
+        written = {os.path.relpath(out.fs_path, repo.root_dir) for stage in stages for out in stage.outs if out.protocol == "local"}
+    lines = {path: {path, *map(str, Path(path).parents)} for path in paths}
+    others = [path for path in paths if not lines[path] & written]
+    return [path for path in others if lines[path] & read], [path for path in others if not lines[path] & read]
 
 
 def unchanged(plan: Sequence[Stage]) -> set[str]:

@@ -1,6 +1,8 @@
 """The flow's run in MLflow: the parent of its stages' runs, and the hashes of the data each of them read and wrote."""
 
 import hashlib
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,6 +11,13 @@ from components import tracking
 from pipelines import graph
 
 LOCKFILE = Path("dvc.lock")
+TAGS = "SESAME_TAGS"
+"""More tags of the flow's run, as JSON: a lane says here which experiment it is, and what it overrides."""
+
+
+def tags() -> dict[str, str]:
+    """The tags that the environment adds to the flow's run."""
+    return json.loads(os.environ.get(TAGS) or "{}")
 
 
 class Ledger:
@@ -47,8 +56,8 @@ class Ledger:
 @contextmanager
 def opened(name: str, flow_run_id: str, targets: list[str]) -> Iterator[Ledger]:
     """The ledger of a flow. Its database is in place before any stage runs: processes that create it at once crash each other."""
-    tags = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
-    with tracking.start(name, tags, {"targets": " ".join(targets) or "all"}) as run:
+    own = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
+    with tracking.start(name, tags() | own, {"targets": " ".join(targets) or "all"}) as run:
         try:
             yield Ledger(run)
         finally:

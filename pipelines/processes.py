@@ -28,6 +28,16 @@ def family(leader: int) -> set[psutil.Process]:
     return {process for process in members if _alive(process)}
 
 
+def marked(variable: str, value: str) -> set[int]:
+    """The sessions of all living processes that carry this in their environment: what a killed parent left behind, too."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if process.environ().get(variable) == value:
+                found.add(os.getsid(process.pid))
+    return found
+
+
 def _alive(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

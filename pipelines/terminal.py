@@ -10,6 +10,7 @@ from rich.text import Text
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_blue")
 STATES = {"Completed": "green", "Cached": "dim", "Failed": "bold red", "Skipped": "yellow", "Stopped": "yellow"}
+STATES |= {"done": "green", "running": "cyan", "failed": "bold red", "crashed": "bold red", "stopped": "yellow"}
 
 
 def line(stage: str, text: str, style: str = "") -> None:

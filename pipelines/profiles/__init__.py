@@ -31,7 +31,7 @@ def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) 
     """
     text = overlay(name, data)
     params.load(path)  # its own mistakes are not the profile's
-    yaml = _yaml()
+    yaml = editor()
     document, changes = yaml.load(path.read_text(encoding="utf-8")), []
     for section, entries in yaml.load(text).items():
         known = document.setdefault(section, CommentedMap())
@@ -71,7 +71,7 @@ def overlay(name: str, data: str | None) -> str:
     return text.replace(PLACEHOLDER, data.rstrip("/"))
 
 
-def _yaml() -> YAML:
+def editor() -> YAML:
     """Reads and writes params.yaml byte for byte."""
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 1 << 20

@@ -1,0 +1,145 @@
+"""Lanes side by side: each with its flow as a child process, stopped together without orphans."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+
+from components import tracking
+from components.errors import SesameError
+from pipelines import lanes, ledger, origin, processes, services, terminal
+from pipelines.overrides import Variant
+
+PATIENCE = 15.0
+"""Seconds that a lane's flow gets to stop its stages and to say so to Prefect and MLflow."""
+SHOWN = re.compile(r"\[.+?\] (done in|failed: |skipped: |stopped: |crashed: ).*\(\d+/\d+\)$")
+"""The lines of a lane's flow that the terminal shows; its log has all."""
+WRONG = re.compile(r"\[.+?\] failed: (?!.*; trying again)|sesame: |\w+(Error|Exception)\b")
+"""The lines that say why it failed; the last one is kept."""
+
+
+@dataclass
+class Sweep:
+    """Runs lanes, some at a time, until all have ended or it is stopped."""
+
+    start: origin.Origin
+    stage_jobs: int | None
+    """How many stages run side by side in a lane."""
+
+    def __post_init__(self):
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()
+        self._flows: dict[int, subprocess.Popen] = {}
+
+    def run(self, variants: Sequence[Variant], jobs: int) -> list[lanes.Lane]:
+        """Run them all; a KeyboardInterrupt stops those that run and begins no other."""
+        all_lanes = [lanes.Lane(variant.name, variant.overrides) for variant in variants]
+        with ThreadPoolExecutor(jobs) as pool:
+            ends = [pool.submit(self._work, lane, variant.text) for lane, variant in zip(all_lanes, variants, strict=True)]
+            try:
+                wait(ends)
+            except KeyboardInterrupt:
+                terminal.say("stopping the lanes", "yellow")
+                self._stop()
+        for end in ends:
+            end.result()  # a mistake of ours is not to pass in silence
+        return all_lanes
+
+    def _stop(self) -> None:
+        with self._starting:
+            self._stopping.set()
+        flows = list(self._flows.values())
+        for flow in flows:
+            flow.send_signal(signal.SIGINT)  # it stops its stages, and says so
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while any(flow.poll() is None for flow in flows) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:  # also when a second Ctrl-C cuts the wait short
+            processes.stop([flow.pid for flow in flows], processes.FIRM)
+
+    def _work(self, lane: lanes.Lane, text: str) -> None:
+        begun = time.monotonic()
+        if self._stopping.is_set():
+            lane.state = "stopped"
+            return
+        try:
+            lock = lane.prepare(self.start, text)
+        except (SesameError, OSError) as error:
+            lane.state, lane.problem = "failed", str(error)
+            return
+        try:
+            ready, size = time.monotonic() - begun, lanes.disk(lane.folder) / 2**20
+            terminal.line(lane.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {lane.log}")
+            code, last = self._flow(lane)
+            if self._stopping.is_set() and code:
+                lane.state = "stopped"
+                lane.remove()
+            elif code:
+                lane.state, lane.problem = ("failed", last) if code > 0 else ("crashed", f"killed by signal {-code}")
+            else:
+                lane.save(self.start)
+                lane.state = "done"
+        except (SesameError, OSError) as error:
+            lane.state, lane.problem = "failed", str(error)
+        finally:
+            lane.seconds = time.monotonic() - begun
+            if lane.folder.exists():
+                processes.stop(processes.marked(lanes.MARK, str(lane.folder)), processes.FIRM)
+                lane.write()
+            lock.release()
+        terminal.line(
+            lane.name, f"{lane.state} after {lane.seconds:.1f} s{': ' * bool(lane.problem)}{lane.problem}", terminal.STATES[lane.state]
+        )
+
+    def _flow(self, lane: lanes.Lane) -> tuple[int, str]:
+        """Run `sesame run` in a lane; its exit code, and the line that says best what went wrong."""
+        jobs = ["--jobs", str(self.stage_jobs)] if self.stage_jobs else []
+        tags = {"experiment": lane.name} | {f"override.{key}": value for key, value in lane.overrides.items()}
+        with self._starting:
+            if self._stopping.is_set():
+                return 130, ""
+            flow = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.cli", "run", *jobs],
+                cwd=lane.folder,
+                env=os.environ | {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
+            self._flows[flow.pid] = flow
+        last = ""
+        with lane.log.open("w", encoding="utf-8") as log:
+            for line in flow.stdout:
+                log.write(line)
+                log.flush()
+                if SHOWN.match(line.rstrip()):
+                    terminal.line(lane.name, line.rstrip())
+                if WRONG.match(line):
+                    last = line.strip()
+        return flow.wait(), last or "it said no reason; see its log"
+
+
+def run(variants: Sequence[Variant], jobs: int, stage_jobs: int | None = None) -> list[lanes.Lane]:
+    """Run variants in lanes, `jobs` at a time. Raises SesameError before any begins when one could not."""
+    for variant in variants:
+        if (lanes.LANES / variant.name).exists():
+            state = lanes.read(lanes.LANES / variant.name).state
+            raise SesameError(f"a lane {variant.name} is there ({state}): `sesame exp clean {variant.name}` first, or choose another name")
+    start = origin.look(variants)
+    services.use_prefect()
+    if os.environ.get(tracking.OFF) != "off":
+        with suppress(Exception):  # the ledger's tables, made once before all; a flow that can't reach it says so
+            tracking.client()
+    return Sweep(start, stage_jobs).run(variants, jobs)

@@ -128,7 +128,7 @@ class Lane:
                 git("add", "--pathspec-from-file=-", "--pathspec-file-nul", cwd=self.folder, feed="\0".join(files).encode())
             call(*DVC, "exp", "save", "--quiet", "--force", "--name", self.name, cwd=self.folder)
             self.added = {md5: size for md5, size in origin.outs(self.folder).items() if md5 not in start.known}
-            self.scores = headline(self.folder / "data/report/tables/scores.csv")
+            self.scores = headline(self.folder / "data/report/scores.csv")
             self.remove()
 
     def write(self) -> None:

@@ -98,14 +98,14 @@ def main(
     body: Callable[[params_file.Params, str, tracking.Run], dict],
     section: str | None = None,
     resumes: Callable[[params_file.Params, str], str | None] = lambda params, name: None,
-    metrics_file: Path | None = None,
+    metrics_file: Callable[[params_file.Params, str], Path] | None = None,
 ) -> None:
     """Run one stage as `python -m components.<stage> [NAME]`.
 
     `body(params, name, run)` does the work and returns the metrics, a nested dictionary of figures (None = undefined);
     what it counted of its cost stands under `cost`. `section` is the part of params.yaml that NAME must be declared in;
-    `resumes` gives the ledger's run that a killed attempt of the same work has left, to be continued; `metrics_file` is
-    where the metrics go if not to `metrics_path`.
+    `resumes` gives the ledger's run that a killed attempt of the same work has left, to be continued; `metrics_file`
+    says where the metrics go if not to `metrics_path`.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
@@ -121,7 +121,7 @@ def main(
             metrics = body(params, name, run)
             metrics["cost"] = _cost(params, started, metrics.get("cost", {}))
             if rank_zero():
-                written = metrics_file or metrics_path(stage, name)
+                written = metrics_file(params, name) if metrics_file else metrics_path(stage, name)
                 write_json(written, metrics)
                 run.log(metrics)
                 run.artifact(written)

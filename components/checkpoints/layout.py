@@ -70,8 +70,13 @@ class Layout:
             raise SesameError(f"config.json: {self.settings.get(own, own)}: {problem['msg'].removeprefix('Value error, ')}") from None
 
     def config(self, architecture: params.Architecture) -> dict[str, Any]:
-        """Their settings out of our block."""
+        """Their settings out of our block. Raises SesameError for a choice that `transformers` has no model for."""
         values = architecture.model_dump()
+        for key, field_ in type(architecture).model_fields.items():
+            if key not in self.settings and key != "name" and values[key] != field_.default:
+                raise SesameError(f"architecture.{key}: {values[key]} has no counterpart in transformers' {self.prefix.rstrip('.')}, only {field_.default}")
+        if values["activation"] not in ACTIVATIONS.values():
+            raise SesameError(f"architecture.activation: {values['activation']} is not written (there are: {', '.join(dict.fromkeys(ACTIVATIONS.values()))})")
         values["activation"] = next(theirs for theirs, own in ACTIVATIONS.items() if own == values["activation"])
         return {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()}
 

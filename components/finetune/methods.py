@@ -26,12 +26,15 @@ FEATURE_BATCH_SIZE = 256
 
 
 class Full(nn.Module):
-    """All weights are tuned; a linear layer on the pooled output, or on every token (Devlin et al. 2019)."""
+    """All weights are tuned; a linear layer on the pooled output, or on every token (Devlin et al. 2019), or the recipe's other head."""
 
     def __init__(self, model: nn.Module, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
         self.model, self.recipe, self.per_token, self.joined = model, recipe, kind.per_token, True
-        self.head = PooledHead(model.width, kind.outputs, recipe.dropout)
+        if recipe.head == "bilstm":
+            self.head = BiLSTMAttentionHead(nn.Flatten(2), model.width, recipe.hidden_size, kind.outputs, recipe.dropout, False, kind.per_token)
+        else:
+            self.head = PooledHead(model.width, kind.outputs, recipe.dropout)
 
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         return data
@@ -46,6 +49,8 @@ class Full(nn.Module):
         """One text (ids (batch, length), lengths (batch,)) -> (batch, outputs), or (batch, length, outputs)."""
         [(ids, lengths)] = texts
         hidden = self.model.top(ids, lengths, segments)
+        if self.recipe.head == "bilstm":
+            return self.head(hidden[:, :, None], lengths, 1)
         return self.head(hidden if self.per_token else self.model.pool(hidden, lengths))
 
 
@@ -70,7 +75,7 @@ class Adapters(Full):
             block.attention.output = nn.Sequential(block.attention.output, Adapter(model.width, recipe.bottleneck))
             block.feed_forward.append(Adapter(model.width, recipe.bottleneck))
         for part in model.modules():
-            if isinstance(part, nn.LayerNorm | Adapter):
+            if isinstance(part, nn.LayerNorm | nn.RMSNorm | Adapter):
                 part.requires_grad_(True)
 
 
@@ -224,4 +229,4 @@ def distance(name: str, num_layers: int) -> int:
         return 0
     if layer := re.search(r"\.(?:blocks|lstms)\.(\d+)\.", name):
         return num_layers - int(layer[1])
-    return num_layers + 1 if re.search(r"embedding|token_vectors", name) else 0
+    return num_layers + 1 if re.search(r"embedding|token_vectors|positions", name) else 0

@@ -1,9 +1,10 @@
-"""A model on a task over the seeds: what the stages `finetune` and `adapt` have in common."""
+"""A model on a task over the seeds: what the stages `finetune`, `adapt` and `transfer` have in common."""
 
 import json
 import resource
 import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -51,40 +52,45 @@ def judged(task: params.Task) -> str:
 
 
 def compare(
-    all_params: params.Params, stage_name: str, model_name: str, task_name: str, recipe: params.Recipe, inits: list[str], scores_folder: Path, run: Run
-) -> dict:
-    """Adapt a model to a task from each of `inits` over the seeds; write the predictions, return the metrics."""
-    config, task, folder = all_params.finetune, all_params.tasks[task_name], Path("data/models", model_name)
-    fabric, rows = machine(config), examples(all_params, task_name)
+    all_params: params.Params, model_name: str, folders: Mapping[int, Path], task_name: str, recipe: params.Recipe, inits: list[str], scores_folder: Path,
+    run: Run, tags: Mapping[str, str],
+) -> dict:  # fmt: skip
+    """Adapt a model to a task from each of `inits` over the seeds; write the predictions, return the metrics.
+
+    `folders` has the model's folder for each seed; `tags` go onto the ledger's run of each training.
+    """
+    task = all_params.tasks[task_name]
+    fabric, rows = machine(all_params.finetune), examples(all_params, task_name)
+    folder = next(iter(folders.values()))
     tokens = readable(folder, recipe)
-    encoded: dict[bool, dict[str, Encoded]] = {}
+    encoded: dict[str, Encoded] = {}
     scores: dict[str, dict[str, list]] = {}
     costs: dict[str, dict[str, float]] = {}
     predictions, flops, trained = [], 0, 0
     for init in inits:
         scores[init] = {split: [] for split, block in task.splits.items() if block.labelled and split != "train"}
         wanted = [split for split, block in task.splits.items() if block.labelled or init == "pretrained"]  # of these predictions are submitted
-        read, reading, seconds, epochs = {}, 0.0, [], []
-        for seed in config.seeds:
+        read, read_from, reading, seconds, epochs = {}, None, 0.0, [], []
+        for seed, folder in folders.items():
             torch.manual_seed(seed)
             model, _ = models.load(folder, pretrained=init == "pretrained")
             kind = kinds.build(task, recipe)
             pair = rows["train"][0].text_b is not None
             whole = models.count_parameters(model)
             module = fabric.to_device(METHODS[recipe.method](model, tokens, recipe, kind, pair))
-            if module.joined not in encoded:
-                encoded[module.joined] = {split: kind.encode(part, tokens, module.joined) for split, part in rows.items()}
-                for split, part in encoded[module.joined].items():
+            if not encoded:
+                encoded = {split: kind.encode(part, tokens, module.joined) for split, part in rows.items()}
+                for split, part in encoded.items():
                     if part.cut:
                         print(f"{split}: {part.cut:,} of {len(part):,} examples cut, {part.lost:,} lost their answer or a marked word", flush=True)
-            if not read or init == "random":  # what frozen pre-trained weights make of the texts is the same for every seed
+            if folder != read_from or init == "random":  # what the same frozen weights make of the texts is the same for every seed
                 started = time.perf_counter()
-                read = {"train": module.inputs(encoded[module.joined]["train"], fabric)}
+                read, read_from = {"train": module.inputs(encoded["train"], fabric)}, folder
                 reading = time.perf_counter() - started
-                read |= {split: module.inputs(encoded[module.joined][split], fabric) for split in wanted if split != "train"}
+                read |= {split: module.inputs(encoded[split], fabric) for split in wanted if split != "train"}
                 flops += sum(texts.flops for texts in read.values())
-            tags = {"stage": stage_name, "model": model_name, "task": task_name, "init": init, "seed": str(seed), "method": recipe.method}
-            with run.child(f"{model_name}-{task_name} {recipe.method} {init} {seed}", tags, recipe.model_dump(mode="json")) as child:
+            about = {"model": model_name, "task": task_name, "init": init, "seed": str(seed), "method": recipe.method, **tags}
+            with run.child(f"{model_name}-{task_name} {recipe.method} {init} {seed}", about, recipe.model_dump(mode="json")) as child:
                 fitted = loop.fit(
                     fabric, module, kind, read["train"], recipe, seed, lambda epoch, loss, child=child: child.log({"train_loss": loss}, epoch),
                     lambda found: metrics.evaluate(task, "dev", rows["dev"], found)[task.metric], read["dev"],
@@ -110,16 +116,12 @@ def compare(
         target.mkdir(parents=True)
         (target / "predictions.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions), encoding="utf-8")
     run.tag(model=model_name, task=task_name, method=recipe.method)
-    texts = encoded[module.joined]
-    shown = texts[judged(task)]
-    protocol = metrics.protocol(judged(task), selection(recipe), len(rows["train"]), len(shown))
-    if shown.cut:
-        protocol += f"; {shown.cut} examples cut at {recipe.max_length} tokens, {shown.lost} lost their answer or a marked word"
+    protocol = metrics.protocol(judged(task), selection(recipe), len(rows["train"]), len(rows[judged(task)]))
     return {
         "model": model_name, "intermediate": models.intermediate(folder), "task": task_name, "method": recipe.method,
         "metric": task.metric, "split": judged(task), "protocol": protocol,
         "trainable_parameters": fitted.trained_parameters, "trainable_share": fitted.trained_parameters / (whole + models.count_parameters(module.head)),
-        "costs": costs, "cut": {split: part.cut for split, part in texts.items()}, "lost": {split: part.lost for split, part in texts.items()},
+        "costs": costs, "cut": {split: part.cut for split, part in encoded.items()}, "lost": {split: part.lost for split, part in encoded.items()},
         **{init: {split: metrics.summary(found) for split, found in splits.items()} for init, splits in scores.items()},
         "cost": {"tokens": trained, "flops": flops, "gpus": int(fabric.device.type == "cuda")},
     }  # fmt: skip

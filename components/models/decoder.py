@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from components.models.blocks import Block, initialise
+from components.models.blocks import Block, Positions, initialise, norm
 from components.params import DecoderArchitecture
 from components.tokenizer import Tokenizer
 
 
 class Decoder(nn.Module):
-    """Pre-LN, learned positions, tied output, residual projections drawn at 0.02 / sqrt(2 layers)."""
+    """As published: pre-LN, learned positions, tied output; residual projections drawn at 0.02 / sqrt(2 layers)."""
 
     pairs = False
     """Whether it was trained on two texts in one input."""
@@ -22,16 +22,12 @@ class Decoder(nn.Module):
         size = config.hidden_size
         self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
         self.token_embedding = nn.Embedding(tokens.vocab_size, size)
-        self.position_embedding = nn.Embedding(config.max_length, size)
+        self.position_embedding = nn.Embedding(config.max_length, size) if config.positions == "learned" else None
+        self.positions = Positions(config, causal=True)
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(
-            Block(
-                size, config.num_heads, config.intermediate_size, config.dropout,
-                norm_first=True, eps=config.layer_norm_eps, activation=config.activation,
-            )  # fmt: skip
-            for _ in range(config.num_layers)
-        )
-        self.final_norm = nn.LayerNorm(size, config.layer_norm_eps)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.final_norm = norm(config) if config.norm_first else nn.Identity()
+        self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, size)
         initialise(self)
         for block in self.blocks:
             for projection in (block.attention.output, block.feed_forward[-1]):
@@ -41,9 +37,13 @@ class Decoder(nn.Module):
         """ids, positions (batch, length); mask (batch, 1, length, length), by default causal -> embedding and layers, (batch, length, hidden)."""
         if positions is None:
             positions = torch.arange(ids.shape[1], device=ids.device)
-        states = [self.dropout(self.token_embedding(ids) + self.position_embedding(positions))]
+        x = self.positions.add(self.token_embedding(ids), positions)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding(positions)
+        states = [self.dropout(x)]
+        mask = self.positions.mask(mask, ids.shape[1])
         for block in self.blocks:
-            states.append(block(states[-1], mask, causal=True))
+            states.append(block(states[-1], self.positions, mask, causal=True))
         states[-1] = self.final_norm(states[-1])
         return states
 
@@ -61,7 +61,7 @@ class Decoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., hidden) -> (..., vocab_size)."""
-        return linear(hidden, self.token_embedding.weight)
+        return linear(hidden, (self.output_embedding or self.token_embedding).weight)
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         """(batch, length, hidden) -> (batch, hidden): the last real token, which has seen all others."""

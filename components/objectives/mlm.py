@@ -65,6 +65,7 @@ class MaskedBatches:
     def __init__(self, config: params.MaskedLM, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.config, self.text, self.batch_size, self.max_length, self.seed = config, text, batch_size, max_length, seed
         self.ordinary = np.arange(len(SPECIALS), tokens.vocab_size)
+        self.starts_word = tokens.starts_word if config.whole_word else None
         self.epochs: list[int] = []  # steps of each epoch seen so far
         self._load(0)
         if not self.epochs[0]:
@@ -73,7 +74,8 @@ class MaskedBatches:
     def _load(self, epoch: int) -> None:
         rng = np.random.default_rng([self.seed, epoch])
         self.epoch = epoch
-        self.examples = pairs(self.text, self.max_length, rng) if self.config.next_sentence else spans(self.text, self.max_length)
+        drawn = np.random.default_rng([self.seed, 0]) if self.config.static else rng
+        self.examples = pairs(self.text, self.max_length, drawn) if self.config.next_sentence else spans(self.text, self.max_length)
         inner = np.diff(np.searchsorted(self.text.segments[:, 1], self.examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
         self.lengths = np.diff(self.examples[:, :4], axis=1)[:, [0, 2]].sum(1) - inner[:, [0, 2]].sum(1)
         self.lengths += np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2)
@@ -122,29 +124,44 @@ class MaskedBatches:
                 ids[row, 2 + len(first) : lengths[row] - 1] = second
                 ids[row, lengths[row] - 1] = SEP
                 segment_ids[row, 2 + len(first) : lengths[row]] = 1
-        ids, labels = mask(ids, self.config, self.ordinary, (self.seed, self.epoch), chosen)
+        ids, labels = mask(ids, self.config, self.ordinary, (self.seed, 0 if self.config.static else self.epoch), chosen, self.starts_word)
         batch = {"ids": ids, "labels": labels, "segment_ids": segment_ids, "lengths": lengths, "is_random": self.examples[chosen, 4]}
         return {key: torch.from_numpy(value) for key, value in batch.items()}
 
 
 def mask(
-    ids: np.ndarray, config: params.MaskedLM, ordinary: np.ndarray, key: tuple[int, int], examples: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    ids: np.ndarray, config: params.MaskedLM, ordinary: np.ndarray, key: tuple[int, int], examples: np.ndarray, starts_word: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """ids (batch, length) -> masked ids and labels, IGNORED where nothing is predicted.
 
     Exactly round(mlm_probability * n), at least one, of a row's n ordinary tokens are targets; of these mask_share become
-    `[MASK]`, random_share an ordinary token, and the rest stay. A pure function of (seed, epoch) = key and the example.
+    `[MASK]`, random_share an ordinary token, and the rest stay. With `starts_word` (vocab_size,) whole words are targets, in a random order
+    until the next would be too much; the shares are still of tokens. A pure function of (seed, epoch) = key and the example.
     """
     example, position = examples[:, None], np.arange(ids.shape[1])[None, :]
     real = ids >= len(SPECIALS)
-    rank = np.where(real, uniform(*key, example, position, MASKED), 2.0).argsort(1, kind="stable").argsort(1, kind="stable")
-    count = np.maximum(1, np.round(config.mlm_probability * real.sum(1))).astype(int)
-    target = real & (rank < count[:, None])
+    count = np.maximum(1, np.round(config.mlm_probability * real.sum(1))).astype(int)[:, None]
+    if starts_word is None:
+        rank = _ranks(np.where(real, uniform(*key, example, position, MASKED), 2.0))
+        target = real & (rank < count)
+    else:
+        opens = real & (starts_word[ids] | ~np.pad(real, ((0, 0), (1, 0)))[:, :-1])  # what follows a special opens a word, too
+        first = np.maximum.accumulate(np.where(opens, position, 0), 1)  # where the word of each piece begins
+        rank = _ranks(np.where(real, uniform(*key, example, first, MASKED), 2.0))  # the pieces of a word stay together
+        last = np.zeros_like(rank)
+        np.maximum.at(last, (np.arange(len(ids))[:, None], first), np.where(real, rank, 0))
+        last = np.take_along_axis(last, first, 1)  # rank of the word's last piece
+        target = real & ((last < count) | (np.take_along_axis(rank, first, 1) == 0))  # one word at least
     decision = uniform(*key, example, position, REPLACED)
     drawn = ordinary[(uniform(*key, example, position, NEW_TOKEN) * len(ordinary)).astype(int)]
     masked = np.where(target & (decision < config.mask_share), MASK, ids)
     masked = np.where(target & (decision >= config.mask_share) & (decision < config.mask_share + config.random_share), drawn, masked)
     return masked, np.where(target, ids, IGNORED)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Of each value its place in the order of its row; of equal ones the first comes first."""
+    return values.argsort(1, kind="stable").argsort(1, kind="stable")
 
 
 def spans(text: Split, max_length: int) -> np.ndarray:

@@ -11,8 +11,9 @@ line, DVC's plan and every light stage read them, and none of those should pay f
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import NonNegativeInt, PositiveFloat, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -41,6 +42,7 @@ from components.params.models import (
     Trainer,
     TransformerArchitecture,
 )
+from components.params.studies import KINDS, Ablation, Column, Variant, tuned, varied
 from components.params.tasks import METRICS_OF, Adapt, Baselines, Finetune, Intermediate, Recipe, Task, TaskSplit, TaskTable
 from components.params.text import (
     Cleaning,
@@ -102,6 +104,32 @@ class Params(Block):
     baselines: Baselines
     vectors: dict[Name, Vectors]
     alignments: dict[Name, Alignment]
+    ablations: dict[Name, Ablation]
+    variants: dict[Name, Variant]
+
+    @model_validator(mode="after")
+    def variants_fit(self):
+        for name, variant in self.variants.items():
+            study = self.ablations.get(variant.study)
+            if study is None or variant.model not in self.models:
+                continue  # told as a wrong name
+            if not name.startswith(f"{variant.study}_"):
+                raise ValueError(f"variants.{name}: a variant of study {variant.study} is named {variant.study}_...")
+            try:
+                varied(self.models, study, variant, 1)
+            except ValidationError as error:
+                raise ValueError(f"variants.{name}.change{_first(error)}") from None
+            try:
+                tuned(study, variant)
+            except ValidationError as error:
+                raise ValueError(f"variants.{name}.recipe{_first(error)}") from None
+        for name, study in self.ablations.items():
+            if study.base not in self.variants or self.variants[study.base].study != name:
+                raise ValueError(f"ablations.{name}.base: {study.base!r} is no variant of this study")
+            columns = (study.plot.x, *study.plot.y)
+            if unknown := [column for column in columns if column not in (*get_args(Column), *study.tasks)]:
+                raise ValueError(f"ablations.{name}.plot: {unknown[0]!r} is neither a task of the study nor one of {', '.join(get_args(Column))}")
+        return self
 
     @model_validator(mode="after")
     def blocks_fit_each_other(self):
@@ -149,7 +177,7 @@ def _references(raw: Any) -> list[str]:
         "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": _dictionary(raw, "tokenizers"),
         "encodings": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
         "models or checkpoints or intermediate": {**_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "intermediate")},
-        "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"),
+        "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
     }  # fmt: skip
 
     def check(path: str, name: Any, table: str) -> None:
@@ -160,6 +188,7 @@ def _references(raw: Any) -> list[str]:
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
         ("intermediate", "model", "models or checkpoints or intermediate"), ("intermediate", "task", "tasks"),
+        ("variants", "study", "ablations"), ("variants", "model", "models"), ("variants", "encoding", "encodings"),
         ("alignments", "source", "vectors"), ("alignments", "target", "vectors"), ("alignments", "control", "alignments"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
@@ -170,6 +199,9 @@ def _references(raw: Any) -> list[str]:
         for key in ("tasks", "also_held_out"):
             for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), key)):
                 check(f"mixes.{name}.{key}[{i}]", task, "tasks")
+    for name, study in _dictionary(raw, "ablations").items():
+        for i, task in enumerate(_list(_dictionary({"s": study}, "s"), "tasks")):
+            check(f"ablations.{name}.tasks[{i}]", task, "tasks")
     finetune, adapt = _dictionary(raw, "finetune"), _dictionary(raw, "adapt")
     for section, block in (("finetune", finetune), ("adapt", adapt)):
         for i, task in enumerate(_list(block, "tasks")):
@@ -204,6 +236,24 @@ def _where(location: tuple, raw: Any) -> str:
     return path
 
 
+def _message(problem: Mapping[str, Any]) -> str:
+    """What pydantic says of a mistake, in our words."""
+    if problem["type"] == "extra_forbidden":
+        return "unknown key"
+    if problem["type"] == "missing":
+        return "missing"
+    message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
+    if "input" in problem and isinstance(problem["input"], str | int | float | bool):
+        message += f" (it is {problem['input']!r})"
+    return message
+
+
+def _first(error: ValidationError) -> str:
+    """The first mistake, to be put behind the path of the block: `.objective.name: ...`."""
+    problem = error.errors()[0]
+    return "".join(f".{key}" for key in problem["loc"] if key not in KINDS) + f": {_message(problem)}"
+
+
 def check(raw: Any) -> Params:
     """Turn the parsed file into `Params`. Raises SesameError that lists every problem, one a line, each with its path."""
     problems, params = [], None
@@ -211,14 +261,7 @@ def check(raw: Any) -> Params:
         params = Params.model_validate(raw)
     except ValidationError as error:
         for problem in error.errors():
-            message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
-            if problem["type"] == "extra_forbidden":
-                message = "unknown key"
-            elif problem["type"] == "missing":
-                message = "missing"
-            elif "input" in problem and isinstance(problem["input"], str | int | float | bool):
-                message += f" (it is {problem['input']!r})"
-            problems.append(f"{_where(problem['loc'], raw) or 'the file'}: {message}")
+            problems.append(f"{_where(problem['loc'], raw) or 'the file'}: {_message(problem)}")
     problems += _references(raw)
     if problems:
         raise SesameError("params.yaml: " + (problems[0] if len(problems) == 1 else f"{len(problems)} problems\n  " + "\n  ".join(problems)))

@@ -7,9 +7,13 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from components.params.block import Block, Name, Share
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
+Activation = Literal["gelu", "gelu_tanh", "relu", "geglu", "swiglu"]
+"""GELU by the error function, or its approximation by tanh that GPT-2 and Google's BERT were trained with; the last two are
+gated and have a third matrix: with two thirds of the intermediate_size they are of one size with the others (Shazeer 2020)."""
+
 
 class TransformerArchitecture(Block):
-    """What encoder and decoder have in common."""
+    """What encoder and decoder have in common, and the choices that Narang et al. (2021) held against each other."""
 
     name: Literal["encoder", "decoder"]
     num_layers: PositiveInt
@@ -19,22 +23,28 @@ class TransformerArchitecture(Block):
     max_length: Annotated[int, Field(ge=8)]
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
+    positions: Literal["learned", "sinusoidal", "rotary", "relative"] = "learned"
+    """`sinusoidal` of Vaswani et al. 2017, `rotary` of Su et al. 2021, `relative`: a bias a head and distance, one table for all layers (T5, Raffel et al. 2020)."""
+    norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
+    """`rms_norm`: without mean and bias (Zhang and Sennrich 2019)."""
+    tie_word_embeddings: bool = True
+    """The output's matrix is the token embedding."""
 
     @model_validator(mode="after")
     def heads_divide_width(self):
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}")
+        if self.positions == "rotary" and self.hidden_size // self.num_heads % 2:
+            raise ValueError(f"rotary positions turn pairs: hidden_size / num_heads = {self.hidden_size // self.num_heads} is odd")
         return self
 
 
-Activation = Literal["gelu", "gelu_tanh"]
-"""GELU by the error function, or its approximation by tanh that GPT-2 and Google's BERT were trained with."""
-
-
 class EncoderArchitecture(TransformerArchitecture):
-    """BERT (Devlin et al. 2019): bidirectional Transformer, post-LN, learned positions, segments."""
+    """BERT (Devlin et al. 2019): bidirectional Transformer with segments."""
 
     name: Literal["encoder"]
+    norm_first: bool = False
+    """Norms before attention and feed-forward (pre-LN), or after the residual (post-LN, as published)."""
     activation: Activation = "gelu"
     layer_norm_eps: PositiveFloat = 1e-12
     type_vocab_size: PositiveInt = 2
@@ -42,9 +52,11 @@ class EncoderArchitecture(TransformerArchitecture):
 
 
 class DecoderArchitecture(TransformerArchitecture):
-    """GPT-2 (Radford et al. 2019): causal Transformer, pre-LN, learned positions, tied output."""
+    """GPT-2 (Radford et al. 2019): causal Transformer."""
 
     name: Literal["decoder"]
+    norm_first: bool = True
+    """Norms before attention and feed-forward (pre-LN, as published), or after the residual (post-LN)."""
     activation: Activation = "gelu_tanh"
     layer_norm_eps: PositiveFloat = 1e-5
 
@@ -84,6 +96,10 @@ class MaskedLM(Block):
     mask_share: Share = 0.8
     random_share: Share = 0.1
     next_sentence: bool = True
+    whole_word: bool = False
+    """All pieces of a word are targets, or none (Devlin's release of 2019-05-31)."""
+    static: bool = False
+    """The same examples and masks in every epoch, as BERT's were made once and for all; RoBERTa's are drawn anew (Liu et al. 2019, section 4.1)."""
 
     @model_validator(mode="after")
     def shares_fit(self):
@@ -129,18 +145,20 @@ class Optimizer(Block):
 
 
 class Budget(Block):
-    """How long a pre-training runs: exactly one of the three."""
+    """How long a pre-training runs: exactly one of these."""
 
     tokens: PositiveInt | None = None
     """Real tokens read, padding not counted."""
+    flops: PositiveFloat | None = None
+    """Of forward and backward, counted on the model's first rows."""
     steps: PositiveInt | None = None
     minutes: PositiveFloat | None = None
     """Wall clock; such a run can't be repeated bit for bit."""
 
     @model_validator(mode="after")
     def exactly_one(self):
-        if sum(value is not None for value in (self.tokens, self.steps, self.minutes)) != 1:
-            raise ValueError("give exactly one of tokens, steps, minutes")
+        if sum(value is not None for value in (self.tokens, self.flops, self.steps, self.minutes)) != 1:
+            raise ValueError("give exactly one of tokens, flops, steps, minutes")
         return self
 
 

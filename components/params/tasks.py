@@ -218,8 +218,11 @@ class Recipe(Block):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     class_weights: Literal["balanced"] | None = None
     """`balanced`: a class weighs by the inverse of its frequency. This and smoothing are for classification and tagging; other kinds have no classes."""
+    head: Literal["pooled", "bilstm"] = "pooled"
+    """On a model that is not frozen: a linear layer on its pooled output, or a biLSTM with attention over its top layer, as on the
+    left-to-right model of Devlin et al. 2019, table 5."""
     hidden_size: PositiveInt = 128
-    """`features`: width of the biLSTM."""
+    """Width of the biLSTM, of `features` and of `head: bilstm`."""
     layer: int = -1
     """`linear_probe`: 0 is the embedding, -1 the top layer."""
     bottleneck: PositiveInt = 16

@@ -1,202 +1,44 @@
-"""`python -m components.pretrain NAME`: data/encoded/<encoding> -> data/models/<name>, data/curves/<name>.csv.
+"""`python -m components.pretrain NAME`: data/encoded/<encoding> -> data/models/<name>, data/curves/<name>.csv, data/samples/<name>.json."""
 
-A killed run goes on from its last checkpoint, in `.sesame/checkpoints/<name>-<key>`: the key is a hash of the params
-block, the data and the code, so that a checkpoint is only ever continued by the very same work.
-"""
-
-import csv
-import hashlib
-import time
-import warnings
-from datetime import timedelta
 from pathlib import Path
 
-import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from components import compute, encode, models, objectives, stage, tokenizer
-from components.errors import SesameError
-from components.params import Model, Params
-from components.pretrain.cost import matmul_peak, training_flops
-from components.pretrain.data import PretrainData
-from components.pretrain.module import Pretraining
+from components import stage
+from components.params import Params
+from components.pretrain.training import Trained, checkpoint_folder, pretrain, write_curve
 from components.tracking import Run
-
-CODE = ("pretrain/*.py", "objectives/*.py", "models/*.py", "optimizer.py", "compute.py", "tokenizer/__init__.py", "encode/__init__.py")
-"""What the weights depend on, as in dvc.yaml."""
-
-
-def checkpoint_folder(params: Params, name: str) -> Path:
-    """Where a killed attempt of the same work has left its checkpoint, if there was one."""
-    block = params.models[name]
-    key = hashlib.sha256(block.model_dump_json().encode())
-    key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())
-    for file in sorted(file for pattern in CODE for file in Path("components").glob(pattern)):
-        key.update(file.read_bytes())
-    return stage.STATE / "checkpoints" / f"{name}-{key.hexdigest()[:16]}"
 
 
 def previous_run(params: Params, name: str) -> str | None:
     """The ledger's run of a killed attempt."""
     if not Path("data/encoded", params.models[name].encoding, "meta.json").exists():
         return None
-    noted = checkpoint_folder(params, name) / "run_id"
+    noted = checkpoint_folder(params.models[name], name) / "run_id"
     return noted.read_text() if noted.exists() else None
 
 
-def steps_of(block: Model, batches: objectives.Batches) -> int | None:
-    """Steps that spend the budget; None for a budget in minutes."""
-    if block.budget.tokens is None:
-        return block.budget.steps
-    steps = tokens = 0
-    while tokens < block.budget.tokens:
-        tokens += batches.tokens(steps)
-        steps += 1
-    return steps
-
-
 def train(params: Params, name: str, run: Run) -> dict:
-    block = params.models[name]
-    folder = Path("data/encoded", block.encoding)
-    if not (folder / "meta.json").exists():
-        raise SesameError(f"{folder}: no such encoding; run `sesame run encode@{block.encoding}` first")
-    compute.prepare(block.trainer.threads)
-    torch.manual_seed(block.seed)
-    tokens = tokenizer.load(folder)
-    objective = objectives.build(block.objective, tokens)
-    texts = {split: encode.load(folder, split) for split in ("train", "valid")}
-    batches = objective.batches(texts["train"], block.batch_size, block.architecture.max_length, block.seed)
-    valid = valid_batches(objective, texts["valid"], block)
-    model = models.build(block.architecture, tokens)
-    rows = {key: value[:8] for key, value in batches[0].items()}
-    flops_per_token = training_flops(model, objective, rows) / int(objective.counts(rows)["tokens"])
-    trained = {key.partition(".")[0] for key, parameter in model.named_parameters() if parameter.requires_grad}
-    untrained = sorted({key.partition(".")[0] for key, _ in model.named_parameters()} - trained)
-    if block.trainer.compile:
-        model.compile()
-    steps = steps_of(block, batches)
-    module = Pretraining(block, model, objective, steps, run)
-    checkpoints = checkpoint_folder(params, name)
-    trainer = lightning_trainer(block, steps, checkpoints)
-    if trainer.is_global_zero:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        if run.id:
-            (checkpoints / "run_id").write_text(run.id)
-        print(f"{models.count_parameters(model):,} parameters, {f'{steps:,} steps' if steps else f'{block.budget.minutes} minutes'}, {trainer.precision}", flush=True)
-    last = checkpoints / "last.ckpt"
-    data = PretrainData(batches, valid, block.trainer.validation_batches)
-    if last.exists():
-        check_readable(last)
-    try:
-        trainer.fit(module, data, ckpt_path=str(last) if last.exists() else None, weights_only=False)
-    except SystemExit:
-        if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
-            raise KeyboardInterrupt from None
-        raise
-    if not module.valid or module.curve[-1]["step"] != trainer.global_step:
-        trainer.validate(module, data, verbose=False)
-    state = trainer.strategy.lightning_module_state_dict()  # gathers shards under FSDP: every rank takes part
-    if not trainer.is_global_zero:
+    folder = Path("data/models", name)
+    trained = pretrain(params.models[name], name, folder, run)
+    if trained is None:
         return {}
-    model = models.build(block.architecture, tokens)
-    model.load_state_dict({key.removeprefix("model."): value for key, value in state.items()})
-    with stage.output(Path("data/models", name)) as target:
-        models.save(target, model.state_dict(), block.architecture, tokens, untrained)
-    write_curve(Path("data/curves", f"{name}.csv"), module.curve)
-    show_samples(name, model, objective, texts["valid"], block.prompts)
-    run.artifact(Path("data/models", name), "files")
+    write_curve(Path("data/curves", f"{name}.csv"), trained.curve)
+    show_samples(name, trained, params.models[name].prompts)
+    run.artifact(folder, "files")
     run.artifact(Path("data/samples", f"{name}.json"))
-    run.model(model)
-    peak = matmul_peak(trainer.strategy.root_device, torch.bfloat16 if "bf16" in str(trainer.precision) else torch.float32)
-    speed = module.timed_tokens / module.timed_seconds if module.timed_seconds else module.tokens / module.seconds
-    for file in checkpoints.iterdir():
-        file.unlink()
-    checkpoints.rmdir()
-    return module.valid | {
-        "parameters": models.count_parameters(model),
-        "tokens": module.tokens,
-        "steps": trainer.global_step,
-        "tokens_per_second": speed,
-        "peak_share": speed * flops_per_token / (peak * trainer.world_size),
-        "precision": str(trainer.precision),
-        "cost": {
-            "tokens": module.tokens, "flops": int(flops_per_token * module.tokens),
-            "gpus": trainer.world_size if trainer.strategy.root_device.type == "cuda" else 0,
-            "earlier_seconds": module.earlier_seconds,
-        },
-    }  # fmt: skip
+    run.model(trained.model)
+    return trained.metrics
 
 
-def valid_batches(objective: objectives.Objective, text: encode.Split, block: Model) -> objectives.Batches:
-    """Batches of the validation text, drawn once; smaller ones when the text is too short for the training's."""
-    size = block.batch_size
-    while True:
-        try:
-            return objective.batches(text, size, block.architecture.max_length, seed=0)
-        except SesameError:
-            if size == 1:
-                raise
-            size = max(1, size // 2)
-
-
-def check_readable(checkpoint: Path) -> None:
-    """Raises SesameError when a checkpoint can't be loaded, e.g. after a crash of the disk."""
-    try:
-        torch.load(checkpoint, map_location="cpu", weights_only=False)
-    except Exception as error:  # pickle and zip raise whatever the broken bytes lead to
-        raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
-
-
-class Checkpoints(Callback):
-    """Saves every so many seconds. (Lightning's ModelCheckpoint knows no time interval under manual optimization.)"""
-
-    def __init__(self, path: Path, seconds: float):
-        self.path, self.seconds, self.saved = path, seconds, time.monotonic()
-
-    def on_train_batch_end(self, trainer: L.Trainer, *_) -> None:
-        due = trainer.strategy.broadcast(time.monotonic() - self.saved > self.seconds)  # the ranks save together
-        if due:
-            trainer.save_checkpoint(self.path)
-            self.saved = time.monotonic()
-
-
-class WholeCheckpoints(TorchCheckpointIO):
-    """Checkpoints whole or not at all: Lightning's own go through the system's temporary folder, maybe another disk."""
-
-    def save_checkpoint(self, checkpoint: dict, path: str, storage_options: object = None) -> None:
-        with stage.output(Path(path)) as temporary:
-            torch.save(checkpoint, temporary)
-
-
-def lightning_trainer(block: Model, steps: int | None, checkpoints: Path) -> L.Trainer:
-    """Lightning with our own batches, checkpoints and lines of progress."""
-    warnings.filterwarnings("ignore", module="lightning")
-    return L.Trainer(
-        accelerator=block.trainer.accelerator, devices=block.trainer.devices, num_nodes=block.trainer.num_nodes, strategy=block.trainer.strategy,
-        precision=compute.precision(block.trainer.precision, block.trainer.accelerator), max_steps=steps or -1, max_epochs=-1,
-        val_check_interval=max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations), check_val_every_n_epoch=None, num_sanity_val_steps=0,
-        callbacks=[Checkpoints(checkpoints / "last.ckpt", block.trainer.checkpoint_seconds)], enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
-    )  # fmt: skip
-
-
-def show_samples(name: str, model: torch.nn.Module, objective: objectives.Objective, text: encode.Split, prompts: list[str]) -> None:
+def show_samples(name: str, trained: Trained, prompts: list[str]) -> None:
     """What the trained model makes of the prompts: printed, and kept in data/samples/<name>.json."""
-    model.eval()
+    trained.model.eval()
     with torch.no_grad():
-        samples = objective.samples(model, text, prompts)
+        samples = trained.objective.samples(trained.model, trained.text, prompts)
     stage.write_json(Path("data/samples", f"{name}.json"), samples)
     for sample in samples:
         print(f"  {sample['prompt']}  ->  {sample['output']}", flush=True)
-
-
-def write_curve(path: Path, curve: list[dict[str, float]]) -> None:
-    """One row a validation: step, tokens, seconds, losses, speed."""
-    with stage.output(path) as temporary, open(temporary, "w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(curve[0]))
-        writer.writeheader()
-        writer.writerows({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in curve)
 
 
 if __name__ == "__main__":

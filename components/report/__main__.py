@@ -1,18 +1,13 @@
 """`python -m components.report`: everything measured -> data/report/: index.html, CSV tables, summary.json."""
 
-import hashlib
-import platform
-import re
 from pathlib import Path
 
 import pandas as pd
-import psutil
-from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
 from components import params, stage
-from components.report import benchmarks, plots, tables
-from components.tracking import Run, git_commit
+from components.report import benchmarks, pages, plots, tables
+from components.tracking import Run
 
 FOLDER = Path("data/report")
 SAMPLE_TITLES = {"mlm": "likeliest fillings of [MASK]", "clm": "continuations", "bilm": "nearest words in context"}
@@ -40,12 +35,10 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         with stage.output(FOLDER / f"{key}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(default=True, default_for_string=True))
-    environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
-    page = environment.get_template("page.html.j2").render(
-        commit=git_commit(), params_sha=hashlib.sha256(Path("params.yaml").read_bytes()).hexdigest(), machine=machine(),
+    pages.write(
+        FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
         verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
-        protocols=sorted({re.sub(r"; \d+ examples cut .*", "", row["pretrained"]["protocol"]) for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED, formats=formats,
+        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED, formats=formats,
         unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"], total=frames["costs"].sum(numeric_only=True),
@@ -55,8 +48,6 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         moved={pair: found for pair, found in moved.items() if found is not None},
         cards=tables.cards(all_params, metrics), spread=spread, size=size,
     )  # fmt: skip
-    with stage.output(FOLDER / "index.html") as temporary:
-        temporary.write_text(page, encoding="utf-8")
     run.artifact(FOLDER / "index.html")
     for key in frames:
         run.artifact(FOLDER / f"{key}.csv")
@@ -124,10 +115,5 @@ def context(model: params.Model) -> str:
     return f"rows of up to {model.architecture.max_length} tokens, no stride"
 
 
-def machine() -> str:
-    """The machine in words."""
-    return f"{psutil.cpu_count()} CPU cores, {psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"
-
-
 if __name__ == "__main__":
-    stage.main("report", report, metrics_file=FOLDER / "summary.json")
+    stage.main("report", report, metrics_file=lambda *_: FOLDER / "summary.json")

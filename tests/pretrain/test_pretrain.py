@@ -119,10 +119,10 @@ def test_minutes_budget_ends(project):
 
 
 def test_an_unreadable_checkpoint_is_one_line(project):
-    from components.pretrain.__main__ import checkpoint_folder
+    from components.pretrain.training import checkpoint_folder
 
     write_params()
-    folder = checkpoint_folder(params.load(), "gpt")
+    folder = checkpoint_folder(params.load().models["gpt"], "gpt")
     folder.mkdir(parents=True)
     (folder / "last.ckpt").write_bytes(b"half a checkpoint")
     done = pretrain("gpt")

@@ -1,0 +1,85 @@
+"""`python -m components.ablations STUDY`: data/variants/<study>, data/studies/<study> -> data/report/studies/<study>.html, .csv, .json."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from ruamel.yaml import YAML
+
+from components import params, stage
+from components.ablations import plots, tables
+from components.ablations.transfer import LAST
+from components.params import varied
+from components.report import pages
+from components.report.plots import svg
+from components.tracking import Run
+
+FOLDER = Path("data/report/studies")
+PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
+
+
+def study(all_params: params.Params, name: str, run: Run) -> dict:
+    block = all_params.ablations[name]
+    frame = tables.table(all_params, name)
+    metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
+    readings = tables.readings(all_params, name, frame)
+    figures = {"plot": plots.against(block, frame, metrics), "effects": plots.effects(block, frame, metrics)}
+    figures = {key: figure for key, figure in figures.items() if figure}
+    run.tag(study=name)
+    for key, figure in figures.items():
+        run.figure(figure, f"figures/{key}.png")
+    with stage.output(FOLDER / f"{name}.csv") as temporary:
+        frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    members = tables.members(all_params, name)
+    protocols = sorted({part["protocol"] for variant in members for points in tables.transferred(name, variant).values() for part in points.values()})
+    pages.write(
+        FOLDER / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
+        name=name, block=block, frame=frame, metrics=metrics, readings=readings, protocols=protocols,
+        figures={key: Markup(svg(figure)) for key, figure in figures.items()}, published=published(block),
+        changes={tables.label(name, variant): tables.change(all_params.variants[variant]) for variant in members},
+        labels={variant: tables.label(name, variant) for variant in members}, number=number,
+    )  # fmt: skip
+    runs(all_params, name, run)
+    run.artifact(FOLDER / f"{name}.csv")
+    run.artifact(FOLDER / f"{name}.html")
+    print(*readings, sep="\n")
+    last = frame[frame["checkpoint"] == LAST]
+    figures_ = last[["variant", "parameters", "tokens", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]].set_index("variant")
+    return {"reading": " ".join(readings), "variants": figures_.astype(object).where(figures_.notna(), None).to_dict("index")}
+
+
+def runs(all_params: params.Params, name: str, run: Run) -> None:
+    """Leave a run in the ledger for each variant and seed, with all that its rows are compared by: choices, budget, scores."""
+    block = all_params.ablations[name]
+    for variant in tables.members(all_params, name):
+        found = tables.transferred(name, variant)
+        for i, (seed, figures) in enumerate(zip(block.seeds, tables.pretrained(all_params, name, variant, LAST), strict=True)):
+            model = varied(all_params.models, block, all_params.variants[variant], seed).model_dump(mode="json")
+            tags = {"study": name, "variant": tables.label(name, variant), "model": all_params.variants[variant].model, "seed": str(seed), "stage": "study"}
+            with run.child(f"{tables.label(name, variant)} {seed}", tags, {"variant": tags["variant"], **model}) as child:
+                scores = {task: found[task][LAST]["pretrained"][found[task][LAST]["split"]][found[task][LAST]["metric"]]["values"][i] for task in block.tasks}
+                budget = {key: figures[key] for key in ("parameters", "tokens", "flops", "seconds", *tables.PRETRAINING)}
+                child.log(budget | {task: score for task, score in scores.items() if score is not None})
+
+
+def published(block: params.Ablation) -> dict | None:
+    """The paper's rows, each with its difference from the first."""
+    if block.published is None:
+        return None
+    paper = PUBLISHED[block.published]
+    rows = [{"variant": variant, **dict(zip(paper["columns"], figures, strict=True))} for variant, figures in paper["rows"].items()]
+    return paper | {"frame": pd.DataFrame(rows)}
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A figure for the page; large ones in millions, or with an exponent."""
+    if value is None or np.isnan(value):
+        return "–"
+    if abs(value) >= 1e9:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}f}"
+
+
+if __name__ == "__main__":
+    stage.main("study", study, "ablations", metrics_file=lambda _, name: FOLDER / f"{name}.json")

@@ -1,0 +1,49 @@
+"""The pictures of a study."""
+
+from itertools import cycle
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from components import params
+from components.ablations.transfer import LAST
+from components.report.plots import COLOURS, GREY
+
+TITLES = {
+    "parameters": "parameters", "tokens": "tokens of pre-training", "flops": "FLOPs of pre-training", "seconds": "seconds of pre-training",
+    "loss": "validation loss", "perplexity": "validation perplexity", "bits_per_byte": "bits per byte",
+}  # fmt: skip
+
+
+def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure:
+    """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's checkpoints."""
+    figure, axes = plt.subplots(1, len(study.plot.y), figsize=(4.3 * len(study.plot.y), 3.6), constrained_layout=True, squeeze=False)
+    for axis, y in zip(axes.flat, study.plot.y, strict=True):
+        for colour, marker, (variant, rows) in zip(cycle(COLOURS), cycle("oooooossssss^^^^^^"), frame.groupby("variant", sort=False), strict=False):
+            axis.errorbar(rows[study.plot.x], rows[y], yerr=rows.get(f"{y}_std"), marker=marker, markersize=5, capsize=2.5, linewidth=1.2, color=colour, label=variant)
+        if frame[study.plot.x].max() > 4 * frame[study.plot.x].min():
+            axis.set_xscale("log")
+        axis.set_xlabel(TITLES[study.plot.x])
+        axis.set_title(metrics.get(y) or TITLES[y])
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return figure
+
+
+def effects(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure | None:
+    """Each variant less the base, with the 95 % interval; None where there is only the base."""
+    rows = frame[frame["checkpoint"] == LAST].iloc[1:]
+    if not len(rows):
+        return None
+    figure, axes = plt.subplots(1, len(study.tasks), figsize=(4.3 * len(study.tasks), 0.36 * len(rows) + 1.2), constrained_layout=True, sharey=True, squeeze=False)
+    for axis, task in zip(axes.flat, study.tasks, strict=True):
+        for i, (_, row) in enumerate(rows.iterrows()):
+            middle, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))
+            colour = {"higher": COLOURS[2], "lower": COLOURS[4]}.get(row[f"{task}_verdict"], GREY)
+            axis.plot([low, high], [i, i], color=colour, linewidth=2)
+            axis.plot(middle, i, marker="o", color=colour)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_title(f"{metrics[task]}, less the base")
+    axes[0][0].set_yticks(range(len(rows)), rows["variant"])
+    axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
+    return figure

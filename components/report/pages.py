@@ -1,0 +1,27 @@
+"""HTML pages out of templates that extend `base.html.j2`."""
+
+import hashlib
+import platform
+from pathlib import Path
+
+import psutil
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+from components import stage
+from components.tracking import git_commit
+
+
+def write(path: Path, template: Path, title: str, **values: object) -> None:
+    """Render a template, which may use those of this folder, to `path`. Each page says of which commit, params and machine it is."""
+    loader = FileSystemLoader([template.parent, Path(__file__).parent])
+    environment = Environment(loader=loader, autoescape=select_autoescape(default=True, default_for_string=True))
+    environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
+    params_sha = hashlib.sha256(Path("params.yaml").read_bytes()).hexdigest()
+    page = environment.get_template(template.name).render(title=title, commit=git_commit(), params_sha=params_sha, machine=machine(), **values)
+    with stage.output(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def machine() -> str:
+    """The machine in words."""
+    return f"{psutil.cpu_count()} CPU cores, {psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"

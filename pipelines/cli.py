@@ -56,10 +56,51 @@ def run(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
 ) -> None:
     """Build stages and all they need, in parallel; what is unchanged is left as it is."""
+    _build(stages or [], force, jobs, wait, _scores, Path("data/report/index.html"))
+
+
+@command
+def study(
+    name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
+) -> None:
+    """Run a study of params.yaml: its variants over its seeds, and their table."""
+    from pipelines import studies, terminal
+
+    if name is None:
+        terminal.table(["study", "variants", "question"], studies.listed())
+        return
+    studies.clear_removed(name)
+    _build([f"study@{name}"], force, jobs, wait, lambda: studies.show(name), studies.REPORT / f"{name}.html")
+
+
+@command
+def runs(
+    study: Annotated[str | None, typer.Option("--study", help="Of a study: its variants and seeds, each a line.")] = None,
+    last: Annotated[int, typer.Option(min=1, help="How many.")] = 30,
+) -> None:
+    """List what MLflow has: the newest fine-tunings, or a study's variants with their budgets and scores."""
+    from pipelines import studies, terminal
+
+    terminal.table(*studies.recorded(study, last))
+
+
+@command
+def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
+    """Register the best model of a study, by its mean score on dev, in MLflow under the alias `champion`."""
+    from pipelines import studies, terminal
+
+    terminal.say(studies.champion(name))
+
+
+def _build(targets: list[str], force: bool, jobs: int | None, wait: bool, show: Callable[[], None], page: Path) -> None:
+    """Run the flow, show what came out, and exit with what came of it."""
     from pipelines import graph, services, terminal
 
     params.load()  # every mistake in it is said before anything runs
-    graph.plan(stages or [])  # a wrong name or a broken dvc.yaml is said before a server is started
+    graph.plan(targets)  # a wrong name or a broken dvc.yaml is said before a server is started
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()
@@ -71,15 +112,15 @@ def run(
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     try:
         named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
-        state = named(stages, force, jobs or flow.JOBS, wait, return_state=True)
+        state = named(targets, force, jobs or flow.JOBS, wait, return_state=True)
     except TransportError:
         raise SesameError("Prefect's server went away; what is done is kept, run again (`sesame status` shows the servers)") from None
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
     if isinstance(problem, SesameError):
         raise problem
-    _scores(Path("data/report/scores.csv"))
-    if Path("data/report/index.html").exists():
-        terminal.say("report   data/report/index.html")
+    show()
+    if page.exists():
+        terminal.say(f"report   {page}")
     terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")
     terminal.say(f"MLflow   {services.mlflow_experiment() or 'start its page with `sesame up`'}")
     if state.is_cancelled():
@@ -88,7 +129,8 @@ def run(
         sys.exit(1)
 
 
-def _scores(path: Path) -> None:
+def _scores() -> None:
+    path = Path("data/report/scores.csv")
     if not path.exists():
         return
     from pipelines import terminal

@@ -57,7 +57,7 @@ def run_stage(stage: graph.Stage, cached: bool, blocker: str, force: bool, book:
         terminal.line(stage.name, text)
 
     on_line(stage.desc or "begins")
-    outcome = runner.run(stage.name, on_line, force, stage.meta.timeout, book.env if book else None)
+    outcome = runner.run(stage.address, on_line, force, stage.meta.timeout, book.env if book else None)
     if outcome.stopped:
         return Cancelled(name="Stopped", message=outcome.problem)
     if outcome.returncode:
@@ -67,7 +67,7 @@ def run_stage(stage: graph.Stage, cached: bool, blocker: str, force: bool, book:
     if outcome.skipped:
         return Completed(name="Cached", message="unchanged, or taken from DVC's cache")
     if book:
-        book.record(stage.name)
+        book.record(stage)
     return Completed(message="done")
 
 

@@ -34,12 +34,19 @@ class Meta(BaseModel):
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage as DVC has it: its address, the stages whose outputs it reads, what it does, how it is run."""
+    """One stage as DVC has it: the stages whose outputs it reads, what it does, how it is run."""
 
     name: str
     upstream: tuple[str, ...]
     desc: str
     meta: Meta
+    file: str = "dvc.yaml"
+    """Where it is written, from the project's folder."""
+
+    @property
+    def address(self) -> str:
+        """What DVC knows it by."""
+        return self.name if self.file in ("dvc.yaml", self.name) else f"{self.file}:{self.name}"  # a .dvc file is its own stage
 
 
 @contextmanager
@@ -55,26 +62,34 @@ def _opened(wait: bool = False) -> Iterator[Repo]:
         raise SesameError("DVC: " + " ".join(lines)) from None
 
 
+def _name(stage) -> str:
+    return getattr(stage, "name", None) or stage.addressing
+
+
 def _stage(stage, graph: networkx.DiGraph) -> Stage:
     try:
         meta = Meta.model_validate(stage.meta or {})
     except ValidationError as error:
         first = error.errors()[0]
         known = ", ".join(Meta.model_fields)
-        raise SesameError(f"dvc.yaml, stage {stage.addressing}: meta.{first['loc'][0]}: {first['msg']} (there are: {known})") from None
-    upstream = tuple(sorted(other.addressing for other in graph.successors(stage)))
-    return Stage(stage.addressing, upstream, stage.desc or "", meta)
+        raise SesameError(f"{stage.relpath}, stage {_name(stage)}: meta.{first['loc'][0]}: {first['msg']} (there are: {known})") from None
+    upstream = tuple(sorted(map(_name, graph.successors(stage))))
+    return Stage(_name(stage), upstream, stage.desc or "", meta, stage.relpath)
 
 
 def plan(targets: Sequence[str] = ()) -> list[Stage]:
-    """The stages to build `targets` and all that they need, each after what it depends on; everything without targets.
+    """The stages to build `targets` and all that they need, each after what it depends on; without targets all of dvc.yaml.
 
-    A target is a stage (`pretrain@bert`) or a group of them (`finetune`). Among stages that could come next, the one with
+    A target is a stage (`pretrain@bert`) or a group of them (`finetune`), also of another pipeline file (`study@size`). Among stages that could come next, the one with
     the longest chain behind it comes first, so that pre-training starts before side branches.
     """
     with _opened() as repo:
         graph = repo.index.graph  # an edge points from a stage to what it depends on
-        stages = {stage.addressing: _stage(stage, graph) for stage in graph}
+        found = [_stage(stage, graph) for stage in graph]
+    stages = {stage.name: stage for stage in found}
+    for stage in found:
+        if stages[stage.name] is not stage:
+            raise SesameError(f"{stage.file} and {stages[stage.name].file} both have a stage {stage.name}; rename one")
     if not stages:
         raise SesameError("dvc.yaml: no stages; run from the project's folder")
     downstream = networkx.DiGraph((u, stage.name) for stage in stages.values() for u in stage.upstream)
@@ -90,7 +105,7 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
 
 
 def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
-    wanted = set() if targets else set(stages)
+    wanted = set() if targets else {name for name, stage in stages.items() if stage.file == "dvc.yaml"}
     for target in targets:
         found = {name for name in stages if name == target or name.startswith(f"{target}@")}
         if not found:
@@ -119,17 +134,17 @@ def unchanged(plan: Sequence[Stage]) -> set[str]:
     """
     kept: set[str] = set()
     with _opened() as repo, lock_repo(repo):
-        stages = {stage.addressing: stage for stage in repo.index.graph}
+        stages = {_name(stage): stage for stage in repo.index.graph}
         for stage in plan:
             if kept.issuperset(stage.upstream) and not stages[stage.name].changed():
                 kept.add(stage.name)
     return kept
 
 
-def hashes(name: str) -> dict[str, str]:
-    """What dvc.lock records of a stage: path -> md5 of its dependencies and outputs. Empty when it was never run."""
+def hashes(stage: Stage) -> dict[str, str]:
+    """What the lock file records of a stage: path -> md5 of its dependencies and outputs. Empty when it was never run."""
     with _opened(wait=True) as repo, lock_repo(repo):  # other stages write the file under this lock
-        path = Path(repo.root_dir, "dvc.lock")
+        path = Path(repo.root_dir, stage.file).with_name("dvc.lock")
         recorded = YAML(typ="safe").load(path) if path.exists() else {}
-    entry = recorded.get("stages", {}).get(name, {})
+    entry = recorded.get("stages", {}).get(stage.name, {})
     return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}

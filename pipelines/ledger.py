@@ -38,7 +38,7 @@ class Ledger:
         """The experiment's id; None without MLflow."""
         return tracking.client().get_experiment_by_name(tracking.EXPERIMENT).experiment_id if self._run.id else None
 
-    def record(self, stage: str) -> None:
+    def record(self, stage: graph.Stage) -> None:
         """Tag the run that a stage left with the hashes of its data. The run itself is the stage's own work."""
         if self._run.id is None:
             return
@@ -46,10 +46,10 @@ class Ledger:
         from mlflow.exceptions import MlflowException
 
         tags = [RunTag(f"data.{path}", md5) for path, md5 in graph.hashes(stage).items()]
-        mine = f"tags.mlflow.parentRunId = '{self._run.id}' and attributes.run_name = '{stage}'"
+        mine = f"tags.mlflow.parentRunId = '{self._run.id}' and attributes.run_name = '{stage.name}'"
         with suppress(MlflowException):  # a ledger lost on the way costs no stage its success; the parent's own writes say so
             for run in tracking.client().search_runs([self.experiment], mine, order_by=["attributes.start_time DESC"], max_results=1):
-                self.stages[stage] = run.info.run_id  # the last try of several
+                self.stages[stage.name] = run.info.run_id  # the last try of several
                 tracking.client().log_batch(run.info.run_id, tags=tags)
 
 

@@ -121,5 +121,6 @@ def _problem(name: str, tail: deque[str]) -> str:
     if re.search(r"exited with (-9|137)$", verdict):
         return "killed by the system (signal 9), most often for want of memory"
     said = [line for line in tail if line and not line.startswith(("ERROR: ", "> ")) and not HINTS.match(line)]
-    own = [line for line in said if line.startswith(f"{name}: ")]
-    return (own or said or [verdict])[-1].removeprefix(f"{name}: ")
+    prefix = f"{name.rpartition(':')[2]}: "  # without the file of its address
+    own = [line for line in said if line.startswith(prefix)]
+    return (own or said or [verdict])[-1].removeprefix(prefix)

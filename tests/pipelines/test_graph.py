@@ -78,8 +78,8 @@ def test_unchanged_reaches_no_further_than_a_change(inside):
     (inside.path / "data.out").unlink()
     (inside.path / "data.out").write_text("other")
     assert graph.unchanged(graph.plan()) == {"side"}
-    assert set(graph.hashes("score")) == {"a.out", "score.out"}
-    assert graph.hashes("nothing") == {}
+    assert set(graph.hashes(graph.plan(["score"])[-1])) == {"a.out", "score.out"}
+    assert graph.hashes(graph.Stage("nothing", (), "", graph.Meta())) == {}
 
 
 def test_a_locked_repository_is_one_line(inside):

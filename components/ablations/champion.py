@@ -1,0 +1,58 @@
+"""The best model of a study in MLflow's registry, by an explicit command and never as a side effect."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from components import models, params, tracking
+from components.ablations import tables
+from components.ablations.transfer import LAST
+from components.errors import SesameError
+
+
+@dataclass(frozen=True)
+class Champion:
+    """A pre-trained model of a study."""
+
+    variant: str
+    seed: int
+    folder: Path
+    score: float
+    """Mean over the study's tasks of the headline metric on dev."""
+
+
+def best(all_params: params.Params, study: str) -> Champion:
+    """The variant and seed with the highest mean score on dev, which the tables of test scores have no part in."""
+    block, found = all_params.ablations[study], []
+    for variant in tables.members(all_params, study):
+        parts = [points[LAST] for task, points in tables.transferred(study, variant).items() if task in block.tasks]
+        scores = np.array([[np.nan if value is None else value for value in part["pretrained"]["dev"][part["metric"]]["values"]] for part in parts])
+        for seed, score in zip(block.seeds, scores.mean(0), strict=True):
+            if not np.isnan(score):
+                found.append(Champion(variant, seed, Path("data/variants", study, variant, str(seed)), float(score)))
+    if not found:
+        raise SesameError(f"no variant of study {study} has a score on every task")
+    return max(found, key=lambda one: one.score)
+
+
+def registered_name(study: str) -> str:
+    """Of the model in the registry."""
+    return f"sesame-{study}"
+
+
+def register(study: str, chosen: Champion) -> int:
+    """Put the model into the registry and the alias onto it; the number of its version."""
+    client = tracking.client()
+    import mlflow
+
+    model, _ = models.load(chosen.folder)
+    tags = {"stage": "champion", "study": study, "variant": chosen.variant, "seed": str(chosen.seed)}
+    with tracking.start(f"champion {study}", tags, {"folder": str(chosen.folder)}) as run:
+        run.log({"dev_mean": chosen.score})
+        with mlflow.start_run(run_id=run.id, log_system_metrics=False):
+            logged = mlflow.pytorch.log_model(
+                model, name="model", pip_requirements=["torch"], serialization_format="pickle", registered_model_name=registered_name(study)
+            )  # fmt: skip
+    client.set_registered_model_alias(registered_name(study), "champion", logged.registered_model_version)
+    return logged.registered_model_version

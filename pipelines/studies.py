@@ -1,0 +1,115 @@
+"""What `sesame study`, `sesame runs` and `sesame champion` say of studies. Reads what their stages wrote."""
+
+import csv
+import shutil
+from pathlib import Path
+
+from components import params, stage, tracking
+from components.errors import SesameError
+from pipelines import terminal
+
+REPORT = Path("data/report/studies")
+BUDGET = ("parameters", "tokens", "flops", "seconds")
+COMPARED = ("perplexity", "bits_per_byte")
+
+
+def listed() -> list[list[str]]:
+    """(study, variants, question) of each."""
+    everything = params.load()
+    count = {name: sum(variant.study == name for variant in everything.variants.values()) for name in everything.ablations}
+    return [[name, str(count[name]), block.question] for name, block in everything.ablations.items()]
+
+
+def _declared(name: str) -> params.Ablation:
+    studies = params.load().ablations
+    if name not in studies:
+        raise SesameError(f"no study {name!r} under ablations in params.yaml (there are: {', '.join(studies) or 'none'})")
+    return studies[name]
+
+
+def clear_removed(name: str) -> None:
+    """Remove what variants have left that params.yaml no longer has: DVC would still see it beside the others. Its cache keeps it."""
+    _declared(name)
+    known = params.load().variants
+    for folder in (*Path("data/variants", name).glob("*"), *Path("data/studies", name).glob("*")):
+        if folder.is_dir() and folder.name not in known:
+            shutil.rmtree(folder)
+
+
+def show(name: str) -> None:
+    """The table of a study in the terminal, and its reading."""
+    path, block = REPORT / f"{name}.csv", _declared(name)
+    if not path.exists():
+        return
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    columns = ["variant", *(["checkpoint"] if block.checkpoints else []), *BUDGET, *COMPARED]
+    shown = [
+        [row["variant"], *([row["checkpoint"]] if block.checkpoints else []), *(_short(row[key]) for key in (*BUDGET, *COMPARED))]
+        for row in rows
+    ]
+    for task in block.tasks:
+        columns += [f"{task} ± std", "less the base [95 %]"]
+        for row, cells in zip(rows, shown, strict=True):
+            cells.append(f"{_short(row[task])} ± {_short(row[f'{task}_std'])}")
+            low, high = (row[f"{task}_{key}"] for key in ("low", "high"))
+            cells.append(f"{float(row[f'{task}_difference']):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if low and high else "")
+    terminal.say("")
+    terminal.table(columns, shown, f"{name}: {block.question} ({len(block.seeds)} seeds)")
+    terminal.say(stage.read_json(REPORT / f"{name}.json")["reading"], "bold")
+
+
+def _short(text: str | float | None) -> str:
+    if text in (None, ""):
+        return "\u2013"
+    value = float(text)
+    return f"{value:.3g}" if abs(value) >= 1e7 else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
+
+
+def recorded(study: str | None, last: int) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of what the ledger has: of a study the children of its newest run, else the newest fine-tunings."""
+    try:
+        client = tracking.client()
+        experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
+        if study is None:
+            wanted = "tags.stage = 'finetune' and tags.seed != ''"
+        else:
+            _declared(study)
+            parents = client.search_runs([experiment], f"tags.stage = 'study' and tags.name = '{study}'", max_results=1)
+            if not parents:
+                raise SesameError(f"MLflow has no run of study {study}: `sesame study {study}` makes one")
+            wanted = f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'"
+        found = client.search_runs([experiment], wanted, max_results=last)
+    except SesameError:
+        raise
+    except Exception as error:  # whatever the ledger's client raises
+        raise SesameError(f"MLflow at {tracking.uri()} is not usable: {str(error).strip().splitlines()[0]}") from None
+    if study is None:
+        columns = ["model", "task", "method", "init", "seed", "scores", "seconds", "commit"]
+        rows = []
+        for run in found:
+            tags, metrics = run.data.tags, run.data.metrics
+            scores = " ".join(f"{key} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith("test."))
+            rows.append(
+                [*(tags.get(key, "") for key in columns[:5]), scores, f"{metrics.get('seconds', 0):.1f}", tags.get("git_commit", "")[:8]]
+            )
+        return columns, rows
+    tasks = _declared(study).tasks
+    rows = [
+        [run.data.tags["variant"], run.data.tags["seed"], *(_short(run.data.metrics.get(key)) for key in (*BUDGET, *COMPARED, *tasks))]
+        for run in reversed(found)
+    ]
+    return ["variant", "seed", *BUDGET, *COMPARED, *tasks], rows
+
+
+def champion(name: str) -> str:
+    """Register the best model of a study; a line that says which. The choice is made on dev, over variants and seeds."""
+    from components.ablations import champion as champions
+
+    block = _declared(name)
+    chosen = champions.best(params.load(), name)
+    version = champions.register(name, chosen)
+    return (
+        f"{champions.registered_name(name)} version {version}, alias champion: {chosen.variant}, seed {chosen.seed}, "
+        f"dev mean {chosen.score:.3f} over {', '.join(block.tasks)}"
+    )

@@ -73,6 +73,14 @@ def tiny_params(**changes) -> dict:
             "two": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2, "seed": 2},
         },
         "alignments": {"again": {"source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2}}},
+        "ablations": {"rate": {
+            "question": "How much should be masked?", "base": "rate_15", "tasks": ["same"], "seeds": [1, 2], "budget": {"steps": 6}, "checkpoints": [],
+            "recipe": {"method": "full", **recipe}, "plot": {"x": "perplexity", "y": ["same"]},
+        }},
+        "variants": {
+            "rate_15": {"study": "rate", "model": "bert", "encoding": "tiny", "change": {}},
+            "rate_40": {"study": "rate", "model": "bert", "encoding": "tiny", "change": {"objective": {"mlm_probability": 0.4}}},
+        },
     }  # fmt: skip
     return {**json.loads(json.dumps(raw)), **changes}  # no block is shared between models
 

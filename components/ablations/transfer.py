@@ -21,11 +21,12 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
     with stage.output(Path("data/studies", block.study, name)) as target:
         for checkpoint in (*map(str, study.checkpoints), LAST):
             folders = {seed: source / str(seed) / ("" if checkpoint == LAST else checkpoint) for seed in study.seeds}
-            tags = {"stage": "transfer", "study": block.study, "variant": name, "checkpoint": checkpoint}
+            tags = {"stage": "transfer", "study": block.study, "variant": name, "model": block.model, "checkpoint": checkpoint}
             for task in study.tasks:
                 print(f"{task}, {checkpoint} checkpoint", flush=True)
                 scores = target / task / checkpoint
                 found.setdefault(task, {})[checkpoint] = runs.compare(all_params, name, folders, task, recipe, ["pretrained"], scores, run, tags)
+    run.tag(study=block.study, variant=name, model=block.model)
     parts = [part for points in found.values() for part in points.values()]
     spent = [part["cost"] for part in parts]
     return {"tasks": found, "cost": {key: sum(cost[key] for cost in spent) for key in ("tokens", "flops")} | {"gpus": max(cost["gpus"] for cost in spent)}}

@@ -16,6 +16,7 @@ from components.tracking import Run
 def train(all_params: Params, name: str, run: Run) -> dict:
     block = all_params.variants[name]
     study, folders = all_params.ablations[block.study], {}
+    run.tag(study=block.study, variant=name, model=block.model)
     for seed in study.seeds:
         model = varied(all_params.models, study, block, seed)
         label = f"{name}-{seed}"
@@ -29,7 +30,8 @@ def train(all_params: Params, name: str, run: Run) -> dict:
             if trained is None:
                 continue
             write_curve(folders[seed] / "curve.csv", trained.curve)
-            figures = trained.metrics | trained.metrics.pop("cost") | {"seconds": trained.seconds}
+            spent = trained.metrics.pop("cost")
+            figures = trained.metrics | {"seconds": trained.seconds, "flops": spent["flops"], "gpus": spent["gpus"]}
             stage.write_json(folders[seed] / "figures.json", figures)
             child.log(figures)
     if not stage.rank_zero():

@@ -1,11 +1,14 @@
-"""BERT and GPT-2 give what `transformers` gives from the same weights; ELMo leaks nothing."""
+"""BERT, GPT-2 and Llama give what `transformers` gives from the same weights; ELMo leaks nothing."""
 
 import pytest
 import torch
+import transformers
 from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel
 
 from components import models, params
 from components.errors import SesameError
+from components.models.blocks import bucket
+from tests.conftest import tiny_params
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 24}
 
@@ -127,3 +130,72 @@ def test_saved_model_loads_and_wrong_weights_are_one_line(project, tokens):
     config.write_text(config.read_text().replace('"intermediate_size": 32', '"intermediate_size": 64'))
     with pytest.raises(SesameError, match="does not fit"):
         models.load(folder)
+
+
+def test_rotary_rms_norm_swiglu_untied_are_llama(tokens):
+    """A pre-LN decoder with these four choices and no biases is a Llama (Touvron et al. 2023)."""
+    size = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32}
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(vocab_size=tokens.vocab_size, rms_norm_eps=1e-5, num_key_value_heads=2, **size)
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    block = params.DecoderArchitecture(
+        name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=24, max_length=32, dropout=0, positions="rotary", norm="rms_norm",
+        activation="swiglu", tie_word_embeddings=False,
+    )  # fmt: skip
+    ours, source = models.build(block, tokens).eval(), theirs.state_dict()
+    state = {name: torch.zeros_like(value) for name, value in ours.state_dict().items() if name.endswith("bias")}
+    state |= {"token_embedding.weight": source["model.embed_tokens.weight"], "output_embedding.weight": source["lm_head.weight"], "final_norm.weight": source["model.norm.weight"]}
+    for i in range(2):
+        layer = {name: source[f"model.layers.{i}.{name}.weight"] for name in (
+            "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
+            "input_layernorm", "post_attention_layernorm",
+        )}  # fmt: skip
+        state |= {
+            f"blocks.{i}.attention.query_key_value.weight": torch.cat([layer[f"self_attn.{part}_proj"] for part in "qkv"]),
+            f"blocks.{i}.attention.output.weight": layer["self_attn.o_proj"],
+            f"blocks.{i}.feed_forward.0.weight": torch.cat([layer["mlp.gate_proj"], layer["mlp.up_proj"]]),
+            f"blocks.{i}.feed_forward.2.weight": layer["mlp.down_proj"],
+            f"blocks.{i}.attention_norm.weight": layer["input_layernorm"], f"blocks.{i}.feed_forward_norm.weight": layer["post_attention_layernorm"],
+        }  # fmt: skip
+    ours.load_state_dict(state)
+    ids = torch.randint(5, tokens.vocab_size, (3, 20))
+    assert torch.allclose(ours.logits(ours(ids)), theirs(ids).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_relative_positions_share_the_buckets_of_t5(causal):
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    distance = torch.arange(-200, 201)
+    expected = T5Attention._relative_position_bucket(distance, bidirectional=not causal, num_buckets=32, max_distance=128)
+    assert torch.equal(bucket(distance, causal), expected)
+
+
+@pytest.mark.parametrize("name", ["encoder", "decoder"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "relative"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_padding_and_the_future_change_nothing(tokens, name, positions, norm_first):
+    """Whatever the positions: an encoder does not see padding, a decoder not what is to come; and order matters to both."""
+    block = params.check(tiny_params()).models["bert" if name == "encoder" else "gpt"].architecture
+    torch.manual_seed(0)
+    model = models.build(block.model_copy(update={"positions": positions, "norm_first": norm_first}), tokens).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(20 if parameter.ndim > 1 else 1)  # fresh weights hardly tell one place from another
+    ids, lengths = torch.randint(5, tokens.vocab_size, (2, 12)), torch.tensor([12, 9])
+    other = ids.clone()
+    other[1, 9:] = 7
+    assert torch.allclose(model.top(ids, lengths)[1, :9], model.top(other, lengths)[1, :9], atol=1e-5)
+    turned = torch.cat([ids[:, :1], ids[:, 1:9].flip(1), ids[:, 9:]], 1)
+    assert not torch.allclose(model.top(ids, lengths)[0, -1], model.top(turned, lengths)[0, -1], atol=1e-3)
+
+
+@pytest.mark.parametrize("change", [{"activation": "swiglu"}, {"norm": "rms_norm"}, {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True}])
+def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, monkeypatch, change):
+    from components.checkpoints.export import export
+
+    monkeypatch.chdir(tmp_path)
+    block = params.check(tiny_params()).models["bert"].architecture.model_copy(update=change)
+    models.save(tmp_path / "data/models/odd", models.build(block, tokens).state_dict(), block, tokens)
+    with pytest.raises(SesameError, match=f"architecture.{next(iter(change))}"):
+        export("odd")

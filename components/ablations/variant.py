@@ -15,13 +15,14 @@ from components.tracking import Run
 
 def train(all_params: Params, name: str, run: Run) -> dict:
     block = all_params.variants[name]
-    study, folders = all_params.ablations[block.study], {}
+    study, folders, earlier = all_params.ablations[block.study], {}, 0.0
     run.tag(study=block.study, variant=name, model=block.model)
     for seed in study.seeds:
         model = varied(all_params.models, study, block, seed)
         label = f"{name}-{seed}"
         folders[seed] = stage.STATE / "variants" / checkpoint_folder(model, label).name
         if (folders[seed] / "figures.json").exists():
+            earlier += stage.read_json(folders[seed] / "figures.json")["seconds"]
             print(f"seed {seed}: done before", flush=True)
             continue
         tags = {"stage": "variant", "study": block.study, "variant": name, "model": block.model, "seed": str(seed)}
@@ -31,6 +32,7 @@ def train(all_params: Params, name: str, run: Run) -> dict:
                 continue
             write_curve(folders[seed] / "curve.csv", trained.curve)
             spent = trained.metrics.pop("cost")
+            earlier += spent["earlier_seconds"]
             figures = trained.metrics | {"seconds": trained.seconds, "flops": spent["flops"], "gpus": spent["gpus"]}
             stage.write_json(folders[seed] / "figures.json", figures)
             child.log(figures)
@@ -45,7 +47,7 @@ def train(all_params: Params, name: str, run: Run) -> dict:
     return summary([{key: figures[key] for key in keys} for figures in found]) | {
         "cost": {
             "tokens": sum(figures["tokens"] for figures in found), "flops": sum(figures["flops"] for figures in found),
-            "gpus": max(figures["gpus"] for figures in found),
+            "gpus": max(figures["gpus"] for figures in found), "earlier_seconds": earlier,
         },
     }  # fmt: skip
 

@@ -38,7 +38,7 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
         name=name, block=block, frame=frame, metrics=metrics, readings=readings, protocols=protocols,
         figures={key: Markup(svg(figure)) for key, figure in figures.items()}, published=published(block),
         changes={tables.label(name, variant): tables.change(all_params.variants[variant]) for variant in members},
-        labels={variant: tables.label(name, variant) for variant in members}, number=number,
+        number=number,
     )  # fmt: skip
     runs(all_params, name, run)
     run.artifact(FOLDER / f"{name}.csv")
@@ -64,11 +64,14 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
 
 
 def published(block: params.Ablation) -> dict | None:
-    """The paper's rows, each with its difference from the first."""
+    """The paper's rows, each figure with what it is less that of the first row."""
     if block.published is None:
         return None
-    paper = PUBLISHED[block.published]
-    rows = [{"variant": variant, **dict(zip(paper["columns"], figures, strict=True))} for variant, figures in paper["rows"].items()]
+    paper, rows = PUBLISHED[block.published], []
+    first = next(iter(paper["rows"].values()))
+    for variant, figures in paper["rows"].items():
+        shown = [f"{figure} ({figure - start:+.1f})" if figures is not first else f"{figure}" for figure, start in zip(figures, first, strict=True)]
+        rows.append({"variant": variant, **dict(zip(paper["columns"], shown, strict=True))})
     return paper | {"frame": pd.DataFrame(rows)}
 
 

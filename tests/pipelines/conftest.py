@@ -12,6 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
+from ruamel.yaml import YAML
+
+from tests.conftest import write_raw
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -84,6 +87,24 @@ def until(condition: Callable[[], object], seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.1)
+
+
+def whole(lab: Lab, raw: dict) -> None:
+    """Turn a lab into the tiny project with all its stages, recorded in an MLflow of its own."""
+    (lab.path / "studies").mkdir()
+    for name in ("dvc.yaml", "studies/dvc.yaml", ".dvcignore", ".gitignore"):
+        shutil.copy(ROOT / name, lab.path / name)
+    shutil.copytree(ROOT / "components", lab.path / "components", ignore=shutil.ignore_patterns("__pycache__"))
+    write_raw(lab.path)
+    with open(lab.path / "params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    lab.env["SESAME_TRACKING"] = ""
+
+
+def dvc(lab: Lab, *args: str) -> str:
+    """DVC alone, without `sesame`; its output."""
+    environment = {"PATH": f"{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
+    return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
 
 
 @pytest.fixture(scope="session")

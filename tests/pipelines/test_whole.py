@@ -3,23 +3,16 @@
 import csv
 import json
 import re
-import shutil
-import subprocess
 
 import mlflow
 import pytest
 import torch
 from ruamel.yaml import YAML
 
-from tests.conftest import tiny_params, write_raw
-from tests.pipelines.conftest import BIN, ROOT, Lab
+from tests.conftest import tiny_params
+from tests.pipelines.conftest import Lab, dvc, whole
 
 SMALL = {"report/index.html", "report/scores.csv", "report/alignment.csv", "report/costs.csv", "report/pretraining.csv"}
-
-
-def dvc(lab: Lab, *args: str) -> str:
-    environment = {"PATH": f"{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
-    return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
 
 
 def rows(lab: Lab, name: str) -> list[dict[str, str]]:
@@ -31,13 +24,7 @@ def rows(lab: Lab, name: str) -> list[dict[str, str]]:
 def test_from_raw_text_to_compared_models(lab, monkeypatch):
     raw = tiny_params()
     raw["finetune"] |= {"models": ["gpt", "elmo"]}
-    for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
-        shutil.copy(ROOT / name, lab.path)
-    shutil.copytree(ROOT / "components", lab.path / "components", ignore=shutil.ignore_patterns("__pycache__"))
-    write_raw(lab.path)
-    with open(lab.path / "params.yaml", "w") as file:
-        YAML().dump(raw, file)
-    lab.env["SESAME_TRACKING"] = ""
+    whole(lab, raw)
 
     output = lab.sesame("run")
     assert "15 stages: 0 cached, 15 done, 0 failed" in output

@@ -1,0 +1,200 @@
+"""Studies: overlays, effects, budgets, checkpoints on the way, a killed variant, the table and the page."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+from safetensors.torch import load_file
+
+from components import params
+from components.ablations import __main__ as study_stage
+from components.ablations import champion, tables, transfer, variant
+from components.ablations.effects import effect, resampled
+from components.errors import SesameError
+from components.params.studies import laid_over, varied
+from components.tasks import Example
+from components.tracking import Run
+from tests.conftest import tiny_params
+
+CHECKED = params.check(tiny_params())
+TASK = CHECKED.tasks["same"]
+
+
+def changed(**changes) -> dict:
+    """The tiny params with values at paths put in: `ablations__rate__seeds=[1]`."""
+    raw = tiny_params()
+    for path, value in changes.items():
+        *parts, last = path.split("__")
+        place = raw
+        for part in parts:
+            place = place[part]
+        place[last] = value
+    return raw
+
+
+def write(raw: dict) -> params.Params:
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    return params.load()
+
+
+def weights(folder: str) -> dict[str, torch.Tensor]:
+    return load_file(Path(folder) / "model.safetensors")
+
+
+def equal(one: str, other: str) -> bool:
+    ours, theirs = weights(one), weights(other)
+    return ours.keys() == theirs.keys() and all(torch.equal(value, theirs[key]) for key, value in ours.items())
+
+
+def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
+    block = {"a": {"b": 1, "c": 2}, "objective": {"name": "mlm", "mlm_probability": 0.2, "next_sentence": True}}
+    found = laid_over(block, {"a": {"c": 3}, "objective": {"name": "clm"}})
+    assert found == {"a": {"b": 1, "c": 3}, "objective": {"name": "clm"}} and block["a"]["c"] == 2
+    study, change = CHECKED.ablations["rate"], {"architecture": {"name": "decoder", "norm_first": False}, "objective": {"name": "clm"}}
+    model = varied(CHECKED.models, study, CHECKED.variants["rate_40"].model_copy(update={"change": change}), seed=7)
+    assert model.architecture.name == "decoder" and model.architecture.hidden_size == 16 and not model.architecture.norm_first
+    assert model.objective == params.CausalLM(name="clm") and model.seed == 7 and model.budget.steps == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants__rate_40__change": {"objective": {"mlm_probabilty": 0.4}}}, "variants.rate_40.change.objective.mlm_probabilty: unknown key"),
+        ({"variants__rate_40__change": {"architecture": {"num_heads": 3}}}, "hidden_size 16 is not divisible by num_heads 3"),
+        ({"variants__rate_40__recipe": {"epochs": 0}}, "variants.rate_40.recipe.epochs: "),
+        ({"variants__rate_40__study": "rates"}, "variants.rate_40.study: no 'rates' in ablations"),
+        ({"variants__forty": {"study": "rate", "model": "bert", "encoding": "tiny", "change": {}}}, "variants.forty: a variant of study rate is named rate_"),
+        ({"ablations__rate__base": "rate_1"}, "ablations.rate.base: 'rate_1' is no variant of this study"),
+        ({"ablations__rate__plot": {"x": "tokens", "y": ["other"]}}, "ablations.rate.plot: 'other' is neither a task of the study nor one of parameters, "),
+        ({"ablations__rate__tasks": ["same", "different"]}, "ablations.rate.tasks[1]: no 'different' in tasks"),
+        ({"ablations__rate__checkpoints": [50]}, "checkpoints are counted in tokens, and so must the budget be"),
+        ({"ablations__rate__budget": {"tokens": 90}, "ablations__rate__checkpoints": [50, 100]}, "checkpoints: ascending, and less than budget.tokens"),
+        ({"ablations__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_place(changes, message):
+    with pytest.raises(SesameError, match=re.escape(message)) as error:
+        params.check(changed(**changes))
+    assert "\n" not in str(error.value)
+
+
+def answers(right: float, seed: int, size: int = 400) -> tuple[list[Example], list[str]]:
+    rng = np.random.default_rng(0)
+    gold = rng.choice(["no", "yes"], size)
+    found = [label if draw < right else "no" if label == "yes" else "yes" for label, draw in zip(gold, np.random.default_rng(seed).random(size), strict=True)]
+    return [Example(str(i), "a", "b", str(label)) for i, label in enumerate(gold)], found
+
+
+def test_effects_tell_a_difference_from_noise():
+    rows, _ = answers(0.5, 0)
+
+    def scores(*rights):
+        return resampled(TASK, "accuracy", rows, [answers(right, seed)[1] for seed, right in enumerate(rights)])
+
+    base = scores(0.70, 0.71, 0.69)
+    same, better = effect(base, base), effect(scores(0.85, 0.86, 0.84), base)
+    assert same.difference == 0 and same.low < 0 < same.high and same.verdict == "no difference"
+    assert better.verdict == "higher" and better.low > 0.05 and better.deviations > 3 and effect(base, scores(0.85, 0.86, 0.84)).verdict == "lower"
+    assert effect(scores(0.95, 0.5, 0.7), base).verdict == "no difference", "seeds that disagree widen the interval"
+    narrow, wide = (effect(scores(*rights), base) for rights in ((0.75, 0.75, 0.75), (0.85, 0.65, 0.75)))
+    assert wide.high - wide.low > 1.3 * (narrow.high - narrow.low)
+    assert (base[0] == [np.mean([found == row.label for found, row in zip(answers(right, seed)[1], rows, strict=True)]) for seed, right in enumerate((0.70, 0.71, 0.69))]).all()
+
+
+def test_an_undefined_score_is_no_effect():
+    task = params.check(changed(tasks__same__metrics=["matthews_correlation"])).tasks["same"]
+    rows, found = answers(0.7, 1)
+    constant = resampled(task, "matthews_correlation", rows, [["yes"] * len(rows)] * 2)
+    assert effect(constant, resampled(task, "matthews_correlation", rows, [found, found])).verdict == "undefined"
+
+
+def stage(module: str, name: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", module, name], capture_output=True, text=True, timeout=200)
+
+
+def test_a_killed_variant_keeps_its_seeds_and_ends_the_same(project):
+    write(changed(ablations__rate__budget={"steps": 40}))
+    whole = stage("components.ablations.variant", "rate_40")
+    assert whole.returncode == 0, whole.stderr
+    Path("data/variants/rate/rate_40").rename("whole")
+
+    child = subprocess.Popen([sys.executable, "-m", "components.ablations.variant", "rate_40"], stdout=subprocess.DEVNULL)
+    deadline = time.time() + 60
+    while not list(Path(".sesame/variants").glob("rate_40-1-*/figures.json")) and time.time() < deadline:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert not Path("data/variants/rate/rate_40").exists()
+    again = stage("components.ablations.variant", "rate_40")
+    assert again.returncode == 0 and "seed 1: done before" in again.stdout, again.stdout + again.stderr
+    assert all(equal(f"whole/{seed}", f"data/variants/rate/rate_40/{seed}") for seed in (1, 2)) and not equal("whole/1", "whole/2")
+    assert not list(Path(".sesame/variants").iterdir()) and not list(Path(".sesame/checkpoints").iterdir())
+
+
+def test_checkpoints_on_the_way_change_nothing_and_flops_are_a_budget(project):
+    raw = changed(ablations__rate__budget={"tokens": 3000}, ablations__rate__seeds=[1])
+    variant.train(write(raw), "rate_15", Run(None))
+    Path("data/variants/rate/rate_15").rename("plain")
+    raw["ablations"]["rate"]["checkpoints"] = [500, 1500]
+    variant.train(write(raw), "rate_15", Run(None))
+    folder = Path("data/variants/rate/rate_15/1")
+    assert equal("plain/1", str(folder)) and not equal(f"{folder}/500", f"{folder}/1500")
+    figures = [json.loads((folder / part / "figures.json").read_text()) for part in ("500", "1500", "")]
+    assert 500 <= figures[0]["tokens"] < 1500 <= figures[1]["tokens"] < 3000 <= figures[2]["tokens"]
+    assert figures[0]["loss"] > figures[2]["loss"] and figures[0]["flops"] < figures[1]["flops"] < figures[2]["flops"]
+
+    raw["ablations"]["rate"] |= {"budget": {"flops": figures[2]["flops"]}, "checkpoints": []}
+    variant.train(write(raw), "rate_15", Run(None))
+    assert equal("plain/1", str(folder)), "the FLOPs of that many tokens buy the same steps"
+
+
+def test_a_study_becomes_a_table_a_page_and_a_champion(project):
+    everything = write(changed(ablations__rate__budget={"tokens": 3000}, ablations__rate__checkpoints=[1000], ablations__rate__plot={"x": "tokens", "y": ["loss", "same"]}))
+    for name in everything.variants:
+        for module in (variant, transfer):
+            metrics = (module.train if module is variant else module.transfer)(everything, name, Run(None))
+            module.metrics_file(everything, name).write_text(json.dumps(metrics))
+    found = study_stage.study(everything, "rate", Run(None))
+    with open("data/report/studies/rate.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["variant"], row["checkpoint"], row["n"]) for row in rows] == [(name, point, "2") for name in ("15", "40") for point in ("1000", "last")]
+    assert all(float(row[key]) > 0 for row in rows for key in ("parameters", "tokens", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std"))
+    assert not rows[0]["same_low"] and float(rows[3]["same_low"]) <= float(rows[3]["same_difference"]) <= float(rows[3]["same_high"])
+    assert float(rows[3]["same"]) - float(rows[1]["same"]) == pytest.approx(float(rows[3]["same_difference"]), abs=1e-5)
+    page = Path("data/report/studies/rate.html").read_text()
+    assert page.count("<svg") == 2 and found["reading"].split(":")[0] in page and "3,000 tokens" in page
+    assert not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
+    assert set(found["variants"]) == {"15", "40"}
+
+    best = champion.best(everything, "rate")
+    dev = {name: tables.transferred("rate", name)["same"]["last"]["pretrained"]["dev"]["accuracy"]["values"] for name in everything.variants}
+    assert best.score == max(value for values in dev.values() for value in values) == dev[best.variant][best.seed - 1]
+
+
+def test_the_reading_says_no_more_than_the_numbers():
+    import pandas as pd
+
+    def frame(low, high, flops=1.0):
+        common = {"checkpoint": "last", "flops": 100.0}
+        base = {"variant": "15", **common, "same_verdict": ""}
+        verdict = "higher" if low > 0 else "lower" if high < 0 else "no difference"
+        return pd.DataFrame([base, {"variant": "40", **common, "flops": 100.0 * flops, "same_difference": (low + high) / 2, "same_low": low, "same_high": high, "same_verdict": verdict}])
+
+    assert tables.readings(CHECKED, "rate", frame(-0.1, 0.2)) == [
+        "Against 15 no variant makes a difference beyond the noise of seeds and examples: none of 1 comparisons does."
+    ]
+    assert tables.readings(CHECKED, "rate", frame(0.1, 0.3, flops=2)) == [
+        "Against 15: same is higher with 40 (+0.200 [+0.100, +0.300]); 0 of 1 comparisons show no difference beyond the noise of seeds and examples.",
+        "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's.",
+    ]

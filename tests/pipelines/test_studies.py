@@ -1,0 +1,72 @@
+"""A tiny study under real DVC, Prefect and MLflow: stages of its own, the ledger's rows to compare, the champion."""
+
+import json
+
+import mlflow
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+from tests.conftest import tiny_params
+from tests.pipelines.conftest import Lab, dvc, whole
+
+
+def stale(lab: Lab) -> set[str]:
+    """The stages of the second pipeline file that DVC itself would run."""
+    return {name.removeprefix("studies/dvc.yaml:") for name in json.loads(dvc(lab, "status", "--json", "studies/dvc.yaml"))}
+
+
+@pytest.mark.timeout(600)
+def test_a_study_from_params_to_champion(lab, monkeypatch):
+    raw = tiny_params()
+    raw["ablations"]["rate"]["budget"] = {"tokens": 1500}
+    whole(lab, raw)
+    (lab.path / "data/studies/rate/rate_99").mkdir(parents=True)  # left by a variant that was taken out
+
+    assert not any(line.startswith(("variant@", "study@")) for line in lab.sesame("plan").splitlines()), "a plain run leaves studies out"
+    output = lab.sesame("study", "rate")
+    assert "10 stages: 0 cached, 10 done, 0 failed" in output
+    assert "rate: How much should be masked? (2 seeds)" in output and "Against 15" in output and "data/report/studies/rate.html" in output
+    assert not (lab.path / "data/studies/rate/rate_99").exists()
+    assert stale(lab) == set() and (lab.path / "studies/dvc.lock").exists() and not (lab.path / "data/models").exists()
+
+    # the ledger: what the compare page needs stands in one run a variant and seed
+    monkeypatch.chdir(lab.path)
+    mlflow.set_tracking_uri(f"sqlite:///{lab.path}/mlflow.db")
+    runs = mlflow.search_runs(experiment_names=["sesame"], output_format="list")
+    [parent] = [run for run in runs if run.data.tags.get("stage") == "study" and "seed" not in run.data.tags]
+    rows = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert {(run.data.tags["study"], run.data.tags["variant"], run.data.tags["model"], run.data.tags["seed"]) for run in rows} == {
+        ("rate", variant, "bert", seed) for variant in ("15", "40") for seed in ("1", "2")
+    }
+    assert all({"parameters", "tokens", "flops", "seconds", "perplexity", "same"} <= run.data.metrics.keys() for run in rows)
+    assert {run.data.params["objective.mlm_probability"] for run in rows} == {"0.15", "0.4"}
+    tuned = [run for run in runs if run.data.tags.get("stage") == "transfer" and "seed" in run.data.tags]
+    assert len(tuned) == 4 and {"study", "variant", "model", "task", "seed", "init", "checkpoint"} <= tuned[0].data.tags.keys()
+    kept = {file.path for file in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}
+    assert {"rate.csv", "rate.html", "rate.json", "figures"} <= kept
+    listed = lab.sesame("runs", "--study", "rate")
+    assert [line.split()[:2] for line in listed.splitlines()[1:]] == [["15", "1"], ["15", "2"], ["40", "1"], ["40", "2"]]
+    assert "no study 'rates' under ablations" in lab.sesame("runs", "--study", "rates", code=1)
+
+    # the registry has what was asked for, and only then
+    client = mlflow.MlflowClient()
+    assert client.search_registered_models() == []
+    said = lab.sesame("champion", "rate")
+    version = client.get_model_version_by_alias("sesame-rate", "champion")
+    assert f"sesame-rate version {version.version}, alias champion: rate_" in said
+    monkeypatch.syspath_prepend(str(lab.path))
+    model = mlflow.pytorch.load_model("models:/sesame-rate@champion")
+    assert model(torch.tensor([[2, 9, 10, 3]]), torch.tensor([4])).shape == (1, 4, 16)
+
+    # an edit of one variant touches its stages and the table, and a recipe leaves pre-training alone
+    def edited(place: str, value: dict) -> set[str]:
+        raw["variants"]["rate_40"][place] = value
+        with open(lab.path / "params.yaml", "w") as file:
+            YAML().dump(raw, file)
+        return stale(lab)
+
+    assert edited("recipe", {"epochs": 1}) == {"transfer@rate_40"}
+    assert edited("change", {"objective": {"mlm_probability": 0.5}}) == {"variant@rate_40", "transfer@rate_40"}
+    again = lab.sesame("study", "rate")
+    assert "10 stages: 7 cached, 3 done, 0 failed" in again

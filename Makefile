@@ -2,6 +2,8 @@
 PYTHON ?= python3
 SESAME = .venv/bin/sesame
 
+install: .venv/installed
+
 run: .venv/installed
 	-@$(SESAME) up
 	@$(SESAME) run
@@ -21,4 +23,4 @@ up down status plan: .venv/installed
 	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 
-.PHONY: run test bench up down status plan
+.PHONY: install run test bench up down status plan

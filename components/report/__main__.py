@@ -46,7 +46,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         samples=tables.samples(all_params), sample_titles={key: SAMPLE_TITLES[model.objective.name] for key, model in all_params.models.items()},
         lookups={pair: tables.lookups(pair) for pair, block in all_params.alignments.items() if block.dictionary.kind != "identical"},
         moved={pair: found for pair, found in moved.items() if found is not None},
-        cards=tables.cards(all_params, metrics), spread=spread, size=size,
+        cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
     )  # fmt: skip
     run.artifact(FOLDER / "index.html")
     for key in frames:

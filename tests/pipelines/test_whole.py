@@ -43,7 +43,7 @@ def test_from_raw_text_to_compared_models(lab, monkeypatch):
     assert all(float(row["seconds"]) > 0 and float(row["kwh"]) > 0 for row in rows(lab, "costs"))
 
     # DVC agrees, and shows the same numbers
-    assert "up to date" in dvc(lab, "status")
+    assert "up to date" in dvc(lab, "status", "dvc.yaml")
     assert "up to date" in dvc(lab, "repro").splitlines()[-1] or "didn't change" in dvc(lab, "repro")
     shown = json.loads(dvc(lab, "metrics", "show", "--json"))[""]["data"]
     metrics = shown["data/metrics/pretrain/gpt.json"]["data"]

@@ -44,11 +44,12 @@ class Fitted:
 
 def fit(
     fabric: Fabric, module: nn.Module, kind: Kind, data: Encoded, recipe: params.Recipe, seed: int, report: Callable[[int, float], None],
-    judge: Callable[[list[Any]], float | None] | None = None, dev: Encoded | None = None,
+    judge: Callable[[list[Any]], float | None] | None = None, dev: Encoded | None = None, stop: Callable[[int, float | None], bool] | None = None,
 ) -> Fitted:  # fmt: skip
     """Train `module` on what its `inputs` gave, where and in the precision that `fabric` says; `report(epoch, loss)` after each epoch.
 
-    With `recipe.patience` the epoch that `judge` likes best on `dev` is kept. Raises SesameError when the loss is not a number.
+    With `recipe.patience` the epoch that `judge` likes best on `dev` is kept. Where `stop(epoch, score on dev)` says so, training
+    ends after that epoch. Raises SesameError when the loss is not a number.
     """
     rng = np.random.default_rng([seed, 1])
     kind.prepare(data)
@@ -101,8 +102,10 @@ def fit(
             raise SesameError(f"the loss is not a number in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
         seconds += time.perf_counter() - started
         report(epoch + 1, total / len(data))
+        score = judge(predict(dev)) if recipe.patience is not None or stop else None
+        if stop and stop(epoch + 1, score):
+            break
         if recipe.patience is not None:
-            score = judge(predict(dev))
             if score is not None and score > best:
                 best, best_epoch = score, epoch + 1
                 best_state = {name: value.detach().clone() for name, value in module.state_dict().items()}

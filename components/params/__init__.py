@@ -192,9 +192,12 @@ def _references(raw: Any) -> list[str]:
             check(f"{section}.tasks[{i}]", task, "tasks")
         for i, model in enumerate(_list(block, "models")):
             check(f"{section}.models[{i}]", model, "models or checkpoints or intermediate")
-    for model in dict.fromkeys([*_list(finetune, "models"), *_list(search, "models")]):
+    for model in _list(finetune, "models"):
         if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
             problems.append(f"finetune.recipes: no recipe for model {model!r}")
+    for i, model in enumerate(_list(search, "models")):
+        if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
+            problems.append(f"search.models[{i}]: no recipe for model {model!r} in finetune.recipes")
     for i, method in enumerate(_list(adapt, "methods")):
         if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
             problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {', '.join(_dictionary(adapt, 'recipes')) or 'none'})")

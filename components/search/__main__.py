@@ -12,7 +12,6 @@ import pandas as pd
 
 from components import params, stage
 from components.errors import SesameError
-from components.finetune import runs
 from components.search.journal import Journal
 from components.search.study import Study
 from components.search.trial import Bench
@@ -49,9 +48,10 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
         print(f"goes on after {len(rows)} trials of a killed attempt", flush=True)
     while not (ended := spent(config.budget, rows)):
         trial, seed = study.ask()
+        number = trial.number + 1
         recipe = base.model_copy(update=trial.params)
         tags = {"stage": "search", "search": name, "model": model, "task": task, "init": config.init, "sampler": config.sampler, "pruner": config.pruner.name}
-        with run.child(f"{name} trial {trial.number}", tags | {"trial": str(trial.number)}, recipe.model_dump(mode="json") | {"seed": seed}) as child:
+        with run.child(f"{name} trial {number}", tags | {"trial": str(number)}, recipe.model_dump(mode="json") | {"seed": seed}) as child:
             done = bench.run(
                 recipe, seed, lambda epoch, score, trial=trial: study.stops(trial, epoch, score), lambda epoch, figures, child=child: child.log(figures, epoch)
             )  # fmt: skip
@@ -59,22 +59,24 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
             child.log({"epochs_trained": len(done.scores), "seconds": done.seconds, "hours": done.hours, "kwh": done.kwh, "flops": done.flops})
             if done.score is not None:
                 child.log({"final_score": done.score})
-        row = {"trial": trial.number, "drawn": trial.params, "seed": seed, **asdict(done), "pruner": study.tell(trial, done.state, done.score)}
+        row = {"trial": number, "drawn": trial.params, "seed": seed, **asdict(done), "pruner": study.tell(trial, done.state, done.score)}
         rows.append(row)
         journal.add(row)
-        print(f"trial {row['trial'] + 1}{f' of {config.budget.trials}' if config.budget.trials else ''}: {line(row, rows)}", flush=True)
+        print(f"trial {number}{f' of {config.budget.trials}' if config.budget.trials else ''}: {line(row, rows)}", flush=True)
     table = pd.DataFrame([columns(row) for row in rows])
     with stage.output(FOLDER / model / f"{task}.csv") as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
     run.tag(model=model, task=task)
     run.artifact(FOLDER / model / f"{task}.csv")
     best = max((row for row in rows if row["score"] is not None), key=lambda row: row["score"], default=None)
-    print(table.drop(columns=["seed", "scores", "tokens", "flops", "note"]).sort_values("score", ascending=False).head(5).to_string(index=False, float_format="%.4g"), flush=True)
+    shown = table[table["state"] == "complete"].sort_values("score", ascending=False).drop(columns=["state", "seed", "scores", "tokens", "flops", "note"])
+    print(shown.head(5).to_string(index=False, float_format="%.4g") if len(shown) else "no trial was completed", flush=True)
     journal.end()
+    selection = f"the {'last' if base.patience is None and 'patience' not in config.space else 'best'} epoch of each trial, the best trial selected on dev"
     states = {state: sum(row["state"] == state for row in rows) for state in ("complete", "pruned", "failed")}
     return {
         "model": model, "task": task, "metric": bench.metric, "init": config.init, "method": base.method, "sampler": config.sampler, "pruner": config.pruner.name,
-        "protocol": metrics.protocol("dev", runs.selection(base), len(bench.rows["train"]), len(bench.rows["dev"])), "device": bench.device,
+        "protocol": metrics.protocol("dev", selection, len(bench.rows["train"]), len(bench.rows["dev"])), "device": bench.device,
         "trials": len(rows), **states, "ended_by": ended, "epochs_trained": sum(len(row["scores"]) for row in rows),
         "best": best and {"trial": best["trial"], "score": best["score"], "drawn": best["drawn"], "seed": best["seed"]},
         "mean": {key: statistics.fmean(row[key] for row in rows) for key in ("seconds", "hours", "kwh", "flops")},
@@ -99,7 +101,7 @@ def line(row: dict, rows: list[dict]) -> str:
     else:
         state = f"failed ({row['note']})" if row["state"] == "failed" else f"pruned at {metrics.shown(row['scores'][-1])}"
     best = max((other["score"] for other in rows if other["score"] is not None), default=None)
-    return f"{state}, {len(row['scores'])} epochs, {row['seconds']:.1f} s, best {metrics.shown(best)} ({drawn})"
+    return f"{state}, {len(row['scores'])} epoch{'s' * (len(row['scores']) != 1)}, {row['seconds']:.1f} s, best {metrics.shown(best)} ({drawn})"
 
 
 def columns(row: dict) -> dict:

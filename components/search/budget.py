@@ -126,7 +126,7 @@ def shown(drawn: dict) -> str:
 def space(draw: params.Draw) -> str:
     """What a field is drawn from, in words."""
     if draw.choices is not None:
-        return "one of " + ", ".join(map(str, draw.choices))
+        return ("one of " if len(draw.choices) > 1 else "") + ", ".join(map(str, draw.choices))
     return f"{draw.low:g} to {draw.high:g}, {'log-uniform' if draw.log else 'uniform'}"
 
 

@@ -27,6 +27,8 @@ def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str
             panel.plot(places, curve.at(trials), color=colours[model], label=model, marker="o" if axis == "trials" else None, markersize=3)
         for model, history in histories.items():
             panel.step(history[axis], history["best"], where="post", color=colours[model], linestyle="--", label=f"{model}: best so far, one search")
+        panel.locator_params(axis="x", nbins=6)
+        panel.ticklabel_format(axis="x", scilimits=(-2, 4))
         panel.set_xlabel(f"budget in {units(device)[axis]}")
     axes[0].set_ylabel(f"{metric} on dev")
     axes[0].legend(loc="lower right")

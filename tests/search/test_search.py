@@ -26,11 +26,12 @@ from components.tracking import Run
 from tests.conftest import tiny_params
 
 COSTS = {"seconds", "hours", "kwh"}
+SEARCHED = {"models": ["bert", "elmo"], "tasks": ["same"]}
 
 
 def checked(**changes) -> params.Params:
     raw = tiny_params()
-    raw["search"] |= changes
+    raw["search"] |= SEARCHED | changes
     return params.check(raw)
 
 
@@ -147,7 +148,7 @@ def test_hours_end_a_search(project, tokens):
 
 def write_params(project: Path, **changes) -> None:
     with (project / "params.yaml").open("w") as file:
-        YAML().dump(tiny_params(search=tiny_params()["search"] | changes), file)
+        YAML().dump(tiny_params(search=tiny_params()["search"] | SEARCHED | changes), file)
 
 
 def stage_process(environment: dict) -> subprocess.Popen:
@@ -169,7 +170,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
     done = len(journal.read_text().splitlines())
     assert 2 <= done < 5 and not Path("data/search").exists()
     with journal.open("a") as file:
-        file.write('{"trial": 2, "sta')  # as if the kill had come in the middle of a line
+        file.write('{"trial": 3, "sta')  # as if the kill had come in the middle of a line
     child = stage_process(environment)
     said, _ = child.communicate(timeout=200)
     assert child.returncode == 0 and f"goes on after {done} trials" in said and said.count("\ntrial ") == 5 - done
@@ -184,7 +185,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
     runs = client.search_runs([client.get_experiment_by_name("sesame").experiment_id])
     [parent] = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     trials = [run for run in runs if run.data.tags.get("state") == "complete" and run.data.tags["mlflow.parentRunId"] == parent.info.run_id]
-    assert {run.data.tags["trial"] for run in trials} == {"0", "1", "2", "3", "4"} and 5 <= len(runs) - 1 <= 6
+    assert {run.data.tags["trial"] for run in trials} == {"1", "2", "3", "4", "5"} and 5 <= len(runs) - 1 <= 6
     for run in trials:
         assert {"learning_rate", "epochs", "seed"} <= run.data.params.keys() and {"score", "final_score", "kwh"} <= run.data.metrics.keys()
         assert len(client.get_metric_history(run.info.run_id, "score")) == int(run.data.params["epochs"])

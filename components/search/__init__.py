@@ -5,3 +5,13 @@ so that a killed search goes on. `python -m components.search.budget` lays the r
 expected validation performance (Dodge et al. 2019) with its bands (`opda`), `page` the pictures and sentences.
 One more sampler or pruner: a line in `SAMPLERS` or `PRUNERS` of `study`, its name in `components.params.search`.
 """
+
+from pathlib import Path
+
+FOLDER = Path("data/search/trials")
+
+
+def metrics_file(name: str) -> Path:
+    """Of the search MODEL-TASK, beside its trials: data/metrics is the root pipeline's."""
+    model, _, task = name.partition("-")
+    return FOLDER / model / f"{task}.json"

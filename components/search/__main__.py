@@ -6,19 +6,17 @@ Every trial is a line there and a run in the ledger.
 import statistics
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pandas as pd
 
 from components import params, stage
 from components.errors import SesameError
+from components.search import FOLDER, metrics_file
 from components.search.journal import Journal
 from components.search.study import Study
 from components.search.trial import Bench
 from components.tasks import metrics
 from components.tracking import Run
-
-FOLDER = Path("data/search/trials")
 
 
 def pairs(config: params.Search) -> dict[str, tuple[str, str]]:
@@ -111,12 +109,6 @@ def columns(row: dict) -> dict:
     return about | {"epochs_trained": len(row["scores"])} | {key: row[key] for key in ("seconds", "hours", "kwh", "seed")} | {"scores": scores} | {
         key: row[key] for key in ("tokens", "flops", "note")
     }  # fmt: skip
-
-
-def metrics_file(name: str) -> Path:
-    """Beside the trials: data/metrics is the root pipeline's."""
-    model, _, task = name.partition("-")
-    return FOLDER / model / f"{task}.json"
 
 
 if __name__ == "__main__":

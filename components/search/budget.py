@@ -12,8 +12,7 @@ from markupsafe import Markup
 from components import params, stage
 from components.errors import SesameError
 from components.report.plots import svg
-from components.search import page
-from components.search.__main__ import FOLDER, metrics_file
+from components.search import FOLDER, metrics_file, page
 from components.search.curve import AXES, Curve, best_so_far, compare, worth
 from components.tracking import Run, git_commit
 
@@ -97,8 +96,11 @@ def read(model: str, task: str) -> Searched:
 def points(task: str, model: str, curve: Curve) -> list[dict]:
     """A row for each number of trials."""
     trials = np.arange(1, len(curve) + 1)
-    low, high = curve.band(trials)
-    columns = {"expected": curve.at(trials), "unbiased": curve.unbiased(trials), "low": low, "high": high}
+    (low, high), (expected_low, expected_high) = curve.band(trials), curve.expected_band(trials)
+    columns = {
+        "expected": curve.at(trials), "unbiased": curve.unbiased(trials), "expected_low": expected_low, "expected_high": expected_high,
+        "median": curve.median(trials), "low": low, "high": high,
+    }  # fmt: skip
     return [
         {"task": task, "model": model, "kind": "expected", **{axis: n * curve.costs[axis] for axis in AXES}, **{key: values[i] for key, values in columns.items()}}
         for i, n in enumerate(trials)
@@ -111,11 +113,11 @@ def steps(task: str, model: str, history: dict[str, np.ndarray]) -> list[dict]:
 
 
 def expected(curve: Curve, trials: int) -> str:
-    """`0.612 (0.41–0.80)`; a dash beyond the trials there are."""
+    """`0.612 (0.41–0.80)`, `0.712 (0.63–…)` where the band has no upper end; a dash beyond the trials there are."""
     if trials > len(curve):
         return "–"
     low, high = curve.band(trials)
-    return f"{curve.at(trials):.3f} ({low:.2f}–{high:.2f})"
+    return f"{curve.at(trials):.3f} ({low:.2f}–{f'{high:.2f}' if trials <= curve.reach else '…'})"
 
 
 def shown(drawn: dict) -> str:

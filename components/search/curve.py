@@ -2,10 +2,12 @@
 
 Of a random search with N results v_1 <= ... <= v_N, the best of n trials is expected to score sum v_i [(i/N)^n - ((i-1)/N)^n]
 (Dodge et al. 2019, the V statistic), which holds for any n >= 1, whole or not; the unbiased form of it is
-sum_{i>=n} C(i-1, n-1) / C(N, n) v_i. Both come from `opda`, as do the bands: exact and simultaneous, i.e. with the chosen
-confidence they hold the whole curve (Lourie et al. 2024; Learned-Miller and DeStefano 2008).
-We draw the first: it is the one that the bands are about, and of the estimators it is among those that mislead least about
-which of two models is better (Dodge et al. 2021). What n trials cost is n times the mean cost of one.
+sum_{i>=n} C(i-1, n-1) / C(N, n) v_i. We draw the first: of the estimators it is among those that mislead least about which of
+two models is better (Dodge et al. 2021). What n trials cost is n times the mean cost of one.
+
+The band is that of the *median* best of n trials: exact, simultaneous (with the chosen confidence it holds the whole curve) and
+free of assumptions (Lourie et al. 2024; Learned-Miller and DeStefano 2008). One of the expected best is to be had in the same
+way, but hangs on the highest score there could be: what N trials can't exclude is a rare trial near 1. All of it is `opda`'s.
 """
 
 import warnings
@@ -57,10 +59,24 @@ class Curve:
         """The same without bias, for whole numbers up to N: the mean over all subsets of that size."""
         return self.point.u_tuning_curve(np.asarray(trials))
 
+    def median(self, trials) -> np.ndarray:
+        """The median best of so many trials."""
+        return self.point.quantile_tuning_curve(np.asarray(trials, dtype=float))
+
     def band(self, trials) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper confidence band."""
+        """Lower and upper confidence band of the median best; the upper is 1 where the trials bound it no longer."""
+        worst, best = (bound.quantile_tuning_curve(np.asarray(trials, dtype=float)) for bound in self.bounds)
+        return worst, best
+
+    def expected_band(self, trials) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper confidence band of the expected best, where no score is above 1."""
         worst, best = (bound.average_tuning_curve(np.asarray(trials, dtype=float)) for bound in self.bounds)
         return worst, best
+
+    @property
+    def reach(self) -> int:
+        """The most trials whose median best has an upper end; 0 where there is none."""
+        return int((self.band(np.arange(1, len(self) + 1))[1] < 1.0).sum())
 
 
 def worth(score: float | None) -> float:

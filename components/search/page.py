@@ -15,8 +15,8 @@ def units(device: str) -> dict[str, str]:
 
 
 def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str, dict[str, np.ndarray]], device: str) -> Figure:
-    """Score against budget: `curves` with their bands; `histories` (axis -> place of each trial, `best` so far) as steps."""
-    drawn, axes = plt.subplots(1, len(AXES), figsize=(12, 3.9), sharey=True, constrained_layout=True)
+    """Score against budget: `curves` with their bands, which leave the picture where they have no upper end; `histories` (axis -> place of each trial, `best` so far) as steps."""
+    drawn, axes = plt.subplots(1, len(AXES), figsize=(12, 4.2), sharey=True, constrained_layout=True)
     colours = dict(zip([*curves, *histories], cycle(COLOURS), strict=False))
     for panel, axis in zip(axes, AXES, strict=True):
         for model, curve in curves.items():
@@ -30,8 +30,11 @@ def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str
         panel.locator_params(axis="x", nbins=6)
         panel.ticklabel_format(axis="x", scilimits=(-2, 4))
         panel.set_xlabel(f"budget in {units(device)[axis]}")
+    highest = [max([curve.at(len(curve)), *curve.band(np.arange(1, curve.reach + 1))[1]]) for curve in curves.values()]
+    if highest:
+        axes[0].set_ylim(top=max(highest) + 0.1 * (max(highest) - axes[0].get_ylim()[0]))
     axes[0].set_ylabel(f"{metric} on dev")
-    axes[0].legend(loc="lower right")
+    drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     drawn.suptitle(f"{task}: {'expected best' if curves else 'best'} {metric} at a budget of search", fontweight="bold", fontsize=11)
     return drawn
 

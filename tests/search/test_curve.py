@@ -53,20 +53,24 @@ def test_most_trials_that_params_allow_don_t_overflow():
 def test_the_band_holds_the_curve_and_widens_with_confidence(results, confidence):
     found, wider = Curve(results, ONE, confidence), Curve(results, ONE, 0.99)
     trials = np.arange(1, len(results) + 1)
-    low, high = found.band(trials)
-    assert (low <= found.at(trials) + 1e-9).all() and (found.at(trials) <= high + 1e-9).all()
-    assert (low >= 0).all() and (high <= 1).all()
-    assert (wider.band(trials)[0] <= low + 1e-9).all() and (wider.band(trials)[1] >= high - 1e-9).all()
+    for values, (low, high), (lower, higher) in (
+        (found.median(trials), found.band(trials), wider.band(trials)),
+        (found.at(trials), found.expected_band(trials), wider.expected_band(trials)),
+    ):
+        assert (low >= 0).all() and (low <= values + 1e-9).all() and (values <= high + 1e-9).all() and (high <= 1).all()
+        assert (lower <= low + 1e-9).all() and (higher >= high - 1e-9).all()
+    assert 0 <= found.reach <= len(results)
 
 
 def test_the_band_holds_the_true_curve_as_often_as_it_says():
-    """Uniform scores: the best of n is expected at n / (n + 1)."""
+    """Uniform scores: the best of n is expected at n / (n + 1), its median is 0.5^(1 / n)."""
     trials, rng = np.arange(1, 9), np.random.default_rng(0)
-    held = 0
+    held = {"median": 0, "expected": 0}
     for _ in range(60):
-        low, high = Curve(rng.random(8).tolist(), ONE, 0.8).band(trials)
-        held += bool(((low <= trials / (trials + 1)) & (trials / (trials + 1) <= high)).all())
-    assert held >= 48
+        found = Curve(rng.random(8).tolist(), ONE, 0.8)
+        for name, (low, high), true in (("median", found.band(trials), 0.5 ** (1 / trials)), ("expected", found.expected_band(trials), trials / (trials + 1))):
+            held[name] += bool(((low <= true) & (true <= high)).all())
+    assert min(held.values()) >= 48
 
 
 def test_where_two_curves_cross_depends_on_what_a_trial_costs():

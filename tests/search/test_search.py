@@ -215,7 +215,7 @@ def test_the_page_compares_and_warns(project, tokens):
     with Path("data/search/curves.csv").open() as lines:
         table = list(csv.DictReader(lines))
     assert [int(float(row["trials"])) for row in table if row["model"] == "elmo"] == [1, 2, 3, 4], "no curve beyond the trials"
-    assert all(float(row["low"]) <= float(row["expected"]) <= float(row["high"]) for row in table) and html.count("<svg") == 1
+    assert all(float(row["low"]) <= float(row["median"]) <= float(row["high"]) for row in table) and html.count("<svg") == 1
     searched(checked(sampler="tpe"), "bert-same")
     html, found = page(checked(sampler="tpe"))
     assert "bert: trials drawn by tpe depend on those before them" in html and not found["comparisons"]

@@ -73,7 +73,7 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     selection = f"the {'last' if base.patience is None and 'patience' not in config.space else 'best'} epoch of each trial, the best trial selected on dev"
     states = {state: sum(row["state"] == state for row in rows) for state in ("complete", "pruned", "failed")}
     return {
-        "model": model, "task": task, "metric": bench.metric, "init": config.init, "method": base.method, "sampler": config.sampler, "pruner": config.pruner.name,
+        "model": model, "task": task, "metric": bench.metric, "init": config.init, "method": "drawn" if "method" in config.space else base.method, "sampler": config.sampler, "pruner": config.pruner.name,
         "protocol": metrics.protocol("dev", selection, len(bench.rows["train"]), len(bench.rows["dev"])), "device": bench.device,
         "trials": len(rows), **states, "ended_by": ended, "epochs_trained": sum(len(row["scores"]) for row in rows),
         "best": best and {"trial": best["trial"], "score": best["score"], "drawn": best["drawn"], "seed": best["seed"]},
@@ -99,7 +99,8 @@ def line(row: dict, rows: list[dict]) -> str:
     else:
         state = f"failed ({row['note']})" if row["state"] == "failed" else f"pruned at {metrics.shown(row['scores'][-1])}"
     best = max((other["score"] for other in rows if other["score"] is not None), default=None)
-    return f"{state}, {len(row['scores'])} epoch{'s' * (len(row['scores']) != 1)}, {row['seconds']:.1f} s, best {metrics.shown(best)} ({drawn})"
+    best = "none yet" if best is None else f"{best:.3f}"
+    return f"{state}, {len(row['scores'])} epoch{'s' * (len(row['scores']) != 1)}, {row['seconds']:.1f} s, best {best} ({drawn})"
 
 
 def columns(row: dict) -> dict:

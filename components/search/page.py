@@ -15,7 +15,7 @@ def units(device: str) -> dict[str, str]:
 
 
 def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str, dict[str, np.ndarray]], device: str) -> Figure:
-    """Score against budget: `curves` with their bands, which leave the picture where they have no upper end; `histories` (axis -> place of each trial, `best` so far) as steps."""
+    """Score against budget: `curves` with their bands, shaded where they have an upper end; `histories` (axis -> place of each trial, `best` so far) as steps."""
     drawn, axes = plt.subplots(1, len(AXES), figsize=(12, 4.2), sharey=True, constrained_layout=True)
     colours = dict(zip([*curves, *histories], cycle(COLOURS), strict=False))
     for panel, axis in zip(axes, AXES, strict=True):
@@ -23,16 +23,14 @@ def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str
             trials = np.linspace(1, len(curve), 200) if axis != "trials" else np.arange(1, len(curve) + 1)
             low, high = curve.band(trials)
             places = trials * curve.costs[axis]
-            panel.fill_between(places, low, high, color=colours[model], alpha=0.1, linewidth=0)
+            panel.fill_between(places, low, high, where=high < 1.0, color=colours[model], alpha=0.15, linewidth=0)
+            panel.plot(places, low, color=colours[model], linewidth=0.8, alpha=0.6)
             panel.plot(places, curve.at(trials), color=colours[model], label=model, marker="o" if axis == "trials" else None, markersize=3)
         for model, history in histories.items():
             panel.step(history[axis], history["best"], where="post", color=colours[model], linestyle="--", label=f"{model}: best so far, one search")
         panel.locator_params(axis="x", nbins=6)
         panel.ticklabel_format(axis="x", scilimits=(-2, 4))
         panel.set_xlabel(f"budget in {units(device)[axis]}")
-    highest = [max([curve.at(len(curve)), *curve.band(np.arange(1, curve.reach + 1))[1]]) for curve in curves.values()]
-    if highest:
-        axes[0].set_ylim(top=max(highest) + 0.1 * (max(highest) - axes[0].get_ylim()[0]))
     axes[0].set_ylabel(f"{metric} on dev")
     drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     drawn.suptitle(f"{task}: {'expected best' if curves else 'best'} {metric} at a budget of search", fontweight="bold", fontsize=11)

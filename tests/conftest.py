@@ -67,6 +67,10 @@ def tiny_params(**changes) -> dict:
         "checkpoints": {},
         "intermediate": {},
         "adapt": {"models": [], "methods": [], "tasks": [], "recipes": {}},
+        "search": {
+            "models": [], "tasks": [], "budget": {"trials": 4}, "train_examples": 40,
+            "space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "epochs": {"choices": [1, 2]}},
+        },
         "baselines": {"methods": ["majority", "logistic_regression"], "tokenizer": "tiny", "embedding_size": 8, "recipe": {"method": "full", **recipe}},
         "vectors": {
             "one": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2},

@@ -42,6 +42,7 @@ from components.params.models import (
     Trainer,
     TransformerArchitecture,
 )
+from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.studies import KINDS, Ablation, Column, Variant, tuned, varied
 from components.params.tasks import METRICS_OF, Adapt, Baselines, Finetune, Intermediate, Recipe, Task, TaskSplit, TaskTable
 from components.params.text import (
@@ -101,6 +102,7 @@ class Params(Block):
     finetune: Finetune
     intermediate: dict[Name, Intermediate]
     adapt: Adapt
+    search: Search
     baselines: Baselines
     vectors: dict[Name, Vectors]
     alignments: dict[Name, Alignment]
@@ -136,6 +138,9 @@ class Params(Block):
         used = [(f"finetune.recipes.{name}", name, recipe) for name, recipe in self.finetune.recipes.items()]
         used += [(f"intermediate.{name}.recipe", block.model, block.recipe) for name, block in self.intermediate.items()]
         used += [(f"adapt.recipes.{name}", model, self.adapt.recipes[name]) for name in self.adapt.methods if name in self.adapt.recipes for model in self.adapt.models]
+        bases = {name: self.finetune.recipes[name] for name in self.search.models if name in self.finetune.recipes}
+        for key, draw in self.search.space.items():
+            used += [("search.space", name, recipe.model_copy(update={key: value})) for name, recipe in bases.items() for value in draw.ends]
         for place, name, recipe in used:
             chain = [name]
             while chain[-1] in self.intermediate:
@@ -152,11 +157,22 @@ class Params(Block):
                     f"{place}.max_length {recipe.max_length} is more than the model reads, models.{name}.architecture.max_length "
                     f"{model.architecture.max_length}"
                 )
+        self._search_fits(bases)
         for name, pair in self.alignments.items():
             sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
             if len(sizes) > 1:
                 raise ValueError(f"alignments.{name}: {pair.source} and {pair.target} have different vector_size: {sorted(sizes)}")
         return self
+
+    def _search_fits(self, recipes: dict[str, Recipe]) -> None:
+        search = self.search
+        for name, recipe in recipes.items():
+            if search.pruner.name != "none" and search.pruner.min_epochs >= (longest := search.longest(recipe)):
+                raise ValueError(f"search.pruner: {name} has at most {longest} epochs, so that nothing can be stopped after {search.pruner.min_epochs}")
+        for name in search.tasks:
+            task = self.tasks.get(name)
+            if task and search.metric and search.metric not in (there := task.dev.metrics or task.metrics):
+                raise ValueError(f"search.metric {search.metric} is not among those of the dev split of tasks.{name} ({', '.join(there)})")
 
 
 def _dictionary(raw: Any, key: str) -> dict:
@@ -202,8 +218,8 @@ def _references(raw: Any) -> list[str]:
     for name, study in _dictionary(raw, "ablations").items():
         for i, task in enumerate(_list(_dictionary({"s": study}, "s"), "tasks")):
             check(f"ablations.{name}.tasks[{i}]", task, "tasks")
-    finetune, adapt = _dictionary(raw, "finetune"), _dictionary(raw, "adapt")
-    for section, block in (("finetune", finetune), ("adapt", adapt)):
+    finetune, adapt, search = _dictionary(raw, "finetune"), _dictionary(raw, "adapt"), _dictionary(raw, "search")
+    for section, block in (("finetune", finetune), ("adapt", adapt), ("search", search)):
         for i, task in enumerate(_list(block, "tasks")):
             check(f"{section}.tasks[{i}]", task, "tasks")
         for i, model in enumerate(_list(block, "models")):
@@ -211,6 +227,9 @@ def _references(raw: Any) -> list[str]:
     for model in _list(finetune, "models"):
         if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
             problems.append(f"finetune.recipes: no recipe for model {model!r}")
+    for i, model in enumerate(_list(search, "models")):
+        if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
+            problems.append(f"search.models[{i}]: no recipe for model {model!r} in finetune.recipes")
     for i, method in enumerate(_list(adapt, "methods")):
         if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
             problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {', '.join(_dictionary(adapt, 'recipes')) or 'none'})")

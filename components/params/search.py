@@ -1,0 +1,111 @@
+"""Search for hyperparameters of fine-tuning."""
+
+import difflib
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
+
+from components.params.block import Block, Name
+from components.params.tasks import MetricName, Recipe
+
+
+class Draw(Block):
+    """What a field of the recipe is drawn from: a range, uniformly, or a list of choices."""
+
+    low: int | float | None = None
+    high: int | float | None = None
+    """Both bounds are drawn too. Whole numbers for a field that is one (`epochs`)."""
+    log: bool = False
+    """Uniform in the logarithm: as many draws between 1e-4 and 1e-3 as between 1e-3 and 1e-2."""
+    choices: list[bool | int | float | str | None] | None = None
+
+    @model_validator(mode="after")
+    def range_or_choices(self):
+        bounds = [bound for bound in (self.low, self.high) if bound is not None]
+        if len(bounds) != (2 if self.choices is None else 0):
+            raise ValueError("give either low and high, or choices")
+        if self.choices is not None and (self.log or not self.choices or len(set(map(repr, self.choices))) < len(self.choices)):
+            raise ValueError("choices are one or more different values, without log")
+        if self.choices is None and self.low >= self.high:
+            raise ValueError(f"low {self.low} is not below high {self.high}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"log needs a low above 0, not {self.low}")
+        return self
+
+    @property
+    def ends(self) -> list:
+        """The values that any other lies between or is one of."""
+        return [self.low, self.high] if self.choices is None else self.choices
+
+
+class Pruner(Block):
+    """Whether a trial that looks bad on dev is stopped after an epoch, through `optuna`."""
+
+    name: Literal["none", "successive_halving", "hyperband"] = "none"
+    """Successive halving as Li et al. 2020 do it without waiting (ASHA); Hyperband (Li et al. 2018): several of them, which begin later and later."""
+    min_epochs: PositiveInt = 1
+    """Nothing is stopped before. Rungs stand at min_epochs, times reduction_factor, times reduction_factor ..."""
+    reduction_factor: Annotated[int, Field(ge=2)] = 2
+    """At a rung the best of so many goes on."""
+
+
+class SearchBudget(Block):
+    """How long the search of one model on one task runs; where both are given, the one that is spent first ends it."""
+
+    trials: Annotated[int, Field(ge=1, le=1000)] | None = None
+    hours: PositiveFloat | None = None
+    """Wall clock of its trials; the one that crosses the line is finished."""
+
+    @model_validator(mode="after")
+    def at_least_one(self):
+        if self.trials is None and self.hours is None:
+            raise ValueError("give trials, hours or both")
+        return self
+
+
+class Search(Block):
+    """Every model on every task, fine-tuned with recipes drawn at random, to compare models at a budget of tuning (Dodge et al. 2019).
+
+    A trial is `finetune.recipes.<model>` with the fields of `space` drawn anew, and a seed of its own.
+    """
+
+    models: list[Name]
+    tasks: list[Name]
+    init: Literal["pretrained", "random"] = "pretrained"
+    """From the model's weights, or from random ones of the same architecture."""
+    sampler: Literal["random", "tpe"] = "random"
+    """Only of random search, with nothing pruned, is there an expected validation performance."""
+    pruner: Pruner = Pruner()
+    budget: SearchBudget
+    seed: NonNegativeInt = 1
+    """Trial n has the same draws and seed for every model and task."""
+    metric: MetricName | None = None
+    """On dev; null: the task's headline."""
+    train_examples: PositiveInt | None = None
+    """Labelled examples used, a seeded subset; null takes all. Dev is `finetune.eval_examples`."""
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """That a band holds a model's whole curve."""
+    space: Annotated[dict[str, Draw], Field(min_length=1)]
+    """Field of the recipe -> what it is drawn from. A fixed value is a choice of one."""
+
+    @field_validator("space")
+    @classmethod
+    def fields_of_a_recipe(cls, space: dict[str, Draw]) -> dict[str, Draw]:
+        """Every value that may be drawn is one that a recipe takes."""
+        for key, draw in space.items():
+            if key not in Recipe.model_fields:
+                close = difflib.get_close_matches(key, Recipe.model_fields, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(Recipe.model_fields)}"
+                raise ValueError(f"{key} is no field of a recipe ({hint})")
+            if draw.choices is None and Recipe.model_fields[key].annotation not in (int, float):
+                raise ValueError(f"{key} is no plain number: give its choices")
+            for value in draw.ends:
+                try:
+                    Recipe.model_validate({"method": "full", "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value})
+                except ValidationError as error:
+                    raise ValueError(f"{key}: {error.errors()[0]['msg']} (it is {value!r})") from None
+        return space
+
+    def longest(self, recipe: Recipe) -> int:
+        """The most epochs that a trial on this recipe can have."""
+        return max(self.space["epochs"].ends) if "epochs" in self.space else recipe.epochs

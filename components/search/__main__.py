@@ -1,0 +1,115 @@
+"""`python -m components.search MODEL-TASK`: data/models/<model>, data/tasks/<task> -> data/search/trials/<model>/<task>.csv.
+
+Every trial is a line there and a run in the ledger.
+"""
+
+import statistics
+from dataclasses import asdict
+
+import pandas as pd
+
+from components import params, stage
+from components.errors import SesameError
+from components.search import FOLDER, metrics_file
+from components.search.journal import Journal
+from components.search.study import Study
+from components.search.trial import Bench
+from components.tasks import metrics
+from components.tracking import Run
+
+
+def pairs(config: params.Search) -> dict[str, tuple[str, str]]:
+    """Every search that is declared, by name."""
+    return {f"{model}-{task}": (model, task) for model in config.models for task in config.tasks}
+
+
+def previous_run(all_params: params.Params, name: str) -> str | None:
+    """The ledger's run of a killed attempt."""
+    if name not in pairs(all_params.search):
+        return None
+    noted = Journal(all_params, *pairs(all_params.search)[name]).run
+    return noted.read_text() if noted.exists() else None
+
+
+def search(all_params: params.Params, name: str, run: Run) -> dict:
+    config = all_params.search
+    if name not in pairs(config):
+        raise SesameError(f"no such pair in search of params.yaml (there are: {', '.join(pairs(config))})")
+    model, task = pairs(config)[name]
+    base, bench, journal = all_params.finetune.recipes[model], Bench.of(all_params, model, task), Journal(all_params, model, task)
+    study, rows = Study(config, base), journal.begin(run.id)
+    earlier = sum(row["seconds"] for row in rows)
+    for row in rows:
+        study.add(row)
+    if rows:
+        print(f"goes on after {len(rows)} trials of a killed attempt", flush=True)
+    while not (ended := spent(config.budget, rows)):
+        trial, seed = study.ask()
+        number = trial.number + 1
+        recipe = base.model_copy(update=trial.params)
+        tags = {"stage": "search", "search": name, "model": model, "task": task, "init": config.init, "sampler": config.sampler, "pruner": config.pruner.name}
+        with run.child(f"{name} trial {number}", tags | {"trial": str(number)}, recipe.model_dump(mode="json") | {"seed": seed}) as child:
+            done = bench.run(
+                recipe, seed, lambda epoch, score, trial=trial: study.stops(trial, epoch, score), lambda epoch, figures, child=child: child.log(figures, epoch)
+            )  # fmt: skip
+            child.tag(state=done.state)
+            child.log({"epochs_trained": len(done.scores), "seconds": done.seconds, "hours": done.hours, "kwh": done.kwh, "flops": done.flops})
+            if done.score is not None:
+                child.log({"final_score": done.score})
+        row = {"trial": number, "drawn": trial.params, "seed": seed, **asdict(done), "pruner": study.tell(trial, done.state, done.score)}
+        rows.append(row)
+        journal.add(row)
+        print(f"trial {number}{f' of {config.budget.trials}' if config.budget.trials else ''}: {line(row, rows)}", flush=True)
+    table = pd.DataFrame([columns(row) for row in rows])
+    with stage.output(FOLDER / model / f"{task}.csv") as temporary:
+        table.to_csv(temporary, index=False, lineterminator="\n")
+    run.tag(model=model, task=task)
+    run.artifact(FOLDER / model / f"{task}.csv")
+    best = max((row for row in rows if row["score"] is not None), key=lambda row: row["score"], default=None)
+    shown = table[table["state"] == "complete"].sort_values("score", ascending=False).drop(columns=["state", "seed", "scores", "tokens", "flops", "note"])
+    print(shown.head(5).to_string(index=False, float_format="%.4g") if len(shown) else "no trial was completed", flush=True)
+    journal.end()
+    selection = f"the {'last' if base.patience is None and 'patience' not in config.space else 'best'} epoch of each trial, the best trial selected on dev"
+    states = {state: sum(row["state"] == state for row in rows) for state in ("complete", "pruned", "failed")}
+    return {
+        "model": model, "task": task, "metric": bench.metric, "init": config.init, "method": "drawn" if "method" in config.space else base.method, "sampler": config.sampler, "pruner": config.pruner.name,
+        "protocol": metrics.protocol("dev", selection, len(bench.rows["train"]), len(bench.rows["dev"])), "device": bench.device,
+        "trials": len(rows), **states, "ended_by": ended, "epochs_trained": sum(len(row["scores"]) for row in rows),
+        "best": best and {"trial": best["trial"], "score": best["score"], "drawn": best["drawn"], "seed": best["seed"]},
+        "mean": {key: statistics.fmean(row[key] for row in rows) for key in ("seconds", "hours", "kwh", "flops")},
+        "cost": {"tokens": sum(row["tokens"] for row in rows), "flops": sum(row["flops"] for row in rows), "gpus": int(bench.device == "GPU"), "earlier_seconds": earlier},
+    }  # fmt: skip
+
+
+def spent(budget: params.SearchBudget, rows: list[dict]) -> str:
+    """Which part of the budget these trials have used up; empty while there is some left."""
+    if budget.trials and len(rows) >= budget.trials:
+        return f"{budget.trials} trials"
+    if budget.hours and sum(row["seconds"] for row in rows) >= budget.hours * 3600:
+        return f"{budget.hours:g} hours"
+    return ""
+
+
+def line(row: dict, rows: list[dict]) -> str:
+    """A trial for the terminal."""
+    drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in row["drawn"].items())
+    if row["state"] == "complete":
+        state = metrics.shown(row["score"])
+    else:
+        state = f"failed ({row['note']})" if row["state"] == "failed" else f"pruned at {metrics.shown(row['scores'][-1])}"
+    best = max((other["score"] for other in rows if other["score"] is not None), default=None)
+    best = "none yet" if best is None else f"{best:.3f}"
+    return f"{state}, {len(row['scores'])} epoch{'s' * (len(row['scores']) != 1)}, {row['seconds']:.1f} s, best {best} ({drawn})"
+
+
+def columns(row: dict) -> dict:
+    """A trial for the table: what was drawn, each in a column; the scores of its epochs in one."""
+    scores = " ".join("undefined" if score is None else f"{score:.4f}" for score in row["scores"])
+    about = {key: row[key] for key in ("trial", "state", "score")} | row["drawn"]
+    return about | {"epochs_trained": len(row["scores"])} | {key: row[key] for key in ("seconds", "hours", "kwh", "seed")} | {"scores": scores} | {
+        key: row[key] for key in ("tokens", "flops", "note")
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    stage.main("search", search, resumes=previous_run, metrics_file=lambda _, name: metrics_file(name))

@@ -1,0 +1,230 @@
+"""Search: trials that repeat and go on after a kill, pruning that stops trainings, failures that are results, the page."""
+
+import csv
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lightning import Fabric
+from ruamel.yaml import YAML
+
+from components import models, params, stage, tokenizer
+from components.errors import SesameError
+from components.finetune import kinds, loop, methods
+from components.search import __main__ as search
+from components.search import budget
+from components.search.study import Study
+from components.tasks import read
+from components.tracking import Run
+from tests.conftest import tiny_params
+
+COSTS = {"seconds", "hours", "kwh"}
+SEARCHED = {"models": ["bert", "elmo"], "tasks": ["same"]}
+
+
+def checked(**changes) -> params.Params:
+    raw = tiny_params()
+    raw["search"] |= SEARCHED | changes
+    return params.check(raw)
+
+
+def save_models(tokens: tokenizer.Tokenizer) -> None:
+    """Random weights in place of trained ones."""
+    for name, model in params.check(tiny_params()).models.items():
+        torch.manual_seed(0)
+        models.save(Path("data/models", name), models.build(model.architecture, tokens).state_dict(), model.architecture, tokens)
+
+
+def rows(name: str = "bert-same") -> list[dict]:
+    with Path("data/search/trials", *name.split("-")).with_suffix(".csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def searched(all_params: params.Params, name: str = "bert-same") -> dict:
+    found = search.search(all_params, name, Run(None))
+    stage.write_json(search.metrics_file(name), found)
+    return found
+
+
+def curve_of(drawn: dict, epoch: int) -> float:
+    """A made-up score, best for a rate near 0.003."""
+    return float(np.round(1 - abs(np.log10(drawn["learning_rate"]) + 2.5) / 3 - 0.3 / epoch, 6))
+
+
+def play(config: params.Search, done: list[dict], trials: int) -> list[dict]:
+    """A search over made-up scores, begun anew from the rows of an earlier one."""
+    study, found = Study(config, params.check(tiny_params()).finetune.recipes["bert"]), list(done)
+    for row in done:
+        study.add(row)
+    while len(found) < trials:
+        trial, seed = study.ask()
+        scores, state = [], "complete"
+        for epoch in range(1, 9):
+            scores.append(curve_of(trial.params, epoch))
+            if study.stops(trial, epoch, scores[-1]) and epoch < 8:
+                state = "pruned"
+                break
+        score = scores[-1] if state == "complete" else None
+        found.append({"drawn": trial.params, "seed": seed, "state": state, "score": score, "scores": scores, "pruner": study.tell(trial, state, score)})
+    return found
+
+
+@pytest.mark.parametrize(("sampler", "pruner"), itertools.product(["random", "tpe"], ["none", "successive_halving", "hyperband"]))
+def test_a_study_made_anew_from_its_trials_goes_on_as_the_first(sampler, pruner):
+    space = {"learning_rate": {"low": 1e-5, "high": 1e-1, "log": True}, "epochs": {"choices": [8]}, "dropout": {"low": 0.0, "high": 0.5}}
+    config = checked(sampler=sampler, pruner={"name": pruner}, space=space).search
+    whole = play(config, [], 24)
+    for cut in (1, 11, 23):
+        assert play(config, json.loads(json.dumps(whole[:cut])), 24) == whole
+    assert len({row["seed"] for row in whole}) == len({row["drawn"]["learning_rate"] for row in whole}) == 24
+    assert any(row["state"] == "pruned" for row in whole) == (pruner != "none")
+    if sampler == "random":
+        assert [row["drawn"] for row in whole] == [row["drawn"] for row in play(config.model_copy(update={"pruner": params.Pruner()}), [], 24)]
+
+
+def test_whole_numbers_choices_and_logarithms_are_drawn_as_such():
+    space = {"learning_rate": {"low": 1e-5, "high": 1e-1, "log": True}, "epochs": {"low": 1, "high": 3}, "schedule": {"choices": ["linear", "constant"]}}
+    drawn = [row["drawn"] for row in play(checked(space=space).search, [], 200)]
+    assert {row["epochs"] for row in drawn} == {1, 2, 3} and {row["schedule"] for row in drawn} == {"linear", "constant"}
+    assert all(isinstance(row["epochs"], int) for row in drawn)
+    assert 0.4 < np.mean([row["learning_rate"] < 1e-3 for row in drawn]) < 0.6
+
+
+def test_scoring_every_epoch_changes_nothing_of_the_training(project, tokens):
+    checked_params = params.check(tiny_params())
+    recipe, task, examples = checked_params.finetune.recipes["bert"], checked_params.tasks["same"], read("data/tasks/same", "train")[:30]
+
+    def predictions(**watching) -> list:
+        torch.manual_seed(3)
+        kind, fabric = kinds.build(task, recipe), Fabric(accelerator="cpu")
+        module = methods.METHODS["full"](models.build(checked_params.models["bert"].architecture, tokens), tokens, recipe, kind, True)
+        encoded = kind.encode(examples, tokens)
+        fitted = loop.fit(fabric, module, kind, encoded, recipe, 3, lambda epoch, loss: None, lambda found: 0.5, encoded, **watching)
+        return [parameter.detach().clone() for parameter in module.parameters()], fitted
+
+    (plain, first), (watched, second), (_, stopped) = predictions(), predictions(stop=lambda epoch, score: False), predictions(stop=lambda epoch, score: True)
+    assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True)) and first.tokens == second.tokens == 2 * stopped.tokens
+    assert (first.epochs, second.epochs, stopped.epochs) == (2, 2, 1)
+
+
+def test_halving_stops_trainings_for_real(project, tokens):
+    save_models(tokens)
+    space = {"learning_rate": {"low": 1e-5, "high": 1e-1, "log": True}, "epochs": {"choices": [4]}}
+    changes = {"space": space, "budget": {"trials": 8}}
+    whole = searched(checked(**changes))
+    each = {int(row["tokens"]) // 4 for row in rows()}
+    assert whole["pruned"] == 0 and whole["epochs_trained"] == 32 and len(each) == 1
+    kept, full = rows(), whole["cost"]["tokens"]
+    halved = searched(checked(**changes, pruner={"name": "successive_halving"}))
+    assert halved["pruned"] > 0 and halved["complete"] + halved["pruned"] == 8 and halved["complete"] >= 1
+    for row, same in zip(rows(), kept, strict=True):
+        assert int(row["tokens"]) == int(row["epochs_trained"]) * each.copy().pop(), "tokens are counted where they are read"
+        assert (row["state"] == "pruned") == (int(row["epochs_trained"]) < 4) and row["learning_rate"] == same["learning_rate"]
+        assert same["scores"].startswith(row["scores"]), "the same training up to where it was stopped"
+    assert halved["cost"]["tokens"] < full and halved["epochs_trained"] < 32
+
+
+def test_a_diverged_trial_is_a_result(project, tokens, capsys):
+    save_models(tokens)
+    found = searched(checked(space={"learning_rate": {"choices": [1e-3, 1e35]}, "epochs": {"choices": [2]}}, budget={"trials": 6}))
+    states = [(row["state"], float(row["learning_rate"]) > 1, row["score"] == "", "not a number" in row["note"]) for row in rows()]
+    assert set(states) == {("complete", False, False, False), ("failed", True, True, True)}
+    assert found["failed"] + found["complete"] == 6 and "failed (the " in capsys.readouterr().out
+    assert found["best"]["drawn"]["learning_rate"] == 1e-3
+
+
+def test_hours_end_a_search(project, tokens):
+    save_models(tokens)
+    found = searched(checked(budget={"hours": 1e-9}))
+    assert found["trials"] == 1 and found["ended_by"] == "1e-09 hours"
+
+
+def write_params(project: Path, **changes) -> None:
+    with (project / "params.yaml").open("w") as file:
+        YAML().dump(tiny_params(search=tiny_params()["search"] | SEARCHED | changes), file)
+
+
+def stage_process(environment: dict) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "components.search", "bert-same"], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
+    """kill -9 after the second trial: the same trials as without, one ledger's run, only the running trial twice."""
+    save_models(tokens)
+    write_params(project, budget={"trials": 5})
+    environment = os.environ | {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": f"sqlite:///{project}/ledger.db"}
+    child = stage_process(environment)
+    for line in child.stdout:
+        if line.startswith("trial 2 "):
+            child.send_signal(signal.SIGKILL)
+            break
+    child.wait()
+    [journal] = Path(".sesame/search").glob("*/trials.jsonl")
+    done = len(journal.read_text().splitlines())
+    assert 2 <= done < 5 and not Path("data/search").exists()
+    with journal.open("a") as file:
+        file.write('{"trial": 3, "sta')  # as if the kill had come in the middle of a line
+    child = stage_process(environment)
+    said, _ = child.communicate()
+    assert child.returncode == 0 and f"goes on after {done} trials" in said and said.count("\ntrial ") == 5 - done
+    found = [{key: value for key, value in row.items() if key not in COSTS} for row in rows()]
+    assert not list(Path(".sesame/search").iterdir()), "nothing is left to go on with"
+    searched(checked(budget={"trials": 5}))
+    assert found == [{key: value for key, value in row.items() if key not in COSTS} for row in rows()]
+
+    import mlflow
+
+    client = mlflow.MlflowClient(environment["MLFLOW_TRACKING_URI"])
+    runs = client.search_runs([client.get_experiment_by_name("sesame").experiment_id])
+    [parent] = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    trials = [run for run in runs if run.data.tags.get("state") == "complete" and run.data.tags["mlflow.parentRunId"] == parent.info.run_id]
+    assert {run.data.tags["trial"] for run in trials} == {"1", "2", "3", "4", "5"} and 5 <= len(runs) - 1 <= 6
+    for run in trials:
+        assert {"learning_rate", "epochs", "seed"} <= run.data.params.keys() and {"score", "final_score", "kwh"} <= run.data.metrics.keys()
+        assert len(client.get_metric_history(run.info.run_id, "score")) == int(run.data.params["epochs"])
+
+
+def test_another_search_is_not_gone_on_with(project, tokens):
+    save_models(tokens)
+    keys = {search.Journal(checked(**changes), "bert", "same").folder for changes in ({}, {"seed": 2}, {"sampler": "tpe"}, {"train_examples": 20})}
+    assert len(keys) == 4
+    assert search.Journal(checked(budget={"trials": 99}), "bert", "same").folder in keys, "more trials of the same search"
+    Path("data/models/bert/model.safetensors").write_bytes(b"other")
+    assert search.Journal(checked(), "bert", "same").folder not in keys
+
+
+def page(all_params: params.Params) -> tuple[str, dict]:
+    found = budget.budget(all_params, "all", Run(None))
+    return Path("data/search/index.html").read_text(), found["tasks"]["same"]
+
+
+def test_the_page_compares_and_warns(project, tokens):
+    save_models(tokens)
+    config = checked()
+    for name in search.pairs(config.search):
+        searched(config, name)
+    html, found = page(config)
+    assert found["comparisons"]["bert-elmo"]["trials"]["sentence"] in html and "4 trials are few (under 20)" in html
+    with Path("data/search/curves.csv").open() as lines:
+        table = list(csv.DictReader(lines))
+    assert [int(float(row["trials"])) for row in table if row["model"] == "elmo"] == [1, 2, 3, 4], "no curve beyond the trials"
+    assert all(float(row["low"]) <= float(row["median"]) <= float(row["high"]) for row in table) and html.count("<svg") == 1
+    searched(checked(sampler="tpe"), "bert-same")
+    html, found = page(checked(sampler="tpe"))
+    assert "bert: trials drawn by tpe depend on those before them" in html and not found["comparisons"]
+    assert "best_so_far" in Path("data/search/curves.csv").read_text()
+
+
+def test_a_search_that_was_not_run_is_one_line(project):
+    with pytest.raises(SesameError, match=r"data/search/trials/bert/same.json: no such file; run the stage"):
+        budget.budget(checked(), "all", Run(None))
+    with pytest.raises(SesameError, match=r"no such pair in search of params.yaml \(there are: bert-same, elmo-same\)"):
+        search.search(checked(), "bert-other", Run(None))

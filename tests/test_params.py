@@ -39,7 +39,7 @@ def problems(change) -> list[str]:
         (lambda raw: raw["models"]["gpt"]["objective"].update(name="cml"), "models.gpt.objective: Input tag 'cml'"),
         (lambda raw: raw["models"]["gpt"].update(objective={"name": "mlm"}), "models.gpt: objective mlm can't train architecture decoder"),
         (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate="fast"), "models.bert.optimizer.learning_rate: "),
-        (lambda raw: raw["models"]["bert"].update(budget={"tokens": 5, "steps": 2}), "models.bert.budget: give exactly one of tokens, steps, minutes"),
+        (lambda raw: raw["models"]["bert"].update(budget={"tokens": 5, "steps": 2}), "models.bert.budget: give exactly one of tokens, flops, steps, minutes"),
         (lambda raw: raw["models"]["bert"].update(batch_size=0), "models.bert.batch_size: "),
         (lambda raw: raw["tasks"]["same"]["train"].pop("source"), "tasks.same.train: give either a source or a share of train"),
         (lambda raw: raw["tasks"]["same"].update(train={"share": 0.5}), "tasks.same: train has no source"),

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -13,6 +15,21 @@ Ladder = Sequence[tuple[signal.Signals, float]]
 
 GENTLE: Ladder = ((signal.SIGINT, 4.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 FIRM: Ladder = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))
+
+
+def start(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> subprocess.Popen[str]:
+    """Start a process as the leader of a session, out of Ctrl-C's reach; its output, errors too, is text to be read from `stdout`."""
+    return subprocess.Popen(
+        command,
+        env=os.environ | env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
 
 
 def family(leader: int) -> set[psutil.Process]:

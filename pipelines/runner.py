@@ -50,16 +50,7 @@ def run(
     with _lock:
         if _stopping.is_set():
             return Outcome(1, 0.0, problem="stopped before it began", stopped=True)
-        child = subprocess.Popen(
-            command,
-            env={**os.environ, **(env or {}), "PATH": path, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
+        child = processes.start(command, {**(env or {}), "PATH": path, "PYTHONUNBUFFERED": "1"})
         _children.add(child.pid)
     tail: deque[str] = deque(maxlen=200)
     reader = threading.Thread(target=_stream, args=(child.stdout, tail, on_line), daemon=True)

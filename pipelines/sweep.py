@@ -104,20 +104,11 @@ class Sweep:
         """Run `sesame run` in a lane; its exit code, and the line that says best what went wrong."""
         jobs = ["--jobs", str(self.stage_jobs)] if self.stage_jobs else []
         tags = {"experiment": lane.name} | {f"override.{key}": value for key, value in lane.overrides.items()}
+        env = {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()}
         with self._starting:
             if self._stopping.is_set():
                 return 130, ""
-            flow = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.cli", "run", *jobs],
-                cwd=lane.folder,
-                env=os.environ | {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-            )
+            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *jobs], env, lane.folder)
             self._flows[flow.pid] = flow
         last = ""
         with lane.log.open("w", encoding="utf-8") as log:

@@ -52,6 +52,9 @@ def command(function: Callable) -> Callable:
 def run(
     stages: Targets = None,
     force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
+    recheck: Annotated[
+        bool, typer.Option("--recheck", help="Fetch again what params.yaml does not fix: files, hub without revision.")
+    ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
 ) -> None:
@@ -71,7 +74,7 @@ def run(
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     try:
         named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
-        state = named(stages, force, jobs or flow.JOBS, wait, return_state=True)
+        state = named(stages, force, jobs or flow.JOBS, wait, recheck, return_state=True)
     except TransportError:
         raise SesameError("Prefect's server went away; what is done is kept, run again (`sesame status` shows the servers)") from None
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
@@ -214,6 +217,17 @@ def status() -> None:
     terminal.table(["service", "state", "address"], [list(row) for row in services.status()])
 
 
+@command
+def serve() -> None:
+    """Serve the deployments of prefect.yaml from this process: runs by schedule and from Prefect's page. Ctrl-C ends it and its runs."""
+    from pipelines import services
+
+    services.use_prefect()
+    from pipelines import deployments
+
+    deployments.serve_all()
+
+
 @exp.command("run")
 @clear
 def exp_run(
@@ -249,7 +263,7 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
             signal.signal(number, signal.default_int_handler)
     if several:
         terminal.say(f"{len(variants)} lanes, {min(jobs, len(variants))} at a time")
-    ended = sweep.run(variants, jobs, stage_jobs)
+    ended = sweep.run(variants, jobs, ["--jobs", str(stage_jobs)] if stage_jobs else [])
     rows = [
         [lane.name, " ".join(f"{key}={value}" for key, value in lane.overrides.items()), lane.state, f"{lane.seconds:.1f}",
          f"{sum(lane.added.values()) / 2**20:.1f}", lane.scores]

@@ -3,9 +3,10 @@
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -30,6 +31,17 @@ def start(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = Non
         errors="replace",
         start_new_session=True,
     )
+
+
+@contextmanager
+def guarded(variable: str, value: str) -> Iterator[None]:
+    """Should this process be killed meanwhile, all that carry `variable=value` in their environment are stopped."""
+    command = [sys.executable, "-m", "pipelines.processes", variable, value]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        guard.communicate()
 
 
 def family(leader: int) -> set[psutil.Process]:
@@ -82,3 +94,8 @@ def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         with suppress(psutil.Error):
             process.send_signal(number)
+
+
+if __name__ == "__main__":
+    sys.stdin.read()  # it ends when the process that started this one has no more need of a guard, or is gone
+    stop(marked(*sys.argv[1:]), FIRM)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,8 +31,10 @@ class Sweep:
     """Runs lanes, some at a time, until all have ended or it is stopped."""
 
     start: origin.Origin
-    stage_jobs: int | None
-    """How many stages run side by side in a lane."""
+    arguments: Sequence[str]
+    """Of `sesame run` in a lane."""
+    on_line: Callable[..., None]
+    """Takes a lane's name, a line and its style."""
 
     def __post_init__(self):
         self._stopping = threading.Event()
@@ -78,7 +80,7 @@ class Sweep:
             return
         try:
             ready, size = time.monotonic() - begun, lanes.disk(lane.folder) / 2**20
-            terminal.line(lane.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {lane.log}")
+            self.on_line(lane.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {lane.log}")
             code, last = self._flow(lane)
             if self._stopping.is_set() and code:
                 lane.state = "stopped"
@@ -96,19 +98,18 @@ class Sweep:
                 processes.stop(processes.marked(lanes.MARK, str(lane.folder)), processes.FIRM)
                 lane.write()
             lock.release()
-        terminal.line(
+        self.on_line(
             lane.name, f"{lane.state} after {lane.seconds:.1f} s{': ' * bool(lane.problem)}{lane.problem}", terminal.STATES[lane.state]
         )
 
     def _flow(self, lane: lanes.Lane) -> tuple[int, str]:
         """Run `sesame run` in a lane; its exit code, and the line that says best what went wrong."""
-        jobs = ["--jobs", str(self.stage_jobs)] if self.stage_jobs else []
         tags = {"experiment": lane.name} | {f"override.{key}": value for key, value in lane.overrides.items()}
         env = {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()}
         with self._starting:
             if self._stopping.is_set():
                 return 130, ""
-            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *jobs], env, lane.folder)
+            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *self.arguments], env, lane.folder)
             self._flows[flow.pid] = flow
         last = ""
         with lane.log.open("w", encoding="utf-8") as log:
@@ -116,14 +117,16 @@ class Sweep:
                 log.write(line)
                 log.flush()
                 if SHOWN.match(line.rstrip()):
-                    terminal.line(lane.name, line.rstrip())
+                    self.on_line(lane.name, line.rstrip())
                 if WRONG.match(line):
                     last = line.strip()
         return flow.wait(), last or "it said no reason; see its log"
 
 
-def run(variants: Sequence[Variant], jobs: int, stage_jobs: int | None = None) -> list[lanes.Lane]:
-    """Run variants in lanes, `jobs` at a time. Raises SesameError before any begins when one could not."""
+def run(
+    variants: Sequence[Variant], jobs: int, arguments: Sequence[str] = (), on_line: Callable[..., None] = terminal.line
+) -> list[lanes.Lane]:
+    """Run variants in lanes, `jobs` at a time; `arguments` are those of each lane's `sesame run`. Raises SesameError before any begins when one could not."""
     for variant in variants:
         if (lanes.LANES / variant.name).exists():
             state = lanes.read(lanes.LANES / variant.name).state
@@ -133,4 +136,4 @@ def run(variants: Sequence[Variant], jobs: int, stage_jobs: int | None = None) -
     if os.environ.get(tracking.OFF) != "off":
         with suppress(Exception):  # the ledger's tables, made once before all; a flow that can't reach it says so
             tracking.client()
-    return Sweep(start, stage_jobs).run(variants, jobs)
+    return Sweep(start, arguments, on_line).run(variants, jobs)

@@ -263,7 +263,7 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
             signal.signal(number, signal.default_int_handler)
     if several:
         terminal.say(f"{len(variants)} lanes, {min(jobs, len(variants))} at a time")
-    ended = sweep.run(variants, jobs, ["--jobs", str(stage_jobs)] if stage_jobs else [])
+    ended = sweep.run(variants, jobs, options=["--jobs", str(stage_jobs)] if stage_jobs else [])
     rows = [
         [lane.name, " ".join(f"{key}={value}" for key, value in lane.overrides.items()), lane.state, f"{lane.seconds:.1f}",
          f"{sum(lane.added.values()) / 2**20:.1f}", lane.scores]

@@ -48,7 +48,7 @@ def pipeline(
     """
     if overrides or experiment:
         options = ["--force"] * force + ["--recheck"] * recheck + (["--jobs", str(jobs)] if jobs else [])
-        return _lane(overrides or {}, experiment, [*(targets or []), *options])
+        return _lane(overrides or {}, experiment, targets or [], options)
     try:
         params.load()
         return sesame.fn(targets, force, jobs or JOBS, wait=True, recheck=recheck)
@@ -66,8 +66,8 @@ def study(name: str) -> State:
     return pipeline.fn(targets=[f"study@{name}"])
 
 
-def _lane(values: dict[str, Any], name: str | None, arguments: list[str]) -> State:
-    """Run `sesame run` with these arguments in a lane. Its stages are in a flow run of their own, which has the experiment's name."""
+def _lane(values: dict[str, Any], name: str | None, targets: list[str], options: list[str]) -> State:
+    """Run `sesame run` in a lane. Its stages are in a flow run of their own, which has the experiment's name."""
     log = get_run_logger()
 
     def on_line(lane: str, text: str, style: str = "") -> None:
@@ -77,7 +77,8 @@ def _lane(values: dict[str, Any], name: str | None, arguments: list[str]) -> Sta
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does: the lane's flow stops its stages, then the lane goes
     try:
         settings = [f"{key}={json.dumps(value)}" for key, value in values.items()]
-        [lane] = sweep.run(variants(settings, Path("params.yaml").read_text(encoding="utf-8"), name=name), 1, arguments, on_line)
+        [variant] = variants(settings, Path("params.yaml").read_text(encoding="utf-8"), name=name)
+        [lane] = sweep.run([variant], 1, targets, options, on_line)
     except SesameError as error:
         return Failed(message=str(error))
     except KeyboardInterrupt:

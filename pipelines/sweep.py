@@ -31,7 +31,9 @@ class Sweep:
     """Runs lanes, some at a time, until all have ended or it is stopped."""
 
     start: origin.Origin
-    arguments: Sequence[str]
+    targets: Sequence[str]
+    """What a lane builds; everything without."""
+    options: Sequence[str]
     """Of `sesame run` in a lane."""
     on_line: Callable[..., None]
     """Takes a lane's name, a line and its style."""
@@ -88,7 +90,7 @@ class Sweep:
             elif code:
                 lane.state, lane.problem = ("failed", last) if code > 0 else ("crashed", f"killed by signal {-code}")
             else:
-                lane.save(self.start)
+                lane.save(self.start, self.targets)
                 lane.state = "done"
         except (SesameError, OSError) as error:
             lane.state, lane.problem = "failed", str(error)
@@ -109,7 +111,7 @@ class Sweep:
         with self._starting:
             if self._stopping.is_set():
                 return 130, ""
-            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *self.arguments], env, lane.folder)
+            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *self.targets, *self.options], env, lane.folder)
             self._flows[flow.pid] = flow
         last = ""
         with lane.log.open("w", encoding="utf-8") as log:
@@ -124,9 +126,16 @@ class Sweep:
 
 
 def run(
-    variants: Sequence[Variant], jobs: int, arguments: Sequence[str] = (), on_line: Callable[..., None] = terminal.line
+    variants: Sequence[Variant],
+    jobs: int,
+    targets: Sequence[str] = (),
+    options: Sequence[str] = (),
+    on_line: Callable[..., None] = terminal.line,
 ) -> list[lanes.Lane]:
-    """Run variants in lanes, `jobs` at a time; `arguments` are those of each lane's `sesame run`. Raises SesameError before any begins when one could not."""
+    """Run variants in lanes, `jobs` at a time; each builds the targets, by `sesame run` with these options.
+
+    Raises SesameError before any begins when one could not.
+    """
     for variant in variants:
         if (lanes.LANES / variant.name).exists():
             state = lanes.read(lanes.LANES / variant.name).state
@@ -136,4 +145,4 @@ def run(
     if os.environ.get(tracking.OFF) != "off":
         with suppress(Exception):  # the ledger's tables, made once before all; a flow that can't reach it says so
             tracking.client()
-    return Sweep(start, arguments, on_line).run(variants, jobs)
+    return Sweep(start, targets, options, on_line).run(variants, jobs)

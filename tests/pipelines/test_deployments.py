@@ -145,7 +145,7 @@ def test_served(ready):
         "Failed",
         "no stage 'afterr' in dvc.yaml (close or known: after; `sesame plan` lists all)",
     )
-    assert "-S sed=2: sed: unknown key" == page.end(page.run("pipeline", overrides={"sed": 2}))[1]
+    assert page.end(page.run("pipeline", overrides={"sed": 2}))[1] == "-S sed=2: sed: unknown key"
 
     lab.write("hold", "")
     subprocess.run(["git", "add", "hold"], cwd=lab.path, check=True)  # a lane has it, too

@@ -223,9 +223,14 @@ def serve() -> None:
     from pipelines import services
 
     services.use_prefect()
+    from httpx import TransportError
+
     from pipelines import deployments
 
-    deployments.serve_all()
+    try:
+        deployments.serve_all()
+    except TransportError:
+        raise SesameError("Prefect's server went away; what is done is kept (`sesame status` shows the servers)") from None
 
 
 @exp.command("run")

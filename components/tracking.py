@@ -56,7 +56,7 @@ def client():
         mlflow.set_tracking_uri(uri())
         connected = mlflow.MlflowClient()
         if connected.get_experiment_by_name(EXPERIMENT) is None:
-            local = uri().startswith("sqlite")
+            local = not uri().startswith("http")  # a server knows its own place
             connected.create_experiment(EXPERIMENT, artifact_location=Path("mlartifacts").resolve().as_uri() if local else None)
     return connected
 

@@ -52,11 +52,14 @@ def command(function: Callable) -> Callable:
 def run(
     stages: Targets = None,
     force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
+    recheck: Annotated[
+        bool, typer.Option("--recheck", help="Fetch again what params.yaml does not fix: files, hub without revision.")
+    ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
 ) -> None:
     """Build stages and all they need, in parallel; what is unchanged is left as it is."""
-    _build(stages or [], force, jobs, wait, _scores, Path("data/report/index.html"))
+    _build(stages or [], force, recheck, jobs, wait, _scores, Path("data/report/index.html"))
 
 
 @command
@@ -73,7 +76,7 @@ def study(
         terminal.table(["study", "variants", "question"], studies.listed())
         return
     studies.clear_removed(name)
-    _build([f"study@{name}"], force, jobs, wait, lambda: studies.show(name), studies.REPORT / f"{name}.html")
+    _build([f"study@{name}"], force, False, jobs, wait, lambda: studies.show(name), studies.REPORT / f"{name}.html")
 
 
 @command
@@ -95,7 +98,7 @@ def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
     terminal.say(studies.champion(name))
 
 
-def _build(targets: list[str], force: bool, jobs: int | None, wait: bool, show: Callable[[], None], page: Path) -> None:
+def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool, show: Callable[[], None], page: Path) -> None:
     """Run the flow, show what came out, and exit with what came of it."""
     from pipelines import graph, services, terminal
 
@@ -112,7 +115,7 @@ def _build(targets: list[str], force: bool, jobs: int | None, wait: bool, show: 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     try:
         named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
-        state = named(targets, force, jobs or flow.JOBS, wait, return_state=True)
+        state = named(targets, force, jobs or flow.JOBS, wait, recheck, return_state=True)
     except TransportError:
         raise SesameError("Prefect's server went away; what is done is kept, run again (`sesame status` shows the servers)") from None
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
@@ -256,6 +259,22 @@ def status() -> None:
     terminal.table(["service", "state", "address"], [list(row) for row in services.status()])
 
 
+@command
+def serve() -> None:
+    """Serve the deployments of prefect.yaml from this process: runs by schedule and from Prefect's page. Ctrl-C ends it and its runs."""
+    from pipelines import services
+
+    services.use_prefect()
+    from httpx import TransportError
+
+    from pipelines import deployments
+
+    try:
+        deployments.serve_all()
+    except TransportError:
+        raise SesameError("Prefect's server went away; what is done is kept (`sesame status` shows the servers)") from None
+
+
 @exp.command("run")
 @clear
 def exp_run(
@@ -291,7 +310,7 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
             signal.signal(number, signal.default_int_handler)
     if several:
         terminal.say(f"{len(variants)} lanes, {min(jobs, len(variants))} at a time")
-    ended = sweep.run(variants, jobs, stage_jobs)
+    ended = sweep.run(variants, jobs, options=["--jobs", str(stage_jobs)] if stage_jobs else [])
     rows = [
         [lane.name, " ".join(f"{key}={value}" for key, value in lane.overrides.items()), lane.state, f"{lane.seconds:.1f}",
          f"{sum(lane.added.values()) / 2**20:.1f}", lane.scores]

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import signal
 import threading
 import time
 from collections import Counter
@@ -19,14 +20,16 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run, task_run
 from prefect.states import Cancelled, Completed, Failed
 
+from components import params
 from components.errors import SesameError
 from components.stage import STATE
-from pipelines import graph, ledger, runner, services, terminal
+from pipelines import graph, ledger, processes, runner, services, sources, terminal
 
 JOBS = min(4, max(2, os.cpu_count() or 2))
 GOOD = ("Completed", "Cached")
 RETRY_AFTER = 3
 """Seconds."""
+WAITING = "waiting for the flow that is at work in this checkout"
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Build:
 
     plan: Sequence[graph.Stage]
     cached: set[str]
-    force: bool
+    forced: set[str]
     jobs: int
     book: ledger.Ledger | None = None
     results: dict[str, Result] = field(default_factory=dict)
@@ -95,27 +98,27 @@ class Build:
         self._futures: dict[str, PrefectFuture] = {}
         self._finished: queue.Queue[str] = queue.Queue()
 
-    def run(self) -> None:
+    def run(self, cancelled: threading.Event) -> None:
         """Build all. Raises StagesFailed, or KeyboardInterrupt when it was stopped; nothing runs any more then."""
         waiting = list(self.plan)
         try:
-            with _cancellation() as cancelled:
-                while waiting or self._running:
-                    for stage in [stage for stage in waiting if self._free(stage)]:
-                        if self._free(stage):  # still, after those submitted before it
-                            waiting.remove(stage)
-                            self._submit(stage)
-                    with suppress(queue.Empty):
-                        self._collect(self._finished.get(timeout=0.5))
-                    if cancelled.is_set():
-                        raise KeyboardInterrupt
+            while waiting or self._running:
+                for stage in [stage for stage in waiting if self._free(stage)]:
+                    if self._free(stage):  # still, after those submitted before it
+                        waiting.remove(stage)
+                        self._submit(stage)
+                with suppress(queue.Empty):
+                    self._collect(self._finished.get(timeout=0.5))
+                if cancelled.is_set():
+                    raise KeyboardInterrupt
         except (KeyboardInterrupt, TerminationSignal):
             terminal.say("stopping what runs", "yellow")
             raise KeyboardInterrupt from None
         finally:
-            runner.stop_all()
-            for name in list(self._running):
-                self._collect(name)
+            with _told_once():
+                runner.stop_all()
+                for name in list(self._running):
+                    self._collect(name)
         if any(result.state not in GOOD for result in self.results.values()):
             raise StagesFailed
 
@@ -128,7 +131,7 @@ class Build:
         configured = run_stage.with_options(name=stage.name.partition("@")[0], description=stage.desc, retries=stage.meta.retries)
         needs = [allow_failure(self._futures[name]) for name in stage.upstream]  # done already; Prefect draws the edges from it
         self._running[stage.name] = stage, time.monotonic()
-        future = configured.submit(stage, stage.name in self.cached, ", ".join(bad), self.force, self.book, wait_for=needs)
+        future = configured.submit(stage, stage.name in self.cached, ", ".join(bad), stage.name in self.forced, self.book, wait_for=needs)
         self._futures[stage.name] = future
         future.add_done_callback(lambda _: self._finished.put(stage.name))
 
@@ -166,7 +169,17 @@ def _cancellation() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _only_flow(wait: bool) -> Iterator[None]:
+def _told_once() -> Iterator[None]:
+    """No SIGTERM cuts the stopping of stages short: who cancels a flow often tells it twice, by Ctrl-C and by Prefect."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _only_flow(wait: bool, cancelled: threading.Event) -> Iterator[None]:
     """DVC's locks between stages do not wait for each other, so a checkout has one flow at a time."""
     STATE.mkdir(exist_ok=True)
     lock = FileLock(STATE / "flow.lock")
@@ -175,8 +188,13 @@ def _only_flow(wait: bool) -> Iterator[None]:
     except Timeout:
         if not wait:
             raise SesameError("another flow is at work in this checkout; `sesame run --wait` waits for its end") from None
-        terminal.say("waiting for the flow that is at work in this checkout")
-        lock.acquire()
+        terminal.say(WAITING)
+        get_run_logger().info(WAITING)
+        while not lock.is_locked:
+            if cancelled.is_set():
+                raise KeyboardInterrupt from None
+            with suppress(Timeout):
+                lock.acquire(timeout=1)
     try:
         yield
     finally:
@@ -184,28 +202,38 @@ def _only_flow(wait: bool) -> Iterator[None]:
 
 
 @flow(name="sesame", persist_result=False)
-def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JOBS, wait: bool = False) -> State:
+def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JOBS, wait: bool = False, recheck: bool = False) -> State:
     """Build stages and all they need. Without targets: everything in dvc.yaml.
 
-    `force` runs unchanged stages too; `jobs` is how many run side by side; `wait` waits for another flow in this checkout.
+    `force` runs unchanged stages too; `jobs` is how many run side by side; `wait` waits for another flow in this checkout;
+    `recheck` fetches again from sources whose content params.yaml does not fix: where it is the same, what is behind stays as it is.
     Raises SesameError when the plan can't be made. The state says what came of it: Completed, Failed or Cancelled.
     """
     started = time.monotonic()
     runner.reset()
-    with _only_flow(wait):
-        plan = graph.plan(targets or [])
-        build = Build(plan, set() if force else graph.unchanged(plan), force, jobs)
-        work = len(build.cached) < len(plan)
-        outcome = Completed
-        try:
-            with ledger.opened(flow_run.name, flow_run.id, targets or []) if work else nullcontext() as build.book:
-                build.run()
-        except StagesFailed:
-            outcome = Failed
-        except KeyboardInterrupt:
-            outcome = Cancelled
-        summary = _summary(build, time.monotonic() - started)
-        _show(build, summary)
+    try:
+        with _cancellation() as cancelled, _only_flow(wait, cancelled):
+            plan = graph.plan(targets or [])
+            forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
+            cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
+            return _built(Build(plan, cached, forced, jobs), targets or [], cancelled, started)
+    except (KeyboardInterrupt, TerminationSignal):
+        return Cancelled(message="stopped before it began")
+
+
+def _built(build: Build, targets: list[str], cancelled: threading.Event, started: float) -> State:
+    """Run a build, in the ledger when it has work, and say what came of it."""
+    outcome, work = Completed, len(build.cached) < len(build.plan)
+    guard = processes.guarded(runner.MARK, str(os.getpid())) if work else nullcontext()
+    try:
+        with guard, ledger.opened(flow_run.name, flow_run.id, targets) if work else nullcontext() as build.book:
+            build.run(cancelled)
+    except StagesFailed:
+        outcome = Failed
+    except KeyboardInterrupt:
+        outcome = Cancelled
+    summary = _summary(build, time.monotonic() - started)
+    _show(build, summary)
     return outcome(message=summary)
 
 

@@ -119,14 +119,14 @@ class Lane:
             self.remove()
             raise
 
-    def save(self, start: origin.Origin) -> None:
-        """Keep what came out as an experiment, and remove the worktree."""
+    def save(self, start: origin.Origin, targets: Sequence[str]) -> None:
+        """Keep what came out as an experiment, and remove the worktree. Without targets DVC wants every stage's outputs to be there."""
         files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
         files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git
         with _turn():
             if files:
                 git("add", "--pathspec-from-file=-", "--pathspec-file-nul", cwd=self.folder, feed="\0".join(files).encode())
-            call(*DVC, "exp", "save", "--quiet", "--force", "--name", self.name, cwd=self.folder)
+            call(*DVC, "exp", "save", "--quiet", "--force", "--name", self.name, *targets, cwd=self.folder)
             self.added = {md5: size for md5, size in origin.outs(self.folder).items() if md5 not in start.known}
             self.scores = headline(self.folder / "data/report/scores.csv")
             self.remove()

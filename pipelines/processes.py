@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 
@@ -13,6 +16,32 @@ Ladder = Sequence[tuple[signal.Signals, float]]
 
 GENTLE: Ladder = ((signal.SIGINT, 4.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 FIRM: Ladder = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))
+
+
+def start(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> subprocess.Popen[str]:
+    """Start a process as the leader of a session, out of Ctrl-C's reach; its output, errors too, is text to be read from `stdout`."""
+    return subprocess.Popen(
+        command,
+        env=os.environ | env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def guarded(variable: str, value: str) -> Iterator[None]:
+    """Should this process be killed meanwhile, all that carry `variable=value` in their environment are stopped."""
+    command = [sys.executable, "-m", "pipelines.processes", variable, value]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        guard.communicate()
 
 
 def family(leader: int) -> set[psutil.Process]:
@@ -65,3 +94,8 @@ def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         with suppress(psutil.Error):
             process.send_signal(number)
+
+
+if __name__ == "__main__":
+    sys.stdin.read()  # it ends when the process that started this one has no more need of a guard, or is gone
+    stop(marked(*sys.argv[1:]), FIRM)

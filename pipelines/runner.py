@@ -18,6 +18,8 @@ HINTS = re.compile(
     r"|\tgit add |\tdvc config core\.autostage|ERROR: failed to reproduce )"
 )
 """What DVC says around a stage's own output; the terminal and the logs are better without."""
+MARK = "SESAME_FLOW"
+"""In the environment of all that a stage starts: the process id of its flow."""
 PROGRESS_EVERY = 5.0
 """Seconds between two states of a progress bar that are passed on."""
 
@@ -50,16 +52,7 @@ def run(
     with _lock:
         if _stopping.is_set():
             return Outcome(1, 0.0, problem="stopped before it began", stopped=True)
-        child = subprocess.Popen(
-            command,
-            env={**os.environ, **(env or {}), "PATH": path, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
+        child = processes.start(command, {**(env or {}), MARK: str(os.getpid()), "PATH": path, "PYTHONUNBUFFERED": "1"})
         _children.add(child.pid)
     tail: deque[str] = deque(maxlen=200)
     reader = threading.Thread(target=_stream, args=(child.stdout, tail, on_line), daemon=True)

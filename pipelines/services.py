@@ -140,16 +140,18 @@ def up(service: Service) -> str:
 
 def _start(service: Service) -> dict:
     port = _free(service.port)
+    address = f"http://127.0.0.1:{port}"
+    own = {"PREFECT_SERVER_UI_API_URL": address + PREFECT.api}  # or the page asks port 4200, where another checkout's server may be
     with (STATE / f"{service.name}.log").open("w") as log:
         server = subprocess.Popen(
             _command(service, port),
-            env=os.environ | environment(),
+            env=os.environ | environment() | own,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C in the terminal isn't meant for it
         )
-    return {"pid": server.pid, "created": psutil.Process(server.pid).create_time(), "page": f"http://127.0.0.1:{port}"}
+    return {"pid": server.pid, "created": psutil.Process(server.pid).create_time(), "page": address}
 
 
 def _free(port: int) -> int:

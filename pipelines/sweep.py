@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,8 +31,12 @@ class Sweep:
     """Runs lanes, some at a time, until all have ended or it is stopped."""
 
     start: origin.Origin
-    stage_jobs: int | None
-    """How many stages run side by side in a lane."""
+    targets: Sequence[str]
+    """What a lane builds; everything without."""
+    options: Sequence[str]
+    """Of `sesame run` in a lane."""
+    on_line: Callable[..., None]
+    """Takes a lane's name, a line and its style."""
 
     def __post_init__(self):
         self._stopping = threading.Event()
@@ -78,7 +82,7 @@ class Sweep:
             return
         try:
             ready, size = time.monotonic() - begun, lanes.disk(lane.folder) / 2**20
-            terminal.line(lane.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {lane.log}")
+            self.on_line(lane.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {lane.log}")
             code, last = self._flow(lane)
             if self._stopping.is_set() and code:
                 lane.state = "stopped"
@@ -86,7 +90,7 @@ class Sweep:
             elif code:
                 lane.state, lane.problem = ("failed", last) if code > 0 else ("crashed", f"killed by signal {-code}")
             else:
-                lane.save(self.start)
+                lane.save(self.start, self.targets)
                 lane.state = "done"
         except (SesameError, OSError) as error:
             lane.state, lane.problem = "failed", str(error)
@@ -96,28 +100,18 @@ class Sweep:
                 processes.stop(processes.marked(lanes.MARK, str(lane.folder)), processes.FIRM)
                 lane.write()
             lock.release()
-        terminal.line(
+        self.on_line(
             lane.name, f"{lane.state} after {lane.seconds:.1f} s{': ' * bool(lane.problem)}{lane.problem}", terminal.STATES[lane.state]
         )
 
     def _flow(self, lane: lanes.Lane) -> tuple[int, str]:
         """Run `sesame run` in a lane; its exit code, and the line that says best what went wrong."""
-        jobs = ["--jobs", str(self.stage_jobs)] if self.stage_jobs else []
         tags = {"experiment": lane.name} | {f"override.{key}": value for key, value in lane.overrides.items()}
+        env = {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()}
         with self._starting:
             if self._stopping.is_set():
                 return 130, ""
-            flow = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.cli", "run", *jobs],
-                cwd=lane.folder,
-                env=os.environ | {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-            )
+            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *self.targets, *self.options], env, lane.folder)
             self._flows[flow.pid] = flow
         last = ""
         with lane.log.open("w", encoding="utf-8") as log:
@@ -125,14 +119,23 @@ class Sweep:
                 log.write(line)
                 log.flush()
                 if SHOWN.match(line.rstrip()):
-                    terminal.line(lane.name, line.rstrip())
+                    self.on_line(lane.name, line.rstrip())
                 if WRONG.match(line):
                     last = line.strip()
         return flow.wait(), last or "it said no reason; see its log"
 
 
-def run(variants: Sequence[Variant], jobs: int, stage_jobs: int | None = None) -> list[lanes.Lane]:
-    """Run variants in lanes, `jobs` at a time. Raises SesameError before any begins when one could not."""
+def run(
+    variants: Sequence[Variant],
+    jobs: int,
+    targets: Sequence[str] = (),
+    options: Sequence[str] = (),
+    on_line: Callable[..., None] = terminal.line,
+) -> list[lanes.Lane]:
+    """Run variants in lanes, `jobs` at a time; each builds the targets, by `sesame run` with these options.
+
+    Raises SesameError before any begins when one could not.
+    """
     for variant in variants:
         if (lanes.LANES / variant.name).exists():
             state = lanes.read(lanes.LANES / variant.name).state
@@ -142,4 +145,4 @@ def run(variants: Sequence[Variant], jobs: int, stage_jobs: int | None = None) -
     if os.environ.get(tracking.OFF) != "off":
         with suppress(Exception):  # the ledger's tables, made once before all; a flow that can't reach it says so
             tracking.client()
-    return Sweep(start, stage_jobs).run(variants, jobs)
+    return Sweep(start, targets, options, on_line).run(variants, jobs)

@@ -49,7 +49,7 @@ def test_states_are_shown_as_they_are(lab):
         and "[bad] failed: no such thing; trying again (1 of 1)" in output
     )
     assert "[slow] failed: stopped after its timeout of 2 s" in output and lab.processes() == []
-    assert lab.read("tries").split() == ["try", "try"]
+    assert lab.read("tries").split() == ["try", "try"], output
     assert lab.states(output) == {
         "good": "Completed", "beside": "Completed", "bad": "Failed", "slow": "Failed", "after": "Skipped", "later": "Skipped", "flow": "Failed",
     }  # fmt: skip

@@ -41,6 +41,7 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     assert f"Prefect  {pages['prefect']}/runs/flow-run/" in output
     assert bare.sesame("status").count(" up ") == 2
     assert requests.get(pages["prefect"], timeout=10).ok
+    assert requests.get(f"{pages['prefect']}/ui-settings", timeout=10).json()["api_url"] == f"{pages['prefect']}/api"
 
     mlflow = f"{pages['mlflow']}/api/2.0/mlflow"
     experiment = requests.get(f"{mlflow}/experiments/get-by-name", params={"experiment_name": tracking.EXPERIMENT}, timeout=10).json()

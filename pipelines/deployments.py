@@ -1,0 +1,124 @@
+"""What prefect.yaml deploys: the flows that Prefect's page and its schedules start, and the process that serves them.
+
+A run begins in the checkout, in a process of its own, and waits for the flow that is at work there.
+"""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.deployments.runner import RunnerDeployment
+from prefect.flows import load_flow_from_entrypoint
+from prefect.runner import Runner
+from prefect.schedules import Schedule
+from prefect.states import Cancelled, Completed, Failed
+from prefect.types.entrypoint import EntrypointType
+from ruamel.yaml import YAML
+
+from components import params
+from components.errors import SesameError
+from pipelines import services, sweep, terminal
+from pipelines.flow import JOBS, State, sesame
+from pipelines.overrides import variants
+
+DEPLOYED = Path("prefect.yaml")
+
+
+@flow(name="sesame", persist_result=False)
+def pipeline(
+    targets: list[str] | None = None,
+    overrides: dict[str, Any] | None = None,
+    experiment: str | None = None,
+    force: bool = False,
+    recheck: bool = False,
+    jobs: int | None = None,
+) -> State:
+    """Build stages and all they need; in a lane when something is overridden or the experiment has a name.
+
+    Args:
+        targets: Stages (`pretrain@bert`) or groups of them (`finetune`); all without.
+        overrides: Other values of params.yaml, e.g. `{"models.bert.optimizer.learning_rate": 0.001}`. The files of the checkout stay as they are.
+        experiment: Its name, for `dvc exp show`; made from the overrides by default.
+        force: Run unchanged stages too.
+        recheck: Fetch again what a source names and params.yaml does not fix: local files, data sets of the hub without a revision.
+        jobs: How many stages run side by side.
+    """
+    if overrides or experiment:
+        options = ["--force"] * force + ["--recheck"] * recheck + (["--jobs", str(jobs)] if jobs else [])
+        return _lane(overrides or {}, experiment, targets or [], options)
+    try:
+        params.load()
+        return sesame.fn(targets, force, jobs or JOBS, wait=True, recheck=recheck)
+    except SesameError as error:
+        return Failed(message=str(error))
+
+
+@flow(name="sesame", persist_result=False)
+def study(name: str) -> State:
+    """Run a study and all it needs.
+
+    Args:
+        name: As in studies/dvc.yaml.
+    """
+    return pipeline.fn(targets=[f"study@{name}"])
+
+
+def _lane(values: dict[str, Any], name: str | None, targets: list[str], options: list[str]) -> State:
+    """Run `sesame run` in a lane. Its stages are in a flow run of their own, which has the experiment's name."""
+    log = get_run_logger()
+
+    def on_line(lane: str, text: str, style: str = "") -> None:
+        log.info("[%s] %s", lane, text)
+        terminal.line(lane, text, style)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does: the lane's flow stops its stages, then the lane goes
+    try:
+        settings = [f"{key}={json.dumps(value)}" for key, value in values.items()]
+        [variant] = variants(settings, Path("params.yaml").read_text(encoding="utf-8"), name=name)
+        [lane] = sweep.run([variant], 1, targets, options, on_line)
+    except SesameError as error:
+        return Failed(message=str(error))
+    except KeyboardInterrupt:
+        return Cancelled(message="stopped")
+    outcome = {"done": Completed, "stopped": Cancelled}.get(lane.state, Failed)
+    return outcome(message=f"experiment {lane.name} {lane.state} after {lane.seconds:.1f} s: {lane.problem or lane.scores}".rstrip(": "))
+
+
+def serve_all() -> None:
+    """Serve all of prefect.yaml from this process until it is stopped; schedules rest then."""
+    try:
+        entries = YAML(typ="safe").load(DEPLOYED)["deployments"]
+    except FileNotFoundError:
+        raise SesameError(f"{DEPLOYED}: no such file; run from the project's folder") from None
+    served = []
+    for entry in entries:
+        schedules = [Schedule(**schedule) for schedule in entry.get("schedules", [])]
+        deployed = load_flow_from_entrypoint(entry["entrypoint"]).to_deployment(
+            entry["name"],
+            description=entry["description"],
+            parameters=entry.get("parameters"),
+            schedules=schedules,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        )
+        deployed.work_pool_name = None  # said outright: one that was given to a pool before comes back from it
+        served.append(deployed)
+        terminal.say(f"{deployed.full_name:16} {', '.join(f'{s.cron} {s.timezone}' for s in schedules) or 'on demand'}")
+    terminal.say(f"Prefect  {services.page(services.PREFECT)}/deployments")
+    asyncio.run(_serve(served))
+
+
+async def _serve(served: list[RunnerDeployment]) -> None:
+    """As `prefect.serve`, whose runner kills its runs when it is told to end, so that they can't stop their stages."""
+    runner, loop = Runner(), asyncio.get_running_loop()
+    for deployed in served:
+        await runner.aadd_deployment(deployed)
+
+    def end(*_) -> None:
+        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(runner.astop()))
+
+    runner.handle_sigterm = end
+    signal.signal(signal.SIGINT, end)
+    await runner.start()

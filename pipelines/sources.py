@@ -1,0 +1,22 @@
+"""Stages whose source can change while params.yaml stays the same: DVC can't see that, so a re-check runs them again."""
+
+from pydantic import BaseModel
+
+from components.params import FilesSource, HubSource, Params
+
+STAGES = {"corpora": "corpus", "tasks": "task", "checkpoints": "checkpoint", "alignments": "align"}
+"""Section of params.yaml -> the stages that fetch its sources."""
+
+
+def unfixed(params: Params) -> set[str]:
+    """Names of the stages that fetch local files, or a data set of the hub without a revision."""
+    return {f"{stage}@{name}" for section, stage in STAGES.items() for name, block in getattr(params, section).items() if _unfixed(block)}
+
+
+def _unfixed(value: object) -> bool:
+    if isinstance(value, FilesSource):
+        return True
+    if isinstance(value, HubSource):
+        return value.revision is None
+    parts = dict(value).values() if isinstance(value, BaseModel | dict) else value if isinstance(value, list) else ()
+    return any(map(_unfixed, parts))

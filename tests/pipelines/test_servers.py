@@ -1,0 +1,132 @@
+"""Real servers behind the pipeline: PostgreSQL under Prefect and MLflow, DVC remotes in a folder and in S3."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import psycopg2
+import pytest
+import requests
+from moto.server import ThreadedMotoServer
+
+from pipelines import services
+from tests.pipelines.conftest import BIN, Lab
+from tests.pipelines.test_services import STEP
+
+STEPS = """
+  first: {cmd: python step.py a, deps: [step.py], outs: [a.out]}
+  second: {cmd: python step.py b, deps: [step.py, a.out], outs: [b.out]}
+"""
+
+
+@pytest.fixture
+def postgresql() -> Iterator[dict]:
+    """A cluster of Debian's PostgreSQL on loopback with the databases `prefect` and `mlflow`: how to connect."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        pytest.skip("Debian's package `postgresql` is not installed: apt-get install postgresql")
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own is closed to other users
+        if root:  # whom initdb refuses
+            shutil.chown(folder, "postgres")
+
+        def call(name: str, *args: str) -> None:
+            done = subprocess.run(
+                [found[-1] / name, *args], cwd=folder, user="postgres" if root else None, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout
+
+        place = {"host": "127.0.0.1", "port": services._free(0), "user": "sesame"}
+        options = f"-p {place['port']} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+        call("initdb", "-D", "data", "--auth=trust", "--username=sesame", "--no-sync", "--encoding=UTF8")
+        call("pg_ctl", "-D", "data", "-l", "log", "-o", options, "-w", "start")
+        try:
+            for name in ("prefect", "mlflow"):
+                call("createdb", "-h", place["host"], "-p", str(place["port"]), "-U", "sesame", name)
+            yield place
+        finally:
+            call("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+
+
+def rows(place: dict, database: str, query: str) -> set[tuple]:
+    with psycopg2.connect(**place, dbname=database) as connection, connection.cursor() as cursor:
+        cursor.execute(query)
+        return set(cursor.fetchall())
+
+
+@pytest.mark.timeout(600)
+def test_postgresql(bare, postgresql):
+    """docs/operations.md: two variables, and both servers keep what they know there."""
+    address = "{user}@{host}:{port}".format(**postgresql)
+    bare.env["PREFECT_API_DATABASE_CONNECTION_URL"] = f"postgresql+asyncpg://{address}/prefect"
+    bare.env |= {"MLFLOW_TRACKING_URI": f"postgresql://{address}/mlflow", "SESAME_TRACKING": ""}
+    bare.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
+    assert "2 stages: 0 cached, 2 done, 0 failed" in bare.sesame("run")
+    bare.until(lambda: len(rows(postgresql, "prefect", "select name from task_run where state_name = 'Completed'")) == 2)
+    assert rows(postgresql, "prefect", "select name, state_name from task_run") == {("first", "Completed"), ("second", "Completed")}
+    [(flow, state)] = rows(postgresql, "prefect", "select name, state_name from flow_run")
+    assert state == "Completed"
+    runs = rows(postgresql, "mlflow", "select name, status, artifact_uri from runs")
+    assert {(name, status) for name, status, _ in runs} == {(name, "FINISHED") for name in (flow, "step@a", "step@b")}
+    assert all(uri.startswith(f"file://{bare.path}/mlartifacts/") for _, _, uri in runs)
+    assert rows(postgresql, "mlflow", "select key, value from latest_metrics where key = 'length'") == {("length", 1.0)}
+    pages = dict(line.split() for line in bare.sesame("up").splitlines())
+    try:
+        found = requests.get(f"{pages['mlflow']}/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": "sesame"}, timeout=30)
+        assert found.json()["experiment"]["name"] == "sesame"
+        assert not list(bare.path.glob(".sesame/prefect/*.db")) and not (bare.path / "mlflow.db").exists()
+    finally:
+        bare.sesame("down")
+
+
+def run(lab: Lab, *command: str | Path) -> None:
+    done = subprocess.run(command, cwd=lab.path, env=os.environ | lab.env, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(params=["folder", "s3"])
+def remote(request, lab, tmp_path) -> Iterator[list[list[str]]]:
+    """The commands that name a DVC remote of each kind."""
+    if request.param == "folder":
+        yield [["remote", "add", "--default", "store", str(tmp_path / "store")]]
+        return
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    lab.env |= {"AWS_ACCESS_KEY_ID": "sesame", "AWS_SECRET_ACCESS_KEY": "sesame", "AWS_DEFAULT_REGION": "us-east-1"}
+    keys = {"aws_access_key_id": "sesame", "aws_secret_access_key": "sesame", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=f"http://{host}:{port}", **keys).create_bucket(Bucket="lab")
+    try:
+        yield [
+            ["remote", "add", "--default", "store", "s3://lab/sesame"],
+            ["remote", "modify", "store", "endpointurl", f"http://{host}:{port}"],
+        ]
+    finally:
+        server.stop()
+
+
+def test_a_remote(lab, remote, tmp_path):
+    """Built in one clone, pushed, pulled in another, and nothing is left to do there."""
+    lab.write("in", "text").stages("""
+  first: {cmd: echo ran >> ran; cat in > a.out, deps: [in], outs: [a.out]}
+  second: {cmd: echo ran >> ran; cat a.out > b.out, deps: [a.out], outs: [b.out]}
+""")
+    for command in remote:
+        run(lab, BIN / "dvc", *command)
+    assert "2 stages: 0 cached, 2 done" in lab.sesame("run")
+    for command in (["git", "add", "-A"], ["git", "commit", "-qm", "built"], [BIN / "dvc", "push"]):
+        run(lab, *command)
+    (lab.path / "ran").unlink()
+    shutil.rmtree(lab.path / ".dvc/cache")  # it can come from the remote only
+
+    run(lab, "git", "clone", "-q", lab.path, tmp_path / "other")
+    other = Lab(tmp_path / "other", lab.env)
+    (other.path / "ran").unlink()
+    run(other, BIN / "dvc", "pull")
+    assert other.read("b.out") == "text"
+    assert "2 stages: 2 cached, 0 done" in other.sesame("run") and not (other.path / "ran").exists()

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.errors import SesameError
-from pipelines import services, sweep, terminal
+from pipelines import services, studies, sweep, terminal
 from pipelines.flow import JOBS, State, sesame
 from pipelines.overrides import variants
 
@@ -61,8 +61,12 @@ def study(name: str) -> State:
     """Run a study and all it needs.
 
     Args:
-        name: As in studies/dvc.yaml.
+        name: As under `ablations` in params.yaml.
     """
+    try:
+        studies.clear_removed(name)
+    except SesameError as error:
+        return Failed(message=str(error))
     return pipeline.fn(targets=[f"study@{name}"])
 
 

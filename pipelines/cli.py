@@ -82,12 +82,12 @@ def study(
 @command
 def runs(
     study: Annotated[str | None, typer.Option("--study", help="Of a study: its variants and seeds, each a line.")] = None,
-    last: Annotated[int, typer.Option(min=1, help="How many.")] = 30,
+    last: Annotated[int, typer.Option(min=1, help="How many fine-tunings.")] = 30,
 ) -> None:
     """List what MLflow has: the newest fine-tunings, or a study's variants with their budgets and scores."""
     from pipelines import studies, terminal
 
-    terminal.table(*studies.recorded(study, last))
+    terminal.table(*(studies.recorded(study) if study else studies.tunings(last)))
 
 
 @command

@@ -66,40 +66,40 @@ def _short(text: str | float | None) -> str:
     return f"{value:.3g}" if abs(value) >= 1e7 else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
 
 
-def recorded(study: str | None, last: int) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of what the ledger has: of a study the children of its newest run, else the newest fine-tunings."""
-    try:
-        client = tracking.client()
-        experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
-        if study is None:
-            wanted = "tags.stage = 'finetune' and tags.seed != ''"
-        else:
-            _declared(study)
-            parents = client.search_runs([experiment], f"tags.stage = 'study' and tags.name = '{study}'", max_results=1)
-            if not parents:
-                raise SesameError(f"MLflow has no run of study {study}: `sesame study {study}` makes one")
-            wanted = f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'"
-        found = client.search_runs([experiment], wanted, max_results=last)
-    except SesameError:
-        raise
-    except Exception as error:  # whatever the ledger's client raises
-        raise SesameError(f"MLflow at {tracking.uri()} is not usable: {str(error).strip().splitlines()[0]}") from None
-    if study is None:
-        columns = ["model", "task", "method", "init", "seed", "scores", "seconds", "commit"]
-        rows = []
-        for run in found:
-            tags, metrics = run.data.tags, run.data.metrics
-            scores = " ".join(f"{key} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith("test."))
-            rows.append(
-                [*(tags.get(key, "") for key in columns[:5]), scores, f"{metrics.get('seconds', 0):.1f}", tags.get("git_commit", "")[:8]]
-            )
-        return columns, rows
-    tasks = _declared(study).tasks
+def tunings(last: int) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the newest fine-tunings in the ledger."""
+    columns = ["model", "task", "method", "init", "seed", "scores", "seconds", "commit"]
+    rows = []
+    for run in _search("tags.task != '' and tags.seed != ''", last):
+        tags, metrics = run.data.tags, run.data.metrics
+        scores = " ".join(f"{key} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith("test."))
+        rows.append(
+            [*(tags.get(key, "") for key in columns[:5]), scores, f"{metrics.get('seconds', 0):.1f}", tags.get("git_commit", "")[:8]]
+        )
+    return columns, rows
+
+
+def recorded(name: str) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of what the ledger has of a study: the variants and seeds of its newest run."""
+    columns = [*BUDGET, *COMPARED, *_declared(name).tasks]
+    parents = _search(f"tags.stage = 'study' and tags.name = '{name}'", 1)
+    if not parents:
+        raise SesameError(f"MLflow has no run of study {name}: `sesame study {name}` makes one")
+    found = _search(f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'", 1000)
     rows = [
-        [run.data.tags["variant"], run.data.tags["seed"], *(_short(run.data.metrics.get(key)) for key in (*BUDGET, *COMPARED, *tasks))]
+        [run.data.tags["variant"], run.data.tags["seed"], *(_short(run.data.metrics.get(key)) for key in columns)]
         for run in reversed(found)
     ]
-    return ["variant", "seed", *BUDGET, *COMPARED, *tasks], rows
+    return ["variant", "seed", *columns], rows
+
+
+def _search(wanted: str, last: int) -> list:
+    """Runs of the ledger, the newest first. Raises SesameError where it can't be asked."""
+    try:
+        client = tracking.client()
+        return client.search_runs([client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id], wanted, max_results=last)
+    except Exception as error:  # whatever the ledger's client raises
+        raise SesameError(f"MLflow at {tracking.uri()} is not usable: {str(error).strip().splitlines()[0]}") from None
 
 
 def champion(name: str) -> str:

@@ -13,7 +13,7 @@ from components.ablations.transfer import LAST
 from components.params import varied
 from components.report import pages
 from components.report.plots import svg
-from components.tracking import Run
+from components.tracking import Run, flatten
 
 FOLDER = Path("data/report/studies")
 PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
@@ -50,17 +50,22 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
 
 
 def runs(all_params: params.Params, name: str, run: Run) -> None:
-    """Leave a run in the ledger for each variant and seed, with all that its rows are compared by: choices, budget, scores."""
-    block = all_params.ablations[name]
-    for variant in tables.members(all_params, name):
-        found = tables.transferred(name, variant)
+    """Leave a run in the ledger for each variant and seed, with all that its rows are compared by: choices, scores, budget.
+
+    Parameters are few and the scores come first, because MLflow's plots begin with the first ones that it finds.
+    """
+    block, members = all_params.ablations[name], tables.members(all_params, name)
+    numbers = {key for variant in members for key, value in flatten(all_params.variants[variant].change).items() if type(value) in (int, float)}
+    for variant in members:
+        found, own = tables.transferred(name, variant), all_params.variants[variant]
         for i, (seed, figures) in enumerate(zip(block.seeds, tables.pretrained(all_params, name, variant, LAST), strict=True)):
-            model = varied(all_params.models, block, all_params.variants[variant], seed).model_dump(mode="json")
-            tags = {"study": name, "variant": tables.label(name, variant), "model": all_params.variants[variant].model, "seed": str(seed), "stage": "study"}
-            with run.child(f"{tables.label(name, variant)} {seed}", tags, {"variant": tags["variant"], **model}) as child:
+            model = flatten(varied(all_params.models, block, own, seed).model_dump(mode="json"))
+            tags = {"stage": "study", "study": name, "variant": tables.label(name, variant), "model": own.model, "seed": str(seed)}
+            choices = {"variant": tags["variant"], "seed": seed} | {key.rpartition(".")[2]: model.get(key) for key in sorted(numbers)}
+            with run.child(f"{tags['variant']} {seed}", tags, choices) as child:
                 scores = {task: found[task][LAST]["pretrained"][found[task][LAST]["split"]][found[task][LAST]["metric"]]["values"][i] for task in block.tasks}
-                budget = {key: figures[key] for key in ("parameters", "tokens", "flops", "seconds", *tables.PRETRAINING)}
-                child.log(budget | {task: score for task, score in scores.items() if score is not None})
+                child.log({task: score for task, score in scores.items() if score is not None})
+                child.log({key: figures[key] for key in (*tables.PRETRAINING, "parameters", "tokens", "flops", "seconds")})
 
 
 def published(block: params.Ablation) -> dict | None:

@@ -40,7 +40,7 @@ def test_a_study_from_params_to_champion(lab, monkeypatch):
         ("rate", variant, "bert", seed) for variant in ("15", "40") for seed in ("1", "2")
     }
     assert all({"parameters", "tokens", "flops", "seconds", "perplexity", "same"} <= run.data.metrics.keys() for run in rows)
-    assert {run.data.params["objective.mlm_probability"] for run in rows} == {"0.15", "0.4"}
+    assert {(run.data.params["variant"], run.data.params["mlm_probability"]) for run in rows} == {("15", "0.15"), ("40", "0.4")}
     tuned = [run for run in runs if run.data.tags.get("stage") == "transfer" and "seed" in run.data.tags]
     assert len(tuned) == 4 and {"study", "variant", "model", "task", "seed", "init", "checkpoint"} <= tuned[0].data.tags.keys()
     kept = {file.path for file in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}

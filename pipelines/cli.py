@@ -121,8 +121,8 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
     if isinstance(problem, SesameError):
         raise problem
-    show()
-    if page.exists():
+    if state.is_completed():
+        show()
         terminal.say(f"report   {page}")
     terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")
     terminal.say(f"MLflow   {services.mlflow_experiment() or 'start its page with `sesame up`'}")

@@ -16,6 +16,7 @@ from prefect.runner import Runner
 from prefect.schedules import Schedule
 from prefect.states import Cancelled, Completed, Failed
 from prefect.types.entrypoint import EntrypointType
+from pydantic import PositiveInt
 from ruamel.yaml import YAML
 
 from components import params
@@ -34,7 +35,7 @@ def pipeline(
     experiment: str | None = None,
     force: bool = False,
     recheck: bool = False,
-    jobs: int | None = None,
+    jobs: PositiveInt | None = None,
 ) -> State:
     """Build stages and all they need; in a lane when something is overridden or the experiment has a name.
 

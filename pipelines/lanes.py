@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from components.errors import SesameError
 from components.stage import STATE, read_json, write_json
-from pipelines import origin, processes
+from pipelines import graph, origin, processes
 from pipelines.origin import call, git
 
 LANES = STATE / "lanes"
@@ -120,13 +120,14 @@ class Lane:
             raise
 
     def save(self, start: origin.Origin, targets: Sequence[str]) -> None:
-        """Keep what came out as an experiment, and remove the worktree. Without targets DVC wants every stage's outputs to be there."""
+        """Keep what came out as an experiment, and remove the worktree. DVC is told what was built: it wants the outputs of all it is told to be there."""
+        built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
         files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
         files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git
         with _turn():
             if files:
                 git("add", "--pathspec-from-file=-", "--pathspec-file-nul", cwd=self.folder, feed="\0".join(files).encode())
-            call(*DVC, "exp", "save", "--quiet", "--force", "--name", self.name, *targets, cwd=self.folder)
+            call(*DVC, "exp", "save", "--quiet", "--force", "--name", self.name, *built, cwd=self.folder)
             self.added = {md5: size for md5, size in origin.outs(self.folder).items() if md5 not in start.known}
             self.scores = headline(self.folder / "data/report/scores.csv")
             self.remove()

@@ -2,14 +2,17 @@
 
 import csv
 import shutil
+from contextlib import suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from components import params, stage, tracking
 from components.errors import SesameError
 from pipelines import terminal
 
 REPORT = Path("data/report/studies")
-BUDGET = ("parameters", "tokens", "flops", "seconds")
+BUDGET = ("parameters", "tokens", "steps", "flops", "seconds")
 COMPARED = ("perplexity", "bits_per_byte")
 
 
@@ -31,9 +34,11 @@ def clear_removed(name: str) -> None:
     """Remove what variants have left that params.yaml no longer has: DVC would still see it beside the others. Its cache keeps it."""
     _declared(name)
     known = params.load().variants
-    for folder in (*Path("data/variants", name).glob("*"), *Path("data/studies", name).glob("*")):
-        if folder.is_dir() and folder.name not in known:
-            shutil.rmtree(folder)
+    stage.STATE.mkdir(exist_ok=True)
+    with suppress(Timeout), FileLock(stage.STATE / "flow.lock").acquire(timeout=0):  # a flow at work may be reading them
+        for folder in (*Path("data/variants", name).glob("*"), *Path("data/studies", name).glob("*")):
+            if folder.is_dir() and folder.name not in known:
+                shutil.rmtree(folder)
 
 
 def show(name: str) -> None:
@@ -52,8 +57,8 @@ def show(name: str) -> None:
         columns += [f"{task} ± std", "less the base [95 %]"]
         for row, cells in zip(rows, shown, strict=True):
             cells.append(f"{_short(row[task])} ± {_short(row[f'{task}_std'])}")
-            low, high = (row[f"{task}_{key}"] for key in ("low", "high"))
-            cells.append(f"{float(row[f'{task}_difference']):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if low and high else "")
+            difference, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))
+            cells.append(f"{float(difference):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if difference and low and high else "")
     terminal.say("")
     terminal.table(columns, shown, f"{name}: {block.question} ({len(block.seeds)} seeds)")
     terminal.say(stage.read_json(REPORT / f"{name}.json")["reading"], "bold")
@@ -82,7 +87,7 @@ def tunings(last: int) -> tuple[list[str], list[list[str]]]:
 def recorded(name: str) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of what the ledger has of a study: the variants and seeds of its newest run."""
     columns = [*BUDGET, *COMPARED, *_declared(name).tasks]
-    parents = _search(f"tags.stage = 'study' and tags.name = '{name}'", 1)
+    parents = _search(f"tags.stage = 'study' and tags.name = '{name}' and attributes.status = 'FINISHED'", 1)
     if not parents:
         raise SesameError(f"MLflow has no run of study {name}: `sesame study {name}` makes one")
     found = _search(f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'", 1000)
@@ -105,8 +110,11 @@ def _search(wanted: str, last: int) -> list:
 def champion(name: str) -> str:
     """Register the best model of a study; a line that says which. The choice is made on dev, over variants and seeds."""
     from components.ablations import champion as champions
+    from pipelines import graph
 
     block = _declared(name)
+    if f"study@{name}" not in graph.unchanged(graph.plan([f"study@{name}"])):
+        raise SesameError(f"study {name} was not run with the present params and code: `sesame study {name}` first")
     chosen = champions.best(params.load(), name)
     version = champions.register(name, chosen)
     return (

@@ -38,14 +38,14 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
         name=name, block=block, frame=frame, metrics=metrics, readings=readings, protocols=protocols,
         figures={key: Markup(svg(figure)) for key, figure in figures.items()}, published=published(block),
         changes={tables.label(name, variant): tables.change(all_params.variants[variant]) for variant in members},
-        number=number,
+        number=number, unguarded=tables.unguarded(all_params, name),
     )  # fmt: skip
     runs(all_params, name, run)
     run.artifact(FOLDER / f"{name}.csv")
     run.artifact(FOLDER / f"{name}.html")
     print(*readings, sep="\n")
     last = frame[frame["checkpoint"] == LAST]
-    figures_ = last[["variant", "parameters", "tokens", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]].set_index("variant")
+    figures_ = last[["variant", "parameters", "tokens", "steps", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]].set_index("variant")
     return {"reading": " ".join(readings), "variants": figures_.astype(object).where(figures_.notna(), None).to_dict("index")}
 
 
@@ -65,7 +65,7 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
             with run.child(f"{tags['variant']} {seed}", tags, choices) as child:
                 scores = {task: found[task][LAST]["pretrained"][found[task][LAST]["split"]][found[task][LAST]["metric"]]["values"][i] for task in block.tasks}
                 child.log({task: score for task, score in scores.items() if score is not None})
-                child.log({key: figures[key] for key in (*tables.PRETRAINING, "parameters", "tokens", "flops", "seconds")})
+                child.log({key: figures[key] for key in (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")})
 
 
 def published(block: params.Ablation) -> dict | None:

@@ -43,12 +43,23 @@ def registered_name(study: str) -> str:
 
 def register(study: str, chosen: Champion) -> int:
     """Put the model into the registry and the alias onto it; the number of its version."""
+    try:
+        return _register(study, chosen)
+    except SesameError:
+        raise
+    except Exception as error:  # whatever the ledger's client raises
+        raise SesameError(f"MLflow at {tracking.uri()} is not usable: {str(error).strip().splitlines()[0]}") from None
+
+
+def _register(study: str, chosen: Champion) -> int:
     client = tracking.client()
     import mlflow
 
     model, _ = models.load(chosen.folder)
     tags = {"stage": "champion", "study": study, "variant": chosen.variant, "seed": str(chosen.seed)}
     with tracking.start(f"champion {study}", tags, {"folder": str(chosen.folder)}) as run:
+        if run.id is None:
+            raise SesameError("MLflow records nothing here (SESAME_TRACKING=off, or it can't be reached): no champion without it")
         run.log({"dev_mean": chosen.score})
         with mlflow.start_run(run_id=run.id, log_system_metrics=False):
             logged = mlflow.pytorch.log_model(

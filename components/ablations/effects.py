@@ -23,13 +23,10 @@ class Effect:
     high: float
     deviations: float
     """The difference in standard deviations over seeds, of both sides together; NaN for one seed."""
-    undefined: int
-    """Resamples without a value: a constant prediction has no correlation."""
-
     @property
     def verdict(self) -> str:
         """`higher`, `lower`, or `no difference` where the interval has 0 in it; `undefined`."""
-        if np.isnan([self.low, self.high]).any():
+        if np.isnan([self.difference, self.low, self.high]).any():  # a constant prediction has no correlation
             return "undefined"
         return "higher" if self.low > 0 else "lower" if self.high < 0 else "no difference"
 
@@ -64,4 +61,4 @@ def effect(variant: np.ndarray, base: np.ndarray) -> Effect:
     difference = variant[0].mean() - base[0].mean()
     spread = [scores[0].std(ddof=1) if scores.shape[1] > 1 else np.nan for scores in (variant, base)]
     pooled = float(np.sqrt(np.mean(np.square(spread))))
-    return Effect(float(difference), float(low), float(high), difference / pooled if pooled else np.nan, int(np.isnan(differences).sum()))
+    return Effect(float(difference), float(low), float(high), difference / pooled if pooled else np.nan)

@@ -45,7 +45,7 @@ def table(all_params: params.Params, study: str) -> pd.DataFrame:
         for checkpoint in (*map(str, block.checkpoints), LAST):
             figures = pretrained(all_params, study, variant, checkpoint)
             row: dict = {"variant": label(study, variant), "checkpoint": checkpoint, "n": len(figures)}
-            row |= {key: int(np.mean([figure[key] for figure in figures])) for key in ("parameters", "tokens", "flops")}
+            row |= {key: int(np.mean([figure[key] for figure in figures])) for key in ("parameters", "tokens", "steps", "flops")}
             row["seconds"] = np.mean([figure["seconds"] for figure in figures])
             row["finetune_seconds"] = sum(scores[task][checkpoint]["costs"]["pretrained"]["seconds"] for task in block.tasks)
             for key in PRETRAINING:
@@ -86,15 +86,28 @@ def readings(all_params: params.Params, study: str, frame: pd.DataFrame) -> list
             names = [f"{row['variant']} ({row[f'{task}_difference']:+.3f} [{row[f'{task}_low']:+.3f}, {row[f'{task}_high']:+.3f}])" for _, row in rows.iterrows()]
             if names:
                 said.append(f"{task} is {direction} with {', '.join(names)}")
+    noise = "of seeds and examples" if len(block.seeds) > 1 else "of examples (one seed says nothing of the noise of training)"
     total = len(others) * len(block.tasks)
     count = sum(int((others[f"{task}_verdict"] == "no difference").sum()) for task in block.tasks)
     undefined = sum(int((others[f"{task}_verdict"] == "undefined").sum()) for task in block.tasks)
-    sentence = f"Against {base['variant']}: {'; '.join(said)}; " if said else f"Against {base['variant']} no variant makes a difference beyond the noise of seeds and examples: "
-    sentence += f"{count} of {total} comparisons show no difference beyond the noise of seeds and examples." if said else f"none of {total} comparisons does."
+    sentence = f"Against {base['variant']}: {'; '.join(said)}; " if said else f"Against {base['variant']} no variant makes a difference beyond the noise {noise}: "
+    sentence += f"{count} of {total} comparisons show no difference beyond the noise {noise}." if said else f"none of {total} comparisons does."
     if undefined:
         sentence += f" In {undefined} the score was undefined (constant predictions)."
-    uneven = [f"{row['variant']} {row['flops'] / base['flops']:.2g} ×" for _, row in others.iterrows() if abs(row["flops"] / base["flops"] - 1) > 0.1]
-    return [sentence] + ([f"The budgets are not equal: in FLOPs of pre-training {', '.join(uneven)} the base's."] if uneven else [])
+    uneven = []
+    for key, unit in (("tokens", "tokens"), ("steps", "steps"), ("flops", "FLOPs")):
+        rows = [f"{row['variant']} {row[key] / base[key]:.2g} ×" for _, row in others.iterrows() if abs(row[key] / base[key] - 1) > 0.1]
+        uneven += [f"in {unit} of pre-training {', '.join(rows)} the base's"] if rows else []
+    return [sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
+
+
+def unguarded(all_params: params.Params, study: str) -> list[str]:
+    """Tasks whose dev and test text was not taken out of what a variant read."""
+    block, found = all_params.ablations[study], []
+    for variant in members(all_params, study):
+        mix = all_params.mixes.get(all_params.encodings[all_params.variants[variant].encoding].corpus)
+        found += [task for task in block.tasks if mix is None or task not in (*mix.tasks, *mix.also_held_out)]
+    return list(dict.fromkeys(found))
 
 
 def change(variant: params.Variant) -> str:

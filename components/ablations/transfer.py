@@ -25,7 +25,8 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
             for task in study.tasks:
                 print(f"{task}, {checkpoint} checkpoint", flush=True)
                 scores = target / task / checkpoint
-                found.setdefault(task, {})[checkpoint] = runs.compare(all_params, name, folders, task, recipe, ["pretrained"], scores, run, tags)
+                label = name if checkpoint == LAST else f"{name} at {checkpoint}"
+                found.setdefault(task, {})[checkpoint] = runs.compare(all_params, label, folders, task, recipe, ["pretrained"], scores, run, tags)
     run.tag(study=block.study, variant=name, model=block.model)
     parts = [part for points in found.values() for part in points.values()]
     spent = [part["cost"] for part in parts]

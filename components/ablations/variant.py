@@ -12,6 +12,8 @@ from components.pretrain.training import checkpoint_folder, pretrain, write_curv
 from components.tasks.metrics import summary
 from components.tracking import Run
 
+DONE = stage.STATE / "variants"
+
 
 def train(all_params: Params, name: str, run: Run) -> dict:
     block = all_params.variants[name]
@@ -20,7 +22,7 @@ def train(all_params: Params, name: str, run: Run) -> dict:
     for seed in study.seeds:
         model = varied(all_params.models, study, block, seed)
         label = f"{name}-{seed}"
-        folders[seed] = stage.STATE / "variants" / checkpoint_folder(model, label).name
+        folders[seed] = DONE / checkpoint_folder(model, label, study.checkpoints).name
         if (folders[seed] / "figures.json").exists():
             earlier += stage.read_json(folders[seed] / "figures.json")["seconds"]
             print(f"seed {seed}: done before", flush=True)
@@ -39,9 +41,10 @@ def train(all_params: Params, name: str, run: Run) -> dict:
     if not stage.rank_zero():
         return {}
     with stage.output(Path("data/variants", block.study, name)) as target:
-        target.mkdir()
         for seed, folder in folders.items():
-            shutil.move(folder, target / str(seed))
+            shutil.copytree(folder, target / str(seed))
+    for left in (*DONE.glob(f"{name}-[0-9]*"), *(stage.STATE / "checkpoints").glob(f"{name}-[0-9]*")):  # also of attempts with other params
+        shutil.rmtree(left)
     found = [stage.read_json(Path("data/variants", block.study, name, str(seed), "figures.json")) for seed in study.seeds]
     keys = ("loss", "perplexity", "bits_per_byte", "seconds", "tokens", "flops", "parameters", "tokens_per_second")
     return summary([{key: figures[key] for key in keys} for figures in found]) | {

@@ -14,6 +14,7 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
     if name not in pairs:
         raise SesameError(f"no such pair in finetune of params.yaml (there are: {', '.join(pairs)})")
     model, task = pairs[name]
+    run.tag(model=model, task=task, method=config.recipes[model].method)
     folders = dict.fromkeys(config.seeds, Path("data/models", model))
     return runs.compare(all_params, model, folders, task, config.recipes[model], config.inits, Path("data/scores", model, task), run, {"stage": "finetune"})
 

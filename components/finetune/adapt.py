@@ -14,6 +14,7 @@ def adapt(all_params: params.Params, name: str, run: Run) -> dict:
     if name not in declared:
         raise SesameError(f"no such way in adapt of params.yaml (there are: {', '.join(declared) or 'none'})")
     model, method, task = declared[name]
+    run.tag(model=model, task=task, method=config.recipes[method].method)
     folders, scores = dict.fromkeys(all_params.finetune.seeds, Path("data/models", model)), Path("data/adapted", model, method, task)
     return runs.compare(all_params, model, folders, task, config.recipes[method], ["pretrained"], scores, run, {"stage": "adapt"}) | {"recipe": method}
 

@@ -115,7 +115,6 @@ def compare(
     with stage.output(scores_folder) as target:
         target.mkdir(parents=True)
         (target / "predictions.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions), encoding="utf-8")
-    run.tag(**{"model": model_name, "task": task_name, "method": recipe.method, **tags})
     protocol = metrics.protocol(judged(task), selection(recipe), len(rows["train"]), len(rows[judged(task)]))
     return {
         "model": model_name, "intermediate": models.intermediate(folder), "task": task_name, "method": recipe.method,

@@ -135,33 +135,34 @@ def mask(
     """ids (batch, length) -> masked ids and labels, IGNORED where nothing is predicted.
 
     Exactly round(mlm_probability * n), at least one, of a row's n ordinary tokens are targets; of these mask_share become
-    `[MASK]`, random_share an ordinary token, and the rest stay. With `starts_word` (vocab_size,) whole words are targets, in a random order
-    until the next would be too much; the shares are still of tokens. A pure function of (seed, epoch) = key and the example.
+    `[MASK]`, random_share an ordinary token, and the rest stay. With `starts_word` (vocab_size,) whole words are targets, in a random order,
+    those passed over that would be too much (at least the shortest is one); the shares are still of tokens. A pure function of (seed, epoch) = key and the example.
     """
     example, position = examples[:, None], np.arange(ids.shape[1])[None, :]
     real = ids >= len(SPECIALS)
     count = np.maximum(1, np.round(config.mlm_probability * real.sum(1))).astype(int)[:, None]
     if starts_word is None:
-        rank = _ranks(np.where(real, uniform(*key, example, position, MASKED), 2.0))
+        rank = np.where(real, uniform(*key, example, position, MASKED), 2.0).argsort(1, kind="stable").argsort(1, kind="stable")
         target = real & (rank < count)
     else:
         opens = real & (starts_word[ids] | ~np.pad(real, ((0, 0), (1, 0)))[:, :-1])  # what follows a special opens a word, too
-        first = np.maximum.accumulate(np.where(opens, position, 0), 1)  # where the word of each piece begins
-        rank = _ranks(np.where(real, uniform(*key, example, first, MASKED), 2.0))  # the pieces of a word stay together
-        last = np.zeros_like(rank)
-        np.maximum.at(last, (np.arange(len(ids))[:, None], first), np.where(real, rank, 0))
-        last = np.take_along_axis(last, first, 1)  # rank of the word's last piece
-        target = real & ((last < count) | (np.take_along_axis(rank, first, 1) == 0))  # one word at least
+        word = np.where(real, opens.cumsum(1), 0)  # (batch, length), from 1
+        order = np.where(opens, uniform(*key, example, position, MASKED), 2.0).argsort(1, kind="stable")
+        target = np.zeros_like(real)
+        for row, limit in enumerate(count[:, 0]):
+            sizes, taken = np.bincount(word[row]), 0
+            for first in order[row, : opens[row].sum()]:
+                size = sizes[word[row, first]]
+                if taken + size <= limit:  # a word that is too long is passed over, as in Devlin's
+                    target[row, first : first + size], taken = True, taken + size
+            if not taken:
+                shortest = sizes[1:].argmin() + 1
+                target[row] = word[row] == shortest
     decision = uniform(*key, example, position, REPLACED)
     drawn = ordinary[(uniform(*key, example, position, NEW_TOKEN) * len(ordinary)).astype(int)]
     masked = np.where(target & (decision < config.mask_share), MASK, ids)
     masked = np.where(target & (decision >= config.mask_share) & (decision < config.mask_share + config.random_share), drawn, masked)
     return masked, np.where(target, ids, IGNORED)
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Of each value its place in the order of its row; of equal ones the first comes first."""
-    return values.argsort(1, kind="stable").argsort(1, kind="stable")
 
 
 def spans(text: Split, max_length: int) -> np.ndarray:

@@ -85,6 +85,16 @@ class Resources(Block):
     finetune: str | None = None
 
 
+def _recipe_fits(place: str, model: str, architecture: Architecture, recipe: Recipe) -> None:
+    """Raises ValueError where a recipe, which stands at `place`, can't adapt a model."""
+    if architecture.name == "bilm" and recipe.method in ("adapters", "lora"):
+        raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and {model} has none")
+    if recipe.method == "linear_probe" and not -1 <= recipe.layer <= architecture.num_layers:
+        raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
+    if recipe.max_length > architecture.max_length:
+        raise ValueError(f"{place}.max_length {recipe.max_length} is more than the model reads, {model}.architecture.max_length {architecture.max_length}")
+
+
 class Params(Block):
     """The whole of `params.yaml`."""
 
@@ -118,13 +128,14 @@ class Params(Block):
             if not name.startswith(f"{variant.study}_"):
                 raise ValueError(f"variants.{name}: a variant of study {variant.study} is named {variant.study}_...")
             try:
-                varied(self.models, study, variant, 1)
+                model = varied(self.models, study, variant, 1)
             except ValidationError as error:
                 raise ValueError(f"variants.{name}.change{_first(error)}") from None
             try:
-                tuned(study, variant)
+                recipe = tuned(study, variant)
             except ValidationError as error:
                 raise ValueError(f"variants.{name}.recipe{_first(error)}") from None
+            _recipe_fits(f"ablations.{variant.study}.recipe", f"variants.{name}", model.architecture, recipe)
         for name, study in self.ablations.items():
             if study.base not in self.variants or self.variants[study.base].study != name:
                 raise ValueError(f"ablations.{name}.base: {study.base!r} is no variant of this study")
@@ -147,17 +158,8 @@ class Params(Block):
                 chain.append(self.intermediate[chain[-1]].model)
                 if chain[-1] in chain[:-1]:
                     raise ValueError(f"intermediate.{chain[-1]}: tuned on itself ({' from '.join(chain)})")
-            name, model = chain[-1], self.models.get(chain[-1])
-            if model and model.architecture.name == "bilm" and recipe.method in ("adapters", "lora"):
-                raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and models.{name} has none")
-            if model and recipe.method == "linear_probe" and not -1 <= recipe.layer <= model.architecture.num_layers:
-                raise ValueError(f"{place}.layer {recipe.layer}: models.{name} has 0 (embedding) to {model.architecture.num_layers}, -1 is the last")
-            if model and recipe.max_length > model.architecture.max_length:
-                raise ValueError(
-                    f"{place}.max_length {recipe.max_length} is more than the model reads, models.{name}.architecture.max_length "
-                    f"{model.architecture.max_length}"
-                )
-        self._search_fits(bases)
+            if chain[-1] in self.models:
+                _recipe_fits(place, f"models.{chain[-1]}", self.models[chain[-1]].architecture, recipe)
         for name, pair in self.alignments.items():
             sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
             if len(sizes) > 1:

@@ -37,11 +37,16 @@ class Ablation(Block):
     recipe: Recipe
     """How every variant is fine-tuned."""
     plot: Plot
-    published: Name | None = None
+    published: Literal["objective", "size"] | None = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
 
     @model_validator(mode="after")
-    def checkpoints_come_before_the_end(self):
+    def parts_fit(self):
+        for key in ("seeds", "tasks"):
+            if len(set(getattr(self, key))) < len(getattr(self, key)):
+                raise ValueError(f"{key} has one twice")
+        if taken := [task for task in self.tasks if task in (*get_args(Column), "variant", "checkpoint", "n", "finetune_seconds")]:
+            raise ValueError(f"a task can't be called {taken[0]}: that is a column of the study's table")
         if self.checkpoints and not self.budget.tokens:
             raise ValueError("checkpoints are counted in tokens, and so must the budget be")
         if self.checkpoints and (sorted(set(self.checkpoints)) != self.checkpoints or self.checkpoints[-1] >= self.budget.tokens):
@@ -62,6 +67,13 @@ class Variant(Block):
     recipe: dict[str, Any] = {}
     """Laid over the study's recipe."""
 
+    @model_validator(mode="after")
+    def change_is_of_the_model(self):
+        for key, place in {"budget": "the study's", "seed": "the study's seeds", "encoding": "the variant's own", "prompts": "not used here"}.items():
+            if key in self.change:
+                raise ValueError(f"change.{key}: the same for all variants of a study or set elsewhere ({place})")
+        return self
+
 
 KINDS = {kind.model_fields["name"].annotation.__args__[0]: kind for union in (Architecture, Objective) for kind in get_args(get_args(union)[0])}
 
@@ -69,8 +81,9 @@ KINDS = {kind.model_fields["name"].annotation.__args__[0]: kind for union in (Ar
 def laid_over(block: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """A block with the values of a change put in, however deep."""
     merged = dict(block)
-    if change.get("name", block.get("name")) != block.get("name") and change["name"] in KINDS:
-        merged = {key: value for key, value in merged.items() if key in KINDS[change["name"]].model_fields}
+    kind = change.get("name", block.get("name"))
+    if kind != block.get("name") and isinstance(kind, str) and kind in KINDS:
+        merged = {key: value for key, value in merged.items() if key in KINDS[kind].model_fields}
     for key, value in change.items():
         merged[key] = laid_over(merged[key], value) if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) else value
     return merged

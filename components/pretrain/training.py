@@ -27,7 +27,7 @@ from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
 from components.tracking import Run
 
-CODE = ("pretrain/*.py", "objectives/*.py", "models/*.py", "optimizer.py", "compute.py", "tokenizer/__init__.py", "encode/__init__.py")
+CODE = ("pretrain/*.py", "objectives/*.py", "models/*.py", "optimizer.py", "compute.py", "flops.py", "tokenizer/__init__.py", "encode/__init__.py")
 """What the weights depend on, as in dvc.yaml."""
 
 
@@ -46,9 +46,9 @@ class Trained:
     """Of training, over all attempts."""
 
 
-def checkpoint_folder(block: Model, name: str) -> Path:
+def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = ()) -> Path:
     """Where a killed attempt of the same work has left its checkpoint, if there was one."""
-    key = hashlib.sha256(block.model_dump_json().encode())
+    key = hashlib.sha256(f"{block.model_dump_json()} {list(keep)}".encode())
     key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())
     for file in sorted(file for pattern in CODE for file in Path("components").glob(pattern)):
         key.update(file.read_bytes())
@@ -90,8 +90,10 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
     if block.trainer.compile:
         model.compile()
     steps = steps_of(block, batches, flops_per_token)
+    if block.objective.name == "mlm" and block.objective.static and steps and steps <= batches.epoch_steps():
+        raise SesameError(f"objective.static makes no difference: the budget ends after {steps:,} of the {batches.epoch_steps():,} steps of the first epoch; use less text or a larger budget")
     module = Pretraining(block, model, objective, steps, run)
-    checkpoints = checkpoint_folder(block, name)
+    checkpoints = checkpoint_folder(block, name, keep)
 
     def write(target: Path, state: dict[str, torch.Tensor]) -> None:
         state = {key.removeprefix("model."): value for key, value in state.items()}
@@ -185,11 +187,14 @@ class Kept(Callback):
         self.folder, self.milestones, self.flops_per_token, self.write = folder, milestones, flops_per_token, write
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
+        if not self.milestones:
+            return
         due = [milestone for milestone in self.milestones if module.tokens >= milestone and not (self.folder / str(milestone)).exists()]
+        due = trainer.strategy.broadcast(due)  # the first rank writes, and knows what it has
         if not due:
             return
         module.eval()
-        with torch.no_grad():
+        with torch.no_grad(), trainer.precision_plugin.val_step_context():
             module.on_validation_epoch_start()
             for batch in trainer.datamodule.val_dataloader():
                 module.validation_step(trainer.strategy.batch_to_device(batch), 0)

@@ -4,6 +4,7 @@ Every trial is a line there and a run in the ledger.
 """
 
 import statistics
+import sys
 from dataclasses import asdict
 
 import pandas as pd
@@ -37,7 +38,7 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"no such pair in search of params.yaml (there are: {', '.join(pairs(config))})")
     model, task = pairs(config)[name]
     base, bench, journal = all_params.finetune.recipes[model], Bench.of(all_params, model, task), Journal(all_params, model, task)
-    study, rows = Study(config, base), journal.begin(run.id)
+    study, rows = Study(config, base), journal.begin(run.id)[: config.budget.trials]
     earlier = sum(row["seconds"] for row in rows)
     for row in rows:
         study.add(row)
@@ -68,7 +69,6 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     best = max((row for row in rows if row["score"] is not None), key=lambda row: row["score"], default=None)
     shown = table[table["state"] == "complete"].sort_values("score", ascending=False).drop(columns=["state", "seed", "scores", "tokens", "flops", "note"])
     print(shown.head(5).to_string(index=False, float_format="%.4g") if len(shown) else "no trial was completed", flush=True)
-    journal.end()
     selection = f"the {'last' if base.patience is None and 'patience' not in config.space else 'best'} epoch of each trial, the best trial selected on dev"
     states = {state: sum(row["state"] == state for row in rows) for state in ("complete", "pruned", "failed")}
     return {
@@ -111,5 +111,12 @@ def columns(row: dict) -> dict:
     }  # fmt: skip
 
 
+def finish(name: str) -> None:
+    """Forget what a search that is written needs no more."""
+    all_params = params.load()
+    Journal(all_params, *pairs(all_params.search)[name]).end()
+
+
 if __name__ == "__main__":
     stage.main("search", search, resumes=previous_run, metrics_file=lambda _, name: metrics_file(name))
+    finish(sys.argv[1])

@@ -22,6 +22,7 @@ from components.ablations import champion, tables, transfer, variant
 from components.ablations.effects import effect, resampled
 from components.errors import SesameError
 from components.params.studies import laid_over, varied
+from components.pretrain.training import checkpoint_folder
 from components.tasks import Example
 from components.tracking import Run
 from tests.conftest import tiny_params
@@ -80,6 +81,10 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
         ({"ablations__rate__tasks": ["same", "different"]}, "ablations.rate.tasks[1]: no 'different' in tasks"),
         ({"ablations__rate__checkpoints": [50]}, "checkpoints are counted in tokens, and so must the budget be"),
         ({"ablations__rate__budget": {"tokens": 90}, "ablations__rate__checkpoints": [50, 100]}, "checkpoints: ascending, and less than budget.tokens"),
+        ({"ablations__rate__seeds": [1, 1]}, "ablations.rate: seeds has one twice"),
+        ({"ablations__rate__published": "rates"}, "ablations.rate.published: Input should be 'objective' or 'size'"),
+        ({"ablations__rate__recipe__max_length": 64}, "ablations.rate.recipe.max_length 64 is more than the model reads, variants.rate_15.architecture.max_length 32"),
+        ({"variants__rate_40__change": {"budget": {"steps": 9}}}, "variants.rate_40: change.budget: the same for all variants of a study or set elsewhere"),
         ({"ablations__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
     ],
 )
@@ -116,7 +121,9 @@ def test_an_undefined_score_is_no_effect():
     task = params.check(changed(tasks__same__metrics=["matthews_correlation"])).tasks["same"]
     rows, found = answers(0.7, 1)
     constant = resampled(task, "matthews_correlation", rows, [["yes"] * len(rows)] * 2)
-    assert effect(constant, resampled(task, "matthews_correlation", rows, [found, found])).verdict == "undefined"
+    twice = resampled(task, "matthews_correlation", rows, [found, found])
+    assert effect(constant, twice).verdict == "undefined"
+    assert effect(np.concatenate([twice[:, :1], constant[:, :1]], 1), twice).verdict == "undefined", "one seed without a score is enough"
 
 
 def stage(module: str, name: str) -> subprocess.CompletedProcess:
@@ -154,6 +161,8 @@ def test_checkpoints_on_the_way_change_nothing_and_flops_are_a_budget(project):
     assert 500 <= figures[0]["tokens"] < 1500 <= figures[1]["tokens"] < 3000 <= figures[2]["tokens"]
     assert figures[0]["loss"] > figures[2]["loss"] and figures[0]["flops"] < figures[1]["flops"] < figures[2]["flops"]
 
+    assert checkpoint_folder(CHECKED.models["bert"], "x", [500]) != checkpoint_folder(CHECKED.models["bert"], "x", [1500]), "never continued by another list"
+
     raw["ablations"]["rate"] |= {"budget": {"flops": figures[2]["flops"]}, "checkpoints": []}
     variant.train(write(raw), "rate_15", Run(None))
     assert equal("plain/1", str(folder)), "the FLOPs of that many tokens buy the same steps"
@@ -186,7 +195,7 @@ def test_the_reading_says_no_more_than_the_numbers():
     import pandas as pd
 
     def frame(low, high, flops=1.0):
-        common = {"checkpoint": "last", "flops": 100.0}
+        common = {"checkpoint": "last", "flops": 100.0, "tokens": 10, "steps": 2}
         base = {"variant": "15", **common, "same_verdict": ""}
         verdict = "higher" if low > 0 else "lower" if high < 0 else "no difference"
         return pd.DataFrame([base, {"variant": "40", **common, "flops": 100.0 * flops, "same_difference": (low + high) / 2, "same_low": low, "same_high": high, "same_verdict": verdict}])
@@ -198,3 +207,5 @@ def test_the_reading_says_no_more_than_the_numbers():
         "Against 15: same is higher with 40 (+0.200 [+0.100, +0.300]); 0 of 1 comparisons show no difference beyond the noise of seeds and examples.",
         "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's.",
     ]
+    one_seed = params.check(changed(ablations__rate__seeds=[1]))
+    assert "one seed says nothing of the noise of training" in tables.readings(one_seed, "rate", frame(-0.1, 0.2))[0]

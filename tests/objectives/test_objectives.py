@@ -50,7 +50,7 @@ def test_mask_depends_on_seed_epoch_and_example_only():
 
 
 def test_whole_words_are_masked_whole():
-    """No word is masked in part, never more than the share unless a single word is, and each piece of the text as often as any other."""
+    """No word is masked in part, never more than the share unless a single word is, little less, and no place more often than another."""
     rows, length, vocab = 3000, 60, 500
     rng = np.random.default_rng(0)
     ids, starts_word = rng.integers(len(SPECIALS), vocab, (rows, length)), np.arange(vocab) % 3 == 0
@@ -63,7 +63,7 @@ def test_whole_words_are_masked_whole():
         words = [target[row, a:b][real[row, a:b]] for a, b in zip(opens, [*opens[1:], length], strict=True)]
         assert all(word.all() or not word.any() for word in words)
         assert target[row].sum() <= round(0.15 * 48) or sum(word.any() for word in words) == 1
-    assert not target[~real].any() and 0.1 < target[real].mean() <= 0.15
+    assert not target[~real].any() and 0.145 < target[real].mean() <= 7 / 48
     assert target[:, 1:30].mean(0).std() < 0.02  # no favoured place
 
 

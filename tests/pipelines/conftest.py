@@ -32,6 +32,7 @@ class Lab:
         return self
 
     def write(self, name: str, text: str) -> "Lab":
+        (self.path / name).parent.mkdir(exist_ok=True)
         (self.path / name).write_text(text)
         return self
 

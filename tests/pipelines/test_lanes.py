@@ -24,6 +24,12 @@ STAGES = """
     outs: [score.out]
     metrics: [metrics.json: {cache: false}]
 """
+STUDIES = """
+stages:
+  long:
+    foreach: [a]
+    do: {wdir: .., cmd: cat in > long.out, deps: [in], outs: [long.out]}
+"""
 SCORE = """
 import json, os, sys, time
 from pathlib import Path
@@ -70,8 +76,8 @@ def tree(lab: Lab) -> dict[str, str]:
 
 @pytest.fixture
 def ready(lab) -> Lab:
-    """A lab with a pipeline that has run once and is committed."""
-    lab.stages(STAGES).write("in", "1").write("score.py", SCORE)
+    """A lab with a pipeline that has run once and is committed, and a second one that has not."""
+    lab.stages(STAGES).write("studies/dvc.yaml", STUDIES).write("in", "1").write("score.py", SCORE)
     lab.sesame("run")
     git(lab, "add", "-A")
     git(lab, "commit", "-qm", "first")

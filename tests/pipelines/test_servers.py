@@ -116,6 +116,7 @@ def test_a_remote(lab, remote, tmp_path):
   first: {cmd: echo ran >> ran; cat in > a.out, deps: [in], outs: [a.out]}
   second: {cmd: echo ran >> ran; cat a.out > b.out, deps: [a.out], outs: [b.out]}
 """)
+    lab.write("studies/dvc.yaml", "stages: {study: {wdir: .., cmd: cat in > c.out, deps: [in], outs: [c.out]}}\n")  # not run
     for command in remote:
         run(lab, BIN / "dvc", *command)
     assert "2 stages: 0 cached, 2 done" in lab.sesame("run")
@@ -127,6 +128,6 @@ def test_a_remote(lab, remote, tmp_path):
     run(lab, "git", "clone", "-q", lab.path, tmp_path / "other")
     other = Lab(tmp_path / "other", lab.env)
     (other.path / "ran").unlink()
-    run(other, BIN / "dvc", "pull")
+    run(other, BIN / "dvc", "pull", "dvc.yaml")
     assert other.read("b.out") == "text"
     assert "2 stages: 2 cached, 0 done" in other.sesame("run") and not (other.path / "ran").exists()

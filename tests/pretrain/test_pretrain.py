@@ -111,6 +111,14 @@ def test_unreachable_ledger_costs_a_line_not_the_training(project):
     assert done.stderr.count("MLflow at http://127.0.0.1:9 is not usable") == 1 and Path("data/models/gpt/model.safetensors").exists()
 
 
+def test_static_masks_need_a_second_epoch(project):
+    write_params(objective={"static": True}, budget={"steps": 3})
+    done = pretrain("bert")
+    assert done.returncode == 1 and "objective.static makes no difference: the budget ends after 3 of the" in done.stderr, done.stderr
+    write_params(objective={"static": True}, budget={"steps": 60})
+    assert pretrain("bert").returncode == 0
+
+
 def test_minutes_budget_ends(project):
     write_params(budget={"minutes": 0.02})
     done = pretrain("gpt")

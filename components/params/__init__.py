@@ -160,6 +160,7 @@ class Params(Block):
                     raise ValueError(f"intermediate.{chain[-1]}: tuned on itself ({' from '.join(chain)})")
             if chain[-1] in self.models:
                 _recipe_fits(place, f"models.{chain[-1]}", self.models[chain[-1]].architecture, recipe)
+        self._search_fits(bases)
         for name, pair in self.alignments.items():
             sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
             if len(sizes) > 1:

@@ -64,7 +64,7 @@ def test_whole_words_are_masked_whole():
         assert all(word.all() or not word.any() for word in words)
         assert target[row].sum() <= round(0.15 * 48) or sum(word.any() for word in words) == 1
     assert not target[~real].any() and 0.145 < target[real].mean() <= 7 / 48
-    assert target[:, 1:30].mean(0).std() < 0.02  # no favoured place
+    assert target[:, 6:25].mean(0).std() < 0.015  # no favoured place, but beside specials, where words are short
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])

@@ -68,6 +68,8 @@ def _short(text: str | float | None) -> str:
     if text in (None, ""):
         return "\u2013"
     value = float(text)
+    if value.is_integer() and abs(value) < 1e7:
+        return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1e7 else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
 
 

@@ -5,6 +5,7 @@ from itertools import cycle
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from components import params
 from components.ablations.transfer import LAST
@@ -24,6 +25,7 @@ def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
             axis.errorbar(rows[study.plot.x], rows[y], yerr=rows.get(f"{y}_std"), marker=marker, markersize=5, capsize=2.5, linewidth=1.2, color=colour, label=variant)
         if frame[study.plot.x].max() > 4 * frame[study.plot.x].min():
             axis.set_xscale("log")
+            axis.xaxis.set_minor_formatter(NullFormatter())  # theirs would overlap
         axis.set_xlabel(TITLES[study.plot.x])
         axis.set_title(metrics.get(y) or TITLES[y])
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5)

@@ -45,6 +45,7 @@ def effects(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
             axis.plot([low, high], [i, i], color=colour, linewidth=2)
             axis.plot(middle, i, marker="o", color=colour)
         axis.axvline(0, color="black", linewidth=0.8)
+        axis.locator_params(axis="x", nbins=5)
         axis.set_title(f"{metrics[task]}, less the base")
     axes[0][0].set_yticks(range(len(rows)), rows["variant"])
     axes[0][0].set_ylim(len(rows) - 0.5, -0.5)

@@ -85,7 +85,7 @@ def _name(shown: dict[str, str]) -> str:
 def _edited(text: str, overrides: dict[str, Any], shown: dict[str, str]) -> str:
     """The text with the values put in, comments kept. Raises SesameError unless it is a right params.yaml."""
     editor, safe = profiles.editor(), YAML(typ="safe")
-    document, expected = editor.load(text), safe.load(text)
+    document, expected = profiles.parsed(editor, text), safe.load(text)
     for key, value in overrides.items():
         for root in (expected, document):
             _put(root, key, copy.deepcopy(value))

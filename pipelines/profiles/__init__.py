@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from components import params, stage
 from components.errors import SesameError
@@ -32,7 +32,7 @@ def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) 
     text = overlay(name, data)
     params.load(path)  # its own mistakes are not the profile's
     yaml = editor()
-    document, changes = yaml.load(path.read_text(encoding="utf-8")), []
+    document, changes = parsed(yaml, path.read_text(encoding="utf-8")), []
     for section, entries in yaml.load(text).items():
         known = document.setdefault(section, CommentedMap())
         for key, value in entries.items():
@@ -76,4 +76,21 @@ def editor() -> YAML:
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 1 << 20
     yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.representer.add_representer(type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null"))
     return yaml
+
+
+def parsed(yaml: YAML, text: str) -> CommentedMap:
+    """The document, whose anchors stay also where nothing refers to them yet."""
+    document = yaml.load(text)
+    blocks = [document]
+    while blocks:
+        block = blocks.pop()
+        if block.anchor.value:
+            block.anchor.always_dump = True
+        blocks += [
+            value
+            for value in (block.values() if isinstance(block, CommentedMap) else block)
+            if isinstance(value, CommentedMap | CommentedSeq)
+        ]
+    return document

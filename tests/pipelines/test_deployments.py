@@ -123,7 +123,7 @@ def test_served(ready):
     until(lambda: not page.deployment("study").get("detail"), 90)
     assert "local files" in page.deployment("pipeline")["parameter_openapi_schema"]["properties"]["recheck"]["description"]
 
-    runs = [page.run("pipeline", force=True), page.run("pipeline", targets=["study"], force=True)]
+    runs = [page.run("pipeline", targets=["corpus", "after", "study"], force=True), page.run("pipeline", targets=["study"], force=True)]
     assert {page.end(run)[0] for run in runs} == {"Completed"}
     assert len(lab.read("times").splitlines()) == 2 and not side_by_side(lab)
 

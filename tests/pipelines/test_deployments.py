@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -70,7 +71,11 @@ class Page:
         self.api = api
 
     def post(self, path: str, body: dict):
-        answer = requests.post(f"{self.api}{path}", json=body, timeout=30)
+        for _ in range(20):
+            answer = requests.post(f"{self.api}{path}", json=body, timeout=30)
+            if answer.status_code != 503:  # what SQLite makes of many at once on a busy machine
+                break
+            time.sleep(1)
         assert answer.ok, answer.text
         return answer.json() if answer.content else None
 

@@ -105,7 +105,8 @@ class MaskedBatches:
         return self.epochs[0]
 
     def tokens(self, step: int) -> int:
-        return int(self.lengths[self._find(step)].sum())
+        chosen = self._find(step)  # first, since it may load another epoch with other lengths
+        return int(self.lengths[chosen].sum())
 
     def _ordinary(self, start: int, end: int) -> np.ndarray:
         tokens = self.text.tokens[start:end]

@@ -67,6 +67,17 @@ def test_whole_words_are_masked_whole():
     assert target[:, 6:25].mean(0).std() < 0.015  # no favoured place, but beside specials, where words are short
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_tokens_of_a_step_are_those_of_its_batch_in_every_epoch(tokens, train_split, seed):
+    """A budget in tokens asks for them before any batch is made, past the ends of epochs, and a resumed run in between."""
+    config = CONFIG.model_copy(update={"next_sentence": True})
+    counting = objectives.build(config, tokens).batches(train_split, 4, 32, seed)
+    reading = objectives.build(config, tokens).batches(train_split, 4, 32, seed)
+    counted = [counting.tokens(step) for step in range(3 * counting.epoch_steps() + 2)]
+    assert counted == [int(reading[step]["lengths"].sum()) for step in range(len(counted))]
+    assert counting.tokens(0) == counted[0], "back from the third epoch"
+
+
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_static_masks_are_those_of_the_first_epoch(tokens, train_split, next_sentence):
     def epoch(config, number):

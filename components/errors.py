@@ -1,5 +1,20 @@
-"""The error whose message is meant for the person at the keyboard."""
+"""What is said to the person at the keyboard: errors of one line, and addresses without their secrets."""
+
+import re
+
+USER = re.compile(r"(?<=://)(?:[^\s/?#\"'<>]*|[^\s/:@\"'<>]*:[^\s@\"'<>]*)@")
+"""User and password before the host; SQLAlchemy takes an unquoted slash in a password, too. A lone user name may be a token."""
+QUERY = re.compile(r"([?&;#][\w.%-]*(?:token|passw(?:or)?d|passphrase|pwd|secret|signature|sig|credential|auth|jwt|key)=)[^\s&;#\"'<>]+", re.IGNORECASE)
+"""Values of a query that open what is behind the address: `?token=...`, `&X-Amz-Signature=...`."""
+
+
+def without_secrets(text: str) -> str:
+    """A text as it may be shown or kept: `postgresql://joe:secret@host/db` in it becomes `postgresql://host/db`, `?token=abc` `?token=***`."""
+    return QUERY.sub(r"\1***", USER.sub("", text))
 
 
 class SesameError(Exception):
-    """One clear line that names the place and the cure. A stage prints it and exits with 1, without a traceback."""
+    """One clear line that names the place and the cure, without secrets. A stage prints it and exits with 1, without a traceback."""
+
+    def __init__(self, message: str):
+        super().__init__(without_secrets(message))

@@ -16,6 +16,8 @@ from typing import Any
 
 from filelock import FileLock
 
+from components.errors import without_secrets
+
 EXPERIMENT = "sesame"
 PARENT = "SESAME_PARENT_RUN"
 OFF = "SESAME_TRACKING"
@@ -89,7 +91,7 @@ class Run:
         """Log a nested dictionary as flattened parameters."""
         from mlflow.entities import Param
 
-        flat = [(k, str(v)[:6000]) for k, v in flatten(params).items()]
+        flat = [(k, without_secrets(str(v))[:6000]) for k, v in flatten(params).items()]
         for i in range(0, len(flat), 100):  # the most one call takes
             self._try(lambda c, i=i: c.log_batch(self.id, params=[Param(k, v) for k, v in flat[i : i + 100]]))
 

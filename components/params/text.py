@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from components.params.block import Block, Globs, Name, Sha256, Share
+from components.params.block import Address, Block, Globs, Name, Sha256, Share
 
 
 class PypiSource(Block):
@@ -23,7 +23,8 @@ class UrlSource(Block):
     """A file by its address, hash-checked. With `members` it is opened as an archive."""
 
     kind: Literal["url"]
-    url: str
+    url: Address
+    """params.yaml and dvc.lock are committed: let `~/.netrc` hold a password, it is read."""
     sha256: Sha256
     members: list[str] = []
 

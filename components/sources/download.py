@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from filelock import FileLock
@@ -18,12 +17,6 @@ ATTEMPTS = 5
 TIMEOUT = (10, 60)
 """Seconds to connect, seconds of silence."""
 CHUNK = 1 << 18
-
-
-def without_password(url: str) -> str:
-    """The address as it may be shown."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def sha256_of(path: Path) -> str:
@@ -91,7 +84,6 @@ def fetch(filename: str, sha256: str, address: Callable[[], str], cure: str) -> 
 
 
 def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> None:
-    shown = without_password(url)
     for attempt in range(1, ATTEMPTS + 1):
         start = part.stat().st_size if part.exists() else 0
         try:
@@ -102,9 +94,9 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
             if status == 416:  # nothing beyond what we have: whole already, or of another file
                 resumed = True
             elif status is not None and status < 500 and status not in (408, 429):
-                raise SesameError(f"{filename}: {shown} answers {status} {response.reason}; {cure}") from None
+                raise SesameError(f"{filename}: {url} answers {status} {response.reason}; {cure}") from None
             elif attempt == ATTEMPTS:
-                raise SesameError(f"{filename}: {shown} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
+                raise SesameError(f"{filename}: {url} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
             else:
                 wait = 2 ** (attempt - 1)
                 print(f"{filename}: {reason(error)}; try {attempt + 1} of {ATTEMPTS} in {wait} s", file=sys.stderr, flush=True)
@@ -115,8 +107,8 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
             return
         part.unlink()
         if not resumed:  # what was resumed may have begun as another file, so that gets a second chance from its start
-            raise SesameError(f"{filename}: wrong sha256: {found} came from {shown}, {sha256} is declared; deleted. Check the file, then the declared hash")
-    raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {shown}; {cure}")
+            raise SesameError(f"{filename}: wrong sha256: {found} came from {url}, {sha256} is declared; deleted. Check the file, then the declared hash")
+    raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {url}; {cure}")
 
 
 def reason(error: requests.RequestException) -> str:

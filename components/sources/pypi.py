@@ -25,22 +25,21 @@ def index_url() -> str:
 
 
 def _file_url(source: params.PypiSource, index: str) -> str:
-    shown = download.without_password(index)
     try:
         with PyPISimple(index) as simple:
             packages = simple.get_project_page(source.project, timeout=download.TIMEOUT).packages
     except NoSuchProjectError:
-        raise SesameError(f"the package index {shown} has no project {source.project!r}; check the name, or set PIP_INDEX_URL to an index that has it") from None
+        raise SesameError(f"the package index {index} has no project {source.project!r}; check the name, or set PIP_INDEX_URL to an index that has it") from None
     except (requests.RequestException, UnsupportedContentTypeError) as error:
         reason = download.reason(error) if isinstance(error, requests.RequestException) else "that is not a package index"
-        raise SesameError(f"the package index {shown} can't be read ({reason}); {cure(source)}") from None
+        raise SesameError(f"the package index {index} can't be read ({reason}); {cure(source)}") from None
     for package in packages:
         if package.filename == source.filename:
             if package.version not in (None, source.version):
                 raise SesameError(f"{source.filename} is version {package.version}, {source.version} is declared")
             return package.url
     there = [p.filename for p in packages if p.version == source.version] or sorted({p.version for p in packages if p.version})
-    raise SesameError(f"{source.project} {source.version} on {shown} has no file {source.filename!r}; there are: {', '.join(there) or 'no files'}")
+    raise SesameError(f"{source.project} {source.version} on {index} has no file {source.filename!r}; there are: {', '.join(there) or 'no files'}")
 
 
 def cure(source: params.PypiSource) -> str:

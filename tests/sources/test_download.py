@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from components import sources
+from components import corpora, params, sources
+from components.corpora import __main__ as corpus
 from components.errors import SesameError
 from components.params import FilesSource, PypiSource, UrlSource
 from components.stage import STATE
+from tests.conftest import tiny_params
 
 WHEEL = "demo-1.0-py3-none-any.whl"
 BIG = random.Random(0).randbytes(1 << 20)
@@ -179,3 +181,19 @@ def test_files_sorted_each_once_and_missing(tmp_path, monkeypatch):
     assert list(contents(source)) == ["b.txt", "a.txt", "deep/c.txt"]
     with pytest.raises(SesameError, match="nothing at 'c.txt'"):
         contents(FilesSource(kind="files", paths=["c.txt"]))
+
+
+def test_a_password_in_an_address_is_used_and_never_kept(server, capsys):
+    digest = server.add("a.txt?token=secret", b"One line.\n\nTwo lines.\n\nThree lines.\n")
+    address = server.url.replace("://", "://joe:secret@") + "/files/a.txt?token=secret"
+    raw = tiny_params(seed=2)
+    part = {"source": {"kind": "url", "url": address, "sha256": digest}, "reader": {"format": "text", "document": "blank_line"}}
+    raw["corpora"]["base"] |= {"parts": [part], "splits": {"valid": 0.4, "test": 0}}
+    checked = params.check(raw)
+    corpus.body(checked, "base", None)
+    shown = server.url + "/files/a.txt?token=***"
+    assert corpora.card("data/corpora/base")["sources"][0]["url"] == shown
+    assert checked.model_dump(mode="json")["corpora"]["base"]["parts"][0]["source"]["url"] == shown  # what the ledger is given
+    with pytest.raises(SesameError) as error:
+        contents(UrlSource(kind="url", url=address.replace("a.txt", "b.txt"), sha256="0" * 64))
+    assert "secret" not in str(error.value) + capsys.readouterr().out

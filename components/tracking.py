@@ -16,12 +16,18 @@ from typing import Any
 
 from filelock import FileLock
 
-from components.errors import without_secrets
+from components.errors import SesameError, without_secrets
 
 EXPERIMENT = "sesame"
 PARENT = "SESAME_PARENT_RUN"
 OFF = "SESAME_TRACKING"
 """`SESAME_TRACKING=off` records nothing (tests, debugging)."""
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Opens MLflow's page of an experiment on its runs; without it on an overview for applications of language models, which is empty here."""
+WRITTEN = (":(exclude)data", ":(exclude)dvc.lock", ":(exclude)**/dvc.lock")
+"""What a run changes of the files that git has: results belong to the commit of the code and params that they came from."""
+PATIENCE = 5
+"""Seconds that a database server gets to answer."""
 
 
 def uri() -> str:
@@ -40,6 +46,32 @@ def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def unusable(error: Exception) -> str:
+    """That the ledger can't be used, and why, in one line without secrets."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return without_secrets(f"MLflow at {uri()} is not usable: {lines[0][:200]}")
+
+
+def connected():
+    """The MLflow client for a command that can do nothing without it. Raises SesameError when the ledger can't be reached."""
+    try:
+        return client()
+    except Exception as error:  # whatever MLflow and the driver of its database raise
+        raise SesameError(unusable(error)) from None
+
+
+def _answers(address: str) -> None:
+    """Raises what the driver raises when a database server does not answer: MLflow itself would try for two minutes."""
+    import sqlalchemy
+
+    place = sqlalchemy.make_url(address)
+    if place.get_backend_name() in ("postgresql", "mysql", "mssql"):
+        limit = {"timeout" if place.get_backend_name() == "mssql" else "connect_timeout": PATIENCE}
+        engine = sqlalchemy.create_engine(place, connect_args=limit)
+        engine.connect().close()
+        engine.dispose()
+
+
 @cache
 def client():
     """The MLflow client, its database and experiment in place. Raises whatever MLflow raises when it is not reachable."""
@@ -54,19 +86,28 @@ def client():
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     Path(".sesame").mkdir(exist_ok=True)
+    local = not uri().startswith("http")
+    if local:
+        _answers(uri())
     with FileLock(".sesame/mlflow.lock"):  # processes that create the tables at the same time crash each other
         mlflow.set_tracking_uri(uri())
-        connected = mlflow.MlflowClient()
-        if connected.get_experiment_by_name(EXPERIMENT) is None:
-            local = not uri().startswith("http")  # a server knows its own place
-            connected.create_experiment(EXPERIMENT, artifact_location=Path("mlartifacts").resolve().as_uri() if local else None)
-    return connected
+        made = mlflow.MlflowClient()
+        experiment = made.get_experiment_by_name(EXPERIMENT)
+        if experiment is None:  # a server knows its own place
+            made.create_experiment(EXPERIMENT, Path("mlartifacts").resolve().as_uri() if local else None, tags=KIND)
+        elif not KIND.items() <= experiment.tags.items():  # made before the page asked for it
+            for key, value in KIND.items():
+                made.set_experiment_tag(experiment.experiment_id, key, value)
+    return made
 
 
 def git_commit() -> str:
-    """The commit of the checkout, with `-dirty` when tracked files differ from it; empty outside git."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], capture_output=True, text=True)
-    return done.stdout.strip()
+    """The commit of the checkout; with `-dirty` when tracked files differ from it, those aside that stages write; empty outside git."""
+    commit = subprocess.run(["git", "rev-parse", "--verify", "--quiet", "HEAD"], capture_output=True, text=True).stdout.strip()
+    if not commit:
+        return ""
+    differs = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", ".", *WRITTEN], capture_output=True).returncode
+    return commit + "-dirty" * bool(differs)
 
 
 class Run:
@@ -142,8 +183,7 @@ class Run:
 
 
 def _lost(error: Exception) -> None:
-    reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-    print(f"warning: MLflow at {uri()} is not usable, this run is not recorded there (results are in data/): {reason}", file=sys.stderr, flush=True)
+    print(f"warning: {unusable(error)} (this run is not recorded there; results are in data/)", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -151,15 +191,15 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
     run = Run(None)
     if enabled:
         try:
-            connected = client()
+            ledger = client()
             if run_id is None:
                 tags = tags | {"git_commit": git_commit()} | ({"mlflow.parentRunId": parent} if parent else {})
-                experiment = connected.get_experiment_by_name(EXPERIMENT)
-                run_id = connected.create_run(experiment.experiment_id, run_name=name, tags=tags).info.run_id
+                experiment = ledger.get_experiment_by_name(EXPERIMENT)
+                run_id = ledger.create_run(experiment.experiment_id, run_name=name, tags=tags).info.run_id
                 run = Run(run_id)
                 run.params(params)
             else:
-                connected.update_run(run_id, status="RUNNING")
+                ledger.update_run(run_id, status="RUNNING")
                 run = Run(run_id)
                 if parent:
                     run.tag(**{"mlflow.parentRunId": parent})

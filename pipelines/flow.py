@@ -42,8 +42,11 @@ class Result:
     message: str
 
 
+AGAIN = "Failed, tried again"
+
+
 def _again(_task, _run, state: State) -> bool:
-    return state.name == "Failed"  # Skipped would be skipped again
+    return state.name == AGAIN
 
 
 @task(task_run_name="{stage.name}", retry_delay_seconds=RETRY_AFTER, retry_condition_fn=_again, persist_result=False)
@@ -64,9 +67,10 @@ def run_stage(stage: graph.Stage, cached: bool, blocker: str, force: bool, book:
     if outcome.stopped:
         return Cancelled(name="Stopped", message=outcome.problem)
     if outcome.returncode:
-        if task_run.run_count <= stage.meta.retries:
-            terminal.line(stage.name, f"failed: {outcome.problem}; trying again ({task_run.run_count} of {stage.meta.retries})", "yellow")
-        return Failed(message=outcome.problem)
+        if outcome.permanent or task_run.run_count > stage.meta.retries:
+            return Failed(message=outcome.problem)
+        terminal.line(stage.name, f"failed: {outcome.problem}; trying again ({task_run.run_count} of {stage.meta.retries})", "yellow")
+        return Failed(name=AGAIN, message=outcome.problem)
     if outcome.skipped:
         return Completed(name="Cached", message="unchanged, or taken from DVC's cache")
     if book:
@@ -213,6 +217,8 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     runner.reset()
     try:
         with _cancellation() as cancelled, _only_flow(wait, cancelled):
+            if graph.free_lock():
+                terminal.say("DVC's list of the files in use was cut by a stop and could not be read: removed, nothing else works here", "yellow")
             plan = graph.plan(targets or [])
             forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
             cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
@@ -227,7 +233,11 @@ def _built(build: Build, targets: list[str], cancelled: threading.Event, started
     guard = processes.guarded(runner.MARK, str(os.getpid())) if work else nullcontext()
     try:
         with guard, ledger.opened(flow_run.name, flow_run.id, targets) if work else nullcontext() as build.book:
-            build.run(cancelled)
+            try:
+                build.run(cancelled)
+            finally:
+                if work:
+                    graph.order_lock()  # before the ledger keeps a copy
     except StagesFailed:
         outcome = Failed
     except KeyboardInterrupt:

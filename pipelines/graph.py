@@ -1,6 +1,7 @@
 """DVC's graph as an ordered plan. dvc.yaml alone says what depends on what; nothing here adds to it."""
 
 import difflib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,12 +10,16 @@ from pathlib import Path
 
 import networkx
 from dvc.exceptions import DvcException
-from dvc.lock import LockError
+from dvc.lock import LockError, make_lock
 from dvc.repo import Repo, lock_repo
+from dvc.repo.reproduce import plan_repro
+from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
+from dvc.utils.serialize import dump_yaml, load_yaml
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
 from ruamel.yaml import YAML
 
 from components.errors import SesameError
+from components.stage import output
 
 HEAVY = 10
 """How many ordinary stages one that claims a resource weighs when the longest chain is sought."""
@@ -148,3 +153,44 @@ def hashes(stage: Stage) -> dict[str, str]:
         recorded = YAML(typ="safe").load(path) if path.exists() else {}
     entry = recorded.get("stages", {}).get(stage.name, {})
     return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}
+
+
+def free_lock() -> bool:
+    """Remove DVC's list of files in use when it can't be read, and say whether it was so. Not to be called while stages run.
+
+    DVC rewrites it in place, so that a stop at the wrong moment leaves it empty, and every later command would refuse to run.
+    Entries of processes that are gone are no harm: DVC takes those out itself.
+    """
+    with _opened() as repo:
+        path = Path(repo.tmp_dir, RWLOCK_FILE)
+        guard = make_lock(os.path.join(repo.tmp_dir, RWLOCK_LOCK), tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
+        with guard:  # whoever writes it holds this, so that what can't be read now was left by a dead process
+            try:
+                json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                return False
+            except ValueError:
+                path.unlink()
+                return True
+    return False
+
+
+def order_lock() -> None:
+    """Write dvc.lock in the order in which `dvc repro` alone would run the stages, not in that in which they happened to finish.
+
+    So git shows what changed and nothing else. Entries of stages that dvc.yaml no longer has stay, behind the others.
+    """
+    with _opened(wait=True) as repo, lock_repo(repo):
+        files: dict[Path, list[str]] = {}
+        for stage in plan_repro(repo.index.graph):
+            files.setdefault(Path(repo.root_dir, stage.relpath).with_name("dvc.lock"), []).append(_name(stage))
+        for path, names in files.items():
+            if not path.exists():
+                continue
+            recorded = load_yaml(path)
+            entries = recorded["stages"]
+            ordered = [name for name in names if name in entries]
+            ordered += [name for name in entries if name not in ordered]
+            if ordered != list(entries):
+                with output(path) as temporary:
+                    dump_yaml(temporary, recorded | {"stages": {name: entries[name] for name in ordered}})

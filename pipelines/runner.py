@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.errors import PERMANENT
 from pipelines import processes
 
 HINTS = re.compile(
@@ -40,6 +41,8 @@ class Outcome:
     """Why it failed, in one line."""
     stopped: bool = False
     """It was stopped from outside, by `stop_all`."""
+    permanent: bool = False
+    """The stage itself said that another try would end the same way: a wrong key, a malformed file."""
 
 
 def run(
@@ -74,7 +77,10 @@ def run(
     if timed_out:
         return Outcome(child.returncode or 1, seconds, problem=f"stopped after its timeout of {timeout:g} s (meta.timeout in dvc.yaml)")
     skipped = any(re.match(r"Stage '.*' (didn't change, skipping|is cached - skipping run)", line) for line in tail)
-    return Outcome(child.returncode, seconds, skipped, _problem(name, tail) if child.returncode else "")
+    if not child.returncode:
+        return Outcome(0, seconds, skipped)
+    permanent = any(line.startswith("ERROR: ") and line.endswith(f"exited with {PERMANENT}") for line in tail)
+    return Outcome(child.returncode, seconds, problem=_problem(name, tail), permanent=permanent)
 
 
 def stop_all() -> None:

@@ -19,12 +19,14 @@ import requests
 from filelock import FileLock
 
 from components import tracking
-from components.errors import SesameError
+from components.errors import SesameError, without_secrets
 from components.stage import STATE, output
 from pipelines import processes
 
 PATIENCE = 90
 """Seconds that a server gets to come up."""
+PAGES = "SESAME_PREFECT_PAGES"
+"""In the environment of our Prefect server: the addresses under which its page may be open, with a comma between them."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,18 @@ MLFLOW = Service("mlflow", "MLFLOW_TRACKING_URI", 5000, "")
 SERVICES = (PREFECT, MLFLOW)
 
 
-def _command(service: Service, port: int) -> list[str]:
+def _command(service: Service, port: int) -> tuple[list[str], dict[str, str]]:
+    """How a server of ours is started, and what only it gets to know: an address may hold a password, and all users see a command."""
+    place = ["--host", "127.0.0.1", "--port", str(port)]
     if service is PREFECT:
-        return [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    tracking.client()  # its tables are made here, once, and not by the server's workers at the same time
-    artifacts = Path("mlartifacts").resolve().as_uri()
-    return [
-        *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-        *("--backend-store-uri", tracking.uri(), "--default-artifact-root", artifacts),
-    ]  # fmt: skip
+        pages = [f"http://{host}:{port}" for host in ("127.0.0.1", "localhost")]
+        # the page asks port 4200 unless it is told, where another checkout's server may be
+        own = {"PREFECT_SERVER_UI_API_URL": pages[0] + PREFECT.api, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(pages)}
+        own |= {PAGES: ",".join(pages), "PREFECT__SERVER_FINAL": "1"}
+        return [sys.executable, "-m", "uvicorn", "--factory", "pipelines.prefect_server:create_app", *place], own
+    tracking.connected()  # its tables are made here, once, and not by the server's workers at the same time
+    own = {"MLFLOW_BACKEND_STORE_URI": tracking.uri(), "MLFLOW_DEFAULT_ARTIFACT_ROOT": Path("mlartifacts").resolve().as_uri()}
+    return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1"], own
 
 
 def environment() -> dict[str, str]:
@@ -69,9 +74,11 @@ def environment() -> dict[str, str]:
 
 
 def foreign(service: Service) -> str | None:
-    """The page of the server that the user's environment names."""
+    """The page of the server that the user's environment names. Raises SesameError for an address that can't be one of Prefect's."""
     url = os.environ.get(service.variable, "")
-    return url.rstrip("/").removesuffix(service.api) if url.startswith("http") else None
+    if service is PREFECT and url and not url.startswith(("http://", "https://")):
+        raise SesameError(f"{service.variable}: {url!r} is no address of a server; write it as http://HOST:PORT/api, or unset it")
+    return url.rstrip("/").removesuffix(service.api) if url.startswith(("http://", "https://")) else None
 
 
 def _ours() -> dict[str, dict]:
@@ -107,7 +114,7 @@ def page(service: Service) -> str | None:
 
 def mlflow_run(experiment: str, run_id: str) -> str:
     """Where a run of the ledger is seen; its bare id when no page is up."""
-    address = page(MLFLOW)
+    address = without_secrets(page(MLFLOW) or "")
     return f"{address}/#/experiments/{experiment}/runs/{run_id}" if address else run_id
 
 
@@ -141,10 +148,10 @@ def up(service: Service) -> str:
 def _start(service: Service) -> dict:
     port = _free(service.port)
     address = f"http://127.0.0.1:{port}"
-    own = {"PREFECT_SERVER_UI_API_URL": address + PREFECT.api}  # or the page asks port 4200, where another checkout's server may be
+    command, own = _command(service, port)
     with (STATE / f"{service.name}.log").open("w") as log:
         server = subprocess.Popen(
-            _command(service, port),
+            command,
             env=os.environ | environment() | own,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -191,7 +198,7 @@ def status() -> Iterator[tuple[str, str, str]]:
     for service in SERVICES:
         address = page(service)
         state = "down" if address is None else "up" if healthy(service, address) else "does not answer"
-        yield service.name, state + (f" ({service.variable})" if foreign(service) else ""), address or ""
+        yield service.name, state + (f" ({service.variable})" if foreign(service) else ""), without_secrets(address or "")
 
 
 def use_prefect() -> None:

@@ -106,7 +106,7 @@ def _search(wanted: str, last: int) -> list:
         client = tracking.client()
         return client.search_runs([client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id], wanted, max_results=last)
     except Exception as error:  # whatever the ledger's client raises
-        raise SesameError(f"MLflow at {tracking.uri()} is not usable: {str(error).strip().splitlines()[0]}") from None
+        raise SesameError(tracking.unusable(error)) from None
 
 
 def champion(name: str) -> str:

@@ -48,7 +48,7 @@ def register(study: str, chosen: Champion) -> int:
     except SesameError:
         raise
     except Exception as error:  # whatever the ledger's client raises
-        raise SesameError(f"MLflow at {tracking.uri()} is not usable: {str(error).strip().splitlines()[0]}") from None
+        raise SesameError(tracking.unusable(error)) from None
 
 
 def _register(study: str, chosen: Champion) -> int:

@@ -1,0 +1,43 @@
+"""Prefect's server as `sesame up` starts it: for its own page and for programs on this machine, not for other web pages.
+
+Prefect answers whoever asks, whatever page the question comes from. A page that a user happens to visit could so read and change runs, and
+start some under `sesame serve`. The check stands before Prefect, since its own setting of allowed origins only hides answers from such a page.
+"""
+
+import os
+from urllib.parse import urlsplit
+
+from prefect.server.api import server
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from pipelines.services import PAGES
+
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+
+class OwnPageOnly:
+    """Refuses what a browser sends on behalf of another page (`Origin`), or to a name that was bent to this machine (`Host`)."""
+
+    def __init__(self, app: ASGIApp, pages: set[str]):
+        self.app, self.pages = app, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._welcome(Headers(scope=scope)):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(code=1008, reason="not from this page")(scope, receive, send)
+        else:
+            await PlainTextResponse("This server answers its own page and programs on this machine.\n", 403)(scope, receive, send)
+
+    def _welcome(self, headers: Headers) -> bool:
+        # programs name no origin; browsers do, except for plain visits, whose answers another page can't read
+        origin = headers.get("origin")
+        return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK and (origin is None or origin in self.pages)
+
+
+def create_app() -> ASGIApp:
+    """For uvicorn's `--factory`, as Prefect's own command does it."""
+    return OwnPageOnly(server.create_app(), set(os.environ[PAGES].split(",")))

@@ -1,5 +1,6 @@
 """What is said to the person at the keyboard: errors of one line, and addresses without their secrets."""
 
+import os
 import re
 
 USER = re.compile(r"(?<=://)(?:[^\s/?#\"'<>]*|[^\s/:@\"'<>]*:[^\s@\"'<>]*)@")
@@ -14,7 +15,16 @@ def without_secrets(text: str) -> str:
 
 
 class SesameError(Exception):
-    """One clear line that names the place and the cure, without secrets. A stage prints it and exits with 1, without a traceback."""
+    """One clear line that names the place and the cure, without secrets. A stage prints it and exits with `status`, without a traceback."""
+
+    status = 2
+    """What was tried can't work the next time, either: a stage that exits so is not tried again."""
 
     def __init__(self, message: str):
         super().__init__(without_secrets(message))
+
+
+class Unreachable(SesameError):
+    """What may pass by itself: no network, a server that is busy or broken."""
+
+    status = os.EX_TEMPFAIL  # 75

@@ -106,6 +106,7 @@ def main(
     what it counted of its cost stands under `cost`. `section` is the part of params.yaml that NAME must be declared in;
     `resumes` gives the ledger's run that a killed attempt of the same work has left, to be continued; `metrics_file`
     says where the metrics go if not to `metrics_path`.
+    Exits with 2 for what can't pass by itself (a SesameError), 75 for what may (Unreachable), 1 otherwise.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
@@ -126,7 +127,8 @@ def main(
                 run.log(metrics)
                 run.artifact(written)
     except SesameError as error:
-        sys.exit(f"{label}: {error}")
+        print(f"{label}: {error}", file=sys.stderr)
+        sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(f"{label}: stopped; nothing half-written, the next run continues")
     except OSError as error:

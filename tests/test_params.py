@@ -47,6 +47,8 @@ def problems(change) -> list[str]:
         (lambda raw: raw["finetune"]["tasks"].append("mnli"), "finetune.tasks[1]: no 'mnli' in tasks (there are: same)"),
         (lambda raw: raw["encodings"]["tiny"].update(tokenizer="big"), "encodings.tiny.tokenizer: no 'big' in tokenizers (there are: tiny)"),
         (lambda raw: raw["corpora"]["base"]["parts"][0]["source"].update(kind="ftp"), "corpora.base.parts[0].source: Input tag 'ftp'"),
+        (lambda raw: raw["vectors"]["one"].update(kind="word2vec"), "vectors.one: there is no kind 'word2vec', only skip_gram and ppmi_svd; vectors of your own can't be brought yet"),
+        (lambda raw: raw["alignments"]["again"]["dictionary"].update(kind="file"), "alignments.again.dictionary: there is no kind 'file', only wordnet and identical; dictionaries of your own"),
         (lambda raw: raw.pop("seed"), "seed: missing"),
         (lambda raw: raw["models"]["bert"].update(trainer={"devices": 3}), "models.bert: batch_size 8 is not divisible by accumulate x devices x num_nodes = 3"),
         (lambda raw: raw["models"]["elmo"].update(prompts=["no star"]), "models.elmo: prompt 'no star' must mark one *word*"),

@@ -71,7 +71,20 @@ def test_a_stage_writes_its_output_metrics_and_cost(folder):
 )
 def test_errors_are_one_line(folder, command, said):
     done = run(*command)
-    assert done.returncode == 1 and done.stderr.strip().startswith(said) and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.returncode == 2 and done.stderr.strip().startswith(said) and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_what_may_pass_is_told_from_what_can_not(folder, monkeypatch):
+    """By the exit status: the flow tries again after 75 only."""
+    raw = tiny_params()
+    raw["corpora"]["base"]["parts"][0]["source"] = {
+        "kind": "pypi", "project": "demo", "version": "1", "filename": "demo.whl", "sha256": "0" * 64, "members": ["*"],
+    }  # fmt: skip
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")
+    done = run("components.corpora", "base")
+    assert done.returncode == 75 and "can't be read (no connection)" in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
 def test_vocabulary_larger_than_the_text(folder):
@@ -81,7 +94,7 @@ def test_vocabulary_larger_than_the_text(folder):
         YAML().dump(raw, file)
     assert run("components.corpora", "base").returncode == 0
     done = run("components.tokenizer", "tiny")
-    assert done.returncode == 1 and "30000 is more than the text of base supports; at most" in done.stderr, done.stderr
+    assert done.returncode == 2 and "30000 is more than the text of base supports; at most" in done.stderr, done.stderr
     assert not Path("data/tokenizers/tiny").exists() and not list(Path("data/tokenizers").glob(".*"))
 
 

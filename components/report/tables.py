@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from components import params, stage
-from components.errors import SesameError
+from components.errors import SesameError, without_secrets
 
 SCORES = [
     "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share", "seconds",
@@ -163,7 +163,7 @@ def unguarded(all_params: params.Params) -> list[str]:
 def _source(source: params.Source) -> str:
     if source.kind == "pypi":
         return f"{source.project} {source.version}"
-    return source.url if source.kind == "url" else source.path if source.kind in ("hub", "hub_model") else ", ".join(source.paths)
+    return without_secrets(source.url) if source.kind == "url" else source.path if source.kind in ("hub", "hub_model") else ", ".join(source.paths)
 
 
 def _csv(path: Path) -> pd.DataFrame:

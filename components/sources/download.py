@@ -10,7 +10,7 @@ import requests
 from filelock import FileLock
 from tqdm import tqdm
 
-from components.errors import SesameError
+from components.errors import SesameError, Unreachable
 from components.stage import STATE
 
 ATTEMPTS = 5
@@ -60,8 +60,8 @@ def fetch(filename: str, sha256: str, address: Callable[[], str], cure: str) -> 
     """Path of a verified copy of the file: the one kept from before, else downloaded from `address()`.
 
     Copies stay in `.sesame/downloads/<sha256>/<filename>`; a kept copy is verified again on every use. An interrupted
-    download continues where it stopped. Raises SesameError when the server can't be reached (with `cure`), refuses,
-    or sends a file with another hash (both hashes are named, the file is deleted).
+    download continues where it stopped. Raises Unreachable when there is no answer (with `cure`), SesameError when the
+    server refuses, or sends a file with another hash (both hashes are named, the file is deleted).
     """
     copy = kept(filename, sha256)
     folder = copy.parent
@@ -89,14 +89,12 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
         try:
             resumed = _stream(url, filename, part, start)
         except requests.RequestException as error:
-            response = getattr(error, "response", None)
-            status = response.status_code if response is not None else None
-            if status == 416:  # nothing beyond what we have: whole already, or of another file
+            if error.response is not None and error.response.status_code == 416:  # nothing beyond what we have: whole already, or of another file
                 resumed = True
-            elif status is not None and status < 500 and status not in (408, 429):
-                raise SesameError(f"{filename}: {url} answers {status} {response.reason}; {cure}") from None
+            elif not passing(error):
+                raise SesameError(f"{filename}: {url} answers {reason(error)}; {cure}") from None
             elif attempt == ATTEMPTS:
-                raise SesameError(f"{filename}: {url} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
+                raise Unreachable(f"{filename}: {url} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
             else:
                 wait = 2 ** (attempt - 1)
                 print(f"{filename}: {reason(error)}; try {attempt + 1} of {ATTEMPTS} in {wait} s", file=sys.stderr, flush=True)
@@ -109,6 +107,21 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
         if not resumed:  # what was resumed may have begun as another file, so that gets a second chance from its start
             raise SesameError(f"{filename}: wrong sha256: {found} came from {url}, {sha256} is declared; deleted. Check the file, then the declared hash")
     raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {url}; {cure}")
+
+
+def passing(error: BaseException) -> bool:
+    """Whether what a request failed for may be gone the next time: no connection, no answer in time, a busy or broken server."""
+    import httpx2
+
+    if (response := getattr(error, "response", None)) is not None:
+        return response.status_code >= 500 or response.status_code in (408, 429)
+    broken = (ConnectionError, TimeoutError, requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError, httpx2.TransportError)
+    return isinstance(error, broken) or (error.__cause__ is not None and passing(error.__cause__))
+
+
+def failed(error: BaseException, message: str) -> SesameError:
+    """The error to raise for a request that failed for good: Unreachable where it may work the next time."""
+    return (Unreachable if passing(error) else SesameError)(message)
 
 
 def reason(error: requests.RequestException) -> str:

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from components import params
-from components.errors import SesameError
+from components.sources import download
 
 
 def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
     """`(place, row)` for each row, at most `max_documents`; class labels by their names.
 
-    Raises SesameError when the set can't be loaded.
+    Raises SesameError when the set can't be loaded, Unreachable when the hub does not answer.
     """
     import datasets  # 1 s: only where rows are wanted
-    import httpx
+    import httpx2  # what the hub's library asks with
 
     try:
         rows = datasets.load_dataset(source.path, source.name, revision=source.revision, split=source.split, streaming=True)
@@ -23,9 +23,10 @@ def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
         for number, row in enumerate(rows, start=1):
             named = {column: _named(features.get(column), found) for column, found in row.items()}
             yield f"{source.path} ({source.split}), row {number}", named
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx.HTTPError) as error:
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx2.HTTPError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SesameError(
+        raise download.failed(
+            error,
             f"data set {source.path!r} can't be read: {first}; check path, name, split and revision, the network (HF_ENDPOINT names a mirror), "
             "and for a private set `hf auth login`"
         ) from None

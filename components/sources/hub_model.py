@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components import params
-from components.errors import SesameError
+from components.sources import download
 from components.sources.file import SourceFile
 from components.stage import STATE
 
@@ -12,14 +12,18 @@ WANTED = ["*.json", "*.txt", "*.safetensors"]
 
 
 def open_files(source: params.HubModelSource) -> Iterator[SourceFile]:
-    """The files at the top of the repository: settings, weights, tokenizer. What was fetched is kept."""
-    import httpx
+    """The files at the top of the repository: settings, weights, tokenizer. What was fetched is kept.
+
+    Raises SesameError when there is no such model, Unreachable when the hub does not answer.
+    """
+    import httpx2
     from huggingface_hub import snapshot_download
 
     try:
         folder = snapshot_download(source.path, revision=source.revision, allow_patterns=WANTED, ignore_patterns="*/*", cache_dir=STATE / "downloads/hub")
-    except (OSError, ValueError, httpx.HTTPError) as error:
-        raise SesameError(
+    except (OSError, ValueError, httpx2.HTTPError) as error:
+        raise download.failed(
+            error,
             f"model {source.path!r} can't be fetched: {' '.join(str(error).split())[:200]}; check path and revision, the network "
             "(HF_ENDPOINT names a mirror), and for a private model `hf auth login`"
         ) from None

@@ -32,7 +32,7 @@ def _file_url(source: params.PypiSource, index: str) -> str:
         raise SesameError(f"the package index {index} has no project {source.project!r}; check the name, or set PIP_INDEX_URL to an index that has it") from None
     except (requests.RequestException, UnsupportedContentTypeError) as error:
         reason = download.reason(error) if isinstance(error, requests.RequestException) else "that is not a package index"
-        raise SesameError(f"the package index {index} can't be read ({reason}); {cure(source)}") from None
+        raise download.failed(error, f"the package index {index} can't be read ({reason}); {cure(source)}") from None
     for package in packages:
         if package.filename == source.filename:
             if package.version not in (None, source.version):

@@ -97,7 +97,7 @@ def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(projec
 def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(project):
     write_params(budget={"steps": 40}, optimizer={"learning_rate": 1e30, "clip_norm": None, "warmup": 0.0})
     done = pretrain("gpt")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "not a number at step" in done.stderr and "Traceback" not in done.stderr
     [kept] = Path(".sesame/checkpoints").glob("gpt-*/last.ckpt")
     good = torch.load(kept, weights_only=False)["state_dict"]
@@ -114,7 +114,7 @@ def test_unreachable_ledger_costs_a_line_not_the_training(project):
 def test_static_masks_need_a_second_epoch(project):
     write_params(objective={"static": True}, budget={"steps": 3})
     done = pretrain("bert")
-    assert done.returncode == 1 and "objective.static makes no difference: the budget ends after 3 of the" in done.stderr, done.stderr
+    assert done.returncode == 2 and "objective.static makes no difference: the budget ends after 3 of the" in done.stderr, done.stderr
     write_params(objective={"static": True}, budget={"steps": 70})
     assert pretrain("bert").returncode == 0
 
@@ -134,7 +134,7 @@ def test_an_unreadable_checkpoint_is_one_line(project):
     folder.mkdir(parents=True)
     (folder / "last.ckpt").write_bytes(b"half a checkpoint")
     done = pretrain("gpt")
-    assert done.returncode == 1 and "last.ckpt can't be read" in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 2 and "last.ckpt can't be read" in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 def test_flops_match_a_count_by_hand(tokens, train_split):

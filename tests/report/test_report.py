@@ -1,5 +1,7 @@
 """What the report concludes from scores."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -110,3 +112,14 @@ def test_one_seed_has_no_spread_and_claims_nothing():
     [found] = tables.verdicts(frame(0.9, 0.1, std=float("nan")))
     assert found["verdict"] == "undefined"
     assert spread({"mean": 0.5, "std": float("nan"), "n": 1}) == "0.500 (1)" and spread({"mean": float("nan"), "std": 0, "n": 1}) == "undefined"
+
+
+def test_cards_show_notes_and_no_password():
+    raw = tiny_params()
+    raw["tasks"]["same"] |= {"note": "dev and test differ", "train": {"source": {"kind": "url", "url": "https://joe:secret@host/a.tsv", "sha256": "0" * 64}}}
+    keys = [("corpus", "base"), ("mix", "tiny"), ("task", "same")]
+    assert tables.cards(params.check(raw), dict.fromkeys(keys))[-1]["source"] == "https://host/a.tsv (dev and test differ)"
+
+
+def test_the_default_says_where_dev_and_test_differ():
+    assert "dev and test are not to be compared" in params.load(Path(__file__).parents[2] / "params.yaml").tasks["stsb"].note

@@ -11,7 +11,7 @@ import pytest
 
 from components import corpora, params, sources
 from components.corpora import __main__ as corpus
-from components.errors import SesameError
+from components.errors import SesameError, Unreachable
 from components.params import FilesSource, PypiSource, UrlSource
 from components.stage import STATE
 from tests.conftest import tiny_params
@@ -114,7 +114,7 @@ def test_busy_server_is_asked_again(server):
 
 def test_unreachable_index_is_one_line_with_the_cure(server, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://somebody:secret@127.0.0.1:1/simple/")
-    with pytest.raises(SesameError) as error:
+    with pytest.raises(Unreachable) as error:
         contents(pypi("0" * 64))
     message = str(error.value)
     assert "http://127.0.0.1:1/simple/" in message and "PIP_INDEX_URL" in message
@@ -168,7 +168,9 @@ def test_url_plain_gz_archive_and_missing(server):
     assert contents(UrlSource(kind="url", url=f"{server.url}/files/a.zip", sha256=digest, members=["in/*"])) == {"a.zip: in/a.txt": b"one"}
     with pytest.raises(SesameError, match="answers 404"):
         contents(UrlSource(kind="url", url=f"{server.url}/nowhere/a.txt", sha256="0" * 64))
-    with pytest.raises(SesameError, match="can't be fetched after 5 tries"):
+    with pytest.raises(SesameError, match="answers .*No host"):
+        contents(UrlSource(kind="url", url="http://:1/a.txt", sha256="0" * 64))
+    with pytest.raises(Unreachable, match="can't be fetched after 5 tries"):
         contents(UrlSource(kind="url", url="http://127.0.0.1:1/a.txt", sha256="0" * 64))
 
 

@@ -124,7 +124,7 @@ def main(
             if rank_zero():
                 written = metrics_file(params, name) if metrics_file else metrics_path(stage, name)
                 write_json(written, metrics)
-                run.log(metrics)
+                run.log(metrics | {"seconds": metrics["cost"]["seconds"]})  # under the name that every run has it by
                 run.artifact(written)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr)

@@ -8,7 +8,7 @@ a run is opened, since that takes 1.5 s.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,9 @@ from components.errors import SesameError, without_secrets
 
 EXPERIMENT = "sesame"
 PARENT = "SESAME_PARENT_RUN"
+"""In the environment of a stage: the id of its flow's run."""
+FLOW = "flow"
+"""The tag with that id on every run that the flow brings about, at whatever depth: MLflow's page filters by tags and knows one parent only."""
 OFF = "SESAME_TRACKING"
 """`SESAME_TRACKING=off` records nothing (tests, debugging)."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}
@@ -126,7 +129,7 @@ class Run:
 
         now = int(time.time() * 1000)
         flat = {k: v for k, v in flatten(metrics).items() if isinstance(v, int | float) and not isinstance(v, bool)}
-        self._try(lambda c: c.log_batch(self.id, metrics=[Metric(k, float(v), now, step) for k, v in flat.items()]))
+        self.attempt(lambda c: c.log_batch(self.id, metrics=[Metric(k, float(v), now, step) for k, v in flat.items()]))
 
     def params(self, params: dict) -> None:
         """Log a nested dictionary as flattened parameters."""
@@ -134,23 +137,23 @@ class Run:
 
         flat = [(k, without_secrets(str(v))[:6000]) for k, v in flatten(params).items()]
         for i in range(0, len(flat), 100):  # the most one call takes
-            self._try(lambda c, i=i: c.log_batch(self.id, params=[Param(k, v) for k, v in flat[i : i + 100]]))
+            self.attempt(lambda c, i=i: c.log_batch(self.id, params=[Param(k, v) for k, v in flat[i : i + 100]]))
 
     def tag(self, **tags: str) -> None:
         """Set tags."""
         for key, value in tags.items():
-            self._try(lambda c, key=key, value=value: c.set_tag(self.id, key, value))
+            self.attempt(lambda c, key=key, value=value: c.set_tag(self.id, key, value))
 
     def artifact(self, path: Path, folder: str | None = None) -> None:
         """Copy a file or the files of a folder to the run."""
         if path.is_dir():
-            self._try(lambda c: c.log_artifacts(self.id, str(path), folder))
+            self.attempt(lambda c: c.log_artifacts(self.id, str(path), folder))
         else:
-            self._try(lambda c: c.log_artifact(self.id, str(path), folder))
+            self.attempt(lambda c: c.log_artifact(self.id, str(path), folder))
 
     def figure(self, figure, name: str) -> None:
         """Keep a matplotlib figure as `name`."""
-        self._try(lambda c: c.log_figure(self.id, figure, name))
+        self.attempt(lambda c: c.log_figure(self.id, figure, name))
 
     def model(self, module, name: str = "model") -> None:
         """Keep a torch module so that `mlflow.pytorch.load_model("runs:/<id>/model")` gives it back."""
@@ -163,7 +166,7 @@ class Run:
             with mlflow.start_run(run_id=self.id, log_system_metrics=False):
                 mlflow.pytorch.log_model(module, name=name, pip_requirements=["torch"], serialization_format="pickle")
 
-        self._try(log)
+        self.attempt(log)
 
     @contextmanager
     def child(self, name: str, tags: dict[str, str], params: dict) -> Iterator["Run"]:
@@ -171,7 +174,7 @@ class Run:
         with _open(name, tags, params, parent=self.id, enabled=self.id is not None) as run:
             yield run
 
-    def _try(self, action) -> None:
+    def attempt(self, action: Callable) -> None:
         """Do it if there is a ledger; if that fails, say so once and go on without."""
         if self.id is None:
             return
@@ -189,11 +192,12 @@ def _lost(error: Exception) -> None:
 @contextmanager
 def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, enabled: bool, run_id: str | None = None) -> Iterator[Run]:
     run = Run(None)
+    flow = {FLOW: os.environ[PARENT]} if os.environ.get(PARENT) else {}
     if enabled:
         try:
             ledger = client()
             if run_id is None:
-                tags = tags | {"git_commit": git_commit()} | ({"mlflow.parentRunId": parent} if parent else {})
+                tags = tags | {"git_commit": git_commit()} | ({"mlflow.parentRunId": parent} if parent else {}) | flow
                 experiment = ledger.get_experiment_by_name(EXPERIMENT)
                 run_id = ledger.create_run(experiment.experiment_id, run_name=name, tags=tags).info.run_id
                 run = Run(run_id)
@@ -202,7 +206,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
                 ledger.update_run(run_id, status="RUNNING")
                 run = Run(run_id)
                 if parent:
-                    run.tag(**{"mlflow.parentRunId": parent})
+                    run.tag(**{"mlflow.parentRunId": parent} | flow)
         except Exception as error:  # any failure of the ledger: the work goes on
             _lost(error)
             run = Run(None)
@@ -214,7 +218,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
         status = "KILLED"
         raise
     finally:
-        run._try(lambda c: c.set_terminated(run.id, status))
+        run.attempt(lambda c: c.set_terminated(run.id, status))
 
 
 @contextmanager

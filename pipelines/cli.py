@@ -1,6 +1,5 @@
 """The `sesame` command. What is slow to import is imported where it is used."""
 
-import csv
 import logging
 import os
 import signal
@@ -59,7 +58,7 @@ def run(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
 ) -> None:
     """Build stages and all they need, in parallel; what is unchanged is left as it is."""
-    _build(stages or [], force, recheck, jobs, wait, _scores, Path("data/report/index.html"))
+    _build(stages or [], force, recheck, jobs, wait)
 
 
 @command
@@ -76,7 +75,7 @@ def study(
         terminal.table(["study", "variants", "question"], studies.listed())
         return
     studies.clear_removed(name)
-    _build([f"study@{name}"], force, False, jobs, wait, lambda: studies.show(name), studies.REPORT / f"{name}.html")
+    _build([f"study@{name}"], force, False, jobs, wait)
 
 
 @command
@@ -98,19 +97,19 @@ def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
     terminal.say(studies.champion(name))
 
 
-def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool, show: Callable[[], None], page: Path) -> None:
+def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool) -> None:
     """Run the flow, show what came out, and exit with what came of it."""
     from pipelines import graph, services, terminal
 
     params.load()  # every mistake in it is said before anything runs
-    graph.plan(targets)  # a wrong name or a broken dvc.yaml is said before a server is started
+    plan = graph.plan(targets)  # a wrong name or a broken dvc.yaml is said before a server is started
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()
     from httpx import TransportError
     from prefect.utilities.urls import url_for
 
-    from pipelines import flow, ledger
+    from pipelines import flow, ledger, results, views
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     try:
@@ -122,29 +121,13 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     if isinstance(problem, SesameError):
         raise problem
     if state.is_completed():
-        show()
-        terminal.say(f"report   {page}")
+        results.show(plan, targets)
     terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")
-    terminal.say(f"MLflow   {services.mlflow_experiment() or 'start its page with `sesame up`'}")
+    terminal.say(f"MLflow   {views.link(targets) or 'start its page with `sesame up`'}")
     if state.is_cancelled():
         sys.exit(130)
     if not state.is_completed():
         sys.exit(1)
-
-
-def _scores() -> None:
-    path = Path("data/report/scores.csv")
-    if not path.exists():
-        return
-    from pipelines import terminal
-
-    rows = []
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            score = " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row.get(key))
-            rows.append([row.get(key, "") for key in ("model", "task", "method", "init", "metric")] + [f"{score} ({row.get('n', '')})"])
-    terminal.say("")
-    terminal.table(["model", "task", "method", "init", "metric", "mean ± std (n)"], rows)
 
 
 @command

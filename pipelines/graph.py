@@ -31,6 +31,7 @@ class Meta(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     retries: NonNegativeInt = 0
+    """Further tries of a stage that fails, unless it exits with 2: what it says then can't pass by itself."""
     timeout: PositiveFloat | None = None
     """Seconds."""
     resource: str | None = None
@@ -109,10 +110,15 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     return [stages[name] for name in order]
 
 
+def selects(targets: Sequence[str], name: str) -> bool:
+    """Whether a stage is one of the targets, or of a group among them."""
+    return any(name == target or name.startswith(f"{target}@") for target in targets)
+
+
 def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
     wanted = set() if targets else {name for name, stage in stages.items() if stage.file == "dvc.yaml"}
     for target in targets:
-        found = {name for name in stages if name == target or name.startswith(f"{target}@")}
+        found = {name for name in stages if selects([target], name)}
         if not found:
             known = sorted({*stages, *(name.partition("@")[0] for name in stages)})
             close = difflib.get_close_matches(target, known, n=3) or sorted({name.partition("@")[0] for name in stages})

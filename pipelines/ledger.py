@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from components import tracking
-from pipelines import graph
+from pipelines import graph, views
 
 LOCKFILE = Path("dvc.lock")
 TAGS = "SESAME_TAGS"
@@ -58,6 +58,7 @@ def opened(name: str, flow_run_id: str, targets: list[str]) -> Iterator[Ledger]:
     """The ledger of a flow. Its database is in place before any stage runs: processes that create it at once crash each other."""
     own = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
     with tracking.start(name, tags() | own, {"targets": " ".join(targets) or "all"}) as run:
+        run.attempt(lambda _: views.leave(targets, run.id))
         try:
             yield Ledger(run)
         finally:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.errors import PERMANENT
+from components.errors import SesameError
 from pipelines import processes
 
 HINTS = re.compile(
@@ -79,7 +79,7 @@ def run(
     skipped = any(re.match(r"Stage '.*' (didn't change, skipping|is cached - skipping run)", line) for line in tail)
     if not child.returncode:
         return Outcome(0, seconds, skipped)
-    permanent = any(line.startswith("ERROR: ") and line.endswith(f"exited with {PERMANENT}") for line in tail)
+    permanent = any(line.startswith("ERROR: ") and line.endswith(f"exited with {SesameError.status}") for line in tail)
     return Outcome(child.returncode, seconds, problem=_problem(name, tail), permanent=permanent)
 
 

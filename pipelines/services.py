@@ -118,16 +118,6 @@ def mlflow_run(experiment: str, run_id: str) -> str:
     return f"{address}/#/experiments/{experiment}/runs/{run_id}" if address else run_id
 
 
-def mlflow_experiment() -> str | None:
-    """Where the experiment is seen, or None when no page is up. Asked by HTTP, since importing MLflow takes longer than a run without work."""
-    address = page(MLFLOW)
-    with suppress(requests.RequestException, KeyError):  # the page is there before its first experiment
-        query = {"experiment_name": tracking.EXPERIMENT}
-        found = requests.get(f"{address}/api/2.0/mlflow/experiments/get-by-name", params=query, timeout=5).json()
-        return f"{address}/#/experiments/{found['experiment']['experiment_id']}"
-    return address
-
-
 def up(service: Service) -> str:
     """Have a service up and healthy; the address of its page. Does nothing when it is. Raises SesameError when it doesn't come up."""
     if address := foreign(service):

@@ -103,7 +103,8 @@ def compare(
                     ]
                     if split in scores[init]:
                         scores[init][split].append(metrics.evaluate(task, split, rows[split], found))
-                child.log({split: found[-1] for split, found in scores[init].items()} | {"seconds": fitted.seconds})
+                score = scores[init][judged(task)][-1].get(task.metric)
+                child.log({split: found[-1] for split, found in scores[init].items()} | {"score": score, "seconds": fitted.seconds})
             flops += fitted.flops
             trained += fitted.tokens
             seconds.append(reading + fitted.seconds)

@@ -1,0 +1,106 @@
+"""What a build has made, shown at its end: its own figures, then the page that has them."""
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from components import stage
+from pipelines import graph, studies, terminal
+
+REPORT = Path("data/report")
+SEARCH = Path("data/search")
+Metrics = dict[tuple[str, str], dict]
+"""(stage, name) -> the metrics that it wrote."""
+
+
+def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
+    """The figures of the stages that were asked for; without targets, the report's table.
+
+    Without the report no page has them but the ledger's, and the report that lies there is of an earlier run: both are said.
+    """
+    made = [one for one in plan if not targets or graph.selects(targets, one.name)]
+    names = [one.name for one in made]
+    if "report" in names:
+        _report()
+        return
+    for name in [name.removeprefix("study@") for name in names if name.startswith("study@")]:
+        studies.show(name)
+        terminal.say(f"report   {studies.REPORT / name}.html")
+    files = {tuple(name.split("@", 1)): stage.metrics_path(*name.split("@", 1)) for name in names if "@" in name}
+    metrics = {key: stage.read_json(path) for key, path in files.items() if path.exists()}
+    shown = [table(metrics) for table in TABLES]
+    if any(shown) and (REPORT / "index.html").exists():
+        terminal.say("report   not among what was built, so without these figures: `sesame run report`")
+    if "budget" in names or any(name.startswith("search@") for name in names):
+        _search("budget" in names)
+
+
+def _report() -> None:
+    path = REPORT / "scores.csv"
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            _scores_table(list(csv.DictReader(file)))
+    terminal.say(f"report   {REPORT / 'index.html'}")
+
+
+def _scores_table(rows: Sequence[dict]) -> None:
+    cells = [[*(str(row[key] or "") for key in ("model", "task", "method", "init", "metric")), spread(row["mean"], row["std"], row["n"])] for row in rows]
+    terminal.say("")
+    terminal.table(["model", "task", "method", "init", "metric", "mean ± std (n)"], cells)
+
+
+def spread(mean: float | str, std: float | str, n: float | str) -> str:
+    """`0.512 ± 0.010 (3)`; what is undefined is left out."""
+    known = [f"{float(figure):.3f}" for figure in (mean, std) if figure not in ("", None) and float(figure) == float(figure)]
+    return f"{' ± '.join(known)} ({int(float(n))})"
+
+
+def _scores(metrics: Metrics) -> bool:
+    from components.report import tables
+
+    rows = tables.scores(metrics).to_dict("records")
+    if rows:
+        _scores_table(rows)
+    return bool(rows)
+
+
+def _pretraining(metrics: Metrics) -> bool:
+    rows = [
+        [name, f"{found['parameters']:,}", f"{found['tokens']:,}", f"{found['loss']:.3f}", f"{found['perplexity']:.1f}",
+         f"{found['bits_per_byte']:.3f}", f"{found['cost']['seconds']:.0f}"]
+        for (group, name), found in metrics.items() if group == "pretrain"
+    ]  # fmt: skip
+    if rows:
+        terminal.say("")
+        terminal.table(["model", "parameters", "tokens", "loss", "perplexity", "bits/byte", "seconds"], rows)
+    return bool(rows)
+
+
+def _alignment(metrics: Metrics) -> bool:
+    rows = [
+        [name, mapping, retrieval, *(f"{figures[f'p{k}']:.3f}" for k in (1, 5, 10)), f"{found['coverage']:.3f}"]
+        for (group, name), found in metrics.items() if group == "align"
+        for mapping, by in found.items() if isinstance(by, dict) and mapping != "cost"
+        for retrieval, figures in by.items()
+    ]  # fmt: skip
+    if rows:
+        terminal.say("")
+        terminal.table(["pair", "mapping", "retrieval", "P@1", "P@5", "P@10", "coverage"], rows)
+    return bool(rows)
+
+
+TABLES: tuple[Callable[[Metrics], bool], ...] = (_pretraining, _alignment, _scores)
+"""Each shows what it knows of, and says whether there was any."""
+
+
+def _search(page: bool) -> None:
+    rows = []
+    for path in sorted((SEARCH / "trials").glob("*/*.json")):
+        found = stage.read_json(path)
+        best = found["best"] or {"score": None, "drawn": {}}
+        drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in best["drawn"].items())
+        score = "–" if best["score"] is None else f"{best['score']:.3f}"
+        rows.append([found["model"], found["task"], found["metric"], score, f"{found['trials']}", f"{found['cost']['seconds']:.0f}", drawn])
+    terminal.say("")
+    terminal.table(["model", "task", "metric", "best on dev", "trials", "seconds", "drawn"], rows)
+    terminal.say(f"report   {SEARCH / 'index.html'}" if page else "report   not among what was built: `sesame run budget`")

@@ -218,6 +218,24 @@ def export(
 
 
 @command
+def verify(
+    remove: Annotated[bool, typer.Option("--remove", help="Take damaged objects out, so that what needs them is built anew.")] = False,
+) -> None:
+    """Read DVC's cache and say what in it is damaged. DVC alone takes it for good, and hands it out as a result."""
+    from pipelines import terminal
+    from pipelines import verify as cache
+
+    damaged, count = cache.damaged()
+    for one in damaged:
+        terminal.say(f"damaged: {one.path}, {', '.join(one.uses) or 'which no present stage needs'}", "red")
+        if remove:
+            one.remove()
+    terminal.say(f"{count} objects read, {len(damaged)} damaged{' and removed' * bool(damaged and remove)}", "bold")
+    if damaged and not remove:
+        raise SesameError("`sesame verify --remove` takes them out; the next `sesame run` builds anew what needs them")
+
+
+@command
 def up() -> None:
     """Start the Prefect server and the MLflow page, if they are not up."""
     from pipelines import services, terminal
@@ -284,7 +302,7 @@ def exp_sweep(
 
 
 def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stage_jobs: int | None) -> None:
-    from pipelines import overrides, sweep, terminal
+    from pipelines import experiments, overrides, sweep, terminal, views
 
     params.load()
     variants = overrides.variants(settings, Path("params.yaml").read_text(encoding="utf-8"), several, name)
@@ -304,7 +322,13 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
     added = {md5: size for lane in ended for md5, size in lane.added.items()}
     terminal.say(f"{sum(added.values()) / 2**20:.1f} MiB of new data in DVC's cache; worktrees of what is done are removed")
     if done := [lane.name for lane in ended if lane.state == "done"]:
-        terminal.say(f"go on: `dvc exp show`, `dvc exp diff {done[0]}`, `dvc exp apply {done[0]}`")
+        if len(ended) == 1:
+            experiments.show(done[0], "HEAD")
+        for lane in ended:
+            if lane.page.exists():
+                terminal.say(f"report   {lane.page}")
+        terminal.say(f"MLflow   {views.link([]) or 'start its page with `sesame up`'}")
+        terminal.say(f"go on: `sesame exp diff {done[0]}`, `dvc exp show --only-changed`, `dvc exp apply {done[0]}`")
     bad = [lane for lane in ended if lane.state in ("failed", "crashed")]
     for lane in bad:
         terminal.say(f"{lane.name} {lane.state}: {lane.problem}" + f"; {lane.log}" * lane.folder.exists(), "red")
@@ -315,6 +339,18 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
         sys.exit(130)
     if bad:
         sys.exit(1)
+
+
+@exp.command("diff")
+@clear
+def exp_diff(
+    name: Annotated[str, typer.Argument(metavar="A", help="An experiment, a commit, or `workspace` for the files as they are here.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="What it is held against.")] = "HEAD",
+) -> None:
+    """Hold one experiment against another in one screen: params that differ, scores with their intervals, cost. Always A less B."""
+    from pipelines import experiments
+
+    experiments.show(name, other)
 
 
 @exp.command("list")
@@ -334,7 +370,7 @@ def exp_list() -> None:
         for lane in lanes.present()
     ]
     terminal.table(["lane", "state", "overrides", "MiB", ""], rows)
-    terminal.say(f"{len(rows)} lane{'s' * (len(rows) != 1)}; experiments that are done: `dvc exp show`")
+    terminal.say(f"{len(rows)} lane{'s' * (len(rows) != 1)}; experiments that are done: `dvc exp show --only-changed`")
 
 
 @exp.command("clean")

@@ -218,7 +218,7 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     try:
         with _cancellation() as cancelled, _only_flow(wait, cancelled):
             if graph.free_lock():
-                terminal.say("DVC's list of the files in use was cut by a stop and could not be read: removed, nothing else works here", "yellow")
+                terminal.say("DVC's list of files in use could not be read, a stop had cut it: removed, since nothing works here", "yellow")
             plan = graph.plan(targets or [])
             forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
             cached = graph.unchanged([stage for stage in plan if stage.name not in forced])

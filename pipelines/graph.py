@@ -56,7 +56,7 @@ class Stage:
 
 
 @contextmanager
-def _opened(wait: bool = False) -> Iterator[Repo]:
+def opened(wait: bool = False) -> Iterator[Repo]:
     """DVC's repository of this folder; its errors become one line."""
     try:
         with Repo(_wait_for_lock=wait) as repo:
@@ -89,7 +89,7 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     A target is a stage (`pretrain@bert`) or a group of them (`finetune`), also of another pipeline file (`study@size`). Among stages that could come next, the one with
     the longest chain behind it comes first, so that pre-training starts before side branches.
     """
-    with _opened() as repo:
+    with opened() as repo:
         graph = repo.index.graph  # an edge points from a stage to what it depends on
         found = [_stage(stage, graph) for stage in graph]
     stages = {stage.name: stage for stage in found}
@@ -129,7 +129,7 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
 
 def sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     """Of these files those that a stage reads and no stage writes, and those that are nobody's. Paths are from the project's folder."""
-    with _opened() as repo:
+    with opened() as repo:
         stages = repo.index.stages
         read = {os.path.relpath(dep.fs_path, repo.root_dir) for stage in stages for dep in stage.deps if dep.protocol == "local"}
         written = {os.path.relpath(out.fs_path, repo.root_dir) for stage in stages for out in stage.outs if out.protocol == "local"}
@@ -144,7 +144,7 @@ def unchanged(plan: Sequence[Stage]) -> set[str]:
     Checked in this process: a tenth of what `dvc repro` costs in a process of its own. Not to be called while stages run.
     """
     kept: set[str] = set()
-    with _opened() as repo, lock_repo(repo):
+    with opened() as repo, lock_repo(repo):
         stages = {_name(stage): stage for stage in repo.index.graph}
         for stage in plan:
             if kept.issuperset(stage.upstream) and not stages[stage.name].changed():
@@ -154,7 +154,7 @@ def unchanged(plan: Sequence[Stage]) -> set[str]:
 
 def hashes(stage: Stage) -> dict[str, str]:
     """What the lock file records of a stage: path -> md5 of its dependencies and outputs. Empty when it was never run."""
-    with _opened(wait=True) as repo, lock_repo(repo):  # other stages write the file under this lock
+    with opened(wait=True) as repo, lock_repo(repo):  # other stages write the file under this lock
         path = Path(repo.root_dir, stage.file).with_name("dvc.lock")
         recorded = YAML(typ="safe").load(path) if path.exists() else {}
     entry = recorded.get("stages", {}).get(stage.name, {})
@@ -167,7 +167,7 @@ def free_lock() -> bool:
     DVC rewrites it in place, so that a stop at the wrong moment leaves it empty, and every later command would refuse to run.
     Entries of processes that are gone are no harm: DVC takes those out itself.
     """
-    with _opened() as repo:
+    with opened() as repo:
         path = Path(repo.tmp_dir, RWLOCK_FILE)
         guard = make_lock(os.path.join(repo.tmp_dir, RWLOCK_LOCK), tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
         with guard:  # whoever writes it holds this, so that what can't be read now was left by a dead process
@@ -186,7 +186,7 @@ def order_lock() -> None:
 
     So git shows what changed and nothing else. Entries of stages that dvc.yaml no longer has stay, behind the others.
     """
-    with _opened(wait=True) as repo, lock_repo(repo):
+    with opened(wait=True) as repo, lock_repo(repo):
         files: dict[Path, list[str]] = {}
         for stage in plan_repro(repo.index.graph):
             files.setdefault(Path(repo.root_dir, stage.relpath).with_name("dvc.lock"), []).append(_name(stage))

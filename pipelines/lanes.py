@@ -12,13 +12,13 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import rmtree
+from shutil import copyfile, rmtree
 
 from dvc.config import Config
 from filelock import FileLock, Timeout
 
 from components.errors import SesameError
-from components.stage import STATE, read_json, write_json
+from components.stage import STATE, output, read_json, write_json
 from pipelines import graph, origin, processes
 from pipelines.origin import call, git
 
@@ -77,6 +77,11 @@ class Lane:
         return (LANES / self.name).resolve()
 
     @property
+    def page(self) -> Path:
+        """Where its report stays."""
+        return STATE / "experiments" / f"{self.name}.html"
+
+    @property
     def log(self) -> Path:
         """What its flow said."""
         return LANES / self.name / STATE / "lane.log"
@@ -130,6 +135,10 @@ class Lane:
             call(*DVC, "exp", "save", "--quiet", "--force", "--name", self.name, *built, cwd=self.folder)
             self.added = {md5: size for md5, size in origin.outs(self.folder).items() if md5 not in start.known}
             self.scores = headline(self.folder / "data/report/scores.csv")
+            page = self.folder / "data/report/index.html"
+            if page.exists():
+                with output(self.page) as kept:
+                    copyfile(page, kept)  # git does not have it, and the worktree goes
             self.remove()
 
     def write(self) -> None:

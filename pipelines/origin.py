@@ -63,7 +63,7 @@ def look(variants: Sequence[Variant]) -> Origin:
     _check([path for path in untracked if path not in links])
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
     if changed := git("diff", "--name-only", "HEAD").decode().splitlines():
-        terminal.say(f"carried, not committed: {_some(changed)} ({len(changed)} in all)")
+        terminal.say(f"carried, not committed: {some(changed)} ({len(changed)} in all)")
     with Repo() as repo:
         config = repo.config.load_one("local")
         return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))
@@ -92,12 +92,13 @@ def _check(untracked: list[str]) -> None:
     needed, others = graph.sources(untracked)
     needed += [path for path in others if path == "dvc.yaml" or path.endswith(".dvc") or path.startswith(".dvc/")]
     if needed:
-        raise SesameError(f"stages need files that git does not have ({_some(needed)}): `git add` them, and lanes carry them")
+        raise SesameError(f"stages need files that git does not have ({some(needed)}): `git add` them, and lanes carry them")
     if others := [path for path in others if path != "dvc.lock"]:
-        terminal.say(f"not carried, git does not have them: {_some(others)} ({len(others)} in all); `git add` what stages need")
+        terminal.say(f"not carried, git does not have them: {some(others)} ({len(others)} in all); `git add` what stages need")
 
 
-def _some(paths: list[str]) -> str:
+def some(paths: list[str]) -> str:
+    """The first of them."""
     return ", ".join(paths[:3]) + ", ..." * (len(paths) > 3)
 
 

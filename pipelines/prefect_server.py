@@ -1,7 +1,7 @@
 """Prefect's server as `sesame up` starts it: for its own page and for programs on this machine, not for other web pages.
 
-Prefect answers whoever asks, whatever page the question comes from. A page that a user happens to visit could so read and change runs, and
-start some under `sesame serve`. The check stands before Prefect, since its own setting of allowed origins only hides answers from such a page.
+Prefect answers whoever asks, whatever page the question comes from. A page that a user happens to visit could so read and change
+runs, and start some under `sesame serve`. The check stands before Prefect, whose own setting of allowed origins only hides answers.
 """
 
 import os

@@ -44,7 +44,8 @@ def _report() -> None:
 
 
 def _scores_table(rows: Sequence[dict]) -> None:
-    cells = [[*(str(row[key] or "") for key in ("model", "task", "method", "init", "metric")), spread(row["mean"], row["std"], row["n"])] for row in rows]
+    about = ("model", "task", "method", "init", "metric")
+    cells = [[*(str(row[key] or "") for key in about), spread(row["mean"], row["std"], row["n"])] for row in rows]
     terminal.say("")
     terminal.table(["model", "task", "method", "init", "metric", "mean ± std (n)"], cells)
 

@@ -74,15 +74,18 @@ def _short(text: str | float | None) -> str:
 
 
 def tunings(last: int) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the newest fine-tunings in the ledger."""
-    columns = ["model", "task", "method", "init", "seed", "scores", "seconds", "commit"]
-    rows = []
+    """Columns and rows of the newest fine-tunings in the ledger, each with its scores on test, or on dev where that is what is judged."""
+    columns = ["model", "task", "method", "init", "seed", "recipe", "scores", "seconds", "experiment", "commit"]
+    rows, experiments = [], {"": ""}
     for run in _search("tags.task != '' and tags.seed != ''", last):
         tags, metrics = run.data.tags, run.data.metrics
-        scores = " ".join(f"{key} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith("test."))
-        rows.append(
-            [*(tags.get(key, "") for key in columns[:5]), scores, f"{metrics.get('seconds', 0):.1f}", tags.get("git_commit", "")[:8]]
-        )
+        judged = "test." if any(key.startswith("test.") for key in metrics) else "dev."
+        scores = " ".join(f"{key} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith(judged))
+        flow = tags.get(tracking.FLOW, "")
+        if flow not in experiments:
+            experiments[flow] = tracking.client().get_run(flow).data.tags.get("experiment", "")
+        about = [*(tags.get(key, "") for key in columns[:6]), scores]
+        rows.append([*about, f"{metrics.get('seconds', 0):.1f}", experiments[flow], tags.get("git_commit", "")[:8]])
     return columns, rows
 
 

@@ -30,7 +30,8 @@ def _compared(targets: Sequence[str]) -> tuple[str, list[str], list[str]]:
     about = kind(targets)
     if about.startswith("study-"):
         tasks = params.load().ablations[targets[0].partition("@")[2]].tasks
-        return "tags.stage = 'study' and tags.seed != ''", ["variant", "seed"], [*tasks, "perplexity", "bits_per_byte", "parameters", "tokens", "seconds"]
+        budget = ["perplexity", "bits_per_byte", "parameters", "tokens", "seconds"]
+        return "tags.stage = 'study' and tags.seed != ''", ["variant", "seed"], [*tasks, *budget]
     if about == "search":
         return "tags.trial != ''", ["model", "task", "trial"], ["final_score", "seconds"]
     return "tags.stage != ''", ["stage", "model", "task", "method", "init", "seed"], ["score", "loss", "bits_per_byte", "seconds"]

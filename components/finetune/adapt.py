@@ -16,7 +16,7 @@ def adapt(all_params: params.Params, name: str, run: Run) -> dict:
     model, method, task = declared[name]
     run.tag(model=model, task=task, method=config.recipes[method].method)
     folders, scores = dict.fromkeys(all_params.finetune.seeds, Path("data/models", model)), Path("data/adapted", model, method, task)
-    return runs.compare(all_params, model, folders, task, config.recipes[method], ["pretrained"], scores, run, {"stage": "adapt"}) | {"recipe": method}
+    return runs.compare(all_params, model, folders, task, config.recipes[method], ["pretrained"], scores, run, {"stage": "adapt", "recipe": method}) | {"recipe": method}
 
 
 if __name__ == "__main__":

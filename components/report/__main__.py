@@ -1,5 +1,6 @@
-"""`python -m components.report`: everything measured -> data/report/: index.html, CSV tables, summary.json."""
+"""`python -m components.report`: everything measured -> data/report/: index.html, CSV tables, figures.json, and summary.json for DVC."""
 
+import statistics
 from pathlib import Path
 
 import pandas as pd
@@ -52,11 +53,15 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     for key in frames:
         run.artifact(FOLDER / f"{key}.csv")
     print(f"report: {FOLDER / 'index.html'}")
-    return {
-        "scores": _nested(verdicts),
-        "gains_beyond_spread": sum(row["verdict"] == "gain" for row in verdicts),
-        "total": {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()},
-    }
+    nested, total = _nested(verdicts), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
+    stage.write_json(FOLDER / "summary.json", {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]})
+    return {"scores": nested, "gains_beyond_spread": sum(row["verdict"] == "gain" for row in verdicts), "total": total}
+
+
+def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:
+    """A model's mean over its tasks, from its own weights: the figure that DVC lists; None where a score is undefined."""
+    scores = [starts["pretrained"] for starts in by_task.values()]
+    return None if None in scores else statistics.fmean(scores)
 
 
 def _nested(verdicts: list[dict]) -> dict:
@@ -116,4 +121,4 @@ def context(model: params.Model) -> str:
 
 
 if __name__ == "__main__":
-    stage.main("report", report, metrics_file=lambda *_: FOLDER / "summary.json")
+    stage.main("report", report, metrics_file=lambda *_: FOLDER / "figures.json")

@@ -1,5 +1,6 @@
 """The figures of the report, gathered from the metrics files and samples that the stages wrote."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -40,22 +41,26 @@ def named(found: dict) -> str:
     return f"{found['model']} (after {', '.join(found['intermediate'])})" if found["intermediate"] else found["model"]
 
 
-def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """A row for each task, model, method and start (pretrained, random) and each baseline, by the task's own metric."""
-    rows = []
+def parts(metrics: dict[tuple[str, str], dict]) -> Iterator[tuple[dict, dict]]:
+    """Of each task, model, method and start (pretrained, random), and each baseline: what it is, and its figures by split."""
     for (group, _), found in metrics.items():
         if group in ("finetune", "adapt"):
-            starts = {init: found[init] for init in ("pretrained", "random") if init in found}
-            about = found | {"model": named(found), "method": found.get("recipe", found["method"])}
-            parts = [(about | {"init": init} | found["costs"][init], splits) for init, splits in starts.items()]
+            about = found | {"model": named(found), "method": found.get("recipe", found["method"]), "stage": group}
+            for init in ("pretrained", "random"):
+                if init in found:
+                    yield about | {"init": init} | found["costs"][init], found[init]
         elif group == "baseline":
-            parts = [(found | part | {"model": name, "method": name, "init": "baseline"}, part) for name, part in found["baselines"].items()]
-        else:
-            continue
-        for about, splits in parts:
-            figures = splits[found["split"]][found["metric"]]
-            about |= {key: about[key][found["split"]] for key in ("cut", "lost") if key in about}
-            rows.append({key: about.get(key) for key in SCORES} | {key: figures[key] for key in ("mean", "median", "std", "n")} | {"stage": group})
+            for name, part in found["baselines"].items():
+                yield found | part | {"model": name, "method": name, "init": "baseline", "stage": group}, part
+
+
+def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each of `parts`, by the task's own metric."""
+    rows = []
+    for about, splits in parts(metrics):
+        figures = splits[about["split"]][about["metric"]]
+        about |= {key: about[key][about["split"]] for key in ("cut", "lost") if key in about}
+        rows.append({key: about.get(key) for key in SCORES} | {key: figures[key] for key in ("mean", "median", "std", "n")})
     return pd.DataFrame(rows, columns=SCORES).astype({key: float for key in ("mean", "median", "std")})  # undefined is NaN here
 
 

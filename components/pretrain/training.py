@@ -163,7 +163,9 @@ def valid_batches(objective: objectives.Objective, text: encode.Split, block: Mo
 def check_readable(checkpoint: Path) -> None:
     """Raises SesameError when a checkpoint can't be loaded, e.g. after a crash of the disk."""
     try:
-        torch.load(checkpoint, map_location="cpu", weights_only=False)
+        found = torch.load(checkpoint, map_location="cpu", weights_only=False)
+        for key in ("state_dict", "optimizer_states", "loops", "global_step"):
+            found[key]
     except Exception as error:  # pickle and zip raise whatever the broken bytes lead to
         raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -18,6 +19,8 @@ def prepare(threads: int | None) -> None:
     pages: a 4096 x 4096 softmax with its backward took 430 ms so, and 200 ms with this (one core, bf16 autocast).
     """
     if threads:
+        if threads > (cores := os.cpu_count() or threads):
+            print(f"threads: {threads} on a machine of {cores} cores, which is slower than {cores}", file=sys.stderr, flush=True)
         torch.set_num_threads(threads)
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_MMAP_MAX, 0)

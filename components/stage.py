@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
+from safetensors import SafetensorError
 
 from components import params as params_file
 from components import tracking
@@ -27,24 +29,50 @@ STATE = Path(".sesame")
 
 @contextmanager
 def output(path: Path) -> Iterator[Path]:
-    """A temporary sibling of `path` to write a file or a folder to; renamed to `path` at the end, removed on failure."""
+    """A temporary sibling of `path` to write a file or a folder to; renamed to `path` at the end, removed on failure.
+
+    Raises SesameError where nothing can be written, or the disk is full.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
-    _remove(temporary)
-    temporary.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield temporary
-        if path.is_dir():
-            _remove(path)
-        temporary.replace(path)
+        with writing(path):
+            _remove(temporary)
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            if path.is_dir():
+                _remove(path)
+            temporary.replace(path)
     finally:
         _remove(temporary)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Makes one line that names `path` of a full disk, whatever a library made of it, and of a place where nothing can be written."""
+    try:
+        yield
+    except SesameError:
+        raise
+    except Exception as error:  # of which two cases are taken, and the others go on
+        if isinstance(error, OSError) and error.errno in DENIED:
+            raise SesameError(f"{error.filename or path}: {error.strerror}; nothing can be written there") from None
+        there = next(folder for folder in (path.parent, *path.parent.parents) if folder.is_dir()).resolve()
+        free = shutil.disk_usage(there).free
+        if free < ROOM or "No space left on device" in str(error):
+            raise SesameError(f"{path}: the disk of {there} is full ({free / 2**20:.0f} MiB free); free some space and run again") from None
+        raise
+
+
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG)
+ROOM = 2**16
+"""Bytes; with less the disk is why a write failed, even where a library does not say so."""
 
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    elif path.exists() or path.is_symlink():  # a disk that is only read refuses to remove what is not there, too
+        path.unlink()
 
 
 def write_json(path: Path, value: object) -> None:
@@ -53,12 +81,54 @@ def write_json(path: Path, value: object) -> None:
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> dict:
-    """Read a JSON file that another stage wrote. Raises SesameError that names the file."""
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Makes one line of whatever is wrong with a file that another stage wrote: it names the file and the stage to run again."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        yield
     except FileNotFoundError:
-        raise SesameError(f"{path}: no such file; run the stage that writes it first (`sesame run`)") from None
+        raise SesameError(f"{path}: no such file; run the stage that writes it first (`{' '.join(['sesame run', *writer(path)])}`)") from None
+    except MALFORMED as error:
+        said = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200] or type(error).__name__
+        cure = [f"`sesame run --force {stage}` writes it anew" for stage in writer(path)] or ["run the stage that writes it with --force"]
+        raise SesameError(f"{path} can't be read ({said}); {cure[0]}") from None
+
+
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError, SafetensorError)
+"""What parsers and libraries make of a file that is cut off, empty, or of another form."""
+
+WRITERS = {
+    "corpora": ("corpus@{0}", "mix@{0}"), "tasks": ("task@{0}",), "tokenizers": ("tokenizer@{0}",), "encoded": ("encode@{0}",),
+    "models": ("pretrain@{0}", "checkpoint@{0}", "intermediate@{0}"), "samples": ("pretrain@{0}",), "curves": ("pretrain@{0}",),
+    "scores": ("finetune@{0}-{1}",), "adapted": ("adapt@{0}-{1}-{2}",), "vectors": ("vectors@{0}",), "align": ("align@{0}",), "metrics": ("{0}@{1}",),
+}  # fmt: skip
+"""Folder of data/ -> the stages that write to it, by the names below."""
+
+
+def writer(path: Path) -> list[str]:
+    """The stage that wrote a file under data/; none where that is not known."""
+    above, _, inside = str(path.with_suffix("")).rpartition("data/")
+    folder, *names = inside.split("/")
+    stages = [stage.format(*names, "", "") for stage in WRITERS.get(folder, ())]
+    ran = [stage for stage in stages if (Path(above) / metrics_path(*stage.split("@"))).exists()]
+    return (ran or stages) if len(ran or stages) == 1 else []
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file that another stage wrote. Raises SesameError that names the file."""
+    with reading(path):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_lines(path: Path) -> Iterator[dict]:
+    """The JSON objects, one a line, of a file that another stage wrote. Raises SesameError that names the file."""
+    with reading(path), path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"line {number}: {error.msg}") from None
+            yield row
 
 
 def metrics_path(stage: str, name: str) -> Path:
@@ -118,7 +188,7 @@ def main(
             raise SesameError(f"no {name!r} under {section} in params.yaml (there are: {', '.join(getattr(params, section))})")
         logged = params.model_dump(mode="json")
         block = logged[section][name] if section else logged.get(stage, {})
-        with tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run:
+        with writing(STATE), tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run:
             metrics = body(params, name, run)
             metrics["cost"] = _cost(params, started, metrics.get("cost", {}))
             if rank_zero():
@@ -131,9 +201,4 @@ def main(
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(f"{label}: stopped; nothing half-written, the next run continues")
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            free = shutil.disk_usage(".").free / 2**20
-            sys.exit(f"{label}: the disk is full ({free:.0f} MiB free) at {error.filename or 'an output'}; free some space and run again")
-        raise
     print(f"{label}: done in {metrics['cost']['seconds']:.1f} s", flush=True)

@@ -10,6 +10,7 @@ from components import params
 from components.errors import SesameError
 from tests.conftest import tiny_params
 
+PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", "sha256": "0" * 64, "members": ["*"]}
 ROOT = Path(__file__).parents[1]
 
 
@@ -50,6 +51,23 @@ def problems(change) -> list[str]:
         (lambda raw: raw["vectors"]["one"].update(kind="word2vec"), "vectors.one: there is no kind 'word2vec', only skip_gram and ppmi_svd; vectors of your own can't be brought yet"),
         (lambda raw: raw["alignments"]["again"]["dictionary"].update(kind="file"), "alignments.again.dictionary: there is no kind 'file', only wordnet and identical; dictionaries of your own"),
         (lambda raw: raw.pop("seed"), "seed: missing"),
+        (lambda raw: raw.update(seed=2**64), "seed: a number beyond 2**63"),
+        (lambda raw: raw.update(seed=2**32), "seed: Input should be less than 4294967296"),
+        (lambda raw: raw.update(seed=1e30), "seed: "),
+        (lambda raw: raw["finetune"].update(seeds=[2**63 - 1]), "finetune.seeds[0]: Input should be less than"),
+        (lambda raw: raw["vectors"]["one"].update(seed=-1), "vectors.one.seed: Input should be greater than or equal to 0"),
+        (lambda raw: raw["models"]["bert"].update(budget={"steps": 1e30}), "models.bert.budget.steps: "),
+        (lambda raw: raw["models"]["bert"].update(budget={"minutes": float("inf")}), "models.bert.budget.minutes: Input should be a finite number"),
+        (lambda raw: raw["models"]["bert"].update(budget={"flops": 1e300}), "models.bert.budget.flops: Input should be less than or equal to 1000"),
+        (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate=float("nan")), "models.bert.optimizer.learning_rate: Input should be a finite number"),
+        (lambda raw: raw["models"]["bert"]["architecture"].update(hidden_size=10**9), "models.bert.architecture.hidden_size: Input should be less than or equal to 1048576"),
+        (lambda raw: raw["models"]["bert"]["trainer"].update(threads=10000), "models.bert.trainer.threads: Input should be less than or equal to 1024"),
+        (lambda raw: raw["models"]["bert"]["trainer"].update(strategy="fsdp"), "models.bert.trainer: strategy fsdp runs on GPUs only; on a CPU take ddp, or auto"),
+        (lambda raw: raw["corpora"]["base"]["parts"][0].update(source=PYPI | {"filename": "../../a.whl"}), "corpora.base.parts[0].source.filename: String should match pattern"),
+        (lambda raw: raw["corpora"]["base"]["parts"][0].update(source={"kind": "url", "url": "http://[::1/a", "sha256": "0" * 64}), "corpora.base.parts[0].source.url: Input should be a valid URL"),
+        (lambda raw: raw.update({2024: 1}), "the file: the key 2024 is no text; write it in quotes"),
+        (lambda raw: raw["models"].update({True: raw["models"]["bert"]}), "models: the key True is no text; write it in quotes"),
+        (lambda raw: raw["tasks"]["same"]["table"].update({None: 1}), "tasks.same.table: the key None is no text; write it in quotes"),
         (lambda raw: raw["models"]["bert"].update(trainer={"devices": 3}), "models.bert: batch_size 8 is not divisible by accumulate x devices x num_nodes = 3"),
         (lambda raw: raw["models"]["elmo"].update(prompts=["no star"]), "models.elmo: prompt 'no star' must mark one *word*"),
         (lambda raw: raw["finetune"]["recipes"]["bert"].update(max_length=64), "the file: finetune.recipes.bert.max_length 64 is more than the model reads"),
@@ -89,6 +107,38 @@ def test_broken_yaml_names_the_line(tmp_path):
     (tmp_path / "params.yaml").write_text("seed: 1\nmodels: [1, 2\nfinetune: {}\n")
     with pytest.raises(SesameError, match=r"params.yaml, line \d: not valid YAML"):
         params.load(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "sections expected, as `seed: 1`, nothing found"),
+        (b"- seed\n", "sections expected, as `seed: 1`, list found"),
+        (b"a: 1\nb: caf\xe9\n", r"line 2: not UTF-8 \(byte 0xe9\)"),
+        ("a: 1\n".encode("utf-16"), r"line 1: not UTF-8 \(byte 0xff\)"),
+        (bytes(range(256)), "not UTF-8|not valid YAML"),
+        (b"seed: 2026-13-45\n", "not valid YAML: month must be in 1..12"),
+        (b"seed: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
+        (b"seed: 0x" + b"f" * 5000, "seed: a number beyond 2\\*\\*63"),
+        (b"seed: &a [*a]\n", "seed: Input should be a valid integer"),
+        (b"tasks: &a {b: *a}\n", r"tasks\.b\.b: unknown key"),
+    ],
+)
+def test_what_is_no_params_file_is_one_line(tmp_path, content, said):
+    (tmp_path / "params.yaml").write_bytes(content)
+    with pytest.raises(SesameError, match=said) as caught:
+        params.load(tmp_path / "params.yaml")
+    assert "params.yaml" in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_matter(tmp_path):
+    (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_text().encode("utf-8-sig"))
+    assert params.load(tmp_path / "params.yaml") == params.load(ROOT / "params.yaml")
+
+
+def test_a_folder_is_one_line(tmp_path):
+    with pytest.raises(SesameError, match="can't be read: Is a directory"):
+        params.load(tmp_path)
 
 
 def test_missing_file_is_one_line(tmp_path):

@@ -4,12 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from ruamel.yaml import YAML
+from safetensors.torch import save_file
 
-from components import params, stage
+from components import corpora, encode, models, params, stage, tasks, tokenizer
+from components.align import vectors
+from components.errors import SesameError
+from components.tasks import bootstrap
 from tests.conftest import tiny_params, write_raw
 
 
@@ -98,20 +106,97 @@ def test_vocabulary_larger_than_the_text(folder):
     assert not Path("data/tokenizers/tiny").exists() and not list(Path("data/tokenizers").glob(".*"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
-def test_full_disk_is_one_line_and_leaves_nothing(folder):
-    raw = tiny_params()
-    (folder / "raw/text.txt").write_text("\n\n".join(f"Number {i} is a sentence of its own." * 20 for i in range(8000)))
-    with open("params.yaml", "w") as file:
-        YAML().dump(raw, file)
-    Path("data/corpora").mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "data/corpora"], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("this machine mounts nothing")
+@contextmanager
+def mounted(folder: Path, *options: str) -> Iterator[None]:
+    """A disk of its own at `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root, and a machine that lets it")
     try:
-        done = run("components.corpora", "base")
-        left = list(Path("data/corpora").iterdir())
+        yield
     finally:
-        subprocess.run(["umount", "data/corpora"], check=True)
-    assert done.returncode == 1 and "the disk is full" in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert left == []
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_full_disk_is_one_line_and_leaves_nothing(folder):
+    """Where data/ is a link to another disk, that disk is named."""
+    (folder / "raw/text.txt").write_text("\n\n".join(f"Number {i} is a sentence of its own." * 20 for i in range(8000)))
+    (folder / "data").symlink_to(folder / "disk")
+    with mounted(folder / "disk", "size=1m"):
+        done = run("components.corpora", "base")
+        left = [path for path in Path("data").rglob("*") if path.is_file()]
+    assert done.stderr.startswith(f"corpus@base: data/corpora/base: the disk of {folder}/disk/corpora is full (0 MiB free)"), done.stderr
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1 and left == []
+
+
+def test_full_disk_whatever_a_library_makes_of_it(folder):
+    with mounted(folder / "disk", "size=64k"):
+        with pytest.raises(SesameError, match=r"disk/a: the disk of .*/disk is full"), stage.output(Path("disk/a")) as temporary:
+            save_file({"a": torch.zeros(100_000)}, temporary)  # SafetensorError
+        with pytest.raises(SesameError, match=r"disk/b: the disk of .*/disk is full"), stage.output(Path("disk/b")) as temporary:
+            np.save(temporary.open("wb"), np.zeros(100_000))  # an OSError without a number
+        with pytest.raises(SesameError, match="its own"), stage.output(Path("disk/c")):
+            raise SesameError("its own")
+        assert not list(Path("disk").iterdir())
+
+
+def test_places_where_nothing_can_be_written_are_one_line(folder):
+    with mounted(folder / "data", "size=1m"):
+        subprocess.run(["mount", "-o", "remount,ro", folder / "data"], check=True)
+        done = run("components.corpora", "base")
+    assert done.returncode == 2 and done.stderr.startswith("corpus@base: data/corpora: Read-only file system"), done.stderr
+    (folder / "data").rmdir()
+    (folder / "data").write_text("a file")
+    done = run("components.corpora", "base")
+    assert done.returncode == 2 and done.stderr.startswith("corpus@base: data/corpora: Not a directory"), done.stderr
+
+
+def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(project):
+    """Cut off, empty, of another form: whoever opens it."""
+    models.save(Path("data/models/bert"), *model_of(tokenizer.load(Path("data/encoded/tiny"))))
+    Path("data/metrics/pretrain").mkdir(parents=True)
+    Path("data/metrics/pretrain/bert.json").write_text("{}")
+    Path("data/metrics/mix").mkdir(parents=True)
+    Path("data/metrics/mix/tiny.json").write_text("{}")
+    Path("data/scores/bert/same").mkdir(parents=True)
+    Path("data/scores/bert/same/predictions.jsonl").write_text('{"init": "pretrained", "seed": 1}\n')
+    Path("data/vectors/one").mkdir(parents=True)
+    Path("data/vectors/one/vocabulary.txt").write_text("a\t1\n")
+    np.save("data/vectors/one/vectors.npy", np.zeros((2, 3)))
+    encoded, model = Path("data/encoded/tiny"), Path("data/models/bert")
+    opened = {
+        "data/corpora/tiny/train.txt": (lambda: list(corpora.read("data/corpora/tiny", "train")), "mix@tiny"),
+        "data/corpora/tiny/card.json": (lambda: corpora.card("data/corpora/tiny"), "mix@tiny"),
+        "data/tasks/same/dev.jsonl": (lambda: tasks.read("data/tasks/same", "dev"), "task@same"),
+        "data/tokenizers/tiny/tokenizer.model": (lambda: tokenizer.load(Path("data/tokenizers/tiny")), "tokenizer@tiny"),
+        "data/encoded/tiny/meta.json": (lambda: encode.load(encoded, "train"), "encode@tiny"),
+        "data/encoded/tiny/train.bin": (lambda: encode.load(encoded, "train"), "encode@tiny"),
+        "data/encoded/tiny/train.segments.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
+        "data/encoded/tiny/train.documents.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
+        "data/models/bert/config.json": (lambda: models.load(model), "pretrain@bert"),
+        "data/models/bert/model.safetensors": (lambda: models.load(model), "pretrain@bert"),
+        "data/scores/bert/same/predictions.jsonl": (lambda: bootstrap.read(Path("data/scores/bert/same"), "dev", "pretrained"), "finetune@bert-same"),
+        "data/vectors/one/vocabulary.txt": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
+        "data/vectors/one/vectors.npy": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
+    }
+    form, noise = b'{"another": "form"}\n', b"\xff\xfe\x00" * 50
+    for file, (load, maker) in opened.items():
+        path, whole = Path(file), Path(file).read_bytes()
+        half = whole[: len(whole) // 2 + 1]
+        textual = {"train.txt": (half, b"", form), "card.json": (form,), "vocabulary.txt": (half,), "predictions.jsonl": (b"",), "dev.jsonl": (None,)}  # can't be told here
+        for broken in (half, b"", form, noise, None):
+            path.unlink()
+            if broken is not None:
+                path.write_bytes(broken)
+            if broken in textual.get(path.name, ()):
+                continue
+            with pytest.raises(SesameError) as caught:
+                load()
+            message = str(caught.value)
+            assert message.startswith(file) and f"`sesame run {'--force ' if broken is not None else ''}{maker}`" in message and "\n" not in message, message
+        path.write_bytes(whole)
+
+
+def model_of(tokens):
+    block = params.check(tiny_params()).models["bert"].architecture
+    return models.build(block, tokens).state_dict(), block, tokens

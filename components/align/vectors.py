@@ -30,15 +30,16 @@ class Space:
 
 
 def load(path: str | Path, limit: int | None = None) -> Space:
-    """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when it is not there."""
+    """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when a file is not there, or broken."""
     path = Path(path)
-    try:
-        lines = (path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()[:limit]
-        vectors = np.load(path / "vectors.npy")[:limit]
-    except FileNotFoundError as error:
-        raise SesameError(f"{error.filename}: no such file; run the stage that writes it first (`sesame run`)") from None
-    words, counts = zip(*(line.split("\t") for line in lines), strict=True)
-    return Space(list(words), np.array(counts, dtype=np.int64), vectors)
+    with stage.reading(path / "vocabulary.txt"):
+        words, counts = zip(*(line.split("\t") for line in (path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()), strict=True)
+        counts = np.array(counts, dtype=np.int64)
+    with stage.reading(path / "vectors.npy"):
+        vectors = np.load(path / "vectors.npy")
+        if len(vectors) != len(words):
+            raise ValueError(f"{len(vectors)} vectors, {len(words)} words in vocabulary.txt")
+    return Space(list(words[:limit]), counts[:limit], vectors[:limit])
 
 
 def sentences_of(path: Path) -> list[list[str]]:

@@ -1,6 +1,5 @@
 """`python -m components.checkpoints NAME`: the source of a checkpoint -> data/models/<name>, in the form that pre-training writes."""
 
-import json
 import shutil
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -14,6 +13,7 @@ from components import models, params, sources, stage
 from components.checkpoints import parity
 from components.checkpoints.layout import LAYOUTS, Layout
 from components.errors import SesameError
+from components.sources import tables
 from components.tokenizer.fast import FastTokenizer
 from components.tracking import Run
 
@@ -39,10 +39,9 @@ def fetch(source: params.Source, folder: Path) -> None:
 
 def describe(folder: Path) -> tuple[Layout, params.Architecture, int]:
     """The layout of a checkpoint, our architecture for it, and the size of its vocabulary."""
-    try:
-        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise SesameError(f"config.json: not valid JSON: {error}") from None
+    raw = tables.parsed("config.json", (folder / "config.json").read_bytes())
+    if not isinstance(raw, dict):
+        raise SesameError(f"config.json: an object expected, {type(raw).__name__} found")
     if raw.get("model_type") not in LAYOUTS:
         raise SesameError(f"config.json: model_type: {raw.get('model_type')!r} is not supported (there are: {', '.join(LAYOUTS)})")
     try:

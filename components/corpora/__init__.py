@@ -13,8 +13,7 @@ them through `read` and `card`.
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.errors import SesameError
-from components.stage import read_json
+from components.stage import read_json, reading
 
 SPLITS = ("train", "valid", "test")
 
@@ -23,13 +22,12 @@ Document = list[str]
 
 
 def read(path: str | Path, split: str) -> Iterator[Document]:
-    """The documents of `data/corpora/<name>`, each a list of segments. `split`: train, valid or test."""
+    """The documents of `data/corpora/<name>`, each a list of segments. `split`: train, valid or test.
+
+    Raises SesameError where the file is not there, or no text.
+    """
     file = Path(path) / f"{split}.txt"
-    try:
-        stream = file.open(encoding="utf-8", newline="\n")
-    except FileNotFoundError:
-        raise SesameError(f"{file}: no such file; run the stage that writes it first (`sesame run`)") from None
-    with stream:
+    with reading(file), file.open(encoding="utf-8", newline="\n") as stream:
         document: Document = []
         for line in stream:
             if segment := line.rstrip("\n"):

@@ -3,7 +3,6 @@
 A corpus together with the unlabelled training text of tasks, and without any sentence of their other splits.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from components import corpora, stage
 from components.corpora import SPLITS, Document, writer
 from components.corpora.cleaning import words_of
 from components.corpora.readers import sentences
-from components.errors import SesameError
 from components.params import Params
 
 TELLING = 8  # words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's
@@ -29,13 +27,8 @@ def key_of(sentence: str) -> str:
 def texts(task: str, split: str) -> Iterator[Document]:
     """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b or the choices where there are."""
     path = Path("data/tasks", task, f"{split}.jsonl")
-    try:
-        stream = path.open(encoding="utf-8")
-    except FileNotFoundError:
-        raise SesameError(f"{path}: no such file; run the stage that writes it first (`sesame run`)") from None
-    with stream:
-        for line in stream:
-            example = json.loads(line)
+    with stage.reading(path):
+        for example in stage.read_lines(path):
             found = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
             yield [" ".join(text.split()) for text in found if text and text.strip()]
 

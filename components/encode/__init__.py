@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.errors import SesameError
+from components.stage import reading
 
 SPLITS = ("train", "valid", "test")
 
@@ -35,13 +35,14 @@ class Split:
 
 
 def load(path: Path, split: str) -> Split:
-    """One split of an encoding's folder. Raises SesameError when it is missing."""
-    try:
+    """One split of an encoding's folder. Raises SesameError when a file is missing, or cut off."""
+    with reading(path / "meta.json"):
         meta = json.loads((path / "meta.json").read_text())
-        return Split(
-            tokens=np.memmap(path / f"{split}.bin", dtype=meta["dtype"], mode="r"),
-            segments=np.load(path / f"{split}.segments.npy", mmap_mode="r"),
-            documents=np.load(path / f"{split}.documents.npy", mmap_mode="r"),
-        )
-    except FileNotFoundError as error:
-        raise SesameError(f"{error.filename}: no such file; run the encode stage first (`sesame run encode`)") from None
+        dtype, counts = np.dtype(meta["dtype"]), meta[split]
+    parts = {}
+    for part, name in (("tokens", "bin"), ("segments", "segments.npy"), ("documents", "documents.npy")):
+        with reading(file := path / f"{split}.{name}"):
+            parts[part] = np.memmap(file, dtype=dtype, mode="r") if part == "tokens" else np.load(file, mmap_mode="r")
+            if (rows := len(parts[part]) - (part == "documents")) != counts[part]:
+                raise ValueError(f"{rows} {part}, {counts[part]} by meta.json")
+    return Split(**parts)

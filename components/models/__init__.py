@@ -13,11 +13,10 @@ from pathlib import Path
 
 import torch
 from pydantic import TypeAdapter
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from components import params, tokenizer
+from components import params, stage, tokenizer
 from components.errors import SesameError
 from components.models.bilm import BiLM
 from components.models.decoder import Decoder
@@ -55,15 +54,15 @@ def save(
 
 
 def _config(folder: Path) -> dict:
-    try:
-        return json.loads((folder / "config.json").read_text())
-    except FileNotFoundError:
-        raise SesameError(f"{folder}: no model there; run the stage that makes {folder.name} first (`sesame plan` lists them)") from None
+    if not folder.exists():
+        raise SesameError(f"{folder}: no model there; run the stage that makes {folder.name} first (`sesame plan` lists them)")
+    return stage.read_json(folder / "config.json")
 
 
 def architecture(folder: Path) -> params.Architecture:
     """The architecture of a pre-trained model."""
-    return TypeAdapter(params.Architecture).validate_python(_config(folder)["architecture"])
+    with stage.reading(folder / "config.json"):
+        return TypeAdapter(params.Architecture).validate_python(_config(folder)["architecture"])
 
 
 def absent(folder: Path) -> list[str]:
@@ -84,13 +83,10 @@ def load(folder: Path, pretrained: bool = True) -> tuple[nn.Module, tokenizer.To
     block, tokens = architecture(folder), tokenizer.load(folder)
     model = build(block, tokens)
     if pretrained:
-        try:
-            weights = load_file(folder / "model.safetensors")
-            model.absent = absent(folder)
-            random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
-            model.load_state_dict(random | weights)
-        except (RuntimeError, SafetensorError, FileNotFoundError) as error:
-            raise SesameError(f"{folder}/model.safetensors does not fit {folder}/config.json: {str(error).splitlines()[-1].strip()}") from None
+        model.absent = absent(folder)
+        random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
+        with stage.reading(folder / "model.safetensors"):
+            model.load_state_dict(random | load_file(folder / "model.safetensors"))
     return model, tokens
 
 

@@ -13,15 +13,15 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import NonNegativeInt, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from components.errors import SesameError
 from components.params.align import Alignment, IdenticalDictionary, PpmiSvd, SkipGram, Vectors, WordNetDictionary
-from components.params.block import Block, Name
+from components.params.block import Block, Name, Seed
 from components.params.models import (
     OBJECTIVES_OF,
     Accelerator,
@@ -64,14 +64,16 @@ from components.params.text import (
     UrlSource,
 )
 
+Watts = Annotated[float, Field(gt=0, le=1e6)]
+
 
 class Energy(Block):
     """Power figures for the *estimated* energy: kWh = pue * hours * watts / 1000 (Strubell et al. 2019, section 2)."""
 
-    pue: PositiveFloat = 1.58
-    watts_per_core: PositiveFloat = 10.0
-    watts_per_gib: PositiveFloat = 0.375
-    watts_per_gpu: PositiveFloat = 300.0
+    pue: Annotated[float, Field(ge=1, le=100)] = 1.58
+    watts_per_core: Watts = 10.0
+    watts_per_gib: Watts = 0.375
+    watts_per_gpu: Watts = 300.0
 
 
 class Resources(Block):
@@ -98,7 +100,7 @@ def _recipe_fits(place: str, model: str, architecture: Architecture, recipe: Rec
 class Params(Block):
     """The whole of `params.yaml`."""
 
-    seed: NonNegativeInt
+    seed: Seed
     """Splits and subsets of data; models have seeds of their own."""
     energy: Energy
     resources: Resources
@@ -178,6 +180,27 @@ class Params(Block):
                 raise ValueError(f"search.metric {search.metric} is not among those of the dev split of tasks.{name} ({', '.join(there)})")
 
 
+def _odd(raw: Any) -> str | None:
+    """What YAML can say and no block takes, of which the checks below would make no sense; anchors make the same part stand in many places."""
+    seen: set[int] = set()
+    parts: list[tuple[str, Any]] = [("", raw)]
+    while parts:
+        place, part = parts.pop()
+        if isinstance(part, dict | list):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+        if isinstance(part, dict):
+            if odd := [key for key in part if not isinstance(key, str)]:
+                return f"{place or 'the file'}: the key {odd[0]!r} is no text; write it in quotes"
+            parts += [(f"{place}.{key}" if place else key, value) for key, value in part.items()]
+        elif isinstance(part, list):
+            parts += [(f"{place}[{i}]", value) for i, value in enumerate(part)]
+        elif isinstance(part, int) and abs(part) >= 2**63:
+            return f"{place}: a number beyond 2**63"
+    return None
+
+
 def _dictionary(raw: Any, key: str) -> dict:
     value = raw.get(key) if isinstance(raw, dict) else None
     return value if isinstance(value, dict) else {}
@@ -246,10 +269,13 @@ def _references(raw: Any) -> list[str]:
 
 def _where(location: tuple, raw: Any) -> str:
     """`('models', 'bert', 'architecture', 'encoder', 'num_heads')` -> `models.bert.architecture.num_heads`."""
-    path = ""
+    path, entered = "", True
     for key in location:
-        if isinstance(raw, dict) and key not in raw and key in {"kind", "format", "name", raw.get("kind"), raw.get("format"), raw.get("name")}:
+        tags = [raw.get(tag) for tag in ("kind", "format", "name")] if isinstance(raw, dict) else []
+        if entered and key in tags and isinstance(key, str):
+            entered = False
             continue  # pydantic names the member of a union; the file does not
+        entered = True
         if isinstance(key, int):
             path += f"[{key}]"
         else:
@@ -278,6 +304,10 @@ def _first(error: ValidationError) -> str:
 
 def check(raw: Any) -> Params:
     """Turn the parsed file into `Params`. Raises SesameError that lists every problem, one a line, each with its path."""
+    if not isinstance(raw, dict):
+        raise SesameError(f"params.yaml: sections expected, as `seed: 1`, {'nothing' if raw is None else type(raw).__name__} found")
+    if (problem := _odd(raw)) is not None:
+        raise SesameError(f"params.yaml: {problem}")
     problems, params = [], None
     try:
         params = Params.model_validate(raw)
@@ -293,9 +323,15 @@ def check(raw: Any) -> Params:
 def load(path: str | Path = "params.yaml") -> Params:
     """Read and check a params file. Raises SesameError with every problem in it."""
     try:
-        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8"))
+        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise SesameError(f"{path}: no such file; run from the project's folder") from None
+    except OSError as error:
+        raise SesameError(f"{path}: can't be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SesameError(f"{path}, line {error.object[: error.start].count(10) + 1}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
+    except (ValueError, OverflowError) as error:  # a date like 2026-13-45, a whole number of 5,000 digits
+        raise SesameError(f"{path}: not valid YAML: {error}") from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import BeforeValidator, Field
 
-from components.params.block import Block, Name, Share
+from components.params.block import Block, Count, Name, Seed, Share, Size, Threads
 from components.params.text import Source
 
 
@@ -25,15 +25,15 @@ class SkipGram(Block):
 
     kind: Literal["skip_gram"]
     corpus: Name
-    vector_size: PositiveInt = 100
-    window: PositiveInt = 5
-    min_count: PositiveInt = 5
-    negative: PositiveInt = 10
+    vector_size: Size = 100
+    window: Size = 5
+    min_count: Count = 5
+    negative: Size = 10
     sample: Annotated[float, Field(ge=0)] = 1e-3
     """Relative frequency from which occurrences are left out at random (section 2.3); 0 keeps all."""
-    epochs: PositiveInt = 5
-    seed: int = 1
-    workers: PositiveInt = 1
+    epochs: Size = 5
+    seed: Seed = 1
+    workers: Threads = 1
     """More than one is faster and no longer repeatable."""
 
 
@@ -42,11 +42,11 @@ class PpmiSvd(Block):
 
     kind: Literal["ppmi_svd"]
     corpus: Name
-    vector_size: PositiveInt = 100
-    window: PositiveInt = 5
+    vector_size: Size = 100
+    window: Size = 5
     """Words to each side; a neighbour at distance d counts (window + 1 - d) / window."""
-    min_count: PositiveInt = 5
-    max_vocabulary: PositiveInt = 20000
+    min_count: Count = 5
+    max_vocabulary: Count = 20000
     """Most frequent words that get a vector; the counts take memory with its square at worst."""
     context_smoothing: Share = 0.75
     """Exponent of the context counts, so that rare contexts don't dominate."""
@@ -65,9 +65,9 @@ class WordNetDictionary(Block):
     source: Source
     source_table: str
     target_table: str
-    train: PositiveInt
+    train: Count
     """Source words whose pairs learn the mapping: the most frequent ones that are not held out."""
-    test: PositiveInt
+    test: Count
     """Source words held out to be asked for."""
 
 
@@ -75,9 +75,9 @@ class IdenticalDictionary(Block):
     """Each word is its own translation: two spaces of one language."""
 
     kind: Literal["identical"]
-    train: PositiveInt
-    test: PositiveInt
-    min_count: PositiveInt = 50
+    train: Count
+    test: Count
+    min_count: Count = 50
     """Times a word must occur in both corpora to be listed among those that moved: a rare word's vector is mostly noise."""
 
 
@@ -92,9 +92,9 @@ class Alignment(Block):
     dictionary: Dictionary
     mappings: Annotated[list[Literal["least_squares", "procrustes"]], Field(min_length=1)] = ["least_squares", "procrustes"]
     retrievals: Annotated[list[Literal["nn", "csls"]], Field(min_length=1)] = ["nn", "csls"]
-    csls_k: PositiveInt = 10
-    max_vocabulary: PositiveInt = 20000
+    csls_k: Count = 10
+    max_vocabulary: Count = 20000
     """Most frequent words of each space that take part in retrieval."""
     control: Name | None = None
     """Another alignment whose spread of change is the noise floor (same period, other seed)."""
-    seed: int = 1
+    seed: Seed = 1

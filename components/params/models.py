@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from components.params.block import Block, Name, Share
+from components.params.block import Block, Count, Name, Seed, Share, Size, Threads
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "geglu", "swiglu"]
@@ -16,11 +16,11 @@ class TransformerArchitecture(Block):
     """What encoder and decoder have in common, and the choices that Narang et al. (2021) held against each other."""
 
     name: Literal["encoder", "decoder"]
-    num_layers: PositiveInt
-    hidden_size: PositiveInt
-    num_heads: PositiveInt
-    intermediate_size: PositiveInt
-    max_length: Annotated[int, Field(ge=8)]
+    num_layers: Size
+    hidden_size: Size
+    num_heads: Size
+    intermediate_size: Size
+    max_length: Annotated[int, Field(ge=8, le=2**20)]
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
     positions: Literal["learned", "sinusoidal", "rotary", "relative"] = "learned"
@@ -47,7 +47,7 @@ class EncoderArchitecture(TransformerArchitecture):
     """Norms before attention and feed-forward (pre-LN), or after the residual (post-LN, as published)."""
     activation: Activation = "gelu"
     layer_norm_eps: PositiveFloat = 1e-12
-    type_vocab_size: PositiveInt = 2
+    type_vocab_size: Size = 2
     """Kinds of segment. A model of one kind (RoBERTa) reads both texts of a pair as that."""
 
 
@@ -65,16 +65,16 @@ class BiLMArchitecture(Block):
     """ELMo (Peters et al. 2018): two separate LSTM language models over character convolutions."""
 
     name: Literal["bilm"]
-    num_layers: PositiveInt = 2
-    hidden_size: PositiveInt
+    num_layers: Size = 2
+    hidden_size: Size
     """Width of each LSTM's cell (4096 in the paper)."""
-    projection_size: PositiveInt
+    projection_size: Size
     """Width of the token vector and of each LSTM's output (512 in the paper)."""
-    char_embedding_size: PositiveInt = 16
-    char_filters: Annotated[list[tuple[PositiveInt, PositiveInt]], Field(min_length=1)] = [(1, 32), (2, 32), (3, 64), (4, 64)]
+    char_embedding_size: Size = 16
+    char_filters: Annotated[list[tuple[Size, Size]], Field(min_length=1)] = [(1, 32), (2, 32), (3, 64), (4, 64)]
     """(width in bytes, number of filters) of each character convolution."""
-    num_highway: NonNegativeInt = 1
-    max_length: PositiveInt = 512
+    num_highway: Annotated[int, Field(ge=0, le=100)] = 1
+    max_length: Size = 512
     """Longest input read as features, in tokens."""
     dropout: Share = 0.1
 
@@ -120,7 +120,7 @@ class BidirectionalLM(Block):
     """A forward and a backward language model over continuous streams of text (Peters et al. 2018, section 3.1)."""
 
     name: Literal["bilm"]
-    window: PositiveInt = 32
+    window: Size = 32
     """Tokens of back-propagation through time; the state is carried over to the next window."""
 
 
@@ -147,12 +147,12 @@ class Optimizer(Block):
 class Budget(Block):
     """How long a pre-training runs: exactly one of these."""
 
-    tokens: PositiveInt | None = None
+    tokens: Count | None = None
     """Real tokens read, padding not counted."""
-    flops: PositiveFloat | None = None
+    flops: Annotated[float, Field(gt=0, le=1e30)] | None = None
     """Of forward and backward, counted on the model's first rows."""
-    steps: PositiveInt | None = None
-    minutes: PositiveFloat | None = None
+    steps: Count | None = None
+    minutes: Annotated[float, Field(gt=0, le=1e7)] | None = None
     """Wall clock; such a run can't be repeated bit for bit."""
 
     @model_validator(mode="after")
@@ -170,36 +170,42 @@ class Trainer(Block):
     """Where and how a model is trained: passed to Lightning."""
 
     accelerator: Accelerator = "auto"
-    devices: PositiveInt | Literal["auto"] = 1
-    num_nodes: PositiveInt = 1
+    devices: Size | Literal["auto"] = 1
+    num_nodes: Size = 1
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     precision: Precision = "auto"
     """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
     compile: bool = False
-    accumulate: PositiveInt = 1
+    accumulate: Count = 1
     """Micro-batches per step; the loss stays the mean over all targets of the step."""
-    threads: PositiveInt | None = None
+    threads: Threads | None = None
     """CPU threads of torch. Fixed, because sums depend on it to the last bit; null leaves torch's own choice."""
-    log_every: PositiveInt = 20
+    log_every: Count = 20
     """Steps."""
-    validations: PositiveInt = 8
+    validations: Count = 8
     """How often the validation text is scored during training."""
-    validation_batches: PositiveInt = 40
+    validation_batches: Count = 40
     """At most this many batches of it."""
     checkpoint_seconds: PositiveFloat = 20.0
     """Between two checkpoints from which a killed run continues."""
+
+    @model_validator(mode="after")
+    def strategy_fits(self):
+        if self.strategy == "fsdp" and self.accelerator == "cpu":
+            raise ValueError("strategy fsdp runs on GPUs only; on a CPU take ddp, or auto")
+        return self
 
 
 class Model(Block):
     """One pre-training: architecture, objective, data, budget."""
 
     encoding: Name
-    seed: NonNegativeInt = 1
+    seed: Seed = 1
     architecture: Architecture
     objective: Objective
     optimizer: Optimizer
     budget: Budget
-    batch_size: PositiveInt
+    batch_size: Count
     """Sequences per step, over all devices and micro-batches."""
     trainer: Trainer = Trainer()
     prompts: list[str] = []

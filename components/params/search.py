@@ -3,9 +3,9 @@
 import difflib
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import Field, PositiveFloat, ValidationError, field_validator, model_validator
 
-from components.params.block import Block, Name
+from components.params.block import Block, Count, Name, Seed
 from components.params.tasks import MetricName, Recipe
 
 
@@ -43,7 +43,7 @@ class Pruner(Block):
 
     name: Literal["none", "successive_halving", "hyperband"] = "none"
     """Successive halving as Li et al. 2020 do it without waiting (ASHA); Hyperband (Li et al. 2018): several of them, which begin later and later."""
-    min_epochs: PositiveInt = 1
+    min_epochs: Count = 1
     """Nothing is stopped before. Rungs stand at min_epochs, times reduction_factor, times reduction_factor ..."""
     reduction_factor: Annotated[int, Field(ge=2)] = 2
     """At a rung the best of so many goes on."""
@@ -77,11 +77,11 @@ class Search(Block):
     """Only of random search, with nothing pruned, is there an expected validation performance."""
     pruner: Pruner = Pruner()
     budget: SearchBudget
-    seed: NonNegativeInt = 1
+    seed: Seed = 1
     """Trial n has the same draws and seed for every model and task."""
     metric: MetricName | None = None
     """On dev; null: the task's headline."""
-    train_examples: PositiveInt | None = None
+    train_examples: Count | None = None
     """Labelled examples used, a seeded subset; null takes all. Dev is `finetune.eval_examples`."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """That a band holds a model's whole curve."""

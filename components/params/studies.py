@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from components.params.block import Block, Name
+from components.params.block import Block, Count, Name, Seed
 from components.params.models import Architecture, Budget, Model, Objective
 from components.params.tasks import Recipe
 
@@ -28,11 +28,11 @@ class Ablation(Block):
     base: Name
     """The variant that the others are held against."""
     tasks: Annotated[list[Name], Field(min_length=1)]
-    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
     """Each trains every variant anew, and fine-tunes it once on every task: the spread is that of both."""
     budget: Budget
     """Of each pre-training."""
-    checkpoints: list[PositiveInt]
+    checkpoints: list[Count]
     """Models kept on the way, after so many tokens, and fine-tuned like the last one; [] keeps none. Their learning rate has not yet come down."""
     recipe: Recipe
     """How every variant is fine-tuned."""

@@ -3,9 +3,9 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
-from components.params.block import Block, Name, Share
+from components.params.block import Block, Count, Name, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
@@ -33,9 +33,9 @@ class TaskTable(Block):
     format: Literal["tsv", "csv", "jsonl", "parquet", "lines"]
     """`lines`: each line is taken apart by `pattern`."""
     header: bool = False
-    fields: PositiveInt | None = None
+    fields: Size | None = None
     """TSV and CSV: the number of fields a line must have; by default the first line's."""
-    max_fields: PositiveInt | None = None
+    max_fields: Size | None = None
     """TSV and CSV: where lines carry optional further fields, the largest number allowed."""
     pattern: str | None = None
     """`lines`: a regular expression whose named groups are the columns, e.g. `(?P<label>\\w+):\\S+ (?P<text>.*)`."""
@@ -53,7 +53,7 @@ class TaskTable(Block):
     """Cut points that turn a numeric label into `labels`, in ascending order."""
     group: str | int | None = None
     """Rows with the same value stay on the same side of a split, and are judged together by metrics over groups."""
-    group_rows: PositiveInt | None = None
+    group_rows: Count | None = None
     """In place of `group`: every so many rows in a row are one (pairs that differ in a word)."""
 
     @model_validator(mode="after")
@@ -200,14 +200,14 @@ class Recipe(Block):
     """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
     biLSTM with attention, the mixed layers' mean, or one layer's mean."""
     learning_rate: PositiveFloat
-    epochs: PositiveInt
-    batch_size: PositiveInt
+    epochs: Size
+    batch_size: Count
     schedule: Literal["linear", "cosine", "constant", "slanted_triangular"] = "linear"
     """`slanted_triangular`: linear to 1/32 of the full rate (Howard and Ruder 2018, equation 3)."""
     warmup: Share = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     dropout: Share = 0.1
-    max_length: Annotated[int, Field(ge=8)] = 64
+    max_length: Annotated[int, Field(ge=8, le=2**20)] = 64
     """Tokens; longer inputs are cut and counted."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Each layer below the top one learns so many times slower (ULMFiT: 1 / 2.6 = 0.385)."""
@@ -221,17 +221,17 @@ class Recipe(Block):
     head: Literal["pooled", "bilstm"] = "pooled"
     """On a model that is not frozen: a linear layer on its pooled output, or a biLSTM with attention over its top layer, as on the
     left-to-right model of Devlin et al. 2019, table 5."""
-    hidden_size: PositiveInt = 128
+    hidden_size: Size = 128
     """Width of the biLSTM, of `features` and of `head: bilstm`."""
     layer: int = -1
     """`linear_probe`: 0 is the embedding, -1 the top layer."""
-    bottleneck: PositiveInt = 16
+    bottleneck: Size = 16
     """`adapters`: width."""
-    rank: PositiveInt = 8
+    rank: Size = 8
     """`lora`."""
     alpha: PositiveFloat = 16.0
     """`lora`: the update is scaled by alpha / rank."""
-    prompt_length: PositiveInt = 10
+    prompt_length: Size = 10
     """`prompt`: vectors."""
 
 
@@ -243,15 +243,15 @@ class Finetune(Block):
     tasks: list[Name]
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1)]
     """From the model's weights, and from random ones of the same architecture."""
-    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
     """Each draws the head's and the random model's weights, the order of examples and dropout."""
-    train_examples: PositiveInt | None = None
+    train_examples: Count | None = None
     """Labelled examples used, a seeded subset, the same for every model; null takes all."""
-    eval_examples: PositiveInt | None = None
+    eval_examples: Count | None = None
     """Of dev and of test, a seeded subset; null takes all."""
     accelerator: Accelerator = "auto"
     precision: Precision = "auto"
-    threads: PositiveInt | None = None
+    threads: Threads | None = None
     recipes: dict[Name, Recipe]
     """By model."""
 
@@ -277,8 +277,8 @@ class Intermediate(Block):
 
     model: Name
     task: Name
-    train_examples: PositiveInt | None = None
-    seed: NonNegativeInt = 1
+    train_examples: Count | None = None
+    seed: Seed = 1
     recipe: Recipe
 
     @model_validator(mode="after")
@@ -295,6 +295,6 @@ class Baselines(Block):
     """The commonest label; bag of words; a deep averaging network (Iyyer et al. 2015); a biLSTM with attention."""
     tokenizer: Name
     """Of the two networks, whose vectors start at random."""
-    embedding_size: PositiveInt = 100
+    embedding_size: Size = 100
     recipe: Recipe
     """Of the two networks; its `method` says nothing here."""

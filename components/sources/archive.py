@@ -4,14 +4,13 @@ import difflib
 import io
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO
 
 from components.errors import SesameError
-from components.sources.file import SourceFile
+from components.sources.file import DAMAGED, SourceFile
 
 Members = dict[str, Callable[[], BinaryIO]]
 
@@ -25,7 +24,7 @@ def _members(archive: Path | BinaryIO, name: str) -> Members:
         except tarfile.ReadError:
             opened = zipfile.ZipFile(archive)
             return {info.filename: (lambda info=info: opened.open(info)) for info in opened.infolist() if not info.is_dir()}
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except (*DAMAGED, ValueError) as error:  # ValueError: names that are no text, places before the beginning
         raise SesameError(f"{name}: not a readable zip or tar archive ({error})") from None
 
 
@@ -53,7 +52,8 @@ def _select(members: Members, archive: str, patterns: list[str]) -> Iterator[Sou
         for name in _matching(list(members), outer, archive):
             place = f"{archive}: {name}"
             if inner:
-                nested = io.BytesIO(members[name]().read())
+                with SourceFile(place, members[name]).open() as stream:
+                    nested = io.BytesIO(stream.read())
                 yield from _select(_members(nested, place), place, [inner])
             elif name not in seen:
                 seen.add(name)

@@ -1,9 +1,21 @@
 """One file of a source."""
 
+import errno
 import gzip
-from collections.abc import Callable
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
+
+from components.errors import SesameError
+
+DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError, OSError, RuntimeError)
+"""What reading a broken, encrypted or strangely packed archive or member raises; RuntimeError is zipfile's for the last two."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +27,13 @@ class SourceFile:
     raw: Callable[[], BinaryIO]
     """Opens the bytes as they are stored."""
 
-    def open(self) -> BinaryIO:
-        """A binary stream of the content; `.gz` is decompressed."""
-        stream = self.raw()
-        return gzip.GzipFile(fileobj=stream) if self.name.endswith(".gz") else stream
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """A binary stream of the content; `.gz` is decompressed. Raises SesameError, also while it is read, when it can't be."""
+        try:
+            with self.raw() as stream:
+                yield gzip.GzipFile(fileobj=stream) if self.name.endswith(".gz") else stream
+        except DAMAGED as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of where it is written to
+                raise
+            raise SesameError(f"{self.name}: can't be read, damaged or encrypted: {error or type(error).__name__}") from None

@@ -96,15 +96,27 @@ def _csv(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
     return _fields(file, table, split())
 
 
+def parsed(place: str, content: str | bytes) -> Any:
+    """JSON. Raises SesameError where it is none, or beyond what Python reads (deep nesting, whole numbers of thousands of digits)."""
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise SesameError(f"{place}: not valid JSON: {error.msg} at {f'line {error.lineno}, ' if error.lineno > 1 else ''}column {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise SesameError(f"{place}: not readable as JSON: {error}") from None
+
+
 def _jsonl(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
     for number, line in lines(file, _errors(table)):
         if not line.strip():
             continue
         place = f"{file.name}, line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise SesameError(f"{place}: not valid JSON: {error.msg} at column {error.colno}") from None
+        row = parsed(place, line)
+        if "\\ud" in line.lower():  # JSON can write half of a surrogate pair, which is no text
+            try:
+                row = json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass").decode("utf-8", _errors(table)))
+            except UnicodeDecodeError:
+                raise SesameError(f"{place}: half of a surrogate pair (\\ud800 to \\udfff), which is no text; set `errors: replace` in a corpus' reader") from None
         if not isinstance(row, dict):
             raise SesameError(f"{place}: a JSON object expected, {type(row).__name__} found")
         yield place, row

@@ -1,7 +1,5 @@
 """Bytes to lines of text, with the place of what is wrong."""
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from typing import Literal
 
@@ -17,20 +15,16 @@ def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> 
     Raises SesameError with file and line on a NUL byte (that is no text), on invalid UTF-8 unless `errors` is
     `replace` (then it becomes U+FFFD), and on a damaged archive.
     """
-    number = 0
-    try:
-        with file.open() as stream:
-            for number, raw in enumerate(stream, start=1):
-                if number == 1:
-                    raw = raw.removeprefix(BOM)
-                if b"\0" in raw:
-                    raise SesameError(f"{file.name}, line {number}: a NUL byte: this is a binary file or UTF-16, not UTF-8 text")
-                try:
-                    yield number, raw.rstrip(b"\r\n").decode("utf-8", errors)
-                except UnicodeDecodeError as error:
-                    raise SesameError(
-                        f"{file.name}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x} at {error.start}); "
-                        "convert the file, or set `errors: replace` in its reader"
-                    ) from None
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise SesameError(f"{file.name}: damaged after line {number}: {error}") from None
+    with file.open() as stream:
+        for number, raw in enumerate(stream, start=1):
+            if number == 1:
+                raw = raw.removeprefix(BOM)
+            if b"\0" in raw:
+                raise SesameError(f"{file.name}, line {number}: a NUL byte: this is a binary file or UTF-16, not UTF-8 text")
+            try:
+                yield number, raw.rstrip(b"\r\n").decode("utf-8", errors)
+            except UnicodeDecodeError as error:
+                raise SesameError(
+                    f"{file.name}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x} at {error.start}); "
+                    "convert the file, or set `errors: replace` in its reader"
+                ) from None

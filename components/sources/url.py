@@ -1,7 +1,7 @@
 """A file by its address."""
 
+import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from components import params
@@ -11,7 +11,7 @@ from components.sources.file import SourceFile
 
 def open_files(source: params.UrlSource) -> Iterator[SourceFile]:
     """The file itself, or with `members` what it holds as an archive."""
-    filename = PurePosixPath(unquote(urlsplit(source.url).path)).name or "download"
+    filename = re.sub(r"[^\w.+-]", "_", unquote(urlsplit(source.url).path).rpartition("/")[2]).lstrip(".")[-100:] or "download"
     cure = f"check the address, or put the file at {download.kept(filename, source.sha256)} by hand"
     path = download.fetch(filename, source.sha256, lambda: source.url, cure)
     return archive.open_members(path, source.members) if source.members else iter([SourceFile(filename, lambda: path.open("rb"))])

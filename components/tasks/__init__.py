@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from components.errors import SesameError
-from components.stage import read_json
+from components.stage import read_json, read_lines, reading
 
 Label = str | float | list[str] | None
 """By kind of task: a label's name; a score; the names of the right choices; the right answers; a tag per word. None where there is none."""
@@ -43,19 +43,18 @@ class Example:
 
 
 def read(path: str | Path, split: str) -> list[Example]:
-    """The examples of one split of `data/tasks/<name>`."""
+    """The examples of one split of `data/tasks/<name>`. Raises SesameError where there is no such split, or its file is broken."""
     folder, file = Path(path), Path(path) / f"{split}.jsonl"
-    try:
-        with file.open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
-    except FileNotFoundError:
-        if there := sorted(other.stem for other in folder.glob("*.jsonl")):
-            raise SesameError(f"task {folder.name} has no split {split} (there are: {', '.join(there)})") from None
-        raise SesameError(f"{file}: no such file; run its stage first (`sesame run task@{folder.name}`)") from None
-    for row in rows:
-        if "spans" in row:
-            row["spans"] = [tuple(span) for span in row["spans"]]
-    return [Example(**row) for row in rows]
+    if not file.exists() and (there := sorted(other.stem for other in folder.glob("*.jsonl"))):
+        raise SesameError(f"task {folder.name} has no split {split} (there are: {', '.join(there)})")
+    with reading(file):
+        rows = list(read_lines(file))
+        if not rows:
+            raise ValueError("no examples")
+        for row in rows:
+            if "spans" in row:
+                row["spans"] = [tuple(span) for span in row["spans"]]
+        return [Example(**row) for row in rows]
 
 
 def card(path: str | Path) -> dict:

@@ -19,7 +19,18 @@ def examples(task: params.Task, split: str, dropped: Counter) -> Found:
     block = task.splits[split]
     if table := block.table or task.table:
         return rows(task, block, table, split, dropped)
-    return READERS[task.reader](task, block.source, split, block.labelled)
+    return structured(task, block, split)
+
+
+def structured(task: params.Task, block: params.TaskSplit, split: str) -> Found:
+    """The examples of a file that is no plain table."""
+    place = f"{split}, before the first example"
+    try:
+        for found in READERS[task.reader](task, block.source, split, block.labelled):
+            place = f"after {found[0]}"
+            yield found
+    except (TypeError, AttributeError, LookupError, ValueError) as error:  # a list where the format has an object, a text for a number
+        raise SesameError(f"{place}: not the form that reader {task.reader} reads: {type(error).__name__}: {error}") from None
 
 
 def rows(task: params.Task, block: params.TaskSplit, table: params.TaskTable, split: str, dropped: Counter) -> Found:

@@ -1,12 +1,11 @@
 """Paired bootstrap between two sets of predictions on the same examples (Efron and Tibshirani 1993, chapter 16; Koehn 2004)."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from components import params, tasks
+from components import params, stage, tasks
 from components.errors import SesameError
 from components.tasks import metrics
 
@@ -31,14 +30,10 @@ class Difference:
 def read(folder: Path, split: str, init: str) -> dict[int, dict[str, object]]:
     """seed -> id -> prediction, out of `predictions.jsonl`. Raises SesameError where there are none."""
     found: dict[int, dict[str, object]] = {}
-    try:
-        with (folder / "predictions.jsonl").open(encoding="utf-8") as lines:
-            for line in lines:
-                row = json.loads(line)
-                if row["split"] == split and row["init"] == init:
-                    found.setdefault(row["seed"], {})[row["id"]] = row["prediction"]
-    except FileNotFoundError:
-        raise SesameError(f"{folder}: no predictions; run finetune@{folder.parts[-2]}-{folder.parts[-1]}") from None
+    with stage.reading(file := folder / "predictions.jsonl"):
+        for row in stage.read_lines(file):
+            if row["split"] == split and row["init"] == init:
+                found.setdefault(row["seed"], {})[row["id"]] = row["prediction"]
     if not found:
         raise SesameError(f"{folder} has no predictions for the {split} split from {init} weights")
     return found

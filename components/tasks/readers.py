@@ -5,7 +5,6 @@ messages, and rows of one group stay on the same side of a split.
 One more reader is one function, one line in `READERS`, and its name and kind in `components.params.tasks`.
 """
 
-import json
 import re
 import string
 from collections.abc import Callable, Iterator
@@ -202,11 +201,8 @@ def _questions(source: params.Source) -> Iterator[tuple[str, tables.Row, str, li
             yield place, row, text(place, row, "context"), list(zip(found["text"], found["answer_start"], strict=True))
         return
     for file in sources.open_files(source):
-        try:
-            with file.open() as stream:
-                found = json.load(stream)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise SesameError(f"{file.name}: not valid JSON: {error}") from None
+        with file.open() as stream:
+            found = tables.parsed(file.name, stream.read())
         for article in value(file.name, found, "data"):
             for paragraph in value(file.name, article, "paragraphs"):
                 context = text(file.name, paragraph, "context")

@@ -71,17 +71,15 @@ def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str,
     """The seed and, by split, id -> prediction, of pre-trained weights. Raises SesameError where there are none."""
     found: dict[str, dict[str, object]] = {split: {} for split in splits}
     seeds = set()
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                row = json.loads(line)
-                if row["init"] == "pretrained":
-                    seeds.add(row["seed"])
-                    seed = row["seed"] if seed is None else seed
-                    if row["seed"] == seed and row["split"] in splits:
-                        found[row["split"]][row["id"]] = row["prediction"]
-    except FileNotFoundError:
-        raise SesameError(f"no predictions; run finetune@{path.parts[-3]}-{path.parts[-2]}") from None
+    if not path.exists():
+        raise SesameError(f"no predictions; run finetune@{path.parts[-3]}-{path.parts[-2]}")
+    with stage.reading(path):
+        for row in stage.read_lines(path):
+            if row["init"] == "pretrained":
+                seeds.add(row["seed"])
+                seed = row["seed"] if seed is None else seed
+                if row["seed"] == seed and row["split"] in splits:
+                    found[row["split"]][row["id"]] = row["prediction"]
     if seed not in seeds:
         raise SesameError(f"{path} has no predictions of pre-trained weights" + (f" with seed {seed}" if seeds else ""))
     return seed, found

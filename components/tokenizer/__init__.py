@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from components.errors import SesameError
+from components.stage import reading
 from components.tokenizer import fast
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -24,11 +24,12 @@ class Tokenizer:
     """Text to ids and back. Special ids are never parsed out of raw text: `"[MASK]"` in a text is five ordinary characters or more."""
 
     def __init__(self, path: Path):
-        """`path` is a `tokenizer.model` file or a folder that holds one."""
+        """`path` is a `tokenizer.model` file or a folder that holds one. Raises SesameError when it is not there, or broken."""
         self.path = path / FILE if path.is_dir() else path
-        if not self.path.exists():
-            raise SesameError(f"{self.path}: no such tokenizer; run its stage first")
-        self.processor = sentencepiece.SentencePieceProcessor(model_file=str(self.path))
+        with reading(self.path):
+            if not (model := self.path.read_bytes()):
+                raise ValueError("it is empty")  # which sentencepiece takes for none given
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     prefix, middle, suffix = [CLS], [SEP], [SEP]
     """Special ids before a text, between the two of a pair, and after."""

@@ -166,3 +166,15 @@ def test_biases_and_norms_are_not_decayed():
     decayed, free = adamw(module, matrices(module), 1e-3, 0.01).param_groups
     assert [p.shape for p in decayed["params"]] == [(4, 3)] and decayed["weight_decay"] == 0.01
     assert all(p.ndim == 1 for p in free["params"]) and len(free["params"]) == 3 and free["weight_decay"] == 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a machine without a GPU is needed")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"accelerator": "gpu"}, "pretrain@gpt: trainer: No supported gpu backend found!"), ({"accelerator": "auto", "strategy": "fsdp"}, "pretrain@gpt: trainer: The strategy `fsdp` requires a GPU")],
+)
+def test_a_machine_that_has_not_what_is_asked_for_is_one_line(project, asked, said):
+    write_params(trainer=asked)
+    done = pretrain("gpt")
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("pretrain@")]
+    assert done.returncode == 2 and line.startswith(said) and "Traceback" not in done.stderr, done.stderr

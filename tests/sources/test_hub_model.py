@@ -51,7 +51,8 @@ from components.params import HubModelSource
 for path in ("owner/name", "owner/other"):
     try:
         for file in sources.open_files(HubModelSource(kind="hub_model", path=path, revision="v1")):
-            print(file.name.rpartition("/")[2], file.open().read().decode())
+            with file.open() as stream:
+                print(file.name.rpartition("/")[2], stream.read().decode())
     except SesameError as error:
         print(type(error).__name__, error)
 """

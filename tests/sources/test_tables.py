@@ -113,3 +113,21 @@ def test_a_field_that_holds_no_text():
         tables.text("f, line 1", {"a": None}, "a")
     with pytest.raises(SesameError, match="f, line 1: column 'a' holds a list, where text is wanted"):
         tables.text("f, line 1", {"a": []}, "a")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"a": ' + "[" * 100_000, "data, line 2: not readable as JSON: maximum recursion depth"),
+        ('{"a": ' + "9" * 5000 + "}", "data, line 2: not readable as JSON: Exceeds the limit"),
+        ('{"a": "half \\ud800"}', "data, line 2: half of a surrogate pair"),
+    ],
+)
+def test_json_that_is_no_row_is_one_line(rows, line, said):
+    with pytest.raises(SesameError, match=said):
+        rows(f'{{"a": 1}}\n{line}'.encode(), "jsonl")
+
+
+def test_half_a_surrogate_pair_by_choice_and_a_whole_one(rows):
+    [(_, half), (_, whole)] = rows(rb'{"a": "half \ud800"}' + b"\n" + rb'{"a": "\ud83d\ude00"}', "jsonl", errors="replace")
+    assert half["a"].startswith("half \ufffd") and whole["a"] == "\U0001f600"

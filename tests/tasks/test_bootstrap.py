@@ -42,7 +42,7 @@ def test_the_interval_is_scipys(project):
 
 def test_mistakes_are_one_line(project):
     write("good", np.ones(len(tasks.read("data/tasks/same", "test")), bool), tasks.read("data/tasks/same", "test"))
-    with pytest.raises(SesameError, match="data/scores/none/same: no predictions; run finetune@none-same"):
+    with pytest.raises(SesameError, match="data/scores/none/same/predictions.jsonl: no such file; run the stage that writes it first \\(`sesame run finetune@none-same`"):
         bootstrap.paired(CHECKED, "same", "test", ("good", "pretrained"), ("none", "pretrained"))
     with pytest.raises(SesameError, match="no predictions for the test split from random weights"):
         bootstrap.paired(CHECKED, "same", "test", ("good", "pretrained"), ("good", "random"))

@@ -200,7 +200,7 @@ def test_a_mistake_in_the_declaration_is_one_line(changes, said):
 def test_a_split_that_is_not_there(project):
     with pytest.raises(SesameError, match=r"task same has no split ax \(there are: dev, test, train\)"):
         tasks.read("data/tasks/same", "ax")
-    with pytest.raises(SesameError, match="run its stage first"):
+    with pytest.raises(SesameError, match="sesame run task@other"):
         tasks.read("data/tasks/other", "dev")
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -19,8 +20,8 @@ from components.tokenizer import CLS, SEP, SPECIALS
 ROWS = 8
 LONGEST = 2048
 """Tokens of a row up to which is counted; longer ones in proportion, which is less than their attention takes."""
-BEYOND = 2.0**63
-"""Bytes: what torch itself can't count."""
+BEYOND = 2.0**61
+"""Parameters: where one matrix has more bytes than torch can count, there are as many at least."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,15 @@ def _text(length: int) -> Split:
 
 def size(block: params.Model, vocab_size: int) -> Size:
     """Of a model, whether or not its text and its tokenizer are there. Layers are alike: one and two are counted, the rest follows."""
-    one, two = (_counted(block, vocab_size, layers) for layers in (1, 2))
+    one, two = (_counted(block.model_dump_json(), vocab_size, layers) for layers in (1, 2))
     more = block.architecture.num_layers - 1
     return Size(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
 
 
-def _counted(block: params.Model, vocab_size: int, layers: int) -> tuple[float, float, float]:
+@cache
+def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, float]:
+    """The figures of `Size` with so many layers; the block as text, by which it is remembered."""
+    block = params.Model.model_validate_json(text)
     asked = getattr(block.objective, "window", block.architecture.max_length)
     length = min(asked, LONGEST)
     objective = block.objective.model_copy(update={"window": length} if hasattr(block.objective, "window") else {})
@@ -110,7 +114,7 @@ def _counted(block: params.Model, vocab_size: int, layers: int) -> tuple[float, 
         except RuntimeError as error:
             if "overflow" not in str(error):
                 raise
-            return BEYOND, BEYOND, BEYOND
+            return BEYOND, 6 * BEYOND, 0.0
     tokens = int(trained.counts(rows)["tokens"])
     return models.count_parameters(model), counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
 
@@ -126,6 +130,7 @@ class Machine:
     """Bytes; None on a CPU."""
 
 
+@cache
 def machine(accelerator: str, precision: str, threads: int | None) -> Machine:
     """This machine as a training's settings use it, measured in half a second."""
     gpu = accelerator != "cpu" and torch.cuda.is_available()

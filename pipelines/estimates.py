@@ -29,9 +29,9 @@ YEAR = 365.25 * 86_400
 """Seconds; a stage that would take longer is refused."""
 START, TUNING_START = 25.0, 12.0
 """Seconds of a pre-training and of a fine-tuning that are not training: imports, validation, samples, writing."""
-SHARES = {"32-true": 0.45, "bf16-mixed": 0.04}
+SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
 """Share of the matmul peak that small trainings reach where no past one has told (`peak_share`): the default models, on CPUs without and with AMX."""
-RESIDENT = 600 * 2**20
+RESIDENT = 700 * 2**20
 """Bytes of Python, torch and Lightning: what the smallest training takes."""
 TRAINED_ON = ("tokenizer", "encode", "pretrain")
 """Stages whose params make a fine-tuning another one."""
@@ -143,7 +143,8 @@ def _counted(work: trainings.Training) -> Estimate:
     """A training that has no past: its FLOPs, by what small trainings reach of the matmul's speed."""
     from components import sizing  # torch: 2 s, only where something is to be counted
 
-    size, settings = sizing.size(work.model, work.vocab_size), work.settings
+    settings = work.settings
+    size = sizing.size(work.model, work.vocab_size)
     machine = sizing.machine(settings.accelerator, settings.precision, settings.threads)
     if work.model.budget.minutes and not work.tuning:
         seconds = START + 60 * work.model.budget.minutes * work.runs
@@ -226,7 +227,9 @@ class Forecast:
         if count["may run"]:
             whole = duration(self.seconds(["to run", "may run"]))
             parts.append(f"{count['may run']} may run, if what they read comes out another, then about {whole} in all")
-        parts.append(f"{amount(self.memory)} of memory, {amount(self.disk)} of disk, {number(self.files, 'file')} to fetch")
+        room = psutil.virtual_memory().total
+        short = f" (there are {amount(room)}: fewer jobs)" if self.memory > room else ""
+        parts.append(f"{amount(self.memory)} of memory{short}, {amount(self.disk)} of disk, {number(self.files, 'file')} to fetch")
         told = [f"{source} ({known[source]})" for source in (HERE, ELSEWHERE, COUNTED) if known[source]]
         parts.append("seconds from " + ", ".join(told) + f", unknown ({known['']})" * (known[""] > 0) if told else "nothing is known of the seconds")
         return "; ".join(parts)
@@ -238,7 +241,7 @@ class Forecast:
             if (estimate.memory or 0) > room:
                 place = "the GPU" if estimate.gpu_memory else "this machine"
                 raise SesameError(
-                    f"{name} needs about {amount(estimate.memory)} of memory (from {estimate.source}), {place} has {amount(room)}; "
+                    f"{name} needs {amount(estimate.memory)} of memory or more, and {place} has {amount(room)}; "
                     "make its model, its batch_size or its max_length smaller"
                 )
             if (estimate.seconds or 0) > YEAR:
@@ -299,21 +302,24 @@ def number(count: int, noun: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """To two digits: `45 s`, `14 min`, `2.3 h`, `3.1 days`, `5e+20 years`; `?` where it is not known."""
+    """`45 s`, `7.5 min`, `14 min`, `2.3 h`, `3.1 days`, `12,000 years`; `?` where it is not known."""
     if seconds is None:
         return "?"
-    for unit, length, limit in (("s", 1, 100), ("min", 60, 100), ("h", 3600, 48), ("days", 86_400, 1000)):
-        if seconds < limit * length:
-            return f"{seconds / length:.{int(seconds < 9.5 * length and length > 1)}f} {unit}"
-    return f"{seconds / YEAR:.2g} years"
+    for unit, length, limit in (("s", 1, 100), ("min", 60, 100 * 60), ("h", 3600, 48 * 3600), ("days", 86_400, YEAR)):
+        if seconds < limit:
+            return f"{_digits(seconds / length) if length > 1 else round(seconds)} {unit}"
+    return f"{_digits(seconds / YEAR)} years"
 
 
 def amount(size: float | None) -> str:
-    """Bytes to two digits: `650 MiB`, `1.1 GiB`; `?` where it is not known."""
+    """Bytes: `650 MiB`, `1.1 GiB`, `32 EiB`; `?` where it is not known."""
     if size is None:
         return "?"
-    for unit in ("MiB", "GiB", "TiB", "PiB"):
-        size /= 2**20 if unit == "MiB" else 2**10
-        if size < 1000:
-            return f"{size:.{int(0 < size < 9.5 and unit != 'MiB')}f} {unit}"
-    return f"{size / 2**10:.2g} EiB"
+    for power, unit in ((20, "MiB"), (30, "GiB"), (40, "TiB"), (50, "PiB")):
+        if size < 1000 * 2**power:
+            return f"{_digits(size / 2**power) if power > 20 else round(size / 2**power)} {unit}"
+    return f"{_digits(size / 2**60)} EiB"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"

@@ -88,14 +88,14 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     config, adapt = all_params.finetune, all_params.adapt
     if kind == "finetune":
         model, task = {f"{model}-{task}": (model, task) for model in config.models for task in config.tasks}[name]
-        return _tuned(all_params, model, [task], config.recipes[model], len(config.seeds) * len(config.inits), config.train_examples)
+        return _tuned(all_params, _pretrained(all_params, model), [task], config.recipes[model], len(config.seeds) * len(config.inits), config.train_examples)
     if kind == "adapt":
         ways = {f"{model}-{way}-{task}": (model, way, task) for model in adapt.models for way in adapt.methods for task in adapt.tasks}
         model, way, task = ways[name]
-        return _tuned(all_params, model, [task], adapt.recipes[way], len(config.seeds), config.train_examples)
+        return _tuned(all_params, _pretrained(all_params, model), [task], adapt.recipes[way], len(config.seeds), config.train_examples)
     if kind == "intermediate":
         block = all_params.intermediate[name]
-        return _tuned(all_params, block.model, [block.task], block.recipe, 1, block.train_examples)
+        return _tuned(all_params, _pretrained(all_params, block.model), [block.task], block.recipe, 1, block.train_examples)
     if kind == "transfer":
         variant = all_params.variants[name]
         study = all_params.ablations[variant.study]
@@ -109,15 +109,18 @@ def _training(all_params: params.Params, model: params.Model, runs: int, tuning:
     return Training(model, all_params.tokenizers[all_params.encodings[model.encoding].tokenizer].vocab_size, runs, tuning)
 
 
+def _pretrained(all_params: params.Params, name: str) -> params.Model | None:
+    """The pre-training behind a model; None for a checkpoint from elsewhere."""
+    while name in all_params.intermediate:
+        name = all_params.intermediate[name].model
+    return all_params.models.get(name)
+
+
 def _tuned(
-    all_params: params.Params, model: str | params.Model, tasks: Sequence[str], recipe: params.Recipe, runs: int, limit: int | None
+    all_params: params.Params, model: params.Model | None, tasks: Sequence[str], recipe: params.Recipe, runs: int, limit: int | None
 ) -> Training | None:  # fmt: skip
-    while model in all_params.intermediate:
-        model = all_params.intermediate[model].model
-    if isinstance(model, str):
-        if model not in all_params.models:
-            return None  # a checkpoint from elsewhere
-        model = all_params.models[model]
+    if model is None:
+        return None
     examples, judged, evaluated = [], [], all_params.finetune.eval_examples
     for task in tasks:
         path = stage.metrics_path("task", task)

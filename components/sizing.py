@@ -1,5 +1,6 @@
 """What training a model takes, counted on weights that are not there: torch's `meta` device has shapes only, so that the largest costs nothing."""
 
+import os
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -135,7 +136,7 @@ def machine(accelerator: str, precision: str, threads: int | None) -> Machine:
     """This machine as a training's settings use it, measured in half a second."""
     gpu = accelerator != "cpu" and torch.cuda.is_available()
     if threads and not gpu:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(min(threads, os.cpu_count() or 1))
     device = torch.device("cuda" if gpu else "cpu")
     precision = compute.precision(precision, accelerator)
     peak = matmul_peak(device, torch.bfloat16 if "bf16" in precision else torch.float32)

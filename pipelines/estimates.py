@@ -273,8 +273,7 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
                 look(part)
 
     for kind, _, name in (name.partition("@") for name in names):
-        if kind in section:
-            look(getattr(all_params, section[kind])[name])
+        look(getattr(all_params, section[kind]).get(name) if kind in section else None)
     return found
 
 

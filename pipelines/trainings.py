@@ -9,6 +9,8 @@ from components import params, stage
 
 FILL = 0.55
 """Share of a recipe's `max_length` that an example takes, as in the default tasks."""
+UNSEEN = {"train": 10_000, "dev": 1000, "test": 1000}
+"""Examples of a task that was never made."""
 FROZEN = ("features", "mix", "linear_probe")
 """Methods that read the texts through the model once, and never backward."""
 
@@ -77,56 +79,46 @@ class Training:
 
 
 def of(stage_name: str, all_params: params.Params) -> Training | None:
-    """What a stage trains; None for one that trains no language model of params.yaml, and where its number of examples isn't known."""
+    """What a stage trains; None for one that trains no language model of params.yaml."""
     kind, _, name = stage_name.partition("@")
-    if kind == "pretrain":
-        return _training(all_params, all_params.models[name], 1)
-    if kind == "variant":
-        variant = all_params.variants[name]
-        study = all_params.ablations[variant.study]
-        return _training(all_params, params.varied(all_params.models, study, variant, study.seeds[0]), len(study.seeds))
     config, adapt = all_params.finetune, all_params.adapt
-    if kind == "finetune":
-        model, task = {f"{model}-{task}": (model, task) for model in config.models for task in config.tasks}[name]
-        return _tuned(all_params, _pretrained(all_params, model), [task], config.recipes[model], len(config.seeds) * len(config.inits), config.train_examples)
-    if kind == "adapt":
-        ways = {f"{model}-{way}-{task}": (model, way, task) for model in adapt.models for way in adapt.methods for task in adapt.tasks}
-        model, way, task = ways[name]
-        return _tuned(all_params, _pretrained(all_params, model), [task], adapt.recipes[way], len(config.seeds), config.train_examples)
-    if kind == "intermediate":
+    if kind == "pretrain" and name in all_params.models:
+        return _training(all_params, all_params.models[name], 1)
+    if kind == "intermediate" and name in all_params.intermediate:
         block = all_params.intermediate[name]
-        return _tuned(all_params, _pretrained(all_params, block.model), [block.task], block.recipe, 1, block.train_examples)
-    if kind == "transfer":
+        return _tuned(all_params, block.model, [block.task], block.recipe, 1, block.train_examples)
+    if kind in ("variant", "transfer") and name in all_params.variants:
         variant = all_params.variants[name]
         study = all_params.ablations[variant.study]
-        runs = len(study.seeds) * (len(study.checkpoints) + 1)
         model = params.varied(all_params.models, study, variant, study.seeds[0])
+        if kind == "variant":
+            return _training(all_params, model, len(study.seeds))
+        runs = len(study.seeds) * (len(study.checkpoints) + 1)
         return _tuned(all_params, model, study.tasks, params.tuned(study, variant), runs, config.train_examples)
-    return None
+    pairs = {f"{model}-{task}": (model, task, config.recipes[model], len(config.inits)) for model in config.models for task in config.tasks}
+    ways = {f"{model}-{way}-{task}": (model, task, adapt.recipes[way], 1) for model in adapt.models for way in adapt.methods for task in adapt.tasks}
+    chosen = {"finetune": pairs, "adapt": ways}.get(kind, {}).get(name)
+    if chosen is None:
+        return None
+    model, task, recipe, inits = chosen
+    return _tuned(all_params, model, [task], recipe, len(config.seeds) * inits, config.train_examples)
 
 
 def _training(all_params: params.Params, model: params.Model, runs: int, tuning: Tuning | None = None) -> Training:
     return Training(model, all_params.tokenizers[all_params.encodings[model.encoding].tokenizer].vocab_size, runs, tuning)
 
 
-def _pretrained(all_params: params.Params, name: str) -> params.Model | None:
-    """The pre-training behind a model; None for a checkpoint from elsewhere."""
-    while name in all_params.intermediate:
-        name = all_params.intermediate[name].model
-    return all_params.models.get(name)
-
-
 def _tuned(
-    all_params: params.Params, model: params.Model | None, tasks: Sequence[str], recipe: params.Recipe, runs: int, limit: int | None
+    all_params: params.Params, model: str | params.Model, tasks: Sequence[str], recipe: params.Recipe, runs: int, limit: int | None
 ) -> Training | None:  # fmt: skip
-    if model is None:
-        return None
-    examples, judged, evaluated = [], [], all_params.finetune.eval_examples
+    while isinstance(model, str):
+        if model not in all_params.intermediate and model not in all_params.models:
+            return None  # a checkpoint from elsewhere
+        model = all_params.intermediate[model].model if model in all_params.intermediate else all_params.models[model]
+    evaluated, examples, judged = all_params.finetune.eval_examples, [], []
     for task in tasks:
         path = stage.metrics_path("task", task)
-        counts = stage.read_json(path)["examples"] if path.exists() else {"train": limit, "dev": evaluated, "test": evaluated}
-        if None in counts.values():
-            return None
+        counts = stage.read_json(path)["examples"] if path.exists() else UNSEEN
         examples.append(min(limit or counts["train"], counts["train"]))
         judged.append(sum(min(evaluated or count, count) for split, count in counts.items() if split != "train"))
     return _training(all_params, model, runs * len(tasks), Tuning(recipe, statistics.fmean(examples), statistics.fmean(judged), all_params.finetune))

@@ -1,4 +1,4 @@
-"""What training a model takes, counted on weights that are not there: torch's `meta` device has shapes only, so that the largest costs nothing."""
+"""What training a model takes, counted without weights: torch's `meta` device has shapes only, so that the largest costs nothing."""
 
 import os
 import warnings
@@ -36,7 +36,7 @@ class Size:
     """What a row keeps for the backward pass in 32 bit. Attention's own matrices are not in it: fused attention keeps none."""
 
     def memory(self, rows: float, shards: int, precision: str) -> float:
-        """Bytes on one device: weights, gradients and Adam's two moments, 4 bytes each and split in so many shards, and what a micro-batch of `rows` keeps."""
+        """Bytes on a device: weights, gradients and Adam's moments, 4 bytes each, over so many shards; and what `rows` keep."""
         return 16 * self.parameters / shards + rows * self.row_bytes / (2 if "bf16" in precision else 1)
 
 

@@ -100,10 +100,10 @@ def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
 
 def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool, show: Callable[[], None], page: Path) -> None:
     """Run the flow, show what came out, and exit with what came of it."""
-    from pipelines import estimates, services, terminal
+    from pipelines import forecast, services, terminal
 
     params.load()  # every mistake in it is said before anything runs
-    estimates.announce(targets, force, recheck, jobs)  # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
+    forecast.announce(targets, force, recheck, jobs)  # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()
@@ -148,19 +148,21 @@ def _scores() -> None:
 
 
 @command
-def plan(stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None) -> None:
+def plan(
+    stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
+) -> None:
     """List stages in the order of their running, what a run would do and what that takes. Runs nothing; fails where it can't fit."""
-    from pipelines import estimates, graph, terminal
+    from pipelines import forecast, graph, terminal
 
     all_params = params.load()
     with graph.at_once():
         stages_ = graph.plan(stages or [])
         states = graph.states(stages_)
-    found = estimates.forecast(stages_, states, all_params, jobs)
+    found = forecast.forecast(stages_, states, all_params, jobs)
     rows = []
     for stage in stages_:
         own = found.estimates.get(stage.name)
-        takes = [estimates.duration(own.seconds), estimates.amount(own.memory)] if own else ["", ""]
+        takes = [forecast.duration(own.seconds), forecast.amount(own.memory)] if own else ["", ""]
         needs = " ".join(stage.upstream[:5]) + f" and {len(stage.upstream) - 5} more" * (len(stage.upstream) > 5)
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)

@@ -1,36 +1,25 @@
-"""What a run will take, before it runs: seconds, memory, disk, files to fetch. What can't fit is refused, with the estimate.
+"""What a stage will take: seconds, memory, disk.
 
 A stage that has run before takes what it took: here, as the ledger has it, else elsewhere, as its committed metrics say, in
 proportion where it has more or less to do. Of a training that has not, FLOPs are counted and held against this machine's matmul.
 """
 
-import heapq
 import math
 import os
-import shutil
 import statistics
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-from filelock import FileLock, Timeout
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from components import params, stage, tracking
-from components.errors import SesameError
-from components.sources import download
-from pipelines import graph, sources, terminal, trainings
+from pipelines import graph, trainings
 
-JOBS = min(4, max(2, os.cpu_count() or 2))
-"""How many stages run side by side unless told; as in the flow."""
-YEAR = 365.25 * 86_400
-"""Seconds; a stage that would take longer is refused."""
 START, TUNING_START = 25.0, 12.0
 """Seconds of a pre-training and of a fine-tuning that are not training: imports, validation, samples, writing."""
 SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
-"""Share of the matmul peak that small trainings reach where no past one has told (`peak_share`): the default models, on CPUs without and with AMX."""
+"""Share of the matmul peak where no past training has told its `peak_share`: that of the default models, on CPUs without and with AMX."""
 RESIDENT = 700 * 2**20
 """Bytes of Python, torch and Lightning: what the smallest training takes."""
 TRAINED_ON = ("tokenizer", "encode", "pretrain")
@@ -62,10 +51,9 @@ class Past:
 
 
 def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
-    """Costs of the finished runs of stages, the newest first. Empty without a ledger: one that can't be reached is told when the run begins."""
-    address = tracking.uri()
-    there = Path(address.removeprefix("sqlite:///")).exists() if address.startswith("sqlite:///") else True
-    if os.environ.get(tracking.OFF) == "off" or not there:
+    """Costs of the finished runs of stages, the newest first, by the ledger on this machine: one elsewhere has other machines' runs."""
+    address = tracking.uri().removeprefix("sqlite:///")
+    if os.environ.get(tracking.OFF) == "off" or not Path(address).exists():
         return {}
     found = {}
     try:
@@ -74,9 +62,11 @@ def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
         for name in names:
             wanted = f"attributes.run_name = '{name}' and attributes.status = 'FINISHED'"
             runs = client.search_runs([experiment], wanted, max_results=10, order_by=["attributes.start_time DESC"])
-            costs = [{key.removeprefix("cost."): value for key, value in run.data.metrics.items() if key.startswith("cost.")} for run in runs]
+            costs = [
+                {key.removeprefix("cost."): value for key, value in run.data.metrics.items() if key.startswith("cost.")} for run in runs
+            ]
             found[name] = [cost for cost in costs if "seconds" in cost]
-    except Exception:  # whatever the ledger's client raises
+    except Exception:  # whatever the ledger's client raises; the run itself says so
         return {}
     return found
 
@@ -113,9 +103,9 @@ def _then(all_params: params.Params, entries: Mapping[str, Mapping], name: str) 
         return None
 
 
-
-
-def _again(name: str, all_params: params.Params, entries: Mapping[str, Mapping], past: Past, work: trainings.Training | None) -> Estimate | None:
+def _again(
+    name: str, all_params: params.Params, entries: Mapping[str, Mapping], past: Past, work: trainings.Training | None
+) -> Estimate | None:
     """A stage as it was in the past, in proportion to its tokens; None for a training of another shape."""
     ratio, fixed = 1.0, None
     if work:
@@ -125,7 +115,7 @@ def _again(name: str, all_params: params.Params, entries: Mapping[str, Mapping],
             return None
         read = past.cost.get("tokens", 0)
         steps = past.metrics.get("steps", 0)
-        now = work.tokens(past.cost["flops"] / read if read else 1.0, read / steps if steps else 1.0)
+        now = work.tokens(past.cost.get("flops", 0) / read if read else 1.0, read / steps if steps else 1.0)
         if now is None:
             fixed = START + 60 * work.model.budget.minutes * work.runs
         elif work.tuning:
@@ -173,152 +163,3 @@ def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]
         past = _past(name, entries.get(name, {}), recorded.get(name, []))
         found[name] = (past and _again(name, all_params, entries, past, work)) or (_counted(work) if work else Estimate())
     return found
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What a run of a plan will take."""
-
-    plan: Sequence[graph.Stage]
-    states: Mapping[str, str]
-    """Of `graph.states`."""
-    estimates: Mapping[str, Estimate]
-    """Of the stages that run or may run."""
-    files: int
-    """To fetch."""
-    jobs: int
-
-    def seconds(self, states: Collection[str]) -> float:
-        """Wall clock of the stages in these states, begun as the flow does: in the plan's order, each when what it needs is done and a job and
-        its resource are free."""
-        takes = {name: estimate.seconds or 0.0 for name, estimate in self.estimates.items() if self.states[name] in states}
-        waiting, done, running, now = list(self.plan), set(), [], 0.0
-        while waiting or running:
-            for each in list(waiting):
-                taken = {other.meta.resource for _, _, other in running} - {None}
-                if done.issuperset(each.upstream) and len(running) < self.jobs and each.meta.resource not in taken:
-                    waiting.remove(each)
-                    heapq.heappush(running, (now + takes.get(each.name, 0.0), each.name, each))
-            now, name, _ = heapq.heappop(running)
-            done.add(name)
-        return now
-
-    @property
-    def memory(self) -> float:
-        """Bytes of the heaviest stages that can run side by side."""
-        heaviest: dict[str, float] = {}
-        for each in self.plan:
-            if each.name in self.estimates:
-                turn = each.meta.resource or each.name
-                heaviest[turn] = max(heaviest.get(turn, 0.0), self.estimates[each.name].memory or 0.0)
-        return sum(sorted(heaviest.values())[-self.jobs :])
-
-    @property
-    def disk(self) -> float:
-        """Bytes that all of them write."""
-        return sum(estimate.disk for estimate in self.estimates.values())
-
-    def summary(self) -> str:
-        """All of it in a line."""
-        count, known = Counter(self.states.values()), Counter(estimate.source for estimate in self.estimates.values())
-        if not self.estimates:
-            return f"{number(len(self.plan), 'stage')}, all unchanged"
-        parts = [f"{number(count['to run'], 'stage')} to run, about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')}"]
-        if count["may run"]:
-            whole = duration(self.seconds(["to run", "may run"]))
-            parts.append(f"{count['may run']} may run, if what they read comes out another, then about {whole} in all")
-        room = psutil.virtual_memory().total
-        short = f" (there are {amount(room)}: fewer jobs)" if self.memory > room else ""
-        parts.append(f"{amount(self.memory)} of memory{short}, {amount(self.disk)} of disk, {number(self.files, 'file')} to fetch")
-        told = [f"{source} ({known[source]})" for source in (HERE, ELSEWHERE, COUNTED) if known[source]]
-        parts.append("seconds from " + ", ".join(told) + f", unknown ({known['']})" * (known[""] > 0) if told else "nothing is known of the seconds")
-        return "; ".join(parts)
-
-    def check(self) -> None:
-        """Raises SesameError, with the estimate, for a stage that needs more memory than there is or longer than a year, and for a full disk."""
-        for name, estimate in self.estimates.items():
-            room = estimate.gpu_memory or psutil.virtual_memory().total
-            if (estimate.memory or 0) > room:
-                place = "the GPU" if estimate.gpu_memory else "this machine"
-                raise SesameError(
-                    f"{name} needs {amount(estimate.memory)} of memory or more, and {place} has {amount(room)}; "
-                    "make its model, its batch_size or its max_length smaller"
-                )
-            if (estimate.seconds or 0) > YEAR:
-                raise SesameError(f"{name} takes about {duration(estimate.seconds)} (from {estimate.source}); lower its budget, or make its model smaller")
-        if self.disk > (free := shutil.disk_usage(".").free):
-            raise SesameError(f"the stages to run write about {amount(self.disk)}, and {amount(free)} of disk are free; free some, or make the models smaller")
-
-
-def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params: params.Params, jobs: int | None) -> Forecast:
-    """What a run of a plan will take, given what it would do with each stage."""
-    names = [name for name, state in states.items() if state != "unchanged"]
-    return Forecast(plan, states, of(names, all_params) if names else {}, len(_to_fetch(names, all_params)), jobs or JOBS)
-
-
-def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
-    """Pinned files that are not kept from before, and sets of the hub, that these stages read."""
-    section = {kind: key for key, kind in sources.STAGES.items()}
-    found: set[str] = set()
-
-    def look(value: object) -> None:
-        if isinstance(value, params.PypiSource | params.UrlSource):
-            folder = download.kept("", value.sha256)
-            if not any(path.suffix != ".part" for path in folder.glob("*")):
-                found.add(value.sha256)
-        elif isinstance(value, params.HubSource | params.HubModelSource):
-            found.add(value.model_dump_json())
-        else:
-            for part in dict(value).values() if isinstance(value, BaseModel | dict) else value if isinstance(value, list) else ():
-                look(part)
-
-    for kind, _, name in (name.partition("@") for name in names):
-        look(getattr(all_params, section[kind]).get(name) if kind in section else None)
-    return found
-
-
-def announce(targets: Sequence[str], force: bool, recheck: bool, jobs: int | None) -> None:
-    """Say in a line what a run of `targets` will take; nothing where nothing is to be done. Raises SesameError for wrong targets, and where it can't fit."""
-    all_params = params.load()
-    stage.STATE.mkdir(exist_ok=True)
-    try:
-        with FileLock(stage.STATE / "flow.lock").acquire(timeout=0), graph.at_once():
-            plan = graph.plan(targets)
-            forced = {each.name for each in plan} if force else sources.unfixed(all_params) if recheck else set()
-            states = graph.states(plan, forced)
-    except Timeout:
-        graph.plan(targets)
-        return  # another flow is at work: what it leaves to be done isn't known yet
-    if any(state != "unchanged" for state in states.values()):
-        found = forecast(plan, states, all_params, jobs)
-        found.check()
-        terminal.say(found.summary())
-
-
-def number(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
-def duration(seconds: float | None) -> str:
-    """`45 s`, `7.5 min`, `14 min`, `2.3 h`, `3.1 days`, `12,000 years`; `?` where it is not known."""
-    if seconds is None:
-        return "?"
-    for unit, length, limit in (("s", 1, 100), ("min", 60, 100 * 60), ("h", 3600, 48 * 3600), ("days", 86_400, YEAR)):
-        if seconds < limit:
-            return f"{_digits(seconds / length) if length > 1 else round(seconds)} {unit}"
-    return f"{_digits(seconds / YEAR)} years"
-
-
-def amount(size: float | None) -> str:
-    """Bytes: `650 MiB`, `1.1 GiB`, `32 EiB`; `?` where it is not known."""
-    if size is None:
-        return "?"
-    for power, unit in ((20, "MiB"), (30, "GiB"), (40, "TiB"), (50, "PiB")):
-        if size < 1000 * 2**power:
-            return f"{_digits(size / 2**power) if power > 20 else round(size / 2**power)} {unit}"
-    return f"{_digits(size / 2**60)} EiB"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"

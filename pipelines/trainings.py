@@ -96,7 +96,12 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
         runs = len(study.seeds) * (len(study.checkpoints) + 1)
         return _tuned(all_params, model, study.tasks, params.tuned(study, variant), runs, config.train_examples)
     pairs = {f"{model}-{task}": (model, task, config.recipes[model], len(config.inits)) for model in config.models for task in config.tasks}
-    ways = {f"{model}-{way}-{task}": (model, task, adapt.recipes[way], 1) for model in adapt.models for way in adapt.methods for task in adapt.tasks}
+    ways = {
+        f"{model}-{way}-{task}": (model, task, adapt.recipes[way], 1)
+        for model in adapt.models
+        for way in adapt.methods
+        for task in adapt.tasks
+    }
     chosen = {"finetune": pairs, "adapt": ways}.get(kind, {}).get(name)
     if chosen is None:
         return None
@@ -121,4 +126,6 @@ def _tuned(
         counts = stage.read_json(path)["examples"] if path.exists() else UNSEEN
         examples.append(min(limit or counts["train"], counts["train"]))
         judged.append(sum(min(evaluated or count, count) for split, count in counts.items() if split != "train"))
-    return _training(all_params, model, runs * len(tasks), Tuning(recipe, statistics.fmean(examples), statistics.fmean(judged), all_params.finetune))
+    return _training(
+        all_params, model, runs * len(tasks), Tuning(recipe, statistics.fmean(examples), statistics.fmean(judged), all_params.finetune)
+    )

@@ -3,17 +3,20 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 from components import params, sizing
+from components import stage as stage_frame
 from components.errors import SesameError
-from pipelines import estimates, flow, graph
-from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate, Forecast
+from pipelines import estimates, flow, forecast, graph
+from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
+from pipelines.forecast import Forecast
 from tests.conftest import tiny_params
-from tests.pipelines.conftest import ROOT, dvc, whole
+from tests.pipelines.conftest import ROOT, dvc
 
 GB = 2**30
 
@@ -157,8 +160,12 @@ def test_memory_is_that_of_the_heaviest_side_by_side():
     assert found.memory == 6 * GB
 
 
+def test_a_stage_leaves_what_the_next_estimate_reads():
+    assert stage_frame._cost(params.check(tiny_params()), time.time() - 1, {})["memory_mib"] > 10
+
+
 def test_jobs_are_those_of_the_flow():
-    assert estimates.JOBS == flow.JOBS
+    assert forecast.JOBS == flow.JOBS
 
 
 def test_a_year_and_the_disk(monkeypatch):
@@ -167,7 +174,7 @@ def test_a_year_and_the_disk(monkeypatch):
 
     check(seconds=300 * 86_400, disk=2**20)
     with pytest.raises(SesameError, match="a takes about 3.0 years .*lower its budget"):
-        check(seconds=3 * estimates.YEAR, source=COUNTED)
+        check(seconds=3 * forecast.YEAR, source=COUNTED)
     with pytest.raises(SesameError, match="write about 2,048 PiB|write about 2.0 EiB"):
         check(disk=2.0**61)
     with pytest.raises(SesameError, match="needs 100 GiB of memory or more, and the GPU has 80 GiB"):
@@ -177,8 +184,8 @@ def test_a_year_and_the_disk(monkeypatch):
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        (estimates.duration, {None: "?", 4.2: "4 s", 99: "99 s", 100: "1.7 min", 840: "14 min", 8000: "2.2 h", 4e5: "4.6 days", 1e12: "31,688 years", 3.2e37: "1.0e+30 years"}),
-        (estimates.amount, {None: "?", 0: "0 MiB", 650 * 2**20: "650 MiB", 1100 * 2**20: "1.1 GiB", 24 * GB: "24 GiB", 2.0**65: "32 EiB"}),
+        (forecast.duration, {None: "?", 4.2: "4 s", 99: "99 s", 100: "1.7 min", 840: "14 min", 8000: "2.2 h", 4e5: "4.6 days", 1e12: "31,688 years", 3.2e37: "1.0e+30 years"}),
+        (forecast.amount, {None: "?", 0: "0 MiB", 650 * 2**20: "650 MiB", 1100 * 2**20: "1.1 GiB", 24 * GB: "24 GiB", 2.0**65: "32 EiB"}),
     ],
 )  # fmt: skip
 def test_figures_are_for_reading(said, shown):
@@ -188,14 +195,14 @@ def test_figures_are_for_reading(said, shown):
 def test_files_to_fetch_are_counted_once(empty):
     all_params = params.load(ROOT / "params.yaml")
     names = ["corpus@general_en", "corpus@defined_en", "task@stsb", "align@en_fr", "pretrain@bert"]
-    assert len(estimates._to_fetch(names, all_params)) == 4  # speeches and glosses of both corpora
+    assert len(forecast._to_fetch(names, all_params)) == 4  # speeches and glosses of both corpora
     source = all_params.tasks["stsb"].train.source
     kept = empty / ".sesame/downloads" / source.sha256
     kept.mkdir(parents=True)
     (kept / f"{source.filename}.part").touch()
-    assert len(estimates._to_fetch(names, all_params)) == 4
+    assert len(forecast._to_fetch(names, all_params)) == 4
     (kept / source.filename).touch()
-    assert len(estimates._to_fetch(names, all_params)) == 3
+    assert len(forecast._to_fetch(names, all_params)) == 3
 
 
 CHAIN = """

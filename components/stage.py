@@ -146,7 +146,7 @@ def energy_kwh(energy: params_file.Energy, seconds: float, cpu_seconds: float, g
 
 
 def _cost(params: params_file.Params, started: float, own: dict) -> dict:
-    """seconds, tokens, flops, kwh. `own` is what the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume)."""
+    """seconds, tokens, flops, kwh, memory_mib. `own` is what the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume)."""
     times, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_seconds = times.ru_utime + times.ru_stime + children.ru_utime + children.ru_stime
     seconds = time.time() - started
@@ -155,7 +155,7 @@ def _cost(params: params_file.Params, started: float, own: dict) -> dict:
     earlier = own.get("earlier_seconds", 0.0)
     if earlier:
         kwh *= (seconds + earlier) / seconds
-    return {"seconds": round(seconds + earlier, 2), "tokens": own.get("tokens", 0), "flops": own.get("flops", 0), "kwh": float(f"{kwh:.4g}")}
+    return {"seconds": round(seconds + earlier, 2), "tokens": own.get("tokens", 0), "flops": own.get("flops", 0), "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10)}
 
 
 def rank_zero() -> bool:

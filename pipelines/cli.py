@@ -99,10 +99,10 @@ def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
 
 def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool) -> None:
     """Run the flow, show what came out, and exit with what came of it."""
-    from pipelines import graph, services, terminal
+    from pipelines import forecast, services, terminal
 
     params.load()  # every mistake in it is said before anything runs
-    plan = graph.plan(targets)  # a wrong name or a broken dvc.yaml is said before a server is started
+    plan = forecast.announce(targets, force, recheck, jobs)  # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()
@@ -131,19 +131,26 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
 
 
 @command
-def plan(stages: Targets = None) -> None:
-    """List stages in the order of their running, and what a run would do. Runs nothing."""
-    from pipelines import graph, terminal
+def plan(
+    stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
+) -> None:
+    """List stages in the order of their running, what a run would do and what that takes. Runs nothing; fails where it can't fit."""
+    from pipelines import forecast, graph, terminal
 
-    params.load()
-    stages_ = graph.plan(stages or [])
-    unchanged = graph.unchanged(stages_)
-    rows = [
-        [stage.name, "unchanged" if stage.name in unchanged else "to run", " ".join(stage.upstream), stage.meta.resource or "", stage.desc]
-        for stage in stages_
-    ]
-    terminal.table(["stage", "state", "needs", "resource", ""], rows)
-    terminal.say(f"{len(rows)} stages: {len(unchanged)} unchanged, {len(rows) - len(unchanged)} to run", "bold")
+    all_params = params.load()
+    with graph.at_once():
+        stages_ = graph.plan(stages or [])
+        states = graph.states(stages_)
+    found = forecast.forecast(stages_, states, all_params, jobs)
+    rows = []
+    for stage in stages_:
+        own = found.estimates.get(stage.name)
+        takes = [forecast.duration(own.seconds), forecast.amount(own.memory)] if own else ["", ""]
+        needs = " ".join(stage.upstream[:5]) + f" and {len(stage.upstream) - 5} more" * (len(stage.upstream) > 5)
+        rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
+    terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
+    terminal.say(found.summary(), "bold")
+    found.check()
 
 
 @command
@@ -176,7 +183,13 @@ def compare(
     all_params = params.load()
     if task not in all_params.tasks or split not in all_params.tasks[task].splits:
         raise SesameError(f"no split {split!r} of a task {task!r} in params.yaml")
+    if task not in all_params.finetune.tasks:
+        raise SesameError(f"no model is fine-tuned on {task!r} (finetune.tasks in params.yaml: {', '.join(all_params.finetune.tasks)})")
     sides = [(name, init or "pretrained") for name, _, init in (side.partition(":") for side in (a, b))]
+    for name, init in sides:
+        if name not in all_params.finetune.models or init not in all_params.finetune.inits:
+            known = ", ".join(all_params.finetune.models)
+            raise SesameError(f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {', '.join(all_params.finetune.inits)})")
     found = bootstrap.paired(all_params, task, split, *sides)
     terminal.say(
         f"{task} {split}, {found.metric} over {found.examples:,} examples: {a} {found.a:.3f}, {b} {found.b:.3f}, "

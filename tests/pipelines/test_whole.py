@@ -79,5 +79,7 @@ def test_from_raw_text_to_compared_models(lab, monkeypatch):
     with open(lab.path / "params.yaml", "w") as file:
         YAML().dump(raw, file)
     plan = lab.sesame("plan")
-    assert {line.split()[0] for line in plan.splitlines() if "to run" in line and "@" in line.split()[0]} == {"pretrain@elmo", "finetune@elmo-same"}
+    states = {line.split()[0]: " ".join(line.split()[1:3]) for line in plan.splitlines() if "@" in line.split()[0] and " run " in line}
+    assert states == {"pretrain@elmo": "to run", "finetune@elmo-same": "may run"}
+    assert "seconds from past runs here" in plan
     assert (lab.path / "data/report/scores.csv").exists()

@@ -1,0 +1,239 @@
+"""What a run takes is told before it runs, and what can't fit is refused."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from components import params, sizing
+from components import stage as stage_frame
+from components.errors import SesameError
+from pipelines import estimates, flow, forecast, graph
+from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
+from pipelines.forecast import Forecast
+from tests.conftest import tiny_params
+from tests.pipelines.conftest import ROOT, dvc
+
+GB = 2**30
+
+
+def changed(**architecture) -> params.Params:
+    """The tiny project with another model `bert`."""
+    raw = tiny_params()
+    raw["models"]["bert"]["architecture"] |= architecture
+    return params.check(raw)
+
+
+def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
+    """Leave what a stage that has run with these params leaves in git: its metrics, its entry in dvc.lock."""
+    kind, _, own = name.partition("@")
+    path = folder / f"data/metrics/{kind}/{own}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(metrics | {"cost": cost}))
+    lock, parts = folder / "dvc.lock", {"pretrain": {f"models.{own}": raw["models"].get(own)}, "finetune": {"finetune": raw["finetune"]}}
+    stages = YAML(typ="safe").load(lock)["stages"] if lock.exists() else {}
+    outs = [{"path": str(path.relative_to(folder)), "size": 100}, {"path": f"data/models/{own}", "size": 5_000_000}]
+    stages[name] = {"cmd": "x", "params": {"params.yaml": parts.get(kind, {})}, "outs": outs}
+    with lock.open("w") as file:
+        YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch) -> Path:
+    """A folder where nothing has run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_a_count_without_weights_is_that_of_the_training(name):
+    told = json.loads((ROOT / f"data/metrics/pretrain/{name}.json").read_text())
+    all_params = params.load(ROOT / "params.yaml")
+    size = sizing.size(all_params.models[name], all_params.tokenizers["english"].vocab_size)
+    assert size.parameters == told["parameters"]
+    assert size.flops == pytest.approx(told["cost"]["flops"] / told["cost"]["tokens"], rel=0.15)  # the training's own text makes other rows
+
+
+def test_layers_are_added_up(empty):
+    one, five = (sizing.size(changed(num_layers=n).models["bert"], 400) for n in (1, 5))
+    counted = sizing._counted(changed(num_layers=5).models["bert"].model_dump_json(), 400, 5)
+    assert (five.parameters, five.flops, five.row_bytes) == pytest.approx(counted)
+    assert one.parameters < five.parameters
+
+
+@pytest.mark.parametrize("too_large", [{"hidden_size": 10**9}, {"hidden_size": 10**7}, {"num_layers": 10**9}, {"max_length": 10**9}])
+def test_a_model_without_bounds_is_counted_at_once_and_refused(empty, too_large):
+    estimate = estimates.of(["pretrain@bert"], changed(**too_large))["pretrain@bert"]
+    stage = graph.Stage("pretrain@bert", (), "", graph.Meta())
+    with pytest.raises(SesameError, match=r"^pretrain@bert (needs [\d.,]+ .iB of memory or more, and this machine has|takes about [\d,.e+]+ years)"):
+        Forecast([stage], {stage.name: "to run"}, {stage.name: estimate}, 0, 2).check()
+
+
+def test_what_fits_is_not_refused(empty):
+    found = estimates.of(["pretrain@bert", "finetune@bert-same"], params.check(tiny_params()))
+    assert {estimate.source for estimate in found.values()} == {COUNTED}
+    assert all(0.3 * GB < estimate.memory < 2 * GB and 5 < estimate.seconds < 100 for estimate in found.values())
+
+
+def test_a_past_run_counts_in_proportion(empty):
+    raw = tiny_params()
+    raw["models"]["bert"]["budget"] = {"tokens": 1000}
+    ran(empty, raw, "pretrain@bert", {"seconds": 50.0, "tokens": 1000, "flops": 9e6}, steps=10, parameters=1_000_000)
+    ran(empty, raw, "finetune@bert-same", {"seconds": 40.0, "tokens": 77, "flops": 9e6}, costs={"pretrained": {"memory_mib": 900}})
+    ran(empty, raw, "corpus@base", {"seconds": 7.0, "tokens": 0, "flops": 0, "memory_mib": 300})
+    names = ["pretrain@bert", "finetune@bert-same", "corpus@base"]
+
+    def of() -> list[tuple]:
+        return [(found.source, pytest.approx(found.seconds)) for found in estimates.of(names, params.check(raw)).values()]
+
+    assert of() == [(ELSEWHERE, 50), (ELSEWHERE, 40), (ELSEWHERE, 7)]
+    found = estimates.of(names, params.check(raw))
+    assert [found[name].memory for name in names[1:]] == [900 * 2**20, 300 * 2**20]
+    assert found["pretrain@bert"].disk == 100 + 5_000_000 + 12 * 1_000_000
+    raw["models"]["bert"]["budget"] = {"steps": 40}
+    raw["finetune"]["seeds"] = [1]
+    assert of() == [(ELSEWHERE, 200), (ELSEWHERE, 20), (ELSEWHERE, 7)]
+    raw["models"]["bert"]["budget"] = {"flops": 27e6}
+    assert of()[0] == (ELSEWHERE, 150)
+    raw["models"]["bert"]["budget"] = {"minutes": 3}
+    assert of()[0] == (ELSEWHERE, 180 + estimates.START)
+
+
+def test_the_past_of_another_model_says_nothing(empty):
+    raw = tiny_params()
+    ran(empty, raw, "pretrain@bert", {"seconds": 5e5, "tokens": 1000, "flops": 9e6}, steps=10)
+    ran(empty, raw, "finetune@bert-same", {"seconds": 5e5, "tokens": 77, "flops": 9e6})
+    raw["models"]["bert"]["architecture"]["hidden_size"] = 32
+    found = estimates.of(["pretrain@bert", "finetune@bert-same"], params.check(raw))
+    assert all(estimate.source == COUNTED and estimate.seconds < 1000 for estimate in found.values())
+
+
+def test_unknown_is_said(empty):
+    assert estimates.of(["corpus@base"], params.check(tiny_params())) == {"corpus@base": Estimate()}
+
+
+def test_the_ledger_is_asked_for_the_same_work(empty, monkeypatch):
+    monkeypatch.setenv("SESAME_TRACKING", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{empty}/mlflow.db")
+    code = """
+from components import tracking
+for seconds, tokens in ((33.0, 1000), (44.0, 1000), (2.0, 50)):
+    with tracking.start("pretrain@bert", {}, {}) as run:
+        run.log({"cost": {"seconds": seconds, "tokens": tokens, "flops": 9000 * tokens}})
+"""
+    raw = tiny_params()
+    raw["models"]["bert"]["budget"] = {"tokens": 1000}
+    ran(empty, raw, "pretrain@bert", {"seconds": 50.0, "tokens": 1000, "flops": 9e6}, steps=10)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    asked = "from pipelines import estimates; from components import params; import sys, json\n"
+    asked += "print(estimates.of(['pretrain@bert'], params.check(json.loads(sys.argv[1])))['pretrain@bert'])"
+    told = subprocess.run([sys.executable, "-c", asked, json.dumps(raw)], check=True, capture_output=True, text=True).stdout
+    assert "seconds=44.0" in told and f"source={HERE!r}" in told  # the newest that read as many tokens; not the shorter one after it
+
+
+def stage(name: str, *upstream: str, resource: str | None = None) -> graph.Stage:
+    return graph.Stage(name, upstream, "", graph.Meta(resource=resource))
+
+
+def test_wall_clock_is_that_of_the_flow():
+    def seconds(jobs: int, resource: str | None = None, unchanged: tuple = ()) -> float:
+        plan = [stage("a"), stage("b", "a", resource=resource), stage("c", "a", resource=resource), stage("d"), stage("e", "b", "c", "d")]
+        takes = {"a": 10, "b": 20, "c": 5, "d": 8, "e": 1}
+        states = {each.name: "unchanged" if each.name in unchanged else "to run" for each in plan}
+        found = {name: Estimate(takes[name], GB) for name, state in states.items() if state == "to run"}
+        return Forecast(plan, states, found, 0, jobs).seconds(["to run"])
+
+    assert seconds(1) == 44
+    assert seconds(2) == 31  # d beside a, c beside b
+    assert seconds(2, resource="gpu") == 36  # b and c wait for each other
+    assert seconds(2, unchanged=("a", "b")) == 9
+
+
+def test_memory_is_that_of_the_heaviest_side_by_side():
+    plan = [stage("a"), stage("b", resource="gpu"), stage("c", resource="gpu"), stage("d")]
+    sizes = {"a": GB, "b": 5 * GB, "c": 4 * GB, "d": None}
+    found = Forecast(plan, dict.fromkeys(sizes, "to run"), {name: Estimate(1.0, size) for name, size in sizes.items()}, 0, 2)
+    assert found.memory == 6 * GB
+
+
+def test_a_stage_leaves_what_the_next_estimate_reads():
+    assert stage_frame._cost(params.check(tiny_params()), time.time() - 1, {})["memory_mib"] > 10
+
+
+def test_jobs_are_those_of_the_flow():
+    assert forecast.JOBS == flow.JOBS
+
+
+def test_a_year_and_the_disk(monkeypatch):
+    def check(**own) -> None:
+        Forecast([stage("a")], {"a": "to run"}, {"a": Estimate(**own)}, 0, 2).check()
+
+    check(seconds=300 * 86_400, disk=2**20)
+    with pytest.raises(SesameError, match="a takes about 3.0 years .*lower its budget"):
+        check(seconds=3 * forecast.YEAR, source=COUNTED)
+    with pytest.raises(SesameError, match="write about 2,048 PiB|write about 2.0 EiB"):
+        check(disk=2.0**61)
+    with pytest.raises(SesameError, match="needs 100 GiB of memory or more, and the GPU has 80 GiB"):
+        check(memory=100 * GB, gpu_memory=80 * GB)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (forecast.duration, {None: "?", 4.2: "4 s", 99: "99 s", 100: "1.7 min", 840: "14 min", 8000: "2.2 h", 4e5: "4.6 days", 1e12: "31,688 years", 3.2e37: "1.0e+30 years"}),
+        (forecast.amount, {None: "?", 0: "0 MiB", 650 * 2**20: "650 MiB", 1100 * 2**20: "1.1 GiB", 24 * GB: "24 GiB", 2.0**65: "32 EiB"}),
+    ],
+)  # fmt: skip
+def test_figures_are_for_reading(said, shown):
+    assert [said(value) for value in shown] == list(shown.values())
+
+
+def test_files_to_fetch_are_counted_once(empty):
+    all_params = params.load(ROOT / "params.yaml")
+    names = ["corpus@general_en", "corpus@defined_en", "task@stsb", "align@en_fr", "pretrain@bert"]
+    assert len(forecast._to_fetch(names, all_params)) == 4  # speeches and glosses of both corpora
+    source = all_params.tasks["stsb"].train.source
+    kept = empty / ".sesame/downloads" / source.sha256
+    kept.mkdir(parents=True)
+    (kept / f"{source.filename}.part").touch()
+    assert len(forecast._to_fetch(names, all_params)) == 4
+    (kept / source.filename).touch()
+    assert len(forecast._to_fetch(names, all_params)) == 3
+
+
+CHAIN = """
+  data: {cmd: echo 1 > data.out, outs: [data.out], deps: [raw.txt]}
+  mid: {cmd: cat data.out > mid.out, deps: [data.out], outs: [mid.out]}
+  end: {cmd: cat mid.out extra.txt > end.out, deps: [mid.out, extra.txt], outs: [end.out]}
+  side: {cmd: echo > side.out, outs: [side.out]}
+"""
+
+
+def test_a_stage_behind_another_may_run(bare):
+    bare.stages(CHAIN).write("raw.txt", "a").write("extra.txt", "a")
+    dvc(bare, "repro", "-q")
+    assert "4 stages, all unchanged" in bare.sesame("plan")
+    bare.write("raw.txt", "b")
+    output = bare.sesame("plan")
+    states = {line.split()[0]: " ".join(line.split()[1:3]) for line in output.splitlines()[1:5]}
+    assert states == {"data": "to run", "mid": "may run", "end": "may run", "side": "unchanged"}
+    assert "1 stage to run" in output and "2 may run, if what they read comes out another" in output
+    bare.write("extra.txt", "b")
+    assert "2 stages to run" in bare.sesame("plan")
+
+
+def test_a_run_that_cannot_fit_does_not_begin(bare):
+    raw = tiny_params()
+    raw["models"]["bert"]["architecture"]["hidden_size"] = 10**9
+    with (bare.path / "params.yaml").open("w") as file:
+        YAML().dump(raw, file)
+    bare.stages("  pretrain: {foreach: {bert: 1}, do: {cmd: touch begun.out, outs: [begun.out]}}")
+    refused = bare.sesame("run", code=1)
+    assert len(refused.splitlines()) == 1 and refused.startswith("sesame: pretrain@bert needs 32 EiB of memory or more")
+    assert not (bare.path / "begun.out").exists()
+    table = bare.sesame("plan", code=1)
+    assert "1 stage to run" in table and table.splitlines()[-1] == refused.strip()

@@ -60,7 +60,7 @@ def problems(change) -> list[str]:
         (lambda raw: raw["models"]["bert"].update(budget={"minutes": float("inf")}), "models.bert.budget.minutes: Input should be a finite number"),
         (lambda raw: raw["models"]["bert"].update(budget={"flops": 1e300}), "models.bert.budget.flops: Input should be less than or equal to 1000"),
         (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate=float("nan")), "models.bert.optimizer.learning_rate: Input should be a finite number"),
-        (lambda raw: raw["models"]["bert"]["architecture"].update(hidden_size=10**9), "models.bert.architecture.hidden_size: Input should be less than or equal to 1048576"),
+        (lambda raw: raw["models"]["bert"]["architecture"].update(hidden_size=10**13), "models.bert.architecture.hidden_size: Input should be less than or equal to 1099511627776"),
         (lambda raw: raw["models"]["bert"]["trainer"].update(threads=10000), "models.bert.trainer.threads: Input should be less than or equal to 1024"),
         (lambda raw: raw["models"]["bert"]["trainer"].update(strategy="fsdp"), "models.bert.trainer: strategy fsdp runs on GPUs only; on a CPU take ddp, or auto"),
         (lambda raw: raw["corpora"]["base"]["parts"][0].update(source=PYPI | {"filename": "../../a.whl"}), "corpora.base.parts[0].source.filename: String should match pattern"),

@@ -8,7 +8,7 @@ from components.errors import without_secrets
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
 Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
-Size = Annotated[int, Field(gt=0, le=2**20, description="a dimension of a model or a machine")]
+Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]
 """The bounds are where a number can only be a slip of the finger; whether there is memory and time for it, `sesame plan` estimates."""
 Seed = Annotated[int, Field(ge=0, lt=2**32, description="below 2**32, the most that numpy takes")]
 Threads = Annotated[int, Field(gt=0, le=1024)]

@@ -20,7 +20,7 @@ class TransformerArchitecture(Block):
     hidden_size: Size
     num_heads: Size
     intermediate_size: Size
-    max_length: Annotated[int, Field(ge=8, le=2**20)]
+    max_length: Annotated[int, Field(ge=8, le=2**40)]
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
     positions: Literal["learned", "sinusoidal", "rotary", "relative"] = "learned"

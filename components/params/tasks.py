@@ -207,7 +207,7 @@ class Recipe(Block):
     warmup: Share = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     dropout: Share = 0.1
-    max_length: Annotated[int, Field(ge=8, le=2**20)] = 64
+    max_length: Annotated[int, Field(ge=8, le=2**40)] = 64
     """Tokens; longer inputs are cut and counted."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Each layer below the top one learns so many times slower (ULMFiT: 1 / 2.6 = 0.385)."""

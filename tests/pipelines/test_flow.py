@@ -11,7 +11,7 @@ import time
 import pytest
 import requests
 
-from tests.pipelines.conftest import Lab, until
+from tests.pipelines.conftest import Lab, dvc, until
 
 WRITER = """
 import subprocess, sys, time
@@ -60,6 +60,40 @@ def test_states_are_shown_as_they_are(lab):
     assert lab.states(output)["good"] == "Cached"
 
     assert summary(lab.sesame("run", "good", "--force")) == "0 cached, 1 done, 0 failed"
+
+
+def test_what_cannot_pass_is_not_tried_again(lab):
+    lab.stages("""
+  wrong: {cmd: "echo try >> wrong.tries; echo 'wrong: no such key' >&2; exit 2", outs: [a.out], meta: {retries: 2}}
+""")
+    output = lab.sesame("run", code=1)
+    assert "[wrong] failed: no such key (1/1)" in output and "trying again" not in output
+    assert lab.read("wrong.tries").split() == ["try"]
+    assert lab.states(output) == {"wrong": "Failed", "flow": "Failed"}
+
+
+@pytest.mark.parametrize("left", ["", '{"write": {"/x'])
+def test_a_list_of_files_in_use_that_a_stop_has_cut(lab, left):
+    """DVC rewrites it in place; empty it would block every later run."""
+    lab.stages("  a: {cmd: echo > a.out, outs: [a.out]}").write(".dvc/tmp/rwlock", left)
+    output = lab.sesame("run")
+    assert summary(output) == "0 cached, 1 done, 0 failed" and output.count("list of files in use could not be read") == 1
+    assert "could not be read" not in lab.sesame("run", "--force")
+
+
+def test_the_lock_file_is_in_the_order_of_the_graph(lab):
+    """Whatever finished first: byte for byte as `dvc repro` alone writes it, so that git's diff shows what changed."""
+    lab.stages("""
+  slow: {cmd: "sleep 2; echo 1 > slow.out", outs: [slow.out]}
+  after: {cmd: cat slow.out > after.out, deps: [slow.out], outs: [after.out]}
+  quick: {cmd: echo 1 > quick.out, outs: [quick.out]}
+  end: {cmd: cat quick.out after.out > end.out, deps: [quick.out, after.out], outs: [end.out]}
+""")
+    lab.sesame("run", "--jobs", "2")
+    found = lab.read("dvc.lock")
+    (lab.path / "dvc.lock").unlink()
+    dvc(lab, "repro")
+    assert found == lab.read("dvc.lock") and found.index(" slow:") < found.index(" quick:")
 
 
 def test_one_resource_one_stage(lab):

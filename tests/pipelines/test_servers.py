@@ -62,7 +62,7 @@ def rows(place: dict, database: str, query: str) -> set[tuple]:
 @pytest.mark.timeout(600)
 def test_postgresql(bare, postgresql):
     """docs/operations.md: two variables, and both servers keep what they know there."""
-    address = "{user}@{host}:{port}".format(**postgresql)
+    address = "{user}:s3cret@{host}:{port}".format(**postgresql)
     bare.env["PREFECT_API_DATABASE_CONNECTION_URL"] = f"postgresql+asyncpg://{address}/prefect"
     bare.env |= {"MLFLOW_TRACKING_URI": f"postgresql://{address}/mlflow", "SESAME_TRACKING": ""}
     bare.write("step.py", textwrap.dedent(STEP)).stages(STEPS)

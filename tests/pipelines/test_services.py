@@ -1,8 +1,10 @@
 """The servers and the ledger: up, down, away; and what is said before anything runs."""
 
 import json
+import re
 import sys
 import textwrap
+import time
 
 import requests
 
@@ -33,7 +35,7 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     bare.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
     output = bare.sesame("run", "--jobs", "3")  # starts Prefect's server by itself
     assert "3 stages: 0 cached, 3 done, 0 failed" in output and "warning" not in output
-    assert "MLflow   start its page with `sesame up`" in output
+    assert "MLflow   start its page with `sesame up`" in output and "report   " not in output
 
     first = bare.sesame("up")
     assert bare.sesame("up") == first
@@ -42,6 +44,7 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     assert bare.sesame("status").count(" up ") == 2
     assert requests.get(pages["prefect"], timeout=10).ok
     assert requests.get(f"{pages['prefect']}/ui-settings", timeout=10).json()["api_url"] == f"{pages['prefect']}/api"
+    only_its_own_page(pages["prefect"])
 
     mlflow = f"{pages['mlflow']}/api/2.0/mlflow"
     experiment = requests.get(f"{mlflow}/experiments/get-by-name", params={"experiment_name": tracking.EXPERIMENT}, timeout=10).json()
@@ -59,7 +62,9 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     artifacts = requests.get(f"{mlflow}/artifacts/list", params={"run_id": runs[parent]["info"]["run_id"]}, timeout=10).json()
     assert "dvc.lock" in [file["path"] for file in artifacts["files"]]
 
-    assert "3 cached" in bare.sesame("run")  # nothing to do: nothing recorded
+    again = bare.sesame("run")
+    assert "3 cached" in again  # nothing to do: nothing recorded
+    opens_on_the_runs_of_the_flow(again, pages["mlflow"], runs[parent]["info"]["run_id"])
     assert len(requests.post(f"{mlflow}/runs/search", json=body, timeout=10).json()["runs"]) == 4
 
     assert bare.sesame("down") == "stopped: prefect, mlflow\n"
@@ -68,12 +73,66 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     assert bare.sesame("status").count(" down") == 2
 
 
+def only_its_own_page(address: str) -> None:
+    """Prefect answers its page and programs, but neither another web page nor a name bent to this machine."""
+    port = address.rpartition(":")[2]
+    flows = f"{address}/api/flows/filter"
+    for headers, code in (
+        ({}, 200), ({"Origin": address}, 200), ({"Origin": f"http://localhost:{port}"}, 200), ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403), ({"Origin": "http://127.0.0.1:1"}, 403), ({"Host": "evil.example"}, 403), ({"Host": f"localhost:{port}"}, 200),
+    ):  # fmt: skip
+        assert requests.post(flows, json={}, headers=headers, timeout=10).status_code == code, headers
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x" * 22 + "=="}
+    socket = f"{address}/api/events/in"
+    assert requests.get(socket, headers=upgrade | {"Origin": "http://evil.example"}, timeout=10).status_code == 403
+    asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in requests.options(flows, headers=asked, timeout=10).headers
+
+
+def opens_on_the_runs_of_the_flow(output: str, page: str, flow_run: str) -> None:
+    """The link names a view that MLflow has, and what the view filters and sorts by is there."""
+    experiment, view = re.search(r"^MLflow   \S+/#/experiments/(\d+)/runs\?workflowType=machine_learning&viewStateShareKey=(\S+)$", output, re.M).groups()
+    found = requests.get(f"{page}/api/2.0/mlflow/experiments/get", params={"experiment_id": experiment}, timeout=10).json()["experiment"]
+    tags = {tag["key"]: tag["value"] for tag in found["tags"]}
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    state = json.loads(tags[f"mlflow.sharedViewState.{view}"])
+    assert {"tags.`stage`", "tags.`model`", "tags.`init`", "metrics.`score`", "metrics.`seconds`"} <= set(state["selectedColumns"])
+    order = f"{state['orderByKey']} {'ASC' if state['orderByAsc'] else 'DESC'}"
+    body = {"experiment_ids": [experiment], "filter": state["searchFilter"], "order_by": [order]}
+    runs = requests.post(f"{page}/api/2.0/mlflow/runs/search", json=body, timeout=10).json()["runs"]
+    assert {run["info"]["run_name"] for run in runs} == {"step@a", "step@b", "step@c"}
+    assert all({"key": "flow", "value": flow_run} in run["data"]["tags"] for run in runs)
+    assert all("seconds" in {metric["key"] for metric in run["data"]["metrics"]} for run in runs)
+
+
 def test_a_ledger_that_is_away_costs_one_line(lab):
     lab.env |= {"SESAME_TRACKING": "", "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
     lab.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
     output = lab.sesame("run", "step@a")
     assert "1 stage: 0 cached, 1 done" in output
     assert output.count("warning: MLflow at http://127.0.0.1:9 is not usable") == output.count("warning") == 1
+
+
+def test_a_database_that_is_away_costs_seconds_and_keeps_its_password(lab):
+    lab.env |= {"SESAME_TRACKING": "", "MLFLOW_TRACKING_URI": "postgresql://joe:s3cret@127.0.0.1:9/mlflow"}
+    lab.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
+    begun = time.monotonic()
+    output = lab.sesame("run")
+    assert "3 stages: 0 cached, 3 done, 0 failed" in output
+    assert output.count("warning: MLflow at postgresql://127.0.0.1:9/mlflow is not usable") == output.count("warning") == 1
+    said = lab.sesame("runs", code=1)
+    assert said.startswith("sesame: MLflow at postgresql://127.0.0.1:9/mlflow is not usable: ") and said.count("\n") == 1
+    assert lab.sesame("up", code=1).splitlines()[-1].startswith("sesame: MLflow at postgresql://127.0.0.1:9/mlflow is not usable")
+    assert time.monotonic() - begun < 60, "MLflow alone tries for two minutes"
+    assert not any("s3cret" in text for text in (output, said, lab.sesame("status")))
+
+
+def test_an_address_without_a_scheme_is_one_line(bare):
+    bare.stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    for command in ("run", "up", "status"):
+        message = bare.sesame(command, code=1, PREFECT_API_URL="127.0.0.1:4299/api")
+        assert message == "sesame: PREFECT_API_URL: '127.0.0.1:4299/api' is no address of a server; write it as http://HOST:PORT/api, or unset it\n"
+    assert not (bare.path / ".sesame/services.json").exists()
 
 
 def test_a_prefect_server_that_is_away_is_one_line(bare):
@@ -121,9 +180,9 @@ def test_scores_are_shown_at_the_end(lab):
         "model,task,method,init,metric,mean,std,n\nbert,stsb,full,pretrained,pearson,0.61234,0.01,3\ngpt,stsb,full,random,pearson,,,0\n"
     )
     (lab.path / "data/report").mkdir(parents=True)
-    lab.write("data/report/scores.csv", scores).stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    lab.write("data/report/scores.csv", scores).stages("  report: {cmd: echo > a.out, outs: [a.out]}")
     output = lab.sesame("run")
-    assert "0.612 ± 0.010 (3)" in output and "nan" not in output
+    assert "0.612 ± 0.010 (3)" in output and "nan" not in output and "report   data/report/index.html" in output
 
 
 def test_light_imports():

@@ -180,8 +180,8 @@ def unchanged(plan: Sequence[Stage]) -> set[str]:
 
 def lock_entries() -> dict[str, dict]:
     """What the lock files say of each stage's last run: its `params`, and its `outs` with their sizes."""
-    files = [path for path in map(Path, ("dvc.lock", *sorted(str(path) for path in Path().glob("*/dvc.lock")))) if path.exists()]
-    return {name: entry for path in files for name, entry in (YAML(typ="safe").load(path) or {}).get("stages", {}).items()}
+    files = [YAML(typ="safe").load(path) or {} for pattern in ("dvc.lock", "*/dvc.lock") for path in sorted(Path().glob(pattern))]
+    return {name: entry for file in files for name, entry in file.get("stages", {}).items()}
 
 
 def hashes(stage: Stage) -> dict[str, str]:

@@ -37,12 +37,17 @@ def selection(recipe: params.Recipe) -> str:
 
 
 def examples(all_params: params.Params, name: str) -> dict[str, list[Example]]:
-    """The examples of every split: the subset that is learned from, those that are judged, and all that are submitted."""
+    """The examples of every split: the subset that is learned from, those that are judged, and all that are submitted.
+
+    Raises SesameError where those to classify from have one label only.
+    """
     config, task, folder = all_params.finetune, all_params.tasks[name], Path("data/tasks", name)
     rows = {}
     for split, block in task.splits.items():
         size = config.train_examples if split == "train" else config.eval_examples if block.labelled else None
         rows[split] = tasks.subset(tasks.read(folder, split), size, all_params.seed)
+    if task.kind == "classification" and len({row.label for row in rows["train"]}) == 1:
+        raise SesameError(f"the {len(rows['train'])} training examples drawn from {name} have one label only; raise finetune.train_examples")
     return rows
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
+from components.errors import without_secrets
 from components.params.block import Address, Block, Count, Globs, Name, Sha256, Share, Size
 
 
@@ -18,6 +19,11 @@ class PypiSource(Block):
     members: Globs
     """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive."""
 
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return f"{self.project} {self.version}"
+
 
 class UrlSource(Block):
     """A file by its address, hash-checked. With `members` it is opened as an archive."""
@@ -28,12 +34,22 @@ class UrlSource(Block):
     sha256: Sha256
     members: list[str] = []
 
+    @property
+    def shown(self) -> str:
+        """For cards and messages, without secrets."""
+        return without_secrets(self.url)
+
 
 class FilesSource(Block):
     """Local files: paths or globs, relative to the project. Plain or gzipped."""
 
     kind: Literal["files"]
     paths: Globs
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return ", ".join(self.paths)
 
 
 class HubSource(Block):
@@ -49,6 +65,11 @@ class HubSource(Block):
     split: str = "train"
     max_documents: Count | None = None
 
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return self.path
+
 
 class HubModelSource(Block):
     """The files of a model on the Hugging Face hub."""
@@ -58,6 +79,11 @@ class HubModelSource(Block):
     """`owner/name`."""
     revision: str
     """Commit or tag."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return self.path
 
 
 Source = Annotated[PypiSource | UrlSource | FilesSource | HubSource, Field(discriminator="kind")]

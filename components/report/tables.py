@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 
 from components import params, stage
-from components.errors import without_secrets
 
 SCORES = [
     "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share", "seconds",
@@ -147,15 +146,15 @@ def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> li
     """A line for each corpus, mix and task: what it is and how much."""
     found = []
     for name, corpus in all_params.corpora.items():
-        sources = sorted({_source(part.source) for part in corpus.parts})
+        sources = sorted({part.source.shown for part in corpus.parts})
         found.append({"name": name, "kind": "corpus", "language": corpus.language, "licence": corpus.licence, "source": ", ".join(sources), "metrics": metrics["corpus", name]})
     for name, mix in all_params.mixes.items():
         source = f"{mix.corpus} and the unlabelled training text of {', '.join(mix.tasks)}; sentences of their other splits taken out"
         found.append({"name": name, "kind": "mix", "language": all_params.corpora[mix.corpus].language, "licence": "as its parts", "source": source, "metrics": metrics["mix", name]})
     for name, task in all_params.tasks.items():
-        found.append({"name": name, "kind": "task", "language": task.language, "licence": task.licence, "source": _source(task.train.source) + (f" ({task.note})" if task.note else ""), "metrics": metrics["task", name]})
+        found.append({"name": name, "kind": "task", "language": task.language, "licence": task.licence, "source": task.train.source.shown + (f" ({task.note})" if task.note else ""), "metrics": metrics["task", name]})
     for name, block in all_params.checkpoints.items():
-        found.append({"name": name, "kind": "checkpoint", "language": "", "licence": block.licence, "source": _source(block.source), "metrics": metrics["checkpoint", name]})
+        found.append({"name": name, "kind": "checkpoint", "language": "", "licence": block.licence, "source": block.source.shown, "metrics": metrics["checkpoint", name]})
     return found
 
 
@@ -163,12 +162,6 @@ def unguarded(all_params: params.Params) -> list[str]:
     """Tasks with scores whose dev and test text was not taken out of what the models were trained on."""
     guarded = {task for mix in all_params.mixes.values() for task in (*mix.tasks, *mix.also_held_out)}
     return [task for task in dict.fromkeys((*all_params.finetune.tasks, *all_params.adapt.tasks)) if task not in guarded]
-
-
-def _source(source: params.Source) -> str:
-    if source.kind == "pypi":
-        return f"{source.project} {source.version}"
-    return without_secrets(source.url) if source.kind == "url" else source.path if source.kind in ("hub", "hub_model") else ", ".join(source.paths)
 
 
 def _csv(path: Path) -> pd.DataFrame:

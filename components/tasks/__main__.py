@@ -90,13 +90,19 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
     for split, block in task.splits.items():
         places: dict[str, str] = {}
         for place, group, example in examples(task, split, dropped) if block.source else ():
+            if split == "train" and empty(example):  # nothing to learn from; other splits are judged whole, as they were published
+                dropped["train: empty text"] += 1
+                continue
             if example.id in places:
                 raise SesameError(f"{place}: the id {example.id!r} is taken by {places[example.id]}")
             places[example.id] = place
             found[side(group, all_params.seed, shares) if split == "train" else split].append(example)
     for split in task.splits:
         if not found[split]:
-            raise SesameError(f"tasks.{name}.{split}: no examples; give it a source with rows or a larger share")
+            source = (task.splits[split].source or task.train.source).shown
+            raise SesameError(f"tasks.{name}.{split}: no examples in {source}{told(dropped)}; give it a source with rows or a larger share")
+    if task.kind == "classification" and len(labels := {example.label for example in found["train"]}) == 1:
+        raise SesameError(f"tasks.{name}.train: all {len(found['train']):,} examples are {labels.pop()!r}; to classify, another label must be among them")
     with stage.output(Path("data/tasks", name)) as folder:
         folder.mkdir()
         card = {key: getattr(task, key) for key in ("licence", "note", "language", "kind", "metrics")} | {"dropped": dict(dropped)}
@@ -107,14 +113,23 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
             card[split]["sha256"] = hashlib.sha256((folder / f"{split}.jsonl").read_bytes()).hexdigest()
         stage.write_json(folder / "card.json", card)
     sizes = {split: len(found[split]) for split in task.splits}
-    print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + (f"; dropped {sum(dropped.values())}" if dropped else ""))
+    print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + told(dropped))
     words = sum(len(text.split()) for split in found.values() for example in split for text in (example.text_a, example.text_b or ""))
     return {"examples": sizes, "words": words, "dropped": sum(dropped.values())}
 
 
+def empty(example: Example) -> bool:
+    """Whether one of its texts is."""
+    return "" in (example.text_a, example.text_b)
+
+
+def told(dropped: Counter) -> str:
+    return f"; dropped {', '.join(f'{count:,} of {reason}' for reason, count in dropped.items())}" if dropped else ""
+
+
 def describe(task: params.Task, rows: list[Example]) -> dict:
-    """Rows, and each label's share or the range of the scores."""
-    found: dict = {"rows": len(rows)}
+    """Rows, those with an empty text, and each label's share or the range of the scores."""
+    found: dict = {"rows": len(rows)} | ({"empty": count} if (count := sum(map(empty, rows))) else {})
     labels = [row.label for row in rows if row.label is not None]
     if not labels:
         return found | {"labelled": False}

@@ -239,8 +239,6 @@ def test_a_link_to_a_folder_above_brings_no_file_twice(tmp_path, monkeypatch):
 
 
 def test_an_unreadable_name_in_an_address_stays_inside_the_downloads(server):
-    for name in ("a%00b", "%2e%2e%2fa"):
-        digest = server.add(name, b"one")
-        found = contents(UrlSource(kind="url", url=f"{server.url}/files/{name}", sha256=digest))
-        assert list(found.values()) == [b"one"]
+    digest = server.add("%00b%2F..", b"one")
+    assert list(contents(UrlSource(kind="url", url=f"{server.url}/files/%00b%2F..", sha256=digest)).values()) == [b"one"]
     assert {path.parent.parent.name for path in STATE.rglob("*") if path.is_file() and path.suffix != ".lock"} == {"downloads"}

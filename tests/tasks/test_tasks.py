@@ -35,8 +35,8 @@ def prepare(tmp_path, monkeypatch):
     return run
 
 
-def same(rows: int, line: str = "x{i}\ty\tno\n") -> str:
-    return "a\tb\tlabel\n" + "".join(line.format(i=i, third=i // 3) for i in range(rows))
+def same(rows: int, line: str = "x{i}\ty\t{label}\n") -> str:
+    return "a\tb\tlabel\n" + "".join(line.format(i=i, third=i // 3, label=("no", "yes")[i % 2]) for i in range(rows))
 
 
 def test_splits_are_stable_and_disjoint(project):
@@ -48,7 +48,7 @@ def test_splits_are_stable_and_disjoint(project):
 
 
 def test_groups_stay_on_one_side(prepare):
-    found = prepare({"pairs.tsv": same(300, "premise {third}\thypothesis {i}\tno\n")}, table={**PAIRS, "group": "a"})
+    found = prepare({"pairs.tsv": same(300, "premise {third}\thypothesis {i}\t{label}\n")}, table={**PAIRS, "group": "a"})
     sides = [{row.text_a for row in rows} for rows in found.values()]
     assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
     assert all(row.group is None for rows in found.values() for row in rows)  # no metric judges these groups
@@ -216,3 +216,17 @@ def test_subsets_are_of_whole_groups():
     assert len(small) == 9 and len(large) == 48 and small == large[:9]
     assert {len([row for row in large if row.group == group]) for group in {row.group for row in large}} == {3}
     assert len(tasks.subset(rows, 1, 1)) == 3
+
+
+def test_rows_with_an_empty_text_teach_nothing_but_are_judged(prepare):
+    found = prepare({"pairs.tsv": same(60) + "\ty\tno\nx\t \tyes\n", "dev.tsv": "a\tb\tlabel\nx\t\tno\nx\ty\tyes\n"}, dev={"source": files("dev.tsv")}, test=None)
+    card = tasks.card("data/tasks/same")
+    assert len(found["train"]) == 60 and card["dropped"] == {"train: empty text": 2} and "empty" not in card["train"]
+    assert len(found["dev"]) == 2 and card["dev"]["empty"] == 1
+
+
+def test_one_label_only_and_no_rows_name_the_place(prepare):
+    with pytest.raises(SesameError, match="tasks.same.train: all .* examples are 'no'; to classify"):
+        prepare({"pairs.tsv": same(60, "x{i}\ty\tno\n")})
+    with pytest.raises(SesameError, match="tasks.same.train: no examples in raw/pairs.tsv; give it"):
+        prepare({"pairs.tsv": same(0)})

@@ -14,6 +14,9 @@ test: .venv/installed
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py
 
+mistakes: .venv/installed
+	.venv/bin/python -m tests.benchmarks.mistakes
+
 up down status plan: .venv/installed
 	$(SESAME) $@
 
@@ -23,4 +26,4 @@ up down status plan: .venv/installed
 	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 
-.PHONY: install run test bench up down status plan
+.PHONY: install run test bench mistakes up down status plan

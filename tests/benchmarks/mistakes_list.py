@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 
 class Mistake(NamedTuple):
+    """One change of one file."""
+
     name: str
     file: str
     old: str
@@ -56,7 +58,7 @@ MISTAKES = [
     Mistake("ELMo turns padding to the front", BILM, "turned = lengths[:, None] - 1 - positions", "turned = lengths.new_full((len(lengths), 1), ids.shape[1]) - 1 - positions", named("parity")),
     Mistake("ELMo without the residual", BILM, "x = y + x if i else y", "x = y", named("parity")),
     # pre-training
-    Mistake("micro-batches normalised one by one", MODULE, "loss = sum(part / max(1.0, counts[name])", "loss = sum(part / max(1.0, float(self.objective.counts(rows)[name]) * micro_batches)", named("pretrain", MICRO)),
+    Mistake("micro-batches normalised one by one", MODULE, "loss = sum(part / max(1.0, counts[name])", "loss = sum(part / max(1.0, float(self.objective.counts(rows)[name]) * micro_batches * self.trainer.world_size)", named("pretrain", MICRO)),
     Mistake("dropout not keyed by the step", MODULE, "        torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))\n", "", named("pretrain", DROPOUT)),
     Mistake("the same dropout in every step", MODULE, "uniform(self.block.seed, step, self.global_rank)", "uniform(self.block.seed, 0, self.global_rank)", named("pretrain", DROPOUT)),
     Mistake("LSTM states are not resumed", MODULE, '        if state["carry"] is not None:', '        if state["carry"] is None:', named("pretrain", f"{RESUMED}[elmo]")),

@@ -24,8 +24,8 @@ from components import params
 from components.errors import SesameError
 from components.stage import STATE
 from pipelines import graph, ledger, processes, runner, services, sources, terminal
+from pipelines.forecast import JOBS
 
-JOBS = min(4, max(2, os.cpu_count() or 2))
 GOOD = ("Completed", "Cached")
 RETRY_AFTER = 3
 """Seconds."""

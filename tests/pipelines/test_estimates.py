@@ -164,10 +164,6 @@ def test_a_stage_leaves_what_the_next_estimate_reads():
     assert stage_frame._cost(params.check(tiny_params()), time.time() - 1, {})["memory_mib"] > 10
 
 
-def test_jobs_are_those_of_the_flow():
-    assert forecast.JOBS == flow.JOBS
-
-
 def test_a_year_and_the_disk(monkeypatch):
     def check(**own) -> None:
         Forecast([stage("a")], {"a": "to run"}, {"a": Estimate(**own)}, 0, 2).check()

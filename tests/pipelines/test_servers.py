@@ -79,6 +79,7 @@ def test_postgresql(bare, postgresql):
     try:
         found = requests.get(f"{pages['mlflow']}/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": "sesame"}, timeout=30)
         assert found.json()["experiment"]["name"] == "sesame"
+        assert not any("s3cret" in " ".join(process.cmdline()) for process in bare.processes()), "any user may list processes"
         assert not list(bare.path.glob(".sesame/prefect/*.db")) and not (bare.path / "mlflow.db").exists()
     finally:
         bare.sesame("down")

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from components import params, sizing
 from components import stage as stage_frame
 from components.errors import SesameError
-from pipelines import estimates, flow, forecast, graph
+from pipelines import estimates, forecast, graph
 from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.forecast import Forecast
 from tests.conftest import tiny_params

@@ -217,11 +217,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     runner.reset()
     try:
         with _cancellation() as cancelled, _only_flow(wait, cancelled):
-            if graph.free_lock():
-                terminal.say("DVC's list of files in use could not be read, a stop had cut it: removed, since nothing works here", "yellow")
-            plan = graph.plan(targets or [])
-            forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
-            cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
+            with graph.at_once():
+                plan = graph.plan(targets or [])
+                forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
+                cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
             return _built(Build(plan, cached, forced, jobs), targets or [], cancelled, started)
     except (KeyboardInterrupt, TerminationSignal):
         return Cancelled(message="stopped before it began")

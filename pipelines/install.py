@@ -1,4 +1,4 @@
-"""`make install`: pip into .venv, and a line that says how far it is. Needs nothing but Python's own library, since nothing else is there yet."""
+"""`make install`: pip into .venv, and a line that says how far it is. Needs Python's own library only: nothing else is there yet."""
 
 import re
 import subprocess
@@ -49,7 +49,8 @@ def main() -> int:
             progress.read(line)
     progress.ended.set()
     shown.join()
-    print(f"{chr(13) * sys.stdout.isatty()}{'installed' if not pip.returncode else 'not installed'} after {time.monotonic() - progress.begun:.0f} s{' ' * 80}")
+    back, ended = "\r" * sys.stdout.isatty(), "not installed" if pip.returncode else "installed"
+    print(f"{back}{ended} after {time.monotonic() - progress.begun:.0f} s{' ' * 80}")
     return pip.returncode
 
 

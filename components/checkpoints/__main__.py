@@ -12,7 +12,7 @@ from torch import Tensor
 from components import models, params, sources, stage
 from components.checkpoints import parity
 from components.checkpoints.layout import LAYOUTS, Layout
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 from components.sources import tables
 from components.tokenizer.fast import FastTokenizer
 from components.tracking import Run
@@ -47,7 +47,7 @@ def describe(folder: Path) -> tuple[Layout, params.Architecture, int]:
     try:
         config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
     except Exception as error:  # of many kinds, over several lines
-        raise SesameError(f"config.json: {' '.join(str(error).split())}") from None
+        raise SesameError(f"config.json: {one_line(error)}") from None
     layout = LAYOUTS[raw["model_type"]]
     return layout, layout.architecture(raw | config), config["vocab_size"]
 
@@ -60,7 +60,7 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
         found.backend_tokenizer.no_padding()
         found.save_pretrained(folder / "whole")
     except Exception as error:  # of many kinds, over several lines
-        raise SesameError(f"the tokenizer can't be read: {' '.join(str(error).split())}") from None
+        raise SesameError(f"the tokenizer can't be read: {one_line(error)}") from None
     return FastTokenizer(folder / "whole")
 
 
@@ -71,7 +71,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         try:
             found = load_file(path)
         except SafetensorError as error:
-            raise SesameError(f"{path.name} can't be read: {error}") from None
+            raise SesameError(f"{path.name} can't be read: {one_line(error)}") from None
         if twice := weights.keys() & found.keys():
             raise SesameError(f"{min(twice)} is in {path.name} and in another file, too; name the files of the source one by one")
         weights |= found

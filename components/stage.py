@@ -178,6 +178,8 @@ def main(
     says where the metrics go if not to `metrics_path`.
     Exits with 2 for what can't pass by itself (a SesameError), 75 for what may (Unreachable), 1 otherwise.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
     label = f"{stage}@{name}" if len(sys.argv) > 1 else stage

@@ -42,12 +42,14 @@ def describe(folder: Path) -> tuple[Layout, params.Architecture, int]:
     raw = tables.parsed("config.json", (folder / "config.json").read_bytes())
     if not isinstance(raw, dict):
         raise SesameError(f"config.json: an object expected, {type(raw).__name__} found")
-    if raw.get("model_type") not in LAYOUTS:
+    if raw.get("model_type") not in list(LAYOUTS):
         raise SesameError(f"config.json: model_type: {raw.get('model_type')!r} is not supported (there are: {', '.join(LAYOUTS)})")
     try:
         config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
     except Exception as error:  # of many kinds, over several lines
         raise SesameError(f"config.json: {one_line(error)}") from None
+    if not isinstance(config.get("vocab_size"), int):
+        raise SesameError(f"config.json: vocab_size: {config.get('vocab_size')!r} is no number")
     layout = LAYOUTS[raw["model_type"]]
     return layout, layout.architecture(raw | config), config["vocab_size"]
 

@@ -393,6 +393,8 @@ def test_what_cannot_be_exported_is_one_line(project, tokens):
         block = params.DecoderArchitecture(name="decoder", num_layers=1, hidden_size=16, num_heads=2, intermediate_size=16, max_length=16)
         models.save(Path("data/models/gpt"), models.build(block, tokens).state_dict(), block, tokens)
         export.export("gpt", Path("data/models"))
+    with pytest.raises(SesameError, match="raw/text.txt: File exists; nothing can be written there"):
+        export.export("gpt", Path("raw/text.txt/new"))
     assert not Path("data/export").exists()
 
 

@@ -14,6 +14,9 @@ test: .venv/installed
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py
 
+mistakes: .venv/installed
+	.venv/bin/python -m tests.benchmarks.mistakes
+
 up down status plan: .venv/installed
 	$(SESAME) $@
 
@@ -22,4 +25,4 @@ up down status plan: .venv/installed
 	@$(PYTHON) pipelines/install.py
 	@touch $@
 
-.PHONY: install run test bench up down status plan
+.PHONY: install run test bench mistakes up down status plan

@@ -150,3 +150,14 @@ def test_tiny_params_survive_yaml(tmp_path):
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(tiny_params(), file)
     assert params.load(tmp_path / "params.yaml") == params.check(tiny_params())
+
+
+def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
+    """Not once for each of the many that refer to it."""
+    raw = YAML(typ="safe").load(Path("params.yaml").read_text())
+    raw["models"]["brt"] = raw["models"].pop("bert")
+    with pytest.raises(SesameError) as told:
+        params.check(raw)
+    lines = str(told.value).splitlines()
+    assert len(lines) <= 5, lines
+    assert re.search(r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\) \(and at \d+ more places", str(told.value))

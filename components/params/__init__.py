@@ -222,9 +222,11 @@ def _references(raw: Any) -> list[str]:
         "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
     }  # fmt: skip
 
+    missing: dict[tuple[str, str], list[str]] = {}  # (name, table) -> where it stands: a slip in one place is told once, not in forty
+
     def check(path: str, name: Any, table: str) -> None:
         if isinstance(name, str) and name not in tables[table]:
-            problems.append(f"{path}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'})")
+            missing.setdefault((name, table), []).append(path)
 
     for section, key, table in (
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
@@ -264,6 +266,9 @@ def _references(raw: Any) -> list[str]:
         for other in ("models", "checkpoints", "intermediate"):
             for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()) if section < other else []:
                 problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/models/{name}")
+    for (name, table), places in missing.items():
+        others = f" (and at {len(places) - 1} more places, the last is {places[-1]})" if len(places) > 1 else ""
+        problems.append(f"{places[0]}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'}){others}")
     return problems
 
 

@@ -11,8 +11,11 @@ from pathlib import Path
 
 from components import params, stage
 
-CODE = ("search/study.py", "search/trial.py", "finetune/*.py", "models/*.py", "optimizer.py", "compute.py", "tokenizer/*.py", "tasks/__init__.py", "tasks/metrics.py")
-"""What a score depends on."""
+CODE = (
+    "search/__main__.py", "search/journal.py", "search/study.py", "search/trial.py", "finetune/*.py", "models/*.py", "optimizer.py", "compute.py", "flops.py",
+    "tokenizer/__init__.py", "tokenizer/fast.py", "tasks/__init__.py", "tasks/metrics.py",
+)  # fmt: skip
+"""What a trial depends on, as in studies/dvc.yaml."""
 LASTING = {"models", "tasks", "budget", "confidence"}
 """What of the search's block no trial depends on."""
 

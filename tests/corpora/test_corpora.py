@@ -108,6 +108,19 @@ def test_near_duplicates_of_long_documents_only(project):
     assert list(cleaning.Cleaner(Cleaning(near_duplicates=None))(documents)) == documents
 
 
+@pytest.mark.parametrize("limit", [0.4, 0.6, 0.8])
+def test_near_duplicates_are_those_as_alike_as_the_setting_says(limit):
+    """By the Jaccard index of 5-word shingles, counted exactly; what is closer to the limit than hashes can tell may go either way."""
+    draw, cleaner = random.Random(0), cleaning.Cleaner(Cleaning(near_duplicates=limit))
+    for shared in [*range(60, 200, 10)] * 8:  # words of 200 that the second document has from the first
+        first = [draw.choice(WORDS) + draw.choice(WORDS) for _ in range(200)]
+        second = first[:shared] + [draw.choice(WORDS) + draw.choice(WORDS) for _ in range(200 - shared)]
+        one, other = ({tuple(words[i : i + 5]) for i in range(196)} for words in (first, second))
+        alike = len(one & other) / len(one | other)
+        dropped = len(list(cleaner([[" ".join(first)], [" ".join(second)]]))) == 1
+        assert dropped == (alike >= limit) or abs(alike - limit) < 0.15, (shared, alike)
+
+
 def test_sample_is_seeded_within_its_limit_and_in_order():
     documents = [[f"document {i} has five words"] for i in range(1000)]
     dropped = Counter()

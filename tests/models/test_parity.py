@@ -119,6 +119,19 @@ def test_elmo_features_ignore_padding_and_history(elmo, ids):
             torch.testing.assert_close(together[row, :length], alone[0], atol=1e-6, rtol=1e-5)
 
 
+@torch.no_grad()
+def test_elmo_adds_a_layer_to_what_it_read(elmo, ids):
+    """A second layer that says nothing leaves the first as it was; the first one has nothing to be added to (Peters et al. 2018, section 3.4)."""
+    before = elmo.features(*ids)
+    for direction in (elmo.forward_lm, elmo.backward_lm):
+        direction.lstms[1].weight_hr_l0.zero_()  # the projection of the LSTM's output
+    silent = elmo.features(*ids)
+    assert torch.equal(silent[:, :, 2], silent[:, :, 1]) and torch.equal(silent[:, :, 1], before[:, :, 1]) and not torch.equal(silent, before)
+    for direction in (elmo.forward_lm, elmo.backward_lm):
+        direction.lstms[0].weight_hr_l0.zero_()
+    assert (elmo.features(*ids)[:, :, 1:] == 0).all()
+
+
 def test_saved_model_loads_and_wrong_weights_are_one_line(project, tokens):
     folder = project / "model"
     block = params.EncoderArchitecture(name="encoder", **SIZES)
@@ -128,7 +141,7 @@ def test_saved_model_loads_and_wrong_weights_are_one_line(project, tokens):
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), loaded.state_dict().values(), strict=True))
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"intermediate_size": 32', '"intermediate_size": 64'))
-    with pytest.raises(SesameError, match="does not fit"):
+    with pytest.raises(SesameError, match=r"model.safetensors can't be read .*size mismatch"):
         models.load(folder)
 
 

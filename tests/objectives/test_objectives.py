@@ -203,6 +203,27 @@ def test_loss_of_shares_of_rows_adds_up(name, tokens, train_split):
     assert fresh == pytest.approx(np.log(tokens.vocab_size), rel=0.05), "an untrained model guesses uniformly"
 
 
+@pytest.mark.parametrize("name", ["gpt", "elmo"])
+def test_that_a_document_opens_is_not_predicted(name, tokens, train_split):
+    """`[CLS]` is no text: it has no share in the loss and is not counted."""
+    block = _block(name)
+    objective, model = objectives.build(block.objective, tokens), models.build(block.architecture, tokens).eval()
+    rows = objective.batches(train_split, 8, 24, seed=0)[0]
+    with torch.no_grad():
+        if name == "gpt":
+            ids, targets = rows["ids"][:, :-1], rows["ids"][:, 1:]
+            hidden = model(ids, *isolate(ids))
+        else:
+            targets = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
+            hidden = torch.cat(model(rows["forward"][:, :-1], rows["backward"][:, :-1])[:2])
+        each = torch.nn.functional.cross_entropy(model.logits(hidden).flatten(0, 1), targets.flatten(), reduction="none")
+        [(loss, _)] = objective.losses(model, rows, None)[0].values()
+    text = targets.flatten() != CLS
+    assert 0 < text.sum() < len(text)
+    torch.testing.assert_close(loss, each[text].sum())
+    assert objective.counts(rows)[objective.main] == text.sum()
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
 def test_too_small_a_text_is_one_line(name, tokens, train_split):
     few = encode.Split(train_split.tokens[: train_split.document_tokens[3]], train_split.segments[: train_split.documents[3]], train_split.documents[:4])

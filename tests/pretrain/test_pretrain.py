@@ -137,11 +137,13 @@ def test_an_unreadable_checkpoint_is_one_line(project):
     assert done.returncode == 2 and "last.ckpt can't be read" in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
-def test_flops_match_a_count_by_hand(tokens, train_split):
-    """GPT without isolation: 6 FLOPs a weight and token in matrices, twice attention's two products, the head included."""
-    checked = params.check(tiny_params()).models["gpt"]
-    block = checked.model_copy(update={"objective": checked.objective.model_copy(update={"isolate_documents": False})})
-    objective, model = objectives.build(block.objective, tokens), models.build(block.architecture, tokens)
+@pytest.mark.parametrize("isolate_documents", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_flops_match_a_count_by_hand(tokens, train_split, dropout, isolate_documents):
+    """GPT: 6 FLOPs a weight and token in matrices, twice attention's two products, the head included. Without dropout attention is fused on a CPU."""
+    block = params.check(tiny_params()).models["gpt"]
+    config = block.objective.model_copy(update={"isolate_documents": isolate_documents})
+    objective, model = objectives.build(config, tokens), models.build(block.architecture.model_copy(update={"dropout": dropout}), tokens)
     rows = {"ids": objective.batches(train_split, 4, 32, seed=0)[0]["ids"]}
     rows["ids"][rows["ids"] == 2] = 9  # every place is a target then
     batch, length, hidden, layers = 4, 32, 16, 2

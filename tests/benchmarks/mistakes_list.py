@@ -1,0 +1,84 @@
+"""Deliberate mistakes, by area. Those of one line are nearest to what a slip of the hand does; each is one that could be made."""
+
+from typing import NamedTuple
+
+
+class Mistake(NamedTuple):
+    name: str
+    file: str
+    old: str
+    """Occurs once in the file."""
+    new: str
+    tests: str
+    """That should notice, as pytest names them, with spaces between."""
+
+
+TESTS = {
+    "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py", "parity": "tests/models/test_parity.py",
+    "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resume.py", "finetune": "tests/finetune/test_finetune.py",
+    "metrics": "tests/tasks/test_metrics.py", "align": "tests/align/test_align.py", "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
+}  # fmt: skip
+
+
+def named(area: str, *names: str) -> str:
+    return " ".join(f"{TESTS[area]}::{name}" for name in names) or TESTS[area]
+
+
+CLEANING, MLM, CLM = "components/corpora/cleaning.py", "components/objectives/mlm.py", "components/objectives/clm.py"
+BLOCKS, BILM, MODULE, TRAINING = "components/models/blocks.py", "components/models/bilm.py", "components/pretrain/module.py", "components/pretrain/training.py"
+KINDS, METHODS, LOOP, STAGE = "components/finetune/kinds.py", "components/finetune/methods.py", "components/finetune/loop.py", "components/stage.py"
+RESUMED, MICRO = "test_killed_and_resumed_equals_uninterrupted", "test_two_processes_and_accumulation_equal_one_process"
+JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/align/retrieval.py", "pipelines/graph.py"
+
+MISTAKES = [
+    # data
+    Mistake("near-duplicates compared at .1", CLEANING, ">= self.options.near_duplicates for key", ">= 0.1 for key", named("corpora")),
+    Mistake("decontamination by the letter", "components/corpora/mix.py", "if key_of(segment) not in held_out", "if segment not in held_out", named("corpora")),
+    Mistake("a failed stage leaves its temporary output", STAGE, "    finally:\n        _remove(temporary)", "    finally:\n        pass", named("stage", "test_output_is_whole_or_not_there")),
+    Mistake("the old output goes before the new one is whole", STAGE, "            _remove(temporary)\n            temporary.parent", "            _remove(temporary)\n            _remove(path)\n            temporary.parent", named("stage", "test_output_is_whole_or_not_there")),
+    Mistake("stale upstreams are not seen", GRAPH, '"unchanged" if all(found.get(name) == "unchanged" for name in stage.upstream) else "may run"', '"unchanged"', named("graph", "test_unchanged_reaches_no_further_than_a_change")),
+    # objectives
+    Mistake("masks on special tokens", MLM, "    real = ids >= len(SPECIALS)\n", "    real = ids > 0\n", named("objectives")),
+    Mistake("a fifth replaced by drawn tokens", MLM, "config.mask_share + config.random_share)", "config.mask_share + 2 * config.random_share)", named("objectives")),
+    Mistake("the same masks in every epoch", MLM, "(self.seed, 0 if self.config.static else self.epoch)", "(self.seed, 0)", named("objectives")),
+    Mistake("random pairs from the same document", MLM, "other += other >= document", "other = document", named("objectives")),
+    Mistake("what a random B displaces is lost", MLM, "                stop = split\n", "", named("objectives")),
+    Mistake("documents see each other", CLM, "(same & causal)[:, None]", "causal.expand_as(same)[:, None]", named("objectives")),
+    Mistake("loss on [CLS], left to right", CLM, "        predicted = targets != CLS  #", "        predicted = targets == targets  #", named("objectives")),
+    Mistake("loss on [CLS], ELMo", "components/objectives/bilm.py", "        predicted = labels != CLS  #", "        predicted = labels == labels  #", named("objectives")),
+    Mistake("bits per byte in nats", "components/objectives/__init__.py", 'self.values[f"{part}.loss"] / np.log(2)', 'self.values[f"{part}.loss"]', named("objectives")),
+    # models
+    Mistake("rotary positions without the sign", BLOCKS, "torch.cat([-second, first], 3)", "torch.cat([second, first], 3)", named("parity")),
+    Mistake("relative positions without a direction", BLOCKS, "return first + torch.where", "return torch.where", named("parity")),
+    Mistake("relative positions the wrong way round", BLOCKS, "bucket(places[None, :] - places[:, None], causal)", "bucket(places[:, None] - places[None, :], causal)", named("parity")),
+    Mistake("padding is attended to", BLOCKS, "mask = positions < lengths[:, None]", "mask = positions <= lengths[:, None]", named("parity")),
+    Mistake("ELMo turns padding to the front", BILM, "turned = lengths[:, None] - 1 - positions", "turned = lengths.new_full((len(lengths), 1), ids.shape[1]) - 1 - positions", named("parity")),
+    Mistake("ELMo without the residual", BILM, "x = y + x if i else y", "x = y", named("parity")),
+    # pre-training
+    Mistake("micro-batches normalised one by one", MODULE, "loss = sum(part / max(1.0, counts[name])", "loss = sum(part / max(1.0, float(self.objective.counts(rows)[name]) * micro_batches)", named("pretrain", MICRO)),
+    Mistake("dropout not keyed by the step", MODULE, "        torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))\n", "", named("pretrain", f"{RESUMED}[bert]")),
+    Mistake("the same dropout in every step", MODULE, "uniform(self.block.seed, step, self.global_rank)", "uniform(self.block.seed, 0, self.global_rank)", named("pretrain")),
+    Mistake("LSTM states are not resumed", MODULE, '        if state["carry"] is not None:', '        if state["carry"] is None:', named("pretrain", f"{RESUMED}[elmo]")),
+    Mistake("a checkpoint's key without the code", TRAINING, "        key.update(file.read_bytes())\n    return", "        pass\n    return", named("resume")),
+    Mistake("a checkpoint's key without the data", TRAINING, '    key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())\n', "", named("resume")),
+    Mistake("a journal's key without the code", JOURNAL, 'for file in [*files, *sorted(file for pattern in CODE for file in Path("components").glob(pattern))]:', "for file in files:", named("resume")),
+    Mistake("a journal's key without the FLOPs' code", JOURNAL, '"compute.py", "flops.py",', '"compute.py",', named("resume")),
+    Mistake("FLOPs with fused attention", "components/flops.py", "sdpa_kernel(SDPBackend.MATH), ", "", named("pretrain", "test_flops_match_a_count_by_hand")),
+    Mistake("norms and biases decayed", "components/optimizer.py", "if parameter.ndim > 1}", "if parameter.ndim > 0}", named("pretrain", "test_biases_and_norms_are_not_decayed")),
+    # fine-tuning
+    Mistake("no smoothing", KINDS, ", label_smoothing=self.recipe.label_smoothing)", ")", named("finetune")),
+    Mistake("scores predicted in units of the loss", KINDS, "(output[:, 0] * self.scale + self.centre).tolist()", "output[:, 0].tolist()", named("finetune")),
+    Mistake("scores learned without scaling", KINDS, "(targets - self.centre) / self.scale)", "targets - self.centre)", named("finetune")),
+    Mistake("cuts of both texts only are counted", KINDS, "data.cut += kept[0] < len(a) or kept[1]", "data.cut += kept[0] < len(a) and kept[1]", named("finetune")),
+    Mistake("the text that is to be kept whole is cut", "components/finetune/data.py", "        first = min(len(a), room - second)", "        first, second = fit_pair(len(a), len(b), room)", named("finetune")),
+    Mistake("BitFit tunes norms", METHODS, 'if "bias" in name.rsplit(".", 1)[-1]:', 'if "bias" in name or "norm" in name:', named("finetune")),
+    Mistake("prompts do not learn", METHODS, "(1, length)))[0].clone())", "(1, length)))[0].clone(), requires_grad=False)", named("finetune")),
+    Mistake("prompts shift the tokens' outputs", METHODS, "return torch.cat([output[:, : self.at], output[:, self.at + self.length :]], 1) if self.per_token else output", "return output", named("finetune")),
+    Mistake("layers thaw an epoch early", LOOP, "requires_grad_(depth <= epoch)", "requires_grad_(depth <= epoch + 1)", named("finetune")),
+    Mistake("layer decay from the head on", LOOP, "recipe.layer_decay ** max(0, depth - 1)", "recipe.layer_decay ** depth", named("finetune")),
+    # figures
+    Mistake("an undefined Matthews correlation is 0", "components/tasks/metrics.py", "len(set(_gold(examples))) == 1:\n        return None", "len(set(_gold(examples))) == 1:\n        return 0.0", named("metrics")),
+    Mistake("CSLS with one cosine", RETRIEVAL, "return 2 * queries @ targets.T -", "return queries @ targets.T -", named("align")),
+    Mistake("CSLS crowded by the queries alone", RETRIEVAL, "neighbourhood(targets, sources, k)", "neighbourhood(targets, queries, k)", named("align")),
+    Mistake("Procrustes the other way", "components/align/mappings.py", "orthogonal_procrustes(source, target)[0]", "orthogonal_procrustes(target, source)[0]", named("align")),
+]

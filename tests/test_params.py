@@ -1,6 +1,7 @@
 """params.yaml: the file of the project fits the code, and every mistake is one line with its path, all at once."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -154,10 +155,10 @@ def test_tiny_params_survive_yaml(tmp_path):
 
 def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
     """Not once for each of the many that refer to it."""
-    raw = YAML(typ="safe").load(Path("params.yaml").read_text())
+    raw = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
     raw["models"]["brt"] = raw["models"].pop("bert")
     with pytest.raises(SesameError) as told:
         params.check(raw)
     lines = str(told.value).splitlines()
     assert len(lines) <= 5, lines
-    assert re.search(r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\) \(and at \d+ more places", str(told.value))
+    assert re.search(r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\); named so \d\d times, the last is variants", str(told.value))

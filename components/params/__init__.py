@@ -267,7 +267,7 @@ def _references(raw: Any) -> list[str]:
             for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()) if section < other else []:
                 problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/models/{name}")
     for (name, table), places in missing.items():
-        others = f" (and at {len(places) - 1} more places, the last is {places[-1]})" if len(places) > 1 else ""
+        others = f"; named so {len(places)} times, the last is {places[-1]}" if len(places) > 1 else ""
         problems.append(f"{places[0]}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'}){others}")
     return problems
 

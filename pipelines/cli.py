@@ -252,10 +252,11 @@ def verify(
 @command
 def up() -> None:
     """Start the Prefect server and the MLflow page, if they are not up."""
-    from pipelines import services, terminal
+    from pipelines import services, terminal, views
 
     for service in services.SERVICES:
-        terminal.say(f"{service.name:8} {services.up(service)}")
+        address = services.up(service)
+        terminal.say(f"{service.name:8} {views.link([]) if service is services.MLFLOW else address}")
 
 
 @command

@@ -133,7 +133,7 @@ def _parquet(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{file.name}, row {number}", row
-    except (pyarrow.ArrowInvalid, OSError) as error:
+    except (pyarrow.ArrowException, ValueError, OSError) as error:  # ValueError: text that is not UTF-8
         raise SesameError(f"{file.name}: not readable as parquet after row {number}: {one_line(error)}") from None
 
 

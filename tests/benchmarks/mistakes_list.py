@@ -28,6 +28,7 @@ CLEANING, MLM, CLM = "components/corpora/cleaning.py", "components/objectives/ml
 BLOCKS, BILM, MODULE, TRAINING = "components/models/blocks.py", "components/models/bilm.py", "components/pretrain/module.py", "components/pretrain/training.py"
 KINDS, METHODS, LOOP, STAGE = "components/finetune/kinds.py", "components/finetune/methods.py", "components/finetune/loop.py", "components/stage.py"
 RESUMED, MICRO = "test_killed_and_resumed_equals_uninterrupted", "test_two_processes_and_accumulation_equal_one_process"
+DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
 JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/align/retrieval.py", "pipelines/graph.py"
 
 MISTAKES = [
@@ -56,8 +57,8 @@ MISTAKES = [
     Mistake("ELMo without the residual", BILM, "x = y + x if i else y", "x = y", named("parity")),
     # pre-training
     Mistake("micro-batches normalised one by one", MODULE, "loss = sum(part / max(1.0, counts[name])", "loss = sum(part / max(1.0, float(self.objective.counts(rows)[name]) * micro_batches)", named("pretrain", MICRO)),
-    Mistake("dropout not keyed by the step", MODULE, "        torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))\n", "", named("pretrain", f"{RESUMED}[bert]")),
-    Mistake("the same dropout in every step", MODULE, "uniform(self.block.seed, step, self.global_rank)", "uniform(self.block.seed, 0, self.global_rank)", named("pretrain")),
+    Mistake("dropout not keyed by the step", MODULE, "        torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))\n", "", named("pretrain", DROPOUT)),
+    Mistake("the same dropout in every step", MODULE, "uniform(self.block.seed, step, self.global_rank)", "uniform(self.block.seed, 0, self.global_rank)", named("pretrain", DROPOUT)),
     Mistake("LSTM states are not resumed", MODULE, '        if state["carry"] is not None:', '        if state["carry"] is None:', named("pretrain", f"{RESUMED}[elmo]")),
     Mistake("a checkpoint's key without the code", TRAINING, "        key.update(file.read_bytes())\n    return", "        pass\n    return", named("resume")),
     Mistake("a checkpoint's key without the data", TRAINING, '    key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())\n', "", named("resume")),

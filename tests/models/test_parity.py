@@ -184,6 +184,23 @@ def test_relative_positions_share_the_buckets_of_t5(causal):
     assert torch.equal(bucket(distance, causal), expected)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(("name", "causal"), [("bert", False), ("gpt", True)])
+def test_relative_positions_bias_attention_as_t5_does(tokens, name, causal):
+    """Keys before a query and keys after it are not mistaken for each other, and what is to come has no weight."""
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    block = params.check(tiny_params()).models[name].architecture
+    positions = models.build(block.model_copy(update={"positions": "relative"}), tokens).positions
+    config = transformers.T5Config(d_model=16, d_kv=8, num_heads=2, is_decoder=causal, relative_attention_num_buckets=32, relative_attention_max_distance=128)
+    theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    theirs.relative_attention_bias.weight.copy_(positions.bias.weight)
+    expected = theirs.compute_bias(20, 20)
+    if causal:
+        expected = expected.masked_fill(~torch.ones(20, 20, dtype=torch.bool).tril(), -torch.inf)
+    torch.testing.assert_close(positions.mask(None, 20), expected)
+
+
 @pytest.mark.parametrize("name", ["encoder", "decoder"])
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "relative"])
 @pytest.mark.parametrize("norm_first", [False, True])

@@ -203,6 +203,13 @@ def test_loss_of_shares_of_rows_adds_up(name, tokens, train_split):
     assert fresh == pytest.approx(np.log(tokens.vocab_size), rel=0.05), "an untrained model guesses uniformly"
 
 
+def test_figures_are_in_their_units():
+    """6 targets of 2 bits each over 24 bytes; the other part has no perplexity."""
+    sums = {"clm.loss": 12 * np.log(2), "clm.correct": 3.0, "clm.count": 6.0, "bytes": 24.0, "nsp.loss": 1.0, "nsp.correct": 1.0, "nsp.count": 4.0}
+    expected = {"loss": 2 * np.log(2), "perplexity": 4.0, "bits_per_byte": 0.5, "accuracy": 0.5, "nsp_loss": 0.25, "nsp_accuracy": 0.25}
+    assert objectives.Sums(sums).figures("clm") == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("name", ["gpt", "elmo"])
 def test_that_a_document_opens_is_not_predicted(name, tokens, train_split):
     """`[CLS]` is no text: it has no share in the loss and is not counted."""

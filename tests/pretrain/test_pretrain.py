@@ -12,10 +12,14 @@ import torch
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch import nn
+from torch.utils.data import DataLoader
 
 from components import models, objectives, params
 from components.optimizer import adamw, factor, matrices
 from components.pretrain.cost import training_flops
+from components.pretrain.module import Pretraining
+from components.pretrain.training import lightning_trainer
+from components.tracking import Run
 from tests.conftest import tiny_params
 
 
@@ -67,6 +71,22 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     fixed = [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in Path(f"data/curves/{name}.csv").read_text().splitlines()]
     assert fixed == [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in curve.splitlines()]
     assert not list(checkpoints.glob("*")), "checkpoints are cleared at the end"
+
+
+def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_split):
+    """One batch four times, at a rate that moves nothing: what differs is dropout, and a second run has the same."""
+    block = params.check(tiny_params()).models["gpt"]
+    block = block.model_copy(update={"optimizer": block.optimizer.model_copy(update={"learning_rate": 1e-30})})
+    objective, model = objectives.build(block.objective, tokens), models.build(block.architecture.model_copy(update={"dropout": 0.5}), tokens)
+    rows = objective.batches(train_split, 8, 32, seed=0)[0]
+
+    def losses(seed: int) -> list[float]:
+        torch.manual_seed(seed)
+        module = Pretraining(block, model, objective, 4, Run(None))
+        lightning_trainer(block, 4, []).fit(module, DataLoader([rows] * 4, batch_size=None))
+        return [loss for loss, _, _ in module.recent]
+
+    assert len(set(losses(0))) == 4 and losses(0) == losses(1)
 
 
 @pytest.mark.parametrize(("name", "objective"), [("bert", {"next_sentence": False}), ("elmo", {})])

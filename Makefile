@@ -22,8 +22,7 @@ up down status plan: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sesame needs Python 3.11 or newer, $(PYTHON) is %d.%d; try: make PYTHON=python3.11" % sys.version_info[:2])'
-	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(PYTHON) pipelines/install.py
 	@touch $@
 
 .PHONY: install run test bench mistakes up down status plan

@@ -14,6 +14,11 @@ def without_secrets(text: str) -> str:
     return QUERY.sub(r"\1***", USER.sub("", text))
 
 
+def one_line(error: BaseException) -> str:
+    """What a library says, at no more than a line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 class SesameError(Exception):
     """One clear line that names the place and the cure, without secrets. A stage prints it and exits with `status`, without a traceback."""
 

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 
 from components import params as params_file
 from components import tracking
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 
 STATE = Path(".sesame")
 """Git-ignored working state: downloads, checkpoints, servers' files. Safe to delete when nothing runs."""
@@ -89,7 +89,7 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise SesameError(f"{path}: no such file; run the stage that writes it first (`{' '.join(['sesame run', *writer(path)])}`)") from None
     except MALFORMED as error:
-        said = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200] or type(error).__name__
+        said = f"no {error}" if isinstance(error, KeyError) else one_line(error)
         cure = [f"`sesame run --force {stage}` writes it anew" for stage in writer(path)] or ["run the stage that writes it with --force"]
         raise SesameError(f"{path} can't be read ({said}); {cure[0]}") from None
 
@@ -178,6 +178,8 @@ def main(
     says where the metrics go if not to `metrics_path`.
     Exits with 2 for what can't pass by itself (a SesameError), 75 for what may (Unreachable), 1 otherwise.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
     label = f"{stage}@{name}" if len(sys.argv) > 1 else stage

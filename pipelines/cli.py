@@ -102,6 +102,7 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     from pipelines import forecast, services, terminal
 
     params.load()  # every mistake in it is said before anything runs
+    services.foreign(services.PREFECT)  # as is an address that can't be one
     plan = forecast.announce(targets, force, recheck, jobs)  # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
@@ -251,10 +252,11 @@ def verify(
 @command
 def up() -> None:
     """Start the Prefect server and the MLflow page, if they are not up."""
-    from pipelines import services, terminal
+    from pipelines import services, terminal, views
 
     for service in services.SERVICES:
-        terminal.say(f"{service.name:8} {services.up(service)}")
+        address = services.up(service)
+        terminal.say(f"{service.name:8} {views.link([]) if service is services.MLFLOW else address}")
 
 
 @command

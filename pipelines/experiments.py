@@ -100,7 +100,10 @@ def show(name: str, other: str) -> None:
     a, b = read(name), read(other)
     differ = [key for key in sorted(a.params.keys() | b.params.keys()) if a.params.get(key) != b.params.get(key)]
     params = [[key, *(_cell(side.params.get(key, "–")) for side in (a, b))] for key in differ]
-    terminal.table(["param", name, other], params, "" if params else "the same params")
+    if params:
+        terminal.table(["param", name, other], params)
+    else:
+        terminal.say("the params are the same")
     if not (a.metrics and b.metrics):
         terminal.say(f"{name if not a.metrics else other} has no figures in data/metrics to compare")
         return
@@ -112,7 +115,7 @@ def show(name: str, other: str) -> None:
     terminal.table(["cost of all stages", name, other, f"{name} / {other}"], costs)
     if elsewhere := sorted(stage for stage in a.locked.keys() & b.locked.keys() if _elsewhere(a.locked[stage], b.locked[stage])):
         terminal.say(
-            f"{len(elsewhere)} stages have the same inputs on both sides and other outputs ({origin.some(elsewhere)}): "
+            f"the same inputs on both sides and other outputs: {origin.some(elsewhere)} ({len(elsewhere)} in all); "
             f"one side was computed on another machine. Compare with `{WORKSPACE}` after a run here",
             "yellow",
         )
@@ -134,7 +137,7 @@ def _scores(a: Side, b: Side) -> None:
     terminal.say("")
     if rows:
         terminal.table(["model", "task", "method", "init", "metric", a.name, b.name, f"{a.name} less {b.name} [95 %]"], rows)
-    terminal.say(f"{same} scores are the same")
+    terminal.say(f"scores that are the same: {same}")
     if rows:
         terminal.say("intervals are over seeds of fine-tuning (Welch's t); each model was pre-trained once, which they know nothing of")
 

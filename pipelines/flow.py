@@ -24,8 +24,8 @@ from components import params
 from components.errors import SesameError
 from components.stage import STATE
 from pipelines import graph, ledger, processes, runner, services, sources, terminal
+from pipelines.forecast import JOBS
 
-JOBS = min(4, max(2, os.cpu_count() or 2))
 GOOD = ("Completed", "Cached")
 RETRY_AFTER = 3
 """Seconds."""
@@ -217,11 +217,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     runner.reset()
     try:
         with _cancellation() as cancelled, _only_flow(wait, cancelled):
-            if graph.free_lock():
-                terminal.say("DVC's list of files in use could not be read, a stop had cut it: removed, since nothing works here", "yellow")
-            plan = graph.plan(targets or [])
-            forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
-            cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
+            with graph.at_once():
+                plan = graph.plan(targets or [])
+                forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
+                cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
             return _built(Build(plan, cached, forced, jobs), targets or [], cancelled, started)
     except (KeyboardInterrupt, TerminationSignal):
         return Cancelled(message="stopped before it began")

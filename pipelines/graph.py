@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 
 from components.errors import SesameError
 from components.stage import output
+from pipelines import terminal
 
 HEAVY = 10
 """How many ordinary stages one that claims a resource weighs when the longest chain is sought."""
@@ -53,6 +54,24 @@ class Stage:
     def address(self) -> str:
         """What DVC knows it by."""
         return self.name if self.file in ("dvc.yaml", self.name) else f"{self.file}:{self.name}"  # a .dvc file is its own stage
+
+
+def _free_lock(repo: Repo) -> None:
+    """Remove DVC's list of files in use when it can't be read.
+
+    DVC rewrites it in place, so that a stop at the wrong moment leaves it empty, and every later command would refuse to run.
+    Entries of processes that are gone are no harm: DVC takes those out itself.
+    """
+    path = Path(repo.tmp_dir, RWLOCK_FILE)
+    guard = make_lock(os.path.join(repo.tmp_dir, RWLOCK_LOCK), tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
+    with guard:  # whoever writes it holds this, so that what can't be read now was left by a dead process
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        except ValueError:
+            path.unlink()
+            terminal.say(f"{os.path.relpath(path)} could not be read, a stop had cut it: removed", "yellow")
 
 
 _shared: Repo | None = None
@@ -164,6 +183,7 @@ def states(plan: Sequence[Stage], forced: Collection[str] = ()) -> dict[str, str
     """
     found: dict[str, str] = {}
     with opened() as repo, lock_repo(repo):
+        _free_lock(repo)
         stages = {_name(stage): stage for stage in repo.index.graph}
         for stage in plan:
             if stage.name in forced or stages[stage.name].changed():
@@ -191,26 +211,6 @@ def hashes(stage: Stage) -> dict[str, str]:
         recorded = YAML(typ="safe").load(path) if path.exists() else {}
     entry = recorded.get("stages", {}).get(stage.name, {})
     return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}
-
-
-def free_lock() -> bool:
-    """Remove DVC's list of files in use when it can't be read, and say whether it was so. Not to be called while stages run.
-
-    DVC rewrites it in place, so that a stop at the wrong moment leaves it empty, and every later command would refuse to run.
-    Entries of processes that are gone are no harm: DVC takes those out itself.
-    """
-    with opened() as repo:
-        path = Path(repo.tmp_dir, RWLOCK_FILE)
-        guard = make_lock(os.path.join(repo.tmp_dir, RWLOCK_LOCK), tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
-        with guard:  # whoever writes it holds this, so that what can't be read now was left by a dead process
-            try:
-                json.loads(path.read_text(encoding="utf-8"))
-            except FileNotFoundError:
-                return False
-            except ValueError:
-                path.unlink()
-                return True
-    return False
 
 
 def order_lock() -> None:

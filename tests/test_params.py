@@ -1,6 +1,7 @@
 """params.yaml: the file of the project fits the code, and every mistake is one line with its path, all at once."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,9 @@ def test_broken_yaml_names_the_line(tmp_path):
         (b"seed: 2026-13-45\n", "not valid YAML: month must be in 1..12"),
         (b"seed: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
         (b"seed: 0x" + b"f" * 5000, "seed: a number beyond 2\\*\\*63"),
+        (b"{[{a: 1}]: 2}", "not valid YAML: unhashable type"),
+        (b'"a\\nb": 1\n', r"a\\nb: unknown key"),
+        (b"seed: " + b"a" * 5000, r"\(it is 'a{79}\.\.\.\)"),
         (b"seed: &a [*a]\n", "seed: Input should be a valid integer"),
         (b"tasks: &a {b: *a}\n", r"tasks\.b\.b: unknown key"),
     ],
@@ -150,3 +154,14 @@ def test_tiny_params_survive_yaml(tmp_path):
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(tiny_params(), file)
     assert params.load(tmp_path / "params.yaml") == params.check(tiny_params())
+
+
+def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
+    """Not once for each of the many that refer to it."""
+    raw = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+    raw["models"]["brt"] = raw["models"].pop("bert")
+    with pytest.raises(SesameError) as told:
+        params.check(raw)
+    lines = str(told.value).splitlines()
+    assert len(lines) <= 5, lines
+    assert re.search(r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\); named so \d\d times, the last is variants", str(told.value))

@@ -95,6 +95,27 @@ def test_what_may_pass_is_told_from_what_can_not(folder, monkeypatch):
     assert done.returncode == 75 and "can't be read (no connection)" in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
+def test_ctrl_c_in_an_import_is_no_traceback(folder, monkeypatch):
+    (folder / "early").mkdir()
+    (folder / "early/sentencepiece.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder / "early"))
+    done = run("components.tokenizer", "tiny")
+    assert (done.returncode, done.stderr) == (-2, "")
+
+
+def test_ctrl_c_in_a_stage_is_one_line(folder, monkeypatch):
+    (folder / "early").mkdir()
+    (folder / "early/ftfy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    (folder / "raw/text.txt").write_text("naïve\n")
+    raw = tiny_params()
+    raw["corpora"]["base"]["cleaning"] = {"unicode": "ftfy"}
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    monkeypatch.setenv("PYTHONPATH", str(folder / "early"))
+    done = run("components.corpora", "base")
+    assert (done.returncode, done.stderr) == (1, "corpus@base: stopped; nothing half-written, the next run continues\n") and not list(Path("data").rglob("*.txt"))
+
+
 def test_vocabulary_larger_than_the_text(folder):
     raw = tiny_params()
     raw["tokenizers"]["tiny"] |= {"vocab_size": 30000, "corpus": "base"}

@@ -1,7 +1,5 @@
 """The pictures of a study."""
 
-from itertools import cycle
-
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
@@ -9,7 +7,7 @@ from matplotlib.ticker import NullFormatter
 
 from components import params
 from components.ablations.transfer import LAST
-from components.report.plots import COLOURS, GREY
+from components.report.plots import GREY, HIGHER, LOWER, styles
 
 TITLES = {
     "parameters": "parameters", "tokens": "tokens of pre-training", "flops": "FLOPs of pre-training", "seconds": "seconds of pre-training",
@@ -21,8 +19,9 @@ def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
     """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's checkpoints."""
     figure, axes = plt.subplots(1, len(study.plot.y), figsize=(4.3 * len(study.plot.y), 3.6), constrained_layout=True, squeeze=False)
     for axis, y in zip(axes.flat, study.plot.y, strict=True):
-        for colour, marker, (variant, rows) in zip(cycle(COLOURS), cycle("oooooossssss^^^^^^"), frame.groupby("variant", sort=False), strict=False):
-            axis.errorbar(rows[study.plot.x], rows[y], yerr=rows.get(f"{y}_std"), marker=marker, markersize=5, capsize=2.5, linewidth=1.2, color=colour, label=variant)
+        for style, (variant, rows) in zip(styles(), frame.groupby("variant", sort=False), strict=False):
+            spread = rows.get(f"{y}_std")
+            axis.errorbar(rows[study.plot.x], rows[y], yerr=spread, markersize=6, capsize=2.5, linewidth=1.2, label=variant, **style)
         if frame[study.plot.x].max() > 4 * frame[study.plot.x].min():
             axis.set_xscale("log")
             axis.xaxis.set_minor_formatter(NullFormatter())  # theirs would overlap
@@ -41,7 +40,7 @@ def effects(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
     for axis, task in zip(axes.flat, study.tasks, strict=True):
         for i, (_, row) in enumerate(rows.iterrows()):
             middle, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))
-            colour = {"higher": COLOURS[2], "lower": COLOURS[4]}.get(row[f"{task}_verdict"], GREY)
+            colour = {"higher": HIGHER, "lower": LOWER}.get(row[f"{task}_verdict"], GREY)
             axis.plot([low, high], [i, i], color=colour, linewidth=2)
             axis.plot(middle, i, marker="o", color=colour)
         axis.axvline(0, color="black", linewidth=0.8)

@@ -12,7 +12,7 @@ from torch import Tensor
 from components import models, params, sources, stage
 from components.checkpoints import parity
 from components.checkpoints.layout import LAYOUTS, Layout
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 from components.sources import tables
 from components.tokenizer.fast import FastTokenizer
 from components.tracking import Run
@@ -42,12 +42,14 @@ def describe(folder: Path) -> tuple[Layout, params.Architecture, int]:
     raw = tables.parsed("config.json", (folder / "config.json").read_bytes())
     if not isinstance(raw, dict):
         raise SesameError(f"config.json: an object expected, {type(raw).__name__} found")
-    if raw.get("model_type") not in LAYOUTS:
+    if raw.get("model_type") not in list(LAYOUTS):
         raise SesameError(f"config.json: model_type: {raw.get('model_type')!r} is not supported (there are: {', '.join(LAYOUTS)})")
     try:
         config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
     except Exception as error:  # of many kinds, over several lines
-        raise SesameError(f"config.json: {' '.join(str(error).split())}") from None
+        raise SesameError(f"config.json: {one_line(error)}") from None
+    if not isinstance(config.get("vocab_size"), int):
+        raise SesameError(f"config.json: vocab_size: {config.get('vocab_size')!r} is no number")
     layout = LAYOUTS[raw["model_type"]]
     return layout, layout.architecture(raw | config), config["vocab_size"]
 
@@ -60,7 +62,7 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
         found.backend_tokenizer.no_padding()
         found.save_pretrained(folder / "whole")
     except Exception as error:  # of many kinds, over several lines
-        raise SesameError(f"the tokenizer can't be read: {' '.join(str(error).split())}") from None
+        raise SesameError(f"the tokenizer can't be read: {one_line(error)}") from None
     return FastTokenizer(folder / "whole")
 
 
@@ -71,7 +73,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         try:
             found = load_file(path)
         except SafetensorError as error:
-            raise SesameError(f"{path.name} can't be read: {error}") from None
+            raise SesameError(f"{path.name} can't be read: {one_line(error)}") from None
         if twice := weights.keys() & found.keys():
             raise SesameError(f"{min(twice)} is in {path.name} and in another file, too; name the files of the source one by one")
         weights |= found

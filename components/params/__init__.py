@@ -222,9 +222,11 @@ def _references(raw: Any) -> list[str]:
         "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
     }  # fmt: skip
 
+    missing: dict[tuple[str, str], list[str]] = {}  # (name, table) -> where it stands: a slip in one place is told once, not in forty
+
     def check(path: str, name: Any, table: str) -> None:
         if isinstance(name, str) and name not in tables[table]:
-            problems.append(f"{path}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'})")
+            missing.setdefault((name, table), []).append(path)
 
     for section, key, table in (
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
@@ -264,6 +266,9 @@ def _references(raw: Any) -> list[str]:
         for other in ("models", "checkpoints", "intermediate"):
             for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()) if section < other else []:
                 problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/models/{name}")
+    for (name, table), places in missing.items():
+        others = f"; named so {len(places)} times, the last is {places[-1]}" if len(places) > 1 else ""
+        problems.append(f"{places[0]}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'}){others}")
     return problems
 
 
@@ -292,8 +297,14 @@ def _message(problem: Mapping[str, Any]) -> str:
         return "missing"
     message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
     if "input" in problem and isinstance(problem["input"], str | int | float | bool):
-        message += f" (it is {problem['input']!r})"
+        value = repr(problem["input"])
+        message += f" (it is {value if len(value) < 80 else f'{value[:80]}...'})"
     return message
+
+
+def _plain(problem: str) -> str:
+    """One line, whatever the names in it are."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in problem)
 
 
 def _first(error: ValidationError) -> str:
@@ -307,15 +318,14 @@ def check(raw: Any) -> Params:
     if not isinstance(raw, dict):
         raise SesameError(f"params.yaml: sections expected, as `seed: 1`, {'nothing' if raw is None else type(raw).__name__} found")
     if (problem := _odd(raw)) is not None:
-        raise SesameError(f"params.yaml: {problem}")
+        raise SesameError(f"params.yaml: {_plain(problem)}")
     problems, params = [], None
     try:
         params = Params.model_validate(raw)
     except ValidationError as error:
         for problem in error.errors():
             problems.append(f"{_where(problem['loc'], raw) or 'the file'}: {_message(problem)}")
-    problems += _references(raw)
-    if problems:
+    if problems := [_plain(problem) for problem in problems + _references(raw)]:
         raise SesameError("params.yaml: " + (problems[0] if len(problems) == 1 else f"{len(problems)} problems\n  " + "\n  ".join(problems)))
     return params
 
@@ -330,7 +340,7 @@ def load(path: str | Path = "params.yaml") -> Params:
         raise SesameError(f"{path}: can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SesameError(f"{path}, line {error.object[: error.start].count(10) + 1}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
-    except (ValueError, OverflowError) as error:  # a date like 2026-13-45, a whole number of 5,000 digits
+    except (ValueError, TypeError, OverflowError) as error:  # a date like 2026-13-45, a whole number of 5,000 digits, a list as key
         raise SesameError(f"{path}: not valid YAML: {error}") from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -1,7 +1,8 @@
 """The pictures of the report, as SVG text."""
 
 import io
-from itertools import cycle
+from collections.abc import Iterator
+from itertools import count
 
 import matplotlib
 
@@ -10,8 +11,19 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-COLOURS = ["#0b6e99", "#d9730d", "#448361", "#9065b0", "#c14c8a", "#787774"]
-GREY = "#9b9a97"
+COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000", "#882255"]
+"""Eight that the colour-blind tell apart, too (Okabe and Ito 2008; wine is here for their yellow, which is faint on white)."""
+MARKERS = "osD^vPX*"
+HIGHER, LOWER, GREY = COLOURS[2], COLOURS[4], "#9b9a97"
+"""Of effects beyond noise, and of those that are not."""
+
+
+def styles() -> Iterator[dict[str, str]]:
+    """Colour and marker of one series after another: the first eight differ in both, and no pair comes twice in 64."""
+    for i in count():
+        yield {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]}
+
+
 plt.rcParams |= {
     "svg.fonttype": "none", "svg.hashsalt": "sesame", "font.family": "sans-serif", "font.size": 10, "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 11, "axes.titleweight": "bold", "legend.frameon": False,
@@ -30,8 +42,8 @@ def curves(table: pd.DataFrame) -> Figure:
     """Validation loss against tokens, and bits per byte, which compares across models."""
     figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), constrained_layout=True)
     for axis, column, title in ((axes[0], "loss", "Validation loss (nats a target)"), (axes[1], "bits_per_byte", "Bits per byte of the targets")):
-        for colour, (model, rows) in zip(cycle(COLOURS), table.groupby("model", sort=False), strict=False):
-            axis.plot(rows["tokens"] / 1e6, rows[column], marker="o", markersize=3.5, color=colour, label=model)
+        for style, (model, rows) in zip(styles(), table.groupby("model", sort=False), strict=False):
+            axis.plot(rows["tokens"] / 1e6, rows[column], markersize=4.5, label=model, **style)
         axis.set_title(title)
         axis.set_xlabel("tokens (millions)")
     axes[0].legend()

@@ -1,11 +1,9 @@
 """The pictures and sentences of the page."""
 
-from itertools import cycle
-
 import numpy as np
 from matplotlib.figure import Figure
 
-from components.report.plots import COLOURS, plt
+from components.report.plots import plt, styles
 from components.search.curve import AXES, FEW, Comparison, Curve
 
 
@@ -17,7 +15,8 @@ def units(device: str) -> dict[str, str]:
 def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str, dict[str, np.ndarray]], device: str) -> Figure:
     """Score against budget: `curves` with their bands, shaded where they have an upper end; `histories` (axis -> place of each trial, `best` so far) as steps."""
     drawn, axes = plt.subplots(1, len(AXES), figsize=(12, 4.2), sharey=True, constrained_layout=True)
-    colours = dict(zip([*curves, *histories], cycle(COLOURS), strict=False))
+    looks = dict(zip([*curves, *histories], styles(), strict=False))
+    colours = {model: look["color"] for model, look in looks.items()}
     for panel, axis in zip(axes, AXES, strict=True):
         for model, curve in curves.items():
             trials = np.linspace(1, len(curve), 200) if axis != "trials" else np.arange(1, len(curve) + 1)
@@ -25,7 +24,7 @@ def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str
             places = trials * curve.costs[axis]
             panel.fill_between(places, low, high, where=high < 1.0, color=colours[model], alpha=0.15, linewidth=0)
             panel.plot(places, low, color=colours[model], linewidth=0.8, alpha=0.6)
-            panel.plot(places, curve.at(trials), color=colours[model], label=model, marker="o" if axis == "trials" else None, markersize=3)
+            panel.plot(places, curve.at(trials), label=model, markersize=4, **looks[model], markevery=1 if axis == "trials" else 20)
         for model, history in histories.items():
             panel.step(history[axis], history["best"], where="post", color=colours[model], linestyle="--", label=f"{model}: best so far, one search")
         panel.locator_params(axis="x", nbins=6)

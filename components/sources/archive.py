@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO
 
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 from components.sources.file import DAMAGED, SourceFile
 
 Members = dict[str, Callable[[], BinaryIO]]
@@ -25,7 +25,7 @@ def _members(archive: Path | BinaryIO, name: str) -> Members:
             opened = zipfile.ZipFile(archive)
             return {info.filename: (lambda info=info: opened.open(info)) for info in opened.infolist() if not info.is_dir()}
     except (*DAMAGED, ValueError) as error:  # ValueError: names that are no text, places before the beginning
-        raise SesameError(f"{name}: not a readable zip or tar archive ({error})") from None
+        raise SesameError(f"{name}: not a readable zip or tar archive ({one_line(error)})") from None
 
 
 def _matching(names: list[str], pattern: str, archive: str) -> list[str]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 
 DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError, OSError, RuntimeError)
 """What reading a broken, encrypted or strangely packed archive or member raises; RuntimeError is zipfile's for the last two."""
@@ -36,4 +36,4 @@ class SourceFile:
         except DAMAGED as error:
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of where it is written to
                 raise
-            raise SesameError(f"{self.name}: can't be read, damaged or encrypted: {error or type(error).__name__}") from None
+            raise SesameError(f"{self.name}: can't be read, damaged or encrypted: {one_line(error)}") from None

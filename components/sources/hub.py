@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components import params
+from components.errors import one_line
 from components.sources import download
 
 
@@ -24,10 +25,9 @@ def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
             named = {column: _named(features.get(column), found) for column, found in row.items()}
             yield f"{source.path} ({source.split}), row {number}", named
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx2.HTTPError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise download.failed(
             error,
-            f"data set {source.path!r} can't be read: {first}; check path, name, split and revision, the network (HF_ENDPOINT names a mirror), "
+            f"data set {source.path!r} can't be read: {one_line(error)}; check path, name, split and revision, the network (HF_ENDPOINT names a mirror), "
             "and for a private set `hf auth login`"
         ) from None
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components import params
+from components.errors import one_line
 from components.sources import download
 from components.sources.file import SourceFile
 from components.stage import STATE
@@ -24,7 +25,7 @@ def open_files(source: params.HubModelSource) -> Iterator[SourceFile]:
     except (OSError, ValueError, httpx2.HTTPError) as error:
         raise download.failed(
             error,
-            f"model {source.path!r} can't be fetched: {' '.join(str(error).split())[:200]}; check path and revision, the network "
+            f"model {source.path!r} can't be fetched: {one_line(error)}; check path and revision, the network "
             "(HF_ENDPOINT names a mirror), and for a private model `hf auth login`"
         ) from None
     return (SourceFile(str(path), lambda path=path: path.open("rb")) for path in sorted(Path(folder).iterdir()))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components import params, sources
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 from components.sources.file import SourceFile
 from components.sources.text import lines
 
@@ -103,7 +103,7 @@ def parsed(place: str, content: str | bytes) -> Any:
     except json.JSONDecodeError as error:
         raise SesameError(f"{place}: not valid JSON: {error.msg} at {f'line {error.lineno}, ' if error.lineno > 1 else ''}column {error.colno}") from None
     except (ValueError, RecursionError) as error:
-        raise SesameError(f"{place}: not readable as JSON: {error}") from None
+        raise SesameError(f"{place}: not readable as JSON: {one_line(error)}") from None
 
 
 def _jsonl(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
@@ -133,8 +133,8 @@ def _parquet(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{file.name}, row {number}", row
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise SesameError(f"{file.name}: not readable as parquet after row {number}: {error}") from None
+    except (pyarrow.ArrowException, ValueError, OSError) as error:  # ValueError: text that is not UTF-8
+        raise SesameError(f"{file.name}: not readable as parquet after row {number}: {one_line(error)}") from None
 
 
 def _lines(file: SourceFile, table) -> Iterator[tuple[str, Row]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from components import params, stage
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 from components.params.tasks import GROUPED
 from components.sources import tables
 from components.tasks import Example
@@ -30,7 +30,7 @@ def structured(task: params.Task, block: params.TaskSplit, split: str) -> Found:
             place = f"after {found[0]}"
             yield found
     except (TypeError, AttributeError, LookupError, ValueError) as error:  # a list where the format has an object, a text for a number
-        raise SesameError(f"{place}: not the form that reader {task.reader} reads: {type(error).__name__}: {error}") from None
+        raise SesameError(f"{place}: not the form that reader {task.reader} reads: {type(error).__name__}: {one_line(error)}") from None
 
 
 def rows(task: params.Task, block: params.TaskSplit, table: params.TaskTable, split: str, dropped: Counter) -> Found:

@@ -253,6 +253,9 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("bert", lambda f: replace(f, attention_probs_dropout_prob=0.3), r"config\.json: attention_probs_dropout_prob: 0\.3 is not supported where hidden_dropout_prob is 0\.1"),
     ("gpt2", lambda f: replace(f, scale_attn_by_inverse_layer_idx=True), r"config\.json: scale_attn_by_inverse_layer_idx: True is not supported"),
     ("bert", lambda f: replace(f, model_type="albert"), r"config\.json: model_type: 'albert' is not supported \(there are: bert, roberta, gpt2\)"),
+    ("bert", lambda f: replace(f, model_type=["bert"]), r"config\.json: model_type: \['bert'\] is not supported"),
+    ("bert", lambda f: replace(f, vocab_size=None), r"config\.json: .*vocab_size"),
+    ("bert", lambda f: (f / "config.json").write_text("[]"), r"config\.json: an object expected, list found"),
     ("bert", lambda f: replace(f, hidden_size="wide"), r"config\.json: .*hidden_size"),
     ("bert", lambda f: (f / "config.json").write_text("{"), r"config\.json.*not valid JSON"),
     ("bert", lambda f: (f / "config.json").unlink(), r"the source has no config\.json; .*model\.safetensors"),
@@ -390,6 +393,8 @@ def test_what_cannot_be_exported_is_one_line(project, tokens):
         block = params.DecoderArchitecture(name="decoder", num_layers=1, hidden_size=16, num_heads=2, intermediate_size=16, max_length=16)
         models.save(Path("data/models/gpt"), models.build(block, tokens).state_dict(), block, tokens)
         export.export("gpt", Path("data/models"))
+    with pytest.raises(SesameError, match="raw/text.txt: File exists; nothing can be written there"):
+        export.export("gpt", Path("raw/text.txt/new"))
     assert not Path("data/export").exists()
 
 

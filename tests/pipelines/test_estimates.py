@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from components import params, sizing
 from components import stage as stage_frame
 from components.errors import SesameError
-from pipelines import estimates, flow, forecast, graph
+from pipelines import estimates, forecast, graph
 from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.forecast import Forecast
 from tests.conftest import tiny_params
@@ -162,10 +162,6 @@ def test_memory_is_that_of_the_heaviest_side_by_side():
 
 def test_a_stage_leaves_what_the_next_estimate_reads():
     assert stage_frame._cost(params.check(tiny_params()), time.time() - 1, {})["memory_mib"] > 10
-
-
-def test_jobs_are_those_of_the_flow():
-    assert forecast.JOBS == flow.JOBS
 
 
 def test_a_year_and_the_disk(monkeypatch):

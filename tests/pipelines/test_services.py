@@ -39,7 +39,8 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
 
     first = bare.sesame("up")
     assert bare.sesame("up") == first
-    pages = dict(line.split() for line in first.splitlines())
+    assert re.search(r"^mlflow +\S+/#/experiments/\d+/runs\?workflowType=machine_learning", first, re.M)
+    pages = {name: page.partition("/#")[0] for name, page in (line.split() for line in first.splitlines())}
     assert f"Prefect  {pages['prefect']}/runs/flow-run/" in output
     assert bare.sesame("status").count(" up ") == 2
     assert requests.get(pages["prefect"], timeout=10).ok

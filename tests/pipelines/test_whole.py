@@ -46,10 +46,22 @@ def test_from_raw_text_to_compared_models(lab, monkeypatch):
     assert "up to date" in dvc(lab, "status", "dvc.yaml")
     assert "up to date" in dvc(lab, "repro").splitlines()[-1] or "didn't change" in dvc(lab, "repro")
     shown = json.loads(dvc(lab, "metrics", "show", "--json"))[""]["data"]
-    metrics = shown["data/metrics/pretrain/gpt.json"]["data"]
-    assert metrics["loss"] == pytest.approx(float(rows(lab, "pretraining")[1]["loss"]), rel=1e-4)
+    [headline] = shown.values()  # few, or `dvc exp show` would be wider than any terminal
+    means = {(row["model"], row["init"]): float(row["mean"]) for row in scores}
+    assert headline["data"]["score"] == {model: pytest.approx(means[model, "pretrained"], rel=1e-4) for model in ("gpt", "elmo")}
+    assert max(map(len, dvc(lab, "exp", "show", "--only-changed").splitlines())) <= 100
     again = lab.sesame("run")
     assert "15 stages: 15 cached, 0 done, 0 failed" in again and "gpt" in again
+
+    # a command ends with what it was asked for, and the runs are listed with what they were
+    tuned = lab.sesame("run", "finetune@gpt-same")
+    assert re.search(r"^gpt +same +full +pretrained +accuracy +\d", tuned, re.M) and "elmo" not in tuned.partition("model ")[2]
+    assert "report   not among what was built" in tuned
+    trained = lab.sesame("run", "pretrain", "align")
+    assert re.search(r"^gpt +[\d,]+ +[\d,]+ +\d\.\d+ ", trained, re.M) and re.search(r"^again +procrustes +csls +\d", trained, re.M)
+    listed = lab.sesame("runs", "--last", "50").splitlines()
+    assert {"recipe", "experiment"} <= set(listed[0].split()) and len(listed) == 1 + 8
+    assert all(re.match(r"(gpt +same +full|elmo +same +features) .* (gpt|elmo) +test.accuracy 0\.\d{3} ", line) for line in listed[1:])
 
     # the ledger: a parent with a child a stage, seeds below, the same names everywhere, models that load
     monkeypatch.chdir(lab.path)

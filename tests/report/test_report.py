@@ -1,12 +1,14 @@
 """What the report concludes from scores."""
 
+from itertools import combinations, islice
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from components import params
-from components.report import benchmarks, tables
+from components.report import benchmarks, plots, tables
 from components.report.__main__ import reading, spread
 from tests.conftest import tiny_params
 
@@ -123,3 +125,30 @@ def test_cards_show_notes_and_no_password():
 
 def test_the_default_says_where_dev_and_test_differ():
     assert "dev and test are not to be compared" in params.load(Path(__file__).parents[2] / "params.yaml").tasks["stsb"].note
+
+
+def seen(colour: str, matrix: np.ndarray) -> np.ndarray:
+    """CIELAB of a colour as an eye sees it that `matrix` stands for (linear RGB, D65)."""
+    channel = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(channel > 0.04045, ((channel + 0.055) / 1.055) ** 2.4, channel / 12.92)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ np.clip(matrix @ linear, 0, 1)
+    x, y, z = np.cbrt(xyz / [0.9505, 1, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+EYES = {
+    "all cones": np.eye(3),
+    "without red": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    "without green": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+}  # Machado et al. 2009, severity 1
+
+
+def test_eight_series_are_told_apart():
+    """In colour, for the colour-blind too, and in marker; beyond eight no pair comes twice."""
+    looks = list(islice(plots.styles(), 40))
+    assert len({(look["color"], look["marker"]) for look in looks}) == 40
+    first = looks[:8]
+    assert len({look["marker"] for look in first}) == len({look["color"] for look in first}) == 8
+    for name, eye in EYES.items():
+        near = min(np.linalg.norm(seen(a["color"], eye) - seen(b["color"], eye)) for a, b in combinations(first, 2))
+        assert near > 15, name

@@ -128,6 +128,14 @@ def test_json_that_is_no_row_is_one_line(rows, line, said):
         rows(f'{{"a": 1}}\n{line}'.encode(), "jsonl")
 
 
+def test_parquet_with_text_that_is_no_utf8(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    column = pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, pyarrow.py_buffer(b"\0\0\0\0\1\0\0\0"), pyarrow.py_buffer(b"\x80")])
+    parquet.write_table(pyarrow.table({"a": column}), "data")
+    with pytest.raises(SesameError, match="data: not readable as parquet after row 0: 'utf-8' codec"):
+        list(tables.rows(FilesSource(kind="files", paths=["data"]), TableReader(format="parquet", column="a")))
+
+
 def test_half_a_surrogate_pair_by_choice_and_a_whole_one(rows):
     [(_, half), (_, whole)] = rows(rb'{"a": "half \ud800"}' + b"\n" + rb'{"a": "\ud83d\ude00"}', "jsonl", errors="replace")
     assert half["a"].startswith("half \ufffd") and whole["a"] == "\U0001f600"

@@ -1,0 +1,134 @@
+"""Two experiments held against each other, and whether DVC's cache can be believed."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+from scipy import stats
+
+from components import stage, tracking
+from components.errors import SesameError
+from pipelines import experiments, studies, views
+from tests.pipelines.conftest import Lab, dvc
+
+
+def summary(values: list[float]) -> dict:
+    return {"pearson": {"mean": float(np.mean(values)), "median": float(np.median(values)), "std": float(np.std(values, ddof=1)), "n": len(values), "values": values}}
+
+
+def committed(lab: Lab, learning_rate: float, scores: list[float], loss: float, md5: str) -> str:
+    """A commit with the figures of one model on one task; its hash."""
+    params = {"seed": 1, "models": {"gpt": {"optimizer": {"learning_rate": learning_rate}}}}
+    with open(lab.path / "params.yaml", "w") as file:
+        YAML().dump(params, file)
+    cost = {"seconds": 10.0, "tokens": 1000, "flops": 5e9, "kwh": 0.001}
+    figures = {"model": "gpt", "task": "stsb", "method": "full", "intermediate": [], "metric": "pearson", "split": "test",
+               "pretrained": {"test": summary(scores)}, "costs": {"pretrained": {}}, "cost": cost}  # fmt: skip
+    stage.write_json(lab.path / "data/metrics/finetune/gpt-stsb.json", figures)
+    stage.write_json(lab.path / "data/metrics/pretrain/gpt.json", {"loss": loss, "perplexity": 50.0, "bits_per_byte": 1.5, "tokens": 9, "cost": cost})
+    stages = {"corpus@base": {"cmd": "fetch", "deps": [{"path": "code", "md5": "1"}], "outs": [{"path": "data/corpora/base", "md5": md5}]}}
+    with open(lab.path / "dvc.lock", "w") as file:
+        YAML().dump({"schema": "2.0", "stages": stages}, file)
+    for command in (["add", "-A"], ["commit", "-qm", "results"]):
+        subprocess.run(["git", *command], cwd=lab.path, check=True)
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=lab.path, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_difference_is_the_first_less_the_second(inside, capsys):
+    ours, theirs = [0.60, 0.64, 0.62], [0.50, 0.52, 0.51]
+    better = committed(inside, 0.002, ours, 3.5, "b")
+    committed(inside, 0.001, theirs, 3.9, "a")
+    experiments.show(better, "HEAD")
+    said = " ".join(capsys.readouterr().out.split())
+    low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+    assert "models.gpt.optimizer.learning_rate 0.002 0.001" in said
+    assert f"gpt stsb full pretrained pearson 0.620 ± 0.020 (3) 0.510 ± 0.010 (3) +0.110 [+{low:.3f}, +{high:.3f}]" in said
+    assert "gpt loss 3.5 3.9 -0.4" in said and "seconds 20 20 1.00" in said
+    assert "the same inputs on both sides and other outputs: corpus@base (1 in all)" in said
+    experiments.show("HEAD", better)
+    assert f"-0.110 [-{high:.3f}, -{low:.3f}]" in " ".join(capsys.readouterr().out.split())
+    experiments.show(experiments.WORKSPACE, "HEAD")
+    said = capsys.readouterr().out
+    assert "the params are the same" in said and "scores that are the same: 1" in said and "other outputs" not in said
+
+
+def test_an_experiment_is_known_by_its_name(inside):
+    commit = committed(inside, 0.002, [0.5, 0.6], 3.5, "a")
+    subprocess.run(["git", "update-ref", f"refs/exps/{commit[:2]}/{commit[2:]}/mine", commit], cwd=inside.path, check=True)
+    assert experiments.read("mine").params["models.gpt.optimizer.learning_rate"] == 0.002
+    with pytest.raises(SesameError, match=r"no experiment or commit 'yours' \(experiments: mine; "):
+        experiments.read("yours")
+
+
+@pytest.mark.parametrize(("a", "b"), [([0.5], [0.4, 0.5]), ([0.5, 0.5], [0.4, 0.4]), ([0.5, None], [0.4, 0.5])])
+def test_no_interval_where_there_is_no_spread(a, b):
+    assert experiments.interval(a, b) is None
+
+
+def test_damaged_objects_of_the_cache_are_told_and_built_anew(bare):
+    bare.write("make.py", "import pathlib; d = pathlib.Path('many.out'); d.mkdir(); (d / 'x').write_text('x'); (d / 'y').write_text('y')")
+    bare.stages("  one: {cmd: echo 1 > one.out, outs: [one.out]}\n  many: {cmd: python make.py, deps: [make.py], outs: [many.out]}")
+    dvc(bare, "repro")
+    assert "4 objects read, 0 damaged" in bare.sesame("verify")
+    good = bare.read("many.out/y")
+    [path] = [path for path in bare.path.glob(".dvc/cache/files/md5/*/*") if path.read_text() == good]
+    path.chmod(0o644)
+    path.write_text("rotten")
+    said = bare.sesame("verify", code=1)
+    assert f"{path.name}, many.out/y (many)" in said and "4 objects read, 1 damaged" in said and "`sesame verify --remove`" in said
+    assert path.exists()
+    assert "1 damaged and removed" in bare.sesame("verify", "--remove") and not path.exists()
+    dvc(bare, "repro")
+    assert path.read_text() == good and "4 objects read, 0 damaged" in bare.sesame("verify")
+
+
+def test_results_belong_to_the_commit_of_the_code(inside):
+    """A run rewrites figures that git has; that makes nothing dirty, and a changed param does."""
+    commit = committed(inside, 0.002, [0.5, 0.6], 3.5, "a")
+    assert tracking.git_commit() == commit
+    inside.write("dvc.lock", "{}").write("data/metrics/pretrain/gpt.json", "{}")
+    assert tracking.git_commit() == commit
+    inside.write("params.yaml", "seed: 2\n")
+    assert tracking.git_commit() == f"{commit}-dirty"
+    os.chdir("/")
+    assert tracking.git_commit() == ""
+
+
+@pytest.fixture
+def ledger(inside, monkeypatch):
+    """An MLflow database of its own."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{inside.path}/mlflow.db")
+    tracking.client.cache_clear()
+    yield tracking.client()
+    tracking.client.cache_clear()
+
+
+def test_the_ledgers_lists_and_views(inside, ledger, monkeypatch):
+    """Runs judged on dev have their score, lanes' runs their experiment; a study and a search are seen by what they compare."""
+    monkeypatch.setenv("SESAME_TRACKING", "")
+    with tracking.start("calm-newt", {"experiment": "lr=0.1"}, {}) as flow:
+        monkeypatch.setenv(tracking.PARENT, flow.id)
+        for seed, split in (("1", "dev"), ("2", "test")):
+            tags = {"model": "bert", "task": "sst2", "method": "lora", "init": "pretrained", "seed": seed, "recipe": "small"}
+            with tracking.start("bert-sst2", tags, {}) as run:
+                run.log({"dev": {"accuracy": 0.8}} | ({split: {"accuracy": 0.7}} if split == "test" else {}) | {"seconds": 3})
+    columns, rows = studies.tunings(10)
+    found = {row[columns.index("seed")]: dict(zip(columns, row, strict=True)) for row in rows}
+    assert (found["1"]["scores"], found["2"]["scores"]) == ("dev.accuracy 0.800", "test.accuracy 0.700")
+    assert {(row["experiment"], row["recipe"]) for row in found.values()} == {("lr=0.1", "small")}
+
+    for targets, metric in ((["study@first"], "metrics.`stsb`"), (["budget"], "metrics.`final_score`"), ([], "metrics.`score`")):
+        views.leave(targets, flow.id)
+        tags = ledger.get_experiment_by_name(tracking.EXPERIMENT).tags
+        [state] = [json.loads(text) for key, text in tags.items() if key.startswith(views.TAG) and key.endswith(views.kind(targets))]
+        assert (state["orderByKey"], state["orderByAsc"]) == (metric, False)
+        assert flow.id in state["searchFilter"]
+        ledger.search_runs(["1"], state["searchFilter"])  # raises where MLflow does not take it
+    for number in range(views.KEPT + 3):
+        ledger.set_experiment_tag("1", f"{views.TAG}20200101-{number:06}-run", "{}")
+    views.leave([], flow.id)
+    tags = ledger.get_experiment_by_name(tracking.EXPERIMENT).tags
+    assert sum(key.startswith(views.TAG) for key in tags) == views.KEPT

@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
     noticed: bool
     seconds: float
     by: str
-    """The test that failed first."""
+    """The test that failed first; what pytest says last where none did."""
 
 
 def wrong(mistake: Mistake, root: Path = ROOT) -> str:
@@ -61,10 +61,10 @@ def attempt(mistake: Mistake, folder: Path) -> Outcome:
         status, output = test(folder, mistake.tests.split())
     finally:
         file.write_text(right, encoding="utf-8")
-    if status > 1:  # not that a test failed: it can't be collected, or is not there
+    if status not in (0, 1):  # no test passed or failed: it can't be collected, is not there, or pytest was killed
         raise RuntimeError(f"{mistake.name}: pytest ended with {status}\n{output}")
     failed = [line.split()[1] for line in output.splitlines() if line.startswith("FAILED ")]
-    return Outcome(status == 1, time.monotonic() - started, failed[0] if failed else "")
+    return Outcome(status == 1, time.monotonic() - started, failed[0] if failed else output.splitlines()[-1])
 
 
 def main(*words: str) -> None:

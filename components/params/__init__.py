@@ -18,6 +18,7 @@ from typing import Annotated, Any, get_args
 from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
 
 from components.errors import SesameError
 from components.params.align import Alignment, IdenticalDictionary, PpmiSvd, SkipGram, Vectors, WordNetDictionary
@@ -330,10 +331,27 @@ def check(raw: Any) -> Params:
     return params
 
 
+DEEPEST = 64
+"""Levels of nesting; some tens of thousands would end the process, since the parser calls itself for each."""
+
+
+def _too_deep(text: str) -> int | None:
+    """The line where a file is nested beyond all sense. Raises YAMLError for what is not YAML."""
+    depth = 0
+    for event in YAML(typ="safe").parse(text):
+        depth += isinstance(event, MappingStartEvent | SequenceStartEvent) - isinstance(event, MappingEndEvent | SequenceEndEvent)
+        if depth > DEEPEST:
+            return event.start_mark.line + 1
+    return None
+
+
 def load(path: str | Path = "params.yaml") -> Params:
     """Read and check a params file. Raises SesameError with every problem in it."""
     try:
-        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8-sig"))
+        text = Path(path).read_text(encoding="utf-8-sig")
+        if (line := _too_deep(text)) is not None:
+            raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
+        raw = YAML(typ="safe").load(text)
     except FileNotFoundError:
         raise SesameError(f"{path}: no such file; run from the project's folder") from None
     except OSError as error:

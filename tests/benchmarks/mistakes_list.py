@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 
 class Mistake(NamedTuple):
+    """One change of one file."""
+
     name: str
     file: str
     old: str
@@ -56,7 +58,7 @@ MISTAKES = [
     Mistake("ELMo turns padding to the front", BILM, "turned = lengths[:, None] - 1 - positions", "turned = lengths.new_full((len(lengths), 1), ids.shape[1]) - 1 - positions", named("parity")),
     Mistake("ELMo without the residual", BILM, "x = y + x if i else y", "x = y", named("parity")),
     # pre-training
-    Mistake("micro-batches normalised one by one", MODULE, "loss = sum(part / max(1.0, counts[name])", "loss = sum(part / max(1.0, float(self.objective.counts(rows)[name]) * micro_batches)", named("pretrain", MICRO)),
+    Mistake("micro-batches normalised one by one", MODULE, "loss = sum(part / max(1.0, counts[name])", "loss = sum(part / max(1.0, float(self.objective.counts(rows)[name]) * micro_batches * self.trainer.world_size)", named("pretrain", MICRO)),
     Mistake("dropout not keyed by the step", MODULE, "        torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))\n", "", named("pretrain", DROPOUT)),
     Mistake("the same dropout in every step", MODULE, "uniform(self.block.seed, step, self.global_rank)", "uniform(self.block.seed, 0, self.global_rank)", named("pretrain", DROPOUT)),
     Mistake("LSTM states are not resumed", MODULE, '        if state["carry"] is not None:', '        if state["carry"] is None:', named("pretrain", f"{RESUMED}[elmo]")),
@@ -67,16 +69,16 @@ MISTAKES = [
     Mistake("FLOPs with fused attention", "components/flops.py", "sdpa_kernel(SDPBackend.MATH), ", "", named("pretrain", "test_flops_match_a_count_by_hand")),
     Mistake("norms and biases decayed", "components/optimizer.py", "if parameter.ndim > 1}", "if parameter.ndim > 0}", named("pretrain", "test_biases_and_norms_are_not_decayed")),
     # fine-tuning
-    Mistake("no smoothing", KINDS, ", label_smoothing=self.recipe.label_smoothing)", ")", named("finetune")),
-    Mistake("scores predicted in units of the loss", KINDS, "(output[:, 0] * self.scale + self.centre).tolist()", "output[:, 0].tolist()", named("finetune")),
-    Mistake("scores learned without scaling", KINDS, "(targets - self.centre) / self.scale)", "targets - self.centre)", named("finetune")),
-    Mistake("cuts of both texts only are counted", KINDS, "data.cut += kept[0] < len(a) or kept[1]", "data.cut += kept[0] < len(a) and kept[1]", named("finetune")),
-    Mistake("the text that is to be kept whole is cut", "components/finetune/data.py", "        first = min(len(a), room - second)", "        first, second = fit_pair(len(a), len(b), room)", named("finetune")),
-    Mistake("BitFit tunes norms", METHODS, 'if "bias" in name.rsplit(".", 1)[-1]:', 'if "bias" in name or "norm" in name:', named("finetune")),
-    Mistake("prompts do not learn", METHODS, "(1, length)))[0].clone())", "(1, length)))[0].clone(), requires_grad=False)", named("finetune")),
-    Mistake("prompts shift the tokens' outputs", METHODS, "return torch.cat([output[:, : self.at], output[:, self.at + self.length :]], 1) if self.per_token else output", "return output", named("finetune")),
-    Mistake("layers thaw an epoch early", LOOP, "requires_grad_(depth <= epoch)", "requires_grad_(depth <= epoch + 1)", named("finetune")),
-    Mistake("layer decay from the head on", LOOP, "recipe.layer_decay ** max(0, depth - 1)", "recipe.layer_decay ** depth", named("finetune")),
+    Mistake("no smoothing", KINDS, ", label_smoothing=self.recipe.label_smoothing)", ")", named("finetune", "test_class_weights_and_smoothing_are_those_of_the_libraries")),
+    Mistake("scores predicted in units of the loss", KINDS, "(output[:, 0] * self.scale + self.centre).tolist()", "output[:, 0].tolist()", named("finetune", "test_regression_predicts_in_the_tasks_own_unit")),
+    Mistake("scores learned without scaling", KINDS, "(targets - self.centre) / self.scale)", "targets - self.centre)", named("finetune", "test_regression_is_learned_in_units_of_the_deviation")),
+    Mistake("cuts of both texts only are counted", KINDS, "data.cut += kept[0] < len(a) or kept[1]", "data.cut += kept[0] < len(a) and kept[1]", named("finetune", "test_pairs_are_joined_or_kept_apart_and_cuts_counted")),
+    Mistake("the text that is to be kept whole is cut", "components/finetune/data.py", "        first = min(len(a), room - second)", "        first, second = fit_pair(len(a), len(b), room)", named("finetune", "test_a_passage_alone_is_cut_where_the_task_says_so")),
+    Mistake("BitFit tunes norms", METHODS, 'if "bias" in name.rsplit(".", 1)[-1]:', 'if "bias" in name or "norm" in name:', named("finetune", "test_a_method_moves_its_own_weights_and_the_head_alone[bitfit]")),
+    Mistake("prompts do not learn", METHODS, "(1, length)))[0].clone())", "(1, length)))[0].clone(), requires_grad=False)", named("finetune", "test_a_method_moves_its_own_weights_and_the_head_alone[prompt]")),
+    Mistake("prompts shift the tokens' outputs", METHODS, "return torch.cat([output[:, : self.at], output[:, self.at + self.length :]], 1) if self.per_token else output", "return output", named("finetune", "test_a_prompt_has_no_output_of_its_own")),
+    Mistake("layers thaw an epoch early", LOOP, "requires_grad_(depth <= epoch)", "requires_grad_(depth <= epoch + 1)", named("finetune", "test_lower_layers_learn_slower_and_thaw_later")),
+    Mistake("layer decay from the head on", LOOP, "recipe.layer_decay ** max(0, depth - 1)", "recipe.layer_decay ** depth", named("finetune", "test_lower_layers_learn_slower_and_thaw_later")),
     # figures
     Mistake("an undefined Matthews correlation is 0", "components/tasks/metrics.py", "len(set(_gold(examples))) == 1:\n        return None", "len(set(_gold(examples))) == 1:\n        return 0.0", named("metrics")),
     Mistake("CSLS with one cosine", RETRIEVAL, "return 2 * queries @ targets.T -", "return queries @ targets.T -", named("align")),

@@ -190,6 +190,21 @@ def test_adapters_lora_and_prompts_start_as_the_model_they_adapt(tokens, rows):
     torch.testing.assert_close(hidden("lora"), hidden("full"))
 
 
+def test_a_prompt_has_no_output_of_its_own(tokens):
+    """It stands behind `[CLS]`; what the tokens are judged by are their own outputs, at the places they had without it."""
+    kind = kinds.build(other_task("tagging", labels=["O", "B-x"], metrics=["f1"]), recipe())
+    module, _, _ = build("bert", tokens, "prompt", kind=kind, prompt_length=4)
+    encoded = kind.encode([Example("1", "a man", None, ["O", "O"], words=["a", "man"])], tokens)
+    [batch] = data.batches(module.inputs(encoded, FABRIC), 1, None)
+    [(ids, lengths)] = batch.texts
+    [[plain]] = encoded.texts
+    own = [0, *range(5, len(plain) + 4)]
+    assert ids[0, own].tolist() == plain.tolist() and (ids[0, 1:5] >= tokens.vocab_size).all()
+    module.eval()
+    expected = module.head(module.model.top(ids, lengths, batch.segments))[:, own]
+    torch.testing.assert_close(module(batch.texts, batch.segments), expected)
+
+
 def test_methods_that_need_a_transformer_say_so(tokens):
     for method in ("adapters", "lora"):
         with pytest.raises(SesameError, match=f"method {method} goes into a Transformer's blocks, and BiLM has none"):
@@ -292,6 +307,17 @@ def test_regression_predicts_in_the_tasks_own_unit(tokens):
     encoded = kind.encode(rows, tokens)
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None)
     assert np.mean(fitted.predict(encoded)) == pytest.approx(4.05, abs=0.1)
+
+
+def test_regression_is_learned_in_units_of_the_deviation(tokens):
+    rows = [Example(str(i), "the dog", "a man", 100.0 * i) for i in range(3)]
+    kind = kinds.build(other_task("regression", metrics=["pearson"]), recipe())
+    encoded = kind.encode(rows, tokens)
+    kind.prepare(encoded)
+    right = torch.tensor([[-1.5**0.5], [0.0], [1.5**0.5]])
+    assert kind.predict(right, encoded, only(encoded)) == pytest.approx([0.0, 100.0, 200.0], abs=1e-3)
+    assert float(kind.loss(right, encoded, only(encoded))) == pytest.approx(0, abs=1e-6)
+    assert float(kind.loss(right + 1, encoded, only(encoded))) == pytest.approx(1, abs=1e-5)
 
 
 def test_nan_is_one_line(tokens, rows):

@@ -177,3 +177,10 @@ def test_a_file_nested_without_end_is_one_line(tmp_path, text):
     with pytest.raises(SesameError, match=r"params.yaml, line \d+: (nested deeper than 64 levels|not valid YAML)") as told:
         params.load(tmp_path / "params.yaml")
     assert "\n" not in str(told.value)
+
+
+def test_many_problems_are_not_all_told():
+    raw = tiny_params(**{f"unknown_{n}": 1 for n in range(500)})
+    with pytest.raises(SesameError, match="500 problems") as told:
+        params.check(raw)
+    assert len(str(told.value).splitlines()) == params.MOST + 2 and str(told.value).endswith("and 470 more")

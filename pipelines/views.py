@@ -34,7 +34,7 @@ def _compared(targets: Sequence[str]) -> tuple[str, list[str], list[str]]:
         return "tags.stage = 'study' and tags.seed != ''", ["variant", "seed"], [*tasks, *budget]
     if about == "search":
         return "tags.trial != ''", ["model", "task", "trial"], ["final_score", "seconds"]
-    return "tags.stage != ''", ["stage", "model", "task", "method", "init", "seed"], ["score", "loss", "bits_per_byte", "seconds"]
+    return "tags.stage != ''", ["stage", "model", "task", "method", "init", "seed"], ["score", "seconds"]
 
 
 def leave(targets: Sequence[str], flow_run: str) -> None:

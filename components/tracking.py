@@ -51,8 +51,9 @@ def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
 
 def unusable(error: Exception) -> str:
     """That the ledger can't be used, and why, in one line without secrets."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return without_secrets(f"MLflow at {uri()} is not usable: {lines[0][:200]}")
+    lines = without_secrets(str(error)).strip().splitlines() or [type(error).__name__]
+    named = "; start it, or unset MLFLOW_TRACKING_URI" if os.environ.get("MLFLOW_TRACKING_URI") else ""
+    return without_secrets(f"MLflow at {uri()} is not usable: {lines[0][:200]}{named}")
 
 
 def connected():

@@ -11,6 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from components import params
 from components.errors import SesameError
 from components.tracking import flatten
 from pipelines import origin, terminal
@@ -56,9 +57,9 @@ def read(name: str) -> Side:
         raise SesameError(f"{name} has no params.yaml")
     written = {path: text for path, text in files.items() if path.startswith("data/metrics/")}
     metrics = {tuple(Path(path).with_suffix("").parts[-2:]): json.loads(text) for path, text in written.items()}
-    yaml = YAML(typ="safe")
-    locked = yaml.load(files.get("dvc.lock", b"")) or {}
-    return Side(name, flatten(yaml.load(files["params.yaml"])), locked.get("stages", {}), metrics)
+    locked = YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}
+    raw = params.parse(files["params.yaml"], f"params.yaml of {name}")
+    return Side(name, flatten(raw if isinstance(raw, dict) else {}), locked.get("stages", {}), metrics)
 
 
 def _commit(name: str) -> str:
@@ -99,9 +100,9 @@ def show(name: str, other: str) -> None:
     """Print how an experiment differs from another; every difference is the first less the second, and says so."""
     a, b = read(name), read(other)
     differ = [key for key in sorted(a.params.keys() | b.params.keys()) if a.params.get(key) != b.params.get(key)]
-    params = [[key, *(_cell(side.params.get(key, "–")) for side in (a, b))] for key in differ]
-    if params:
-        terminal.table(["param", name, other], params)
+    rows = [[key, *(_cell(side.params.get(key, "–")) for side in (a, b))] for key in differ]
+    if rows:
+        terminal.table(["param", name, other], rows)
     else:
         terminal.say("the params are the same")
     if not (a.metrics and b.metrics):

@@ -4,8 +4,8 @@ MLflow keeps a view (filter, order, columns) in a tag of the experiment, and an 
 """
 
 import json
-import time
 from collections.abc import Sequence
+from datetime import datetime
 
 import requests
 
@@ -34,7 +34,7 @@ def _compared(targets: Sequence[str]) -> tuple[str, list[str], list[str]]:
         return "tags.stage = 'study' and tags.seed != ''", ["variant", "seed"], [*tasks, *budget]
     if about == "search":
         return "tags.trial != ''", ["model", "task", "trial"], ["final_score", "seconds"]
-    return "tags.stage != ''", ["stage", "model", "task", "method", "init", "seed"], ["score", "loss", "bits_per_byte", "seconds"]
+    return "tags.stage != ''", ["stage", "model", "task", "method", "init", "seed"], ["score", "seconds"]
 
 
 def leave(targets: Sequence[str], flow_run: str) -> None:
@@ -47,7 +47,7 @@ def leave(targets: Sequence[str], flow_run: str) -> None:
     }  # fmt: skip
     client = tracking.client()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
-    client.set_experiment_tag(experiment.experiment_id, f"{TAG}{time.strftime('%Y%m%d-%H%M%S')}-{kind(targets)}", json.dumps(view))
+    client.set_experiment_tag(experiment.experiment_id, f"{TAG}{datetime.now():%Y%m%d-%H%M%S%f}-{kind(targets)}", json.dumps(view))
     for old in sorted(tag for tag in experiment.tags if tag.startswith(TAG))[: -KEPT + 1]:
         client.delete_experiment_tag(experiment.experiment_id, old)
 

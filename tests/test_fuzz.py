@@ -31,7 +31,7 @@ from tests.conftest import text, tiny_params
 MINUTES = float(os.environ.get("SESAME_FUZZ_MINUTES", 0))
 DEFAULT = (Path(__file__).parents[1] / "params.yaml").read_bytes()
 SECONDS = 20
-"""The most that a case may take."""
+"""The most that a case may take, by the clock of the process: others may keep it waiting."""
 
 pytestmark = pytest.mark.timeout(0 if MINUTES else 120)
 
@@ -114,7 +114,7 @@ def bent(draw, whole: str) -> object:
 
 
 def loads_or_says_where(data: bytes) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     Path("params.yaml").write_bytes(data)
     try:
         json.dumps(params.load().model_dump(mode="json"), allow_nan=False)  # as the frame of a stage does
@@ -122,7 +122,7 @@ def loads_or_says_where(data: bytes) -> None:
         first, *others = str(error).split("\n  ")
         assert first.startswith("params.yaml") and "\n" not in first, first
         assert all(": " in problem and "\n" not in problem for problem in others), others
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 def test_any_params_file_is_read_or_refused_with_the_place(tmp_path, monkeypatch):
@@ -205,7 +205,7 @@ def works_or_says_where(body: Callable, name: str, section: str, packed: tuple[s
     with open("params.yaml", "w") as written:
         YAML(typ="safe").dump(raw, written)
     sys.argv = ["stage", name]
-    started, status, said, was = time.monotonic(), 0, io.StringIO(), (sys.stderr, sys.stdout)
+    started, status, said, was = time.process_time(), 0, io.StringIO(), (sys.stderr, sys.stdout)
     sys.stderr, sys.stdout = said, io.StringIO()
     try:
         stage.main(section, body, section)
@@ -217,7 +217,7 @@ def works_or_says_where(body: Callable, name: str, section: str, packed: tuple[s
         kept.parent.rmdir()
     message = said.getvalue().strip()
     target = Path("data", section, name)
-    assert status in (0, 2) and time.monotonic() - started < SECONDS, message
+    assert status in (0, 2) and time.process_time() - started < SECONDS, message
     assert status == 0 or (message.startswith(f"{section}@{name}: ") and len(message.split("\n")) == 1 and len(message) > 20), message
     assert (target / "card.json").exists() == (status == 0), message
     assert not [path for path in Path("data").rglob(".*")], message

@@ -165,3 +165,22 @@ def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
     lines = str(told.value).splitlines()
     assert len(lines) <= 5, lines
     assert re.search(r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\); named so \d\d times, the last is variants", str(told.value))
+
+
+DEEP = ["a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "- " * 100_000, "\n".join(" " * n + "a:" for n in range(3000))]
+
+
+@pytest.mark.parametrize("text", DEEP, ids=["lists", "blocks", "dashes", "lines"])
+def test_a_file_nested_without_end_is_one_line(tmp_path, text):
+    """The parser would end the process without a word."""
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(SesameError, match=r"params.yaml, line \d+: (nested deeper than 64 levels|not valid YAML)") as told:
+        params.load(tmp_path / "params.yaml")
+    assert "\n" not in str(told.value)
+
+
+def test_many_problems_are_not_all_told():
+    raw = tiny_params(**{f"unknown_{n}": 1 for n in range(500)})
+    with pytest.raises(SesameError, match="500 problems") as told:
+        params.check(raw)
+    assert len(str(told.value).splitlines()) == params.MOST + 2 and str(told.value).endswith("and 470 more")

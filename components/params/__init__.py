@@ -18,6 +18,7 @@ from typing import Annotated, Any, get_args
 from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
 
 from components.errors import SesameError
 from components.params.align import Alignment, IdenticalDictionary, PpmiSvd, SkipGram, Vectors, WordNetDictionary
@@ -326,18 +327,46 @@ def check(raw: Any) -> Params:
         for problem in error.errors():
             problems.append(f"{_where(problem['loc'], raw) or 'the file'}: {_message(problem)}")
     if problems := [_plain(problem) for problem in problems + _references(raw)]:
-        raise SesameError("params.yaml: " + (problems[0] if len(problems) == 1 else f"{len(problems)} problems\n  " + "\n  ".join(problems)))
+        more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
+        listed = "\n  ".join([f"{len(problems)} problems", *problems[:MOST], *more])
+        raise SesameError(f"params.yaml: {problems[0] if len(problems) == 1 else listed}")
     return params
+
+
+MOST = 30
+"""Problems that are told at once."""
+DEEPEST = 64
+"""Levels of nesting; some tens of thousands would end the process, since the parser calls itself for each."""
+
+
+def _too_deep(text: str) -> int | None:
+    """The line where a file is nested beyond all sense. Raises YAMLError for what is not YAML."""
+    depth = 0
+    for event in YAML(typ="safe").parse(text):
+        depth += isinstance(event, MappingStartEvent | SequenceStartEvent) - isinstance(event, MappingEndEvent | SequenceEndEvent)
+        if depth > DEEPEST:
+            return event.start_mark.line + 1
+    return None
 
 
 def load(path: str | Path = "params.yaml") -> Params:
     """Read and check a params file. Raises SesameError with every problem in it."""
     try:
-        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8-sig"))
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise SesameError(f"{path}: no such file; run from the project's folder") from None
     except OSError as error:
         raise SesameError(f"{path}: can't be read: {error.strerror}") from None
+    return check(parse(content, path))
+
+
+def parse(content: bytes, path: str | Path) -> Any:
+    """What a params file says, unchecked; `path` is for messages. Raises SesameError where it is not YAML."""
+    try:
+        text = content.decode("utf-8-sig")
+        if (line := _too_deep(text)) is not None:
+            raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
+        return YAML(typ="safe").load(text)
     except UnicodeDecodeError as error:
         raise SesameError(f"{path}, line {error.object[: error.start].count(10) + 1}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
     except (ValueError, TypeError, OverflowError) as error:  # a date like 2026-13-45, a whole number of 5,000 digits, a list as key
@@ -346,7 +375,6 @@ def load(path: str | Path = "params.yaml") -> Params:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise SesameError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}") from None
-    return check(raw)
 
 
 def schema() -> str:

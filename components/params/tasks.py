@@ -259,6 +259,8 @@ class Finetune(Block):
     def begins_pretrained(self):
         if "pretrained" not in self.inits:
             raise ValueError("inits needs pretrained: random weights are what it is held against")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds {self.seeds}: one stands twice, and would count as two runs")
         return self
 
 

@@ -128,7 +128,7 @@ def test_the_ledgers_lists_and_views(inside, ledger, monkeypatch):
         assert flow.id in state["searchFilter"]
         ledger.search_runs(["1"], state["searchFilter"])  # raises where MLflow does not take it
     for number in range(views.KEPT + 3):
-        ledger.set_experiment_tag("1", f"{views.TAG}20200101-{number:06}-run", "{}")
+        ledger.set_experiment_tag("1", f"{views.TAG}20200101-{number:012}-run", "{}")
     views.leave([], flow.id)
     tags = ledger.get_experiment_by_name(tracking.EXPERIMENT).tags
     assert sum(key.startswith(views.TAG) for key in tags) == views.KEPT

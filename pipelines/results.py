@@ -81,8 +81,8 @@ def _alignment(metrics: Metrics) -> bool:
     rows = [
         [name, mapping, retrieval, *(f"{figures[f'p{k}']:.3f}" for k in (1, 5, 10)), f"{found['coverage']:.3f}"]
         for (group, name), found in metrics.items() if group == "align"
-        for mapping, by in found.items() if isinstance(by, dict) and mapping != "cost"
-        for retrieval, figures in by.items()
+        for mapping, by in found.items() if isinstance(by, dict)
+        for retrieval, figures in by.items() if isinstance(figures, dict) and "p1" in figures  # of costs and of what moved there is none
     ]  # fmt: skip
     if rows:
         terminal.say("")

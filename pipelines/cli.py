@@ -243,7 +243,7 @@ def verify(
     for one in damaged:
         terminal.say(f"damaged: {one.path}, {', '.join(one.uses) or 'which no present stage needs'}", "red")
         if remove:
-            one.remove()
+            one.path.unlink()  # so that DVC does not restore it, and builds anew what needs it
     terminal.say(f"{count} objects read, {len(damaged)} damaged{' and removed' * bool(damaged and remove)}", "bold")
     if damaged and not remove:
         raise SesameError("`sesame verify --remove` takes them out; the next `sesame run` builds anew what needs them")

@@ -15,6 +15,7 @@ from components import params
 from components.errors import SesameError
 from components.tracking import flatten
 from pipelines import origin, terminal
+from pipelines.results import spread
 
 WORKSPACE = "workspace"
 READ = ("params.yaml", "dvc.lock", "data/metrics")
@@ -64,13 +65,12 @@ def read(name: str) -> Side:
 
 def _commit(name: str) -> str:
     """Of an experiment the newest commit of this name, else what git makes of it."""
-    refs = origin.git("for-each-ref", "--sort=-committerdate", "--format=%(refname)", "refs/exps").decode().split()
-    named = [ref for ref in refs if ref.rpartition("/")[2] == name and ref.count("/") == 4]
+    refs = origin.experiments()
     try:
-        return origin.git("rev-parse", "--verify", "--quiet", f"{(named or [name])[0]}^{{commit}}").decode().strip()
+        return origin.git("rev-parse", "--verify", "--quiet", f"{refs.get(name, name)}^{{commit}}").decode().strip()
     except SesameError:
-        known = ", ".join(dict.fromkeys(ref.rpartition("/")[2] for ref in refs if ref.count("/") == 4))
-        raise SesameError(f"no experiment or commit {name!r} (experiments: {known or 'none'}; `{WORKSPACE}` is what lies here)") from None
+        known = ", ".join(refs) or "none"
+        raise SesameError(f"no experiment or commit {name!r} (experiments: {known}; `{WORKSPACE}` is what lies here)") from None
 
 
 def _committed(commit: str) -> Iterator[tuple[str, bytes]]:
@@ -123,10 +123,10 @@ def show(name: str, other: str) -> None:
 
 
 def _scores(a: Side, b: Side) -> None:
-    rows, same = [], 0
-    for key in dict.fromkeys((*a.scores, *b.scores)):
-        metric, ours = a.scores.get(key, ("", []))
-        metric, theirs = b.scores.get(key, (metric, []))
+    rows, same, left, right = [], 0, a.scores, b.scores
+    for key in dict.fromkeys((*left, *right)):
+        metric, ours = left.get(key, ("", []))
+        metric, theirs = right.get(key, (metric, []))
         if ours == theirs:
             same += 1
             continue
@@ -170,7 +170,7 @@ def _elsewhere(ours: dict, theirs: dict) -> bool:
 def _spread(values: list[float | None]) -> str:
     if not values or None in values:
         return "undefined" if values else "–"
-    return f"{statistics.fmean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "") + f" ({len(values)})"
+    return spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
 
 def _figure(value: float | None) -> str:

@@ -69,12 +69,17 @@ def look(variants: Sequence[Variant]) -> Origin:
         return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))
 
 
+def experiments() -> dict[str, str]:
+    """Name of each experiment that DVC has -> its git ref, the newest of a name; the newest first."""
+    refs = git("for-each-ref", "--sort=committerdate", "--format=%(refname)", "refs/exps").decode().split()
+    named = {ref.rpartition("/")[2]: ref for ref in refs if ref.count("/") == 4}  # others are DVC's own
+    return dict(reversed(named.items()))
+
+
 def _names(names: list[str]) -> None:
     """Refuse a name that an experiment has, or that `dvc exp apply` would take for something else."""
-    experiments = {
-        ref.rpartition("/")[2] for ref in git("for-each-ref", "--format=%(refname)", "refs/exps").decode().split() if ref.count("/") == 4
-    }
-    if taken := [name for name in names if name in experiments]:
+    there = experiments()
+    if taken := [name for name in names if name in there]:
         raise SesameError(f"experiment {', '.join(taken)} exists: `dvc exp remove {' '.join(taken)}` first, or choose another name")
     for name in names:
         with suppress(SesameError):

@@ -50,7 +50,7 @@ def _scores_table(rows: Sequence[dict]) -> None:
     terminal.table(["model", "task", "method", "init", "metric", "mean ± std (n)"], cells)
 
 
-def spread(mean: float | str, std: float | str, n: float | str) -> str:
+def spread(mean: float | str | None, std: float | str | None, n: float | str) -> str:
     """`0.512 ± 0.010 (3)`; what is undefined is left out."""
     known = [f"{float(figure):.3f}" for figure in (mean, std) if figure not in ("", None) and float(figure) == float(figure)]
     return f"{' ± '.join(known)} ({int(float(n))})"

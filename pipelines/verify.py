@@ -17,13 +17,8 @@ class Damaged:
     """An object whose content is not what its name says."""
 
     path: Path
-    bytes: int
     uses: tuple[str, ...]
     """What dvc.lock needs it for: `data/corpora/base/train.txt (corpus@base)`."""
-
-    def remove(self) -> None:
-        """So that DVC does not restore it: what needs it is built anew."""
-        self.path.unlink()
 
 
 def damaged() -> tuple[list[Damaged], int]:
@@ -40,7 +35,7 @@ def damaged() -> tuple[list[Damaged], int]:
                 digest = hashlib.file_digest(file, "md5").hexdigest()
             name = path.parent.name + path.name
             if digest != name.removesuffix(".dir"):
-                found.append(Damaged(path, size, tuple(uses.get(name, ()))))
+                found.append(Damaged(path, tuple(uses.get(name, ()))))
             progress.advance(bar, size)
     return found, len(objects)
 

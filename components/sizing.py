@@ -12,9 +12,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from components import compute, models, objectives, params
+from components import compute, objectives, params
 from components.encode import Split
 from components.flops import counted
+from components.models import store
 from components.pretrain.cost import matmul_peak
 from components.tokenizer import CLS, SEP, SPECIALS
 
@@ -89,9 +90,9 @@ def size(block: params.Model, vocab_size: int) -> Size:
 def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, float]:
     """The figures of `Size` with so many layers; the block as text, by which it is remembered."""
     block = params.Model.model_validate_json(text)
-    asked = getattr(block.objective, "window", block.architecture.max_length)
+    asked = block.objective.row_length(block.architecture.max_length)
     length = min(asked, LONGEST)
-    objective = block.objective.model_copy(update={"window": length} if hasattr(block.objective, "window") else {})
+    objective = block.objective.with_rows_of(length)
     architecture = block.architecture.model_copy(update={"num_layers": layers, "max_length": length})
     kept: dict[int, int] = {}
 
@@ -107,8 +108,9 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
         rows = trained.batches(_text(length), ROWS, length, 0)[0]
         try:
             with torch.device("meta"):
-                model = models.build(architecture, _Vocabulary(vocab_size))
-            weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+                model = store.build(architecture, _Vocabulary(vocab_size))
+                own = trained.networks(model)
+            weights = {parameter.untyped_storage()._cdata for module in (model, *own.values()) for parameter in module.parameters()}
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), counted() as counter, _Weightless() as mode:
                 losses, _ = trained.losses(model, rows, None)
                 sum(loss for loss, _ in losses.values()).backward()
@@ -117,7 +119,7 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
                 raise
             return BEYOND, 6 * BEYOND, 0.0
     tokens = int(trained.counts(rows)["tokens"])
-    return models.count_parameters(model), counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
+    return sum(store.count_parameters(module) for module in (model, *own.values())), counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from components import params, stage
 from components.ablations import plots, tables
-from components.ablations.transfer import LAST
+from components.ablations.folders import LAST
 from components.params import varied
 from components.report import pages
 from components.report.plots import svg
@@ -31,22 +31,24 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
         run.figure(figure, f"figures/{key}.png")
     with stage.output(FOLDER / f"{name}.csv") as temporary:
         frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    members = tables.members(all_params, name)
-    protocols = sorted({part["protocol"] for variant in members for points in tables.transferred(name, variant).values() for part in points.values()})
+    variants = tables.variants(all_params, name)
+    results = [milestones for variant in variants for milestones in tables.transferred(all_params, name, variant).values()]
+    protocols = sorted({result["protocol"] for milestones in results for result in milestones.values()})
     pages.write(
         FOLDER / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
         name=name, block=block, frame=frame, metrics=metrics, readings=readings, protocols=protocols,
         figures={key: Markup(svg(figure)) for key, figure in figures.items()}, published=published(block),
-        changes={tables.label(name, variant): tables.change(all_params.variants[variant]) for variant in members},
+        changes={variant: tables.change(block.variants[variant]) for variant in variants},
         number=number, unguarded=tables.unguarded(all_params, name),
     )  # fmt: skip
     runs(all_params, name, run)
     run.artifact(FOLDER / f"{name}.csv")
     run.artifact(FOLDER / f"{name}.html")
     print(*readings, sep="\n")
-    last = frame[frame["checkpoint"] == LAST]
-    figures_ = last[["variant", "parameters", "tokens", "steps", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]].set_index("variant")
-    return {"reading": " ".join(readings), "variants": figures_.astype(object).where(figures_.notna(), None).to_dict("index")}
+    last = frame[frame["milestone"] == LAST]
+    columns = ["parameters", "tokens", "steps", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]
+    rows = last.set_index("variant")[columns]
+    return {"reading": " ".join(readings), "variants": rows.astype(object).where(rows.notna(), None).to_dict("index")}
 
 
 def runs(all_params: params.Params, name: str, run: Run) -> None:
@@ -54,16 +56,16 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
 
     Parameters are few and the scores come first, because MLflow's plots begin with the first ones that it finds.
     """
-    block, members = all_params.ablations[name], tables.members(all_params, name)
-    numbers = {key for variant in members for key, value in flatten(all_params.variants[variant].change).items() if type(value) in (int, float)}
-    for variant in members:
-        found, own = tables.transferred(name, variant), all_params.variants[variant]
+    block, variants = all_params.ablations[name], tables.variants(all_params, name)
+    numbers = {key for variant in block.variants.values() for key, value in flatten(variant.change).items() if type(value) in (int, float)}
+    for variant in variants:
+        results = {task: milestones[LAST] for task, milestones in tables.transferred(all_params, name, variant).items()}
         for i, (seed, figures) in enumerate(zip(block.seeds, tables.pretrained(all_params, name, variant, LAST), strict=True)):
-            model = flatten(varied(all_params.models, block, own, seed).model_dump(mode="json"))
-            tags = {"stage": "study", "study": name, "variant": tables.label(name, variant), "model": own.model, "seed": str(seed)}
-            choices = {"variant": tags["variant"], "seed": seed} | {key.rpartition(".")[2]: model.get(key) for key in sorted(numbers)}
-            with run.child(f"{tags['variant']} {seed}", tags, choices) as child:
-                scores = {task: found[task][LAST]["pretrained"][found[task][LAST]["split"]][found[task][LAST]["metric"]]["values"][i] for task in block.tasks}
+            model = flatten(varied(all_params.models, block, variant, seed).model_dump(mode="json"))
+            tags = {"stage": "study", "study": name, "variant": variant, "model": block.model, "seed": str(seed)}
+            choices = {"variant": variant, "seed": seed} | {key.rpartition(".")[2]: model.get(key) for key in sorted(numbers)}
+            with run.child(f"{variant} {seed}", tags, choices) as child:
+                scores = {task: result["scores"][result["split"]][result["metric"]]["values"][i] for task, result in results.items()}
                 child.log({task: score for task, score in scores.items() if score is not None})
                 child.log({key: figures[key] for key in (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")})
 
@@ -75,7 +77,8 @@ def published(block: params.Ablation) -> dict | None:
     paper, rows = PUBLISHED[block.published], []
     first = next(iter(paper["rows"].values()))
     for variant, figures in paper["rows"].items():
-        shown = [f"{figure} ({figure - start:+.1f})" if figures is not first else f"{figure}" for figure, start in zip(figures, first, strict=True)]
+        less = zip(figures, first, strict=True)
+        shown = [f"{figure}" if figures is first else f"{figure} ({figure - start:+.1f})" for figure, start in less]
         rows.append({"variant": variant, **dict(zip(paper["columns"], shown, strict=True))})
     return paper | {"frame": pd.DataFrame(rows)}
 

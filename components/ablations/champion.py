@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from components import models, params, tracking
+from components import params, tracking
 from components.ablations import tables
-from components.ablations.transfer import LAST
+from components.ablations.folders import LAST, pretrained_folder
 from components.errors import SesameError
+from components.models import store
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,16 @@ class Champion:
 
 def best(all_params: params.Params, study: str) -> Champion:
     """The variant and seed with the highest mean score on dev, which the tables of test scores have no part in."""
-    block, found = all_params.ablations[study], []
-    for variant in tables.members(all_params, study):
-        parts = [points[LAST] for task, points in tables.transferred(study, variant).items() if task in block.tasks]
-        scores = np.array([[np.nan if value is None else value for value in part["pretrained"]["dev"][part["metric"]]["values"]] for part in parts])
-        for seed, score in zip(block.seeds, scores.mean(0), strict=True):
+    champions = []
+    for variant in tables.variants(all_params, study):
+        results = [milestones[LAST] for milestones in tables.transferred(all_params, study, variant).values()]
+        scores = np.array([result["scores"]["dev"][result["metric"]]["values"] for result in results], dtype=float)  # which makes None a NaN
+        for member, score in zip(tables.seeds(all_params, study, variant), scores.mean(0), strict=True):
             if not np.isnan(score):
-                found.append(Champion(variant, seed, Path("data/variants", study, variant, str(seed)), float(score)))
-    if not found:
+                champions.append(Champion(variant, member.seed, pretrained_folder(member), float(score)))
+    if not champions:
         raise SesameError(f"no variant of study {study} has a score on every task")
-    return max(found, key=lambda one: one.score)
+    return max(champions, key=lambda one: one.score)
 
 
 def registered_name(study: str) -> str:
@@ -55,7 +56,7 @@ def _register(study: str, chosen: Champion) -> int:
     client = tracking.client()
     import mlflow
 
-    model, _ = models.load(chosen.folder)
+    model, _ = store.load(chosen.folder)
     tags = {"stage": "champion", "study": study, "variant": chosen.variant, "seed": str(chosen.seed)}
     with tracking.start(f"champion {study}", tags, {"folder": str(chosen.folder)}) as run:
         if run.id is None:

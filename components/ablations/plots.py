@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from components import params
-from components.ablations.transfer import LAST
+from components.ablations.folders import LAST
 from components.report.plots import GREY, HIGHER, LOWER, styles
 
 TITLES = {
@@ -16,7 +16,7 @@ TITLES = {
 
 
 def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure:
-    """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's checkpoints."""
+    """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's milestones."""
     figure, axes = plt.subplots(1, len(study.plot.y), figsize=(4.3 * len(study.plot.y), 3.6), constrained_layout=True, squeeze=False)
     for axis, y in zip(axes.flat, study.plot.y, strict=True):
         for style, (variant, rows) in zip(styles(), frame.groupby("variant", sort=False), strict=False):
@@ -33,7 +33,7 @@ def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
 
 def effects(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure | None:
     """Each variant less the base, with the 95 % interval; None where there is only the base."""
-    rows = frame[frame["checkpoint"] == LAST].iloc[1:]
+    rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):
         return None
     figure, axes = plt.subplots(1, len(study.tasks), figsize=(4.3 * len(study.tasks), 0.36 * len(rows) + 1.2), constrained_layout=True, sharey=True, squeeze=False)

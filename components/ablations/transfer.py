@@ -1,41 +1,42 @@
-"""`python -m components.ablations.transfer NAME`: data/variants/<study>/<name> -> data/studies/<study>/<name>/<task>/<checkpoint>/predictions.jsonl.
+"""`python -m components.ablations.transfer STUDY-VARIANT-SEED`: fine-tune one seed of a variant -> data/studies/<study>/<variant>/<seed>/.
 
-Each seed's model is fine-tuned once, with the same seed, on every task of the study; so is each checkpoint kept on the way.
+It is tuned with the same seed on every task of the study; so is each model kept on the way. The predictions are in <task>/<milestone>/.
 """
 
 from pathlib import Path
 
 from components import stage
+from components.ablations import folders
+from components.ablations.folders import LAST
 from components.finetune import runs
 from components.params import Params, tuned
 from components.tracking import Run
 
-LAST = "last"
-"""The model at the end of its budget; others are named by the tokens they had read."""
-
 
 def transfer(all_params: Params, name: str, run: Run) -> dict:
-    block = all_params.variants[name]
-    study, source = all_params.ablations[block.study], Path("data/variants", block.study, name)
-    recipe, found = tuned(study, block), {}
-    with stage.output(Path("data/studies", block.study, name)) as target:
-        for checkpoint in (*map(str, study.checkpoints), LAST):
-            folders = {seed: source / str(seed) / ("" if checkpoint == LAST else checkpoint) for seed in study.seeds}
-            tags = {"stage": "transfer", "study": block.study, "variant": name, "model": block.model, "checkpoint": checkpoint}
+    member = folders.member(all_params, name)
+    study, source = all_params.ablations[member.study], folders.pretrained_folder(member)
+    recipe, results = tuned(study, member.variant), {}
+    about = {"study": member.study, "variant": member.variant, "model": study.model}
+    with stage.output(folders.transferred_folder(member)) as target:
+        for milestone in (*map(str, study.milestones), LAST):
+            models = {member.seed: source / ("" if milestone == LAST else milestone)}
+            label = member.variant if milestone == LAST else f"{member.variant} at {milestone}"
             for task in study.tasks:
-                print(f"{task}, {checkpoint} checkpoint", flush=True)
-                scores = target / task / checkpoint
-                label = name if checkpoint == LAST else f"{name} at {checkpoint}"
-                found.setdefault(task, {})[checkpoint] = runs.compare(all_params, label, folders, task, recipe, ["pretrained"], scores, run, tags)
-    run.tag(study=block.study, variant=name, model=block.model)
-    parts = [part for points in found.values() for part in points.values()]
-    spent = [part["cost"] for part in parts]
-    return {"tasks": found, "cost": {key: sum(cost[key] for cost in spent) for key in ("tokens", "flops")} | {"gpus": max(cost["gpus"] for cost in spent)}}
+                print(f"{task}, {milestone}", flush=True)
+                scores, tags = target / task / milestone, {"stage": "transfer", "milestone": milestone, **about}
+                result = runs.over_seeds(all_params, label, models, task, recipe, ["pretrained"], scores, run, tags)
+                results.setdefault(task, {})[milestone] = result
+    run.tag(**about, seed=str(member.seed))
+    spent = [result["cost"] for milestones in results.values() for result in milestones.values()]
+    total = {key: sum(cost[key] for cost in spent) for key in ("tokens", "flops")} | {"gpus": max(cost["gpus"] for cost in spent)}
+    return {"tasks": results, "cost": total}
 
 
 def metrics_file(all_params: Params, name: str) -> Path:
-    return Path("data/studies", all_params.variants[name].study, name, "metrics.json")
+    """Beside the predictions: data/metrics is the root pipeline's."""
+    return folders.transferred_folder(folders.member(all_params, name)) / "metrics.json"
 
 
 if __name__ == "__main__":
-    stage.main("transfer", transfer, "variants", metrics_file=metrics_file)
+    stage.main("transfer", transfer, metrics_file=metrics_file)

@@ -9,10 +9,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from components import models, params, sources, stage
-from components.checkpoints import parity
-from components.checkpoints.layout import LAYOUTS, Layout
+from components import params, sources, stage
+from components.checkpoints import hub, parity
 from components.errors import SesameError, one_line
+from components.models import store
+from components.models.common.layout import Layout
 from components.sources import tables
 from components.tokenizer.fast import FastTokenizer
 from components.tracking import Run
@@ -34,33 +35,35 @@ def fetch(source: params.Source, folder: Path) -> None:
     there = sorted(path.name for path in folder.iterdir())
     for patterns in (("config.json",), ("*.safetensors",), TOKENIZERS):
         if not any(fnmatchcase(name, pattern) for name in there for pattern in patterns):
-            raise SesameError(f"the source has no {' or '.join(patterns)}; of the kinds that are read ({' '.join(KEPT)}) it has: {', '.join(there) or 'none'}")
+            wanted, known = " or ".join(patterns), " ".join(KEPT)
+            raise SesameError(f"the source has no {wanted}; of the kinds that are read ({known}) it has: {', '.join(there) or 'none'}")
 
 
-def describe(folder: Path) -> tuple[Layout, params.Architecture, int]:
+def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, int]:
     """The layout of a checkpoint, our architecture for it, and the size of its vocabulary."""
+    layouts = hub(family).LAYOUTS
     raw = tables.parsed("config.json", (folder / "config.json").read_bytes())
     if not isinstance(raw, dict):
         raise SesameError(f"config.json: an object expected, {type(raw).__name__} found")
-    if raw.get("model_type") not in list(LAYOUTS):
-        raise SesameError(f"config.json: model_type: {raw.get('model_type')!r} is not supported (there are: {', '.join(LAYOUTS)})")
+    if raw.get("model_type") not in list(layouts):
+        raise SesameError(f"config.json: model_type: {raw.get('model_type')!r} is not supported for family {family} (there are: {', '.join(layouts)})")
     try:
         config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
     except Exception as error:  # of many kinds, over several lines
         raise SesameError(f"config.json: {one_line(error)}") from None
     if not isinstance(config.get("vocab_size"), int):
         raise SesameError(f"config.json: vocab_size: {config.get('vocab_size')!r} is no number")
-    layout = LAYOUTS[raw["model_type"]]
+    layout = layouts[raw["model_type"]]
     return layout, layout.architecture(raw | config), config["vocab_size"]
 
 
 def read_tokenizer(folder: Path) -> FastTokenizer:
     """The tokenizer that `transformers` makes of a checkpoint's files, old kinds of files included."""
     try:
-        found = parity.quiet_transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        found.backend_tokenizer.no_truncation()
-        found.backend_tokenizer.no_padding()
-        found.save_pretrained(folder / "whole")
+        theirs = parity.quiet_transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        theirs.backend_tokenizer.no_truncation()
+        theirs.backend_tokenizer.no_padding()
+        theirs.save_pretrained(folder / "whole")
     except Exception as error:  # of many kinds, over several lines
         raise SesameError(f"the tokenizer can't be read: {one_line(error)}") from None
     return FastTokenizer(folder / "whole")
@@ -71,12 +74,12 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     weights = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            found = load_file(path)
+            part = load_file(path)
         except SafetensorError as error:
             raise SesameError(f"{path.name} can't be read: {one_line(error)}") from None
-        if twice := weights.keys() & found.keys():
+        if twice := weights.keys() & part.keys():
             raise SesameError(f"{min(twice)} is in {path.name} and in another file, too; name the files of the source one by one")
-        weights |= found
+        weights |= part
     return weights
 
 
@@ -86,25 +89,26 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
         source = folder / "source"
         source.mkdir(parents=True)
         fetch(block.source, source)
-        layout, architecture, vocab_size = describe(source)
+        layout, architecture, vocab_size = describe(source, block.family)
         tokens = read_tokenizer(source)
         if tokens.vocab_size != vocab_size:
             raise SesameError(f"the tokenizer has {tokens.vocab_size:,} ids, but config.json says vocab_size {vocab_size:,}: they don't belong together")
         with torch.device("meta"):
-            shapes = {key: value.shape for key, value in models.build(architecture, tokens).state_dict().items()}
+            shapes = {key: value.shape for key, value in store.build(architecture, tokens).state_dict().items()}
         state, absent, others = layout.read(read_weights(source), shapes)
-        models.save(folder, state, architecture, tokens, absent)
-        model, tokens = models.load(folder)
-        difference = parity.check(source, model, tokens, absent)
+        store.save(folder, state, architecture, tokens, absent, [{"by": "imported", "licence": block.licence}])
+        model, tokens = store.load(folder)
+        difference = parity.check(source, model, hub(block.family), tokens, absent)
         shutil.rmtree(source)
-        stage.write_json(folder / "card.json", {"licence": block.licence, "source": block.source.model_dump(mode="json"), "absent": absent, "left_out": others})
-    print(f"{architecture.name}, {models.count_parameters(model):,} parameters; largest difference from transformers {difference:.2g}")
+        card = {"licence": block.licence, "source": block.source.model_dump(mode="json"), "absent": absent, "left_out": others}
+        stage.write_json(folder / "card.json", card)
+    print(f"{architecture.name}, {store.count_parameters(model):,} parameters; largest difference from transformers {difference:.2g}")
     if absent:
         print(f"not in the checkpoint, random in every load: {', '.join(absent)}")
     if others:
         print(f"left out: {', '.join(others)}")
     run.artifact(Path("data/models", name, "card.json"))
-    return {"parameters": models.count_parameters(model), "vocab_size": tokens.vocab_size, "max_abs_difference": difference}
+    return {"parameters": store.count_parameters(model), "vocab_size": tokens.vocab_size, "max_abs_difference": difference}
 
 
 if __name__ == "__main__":

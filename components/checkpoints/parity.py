@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import nn
 
 from components.errors import SesameError
-from components.models.encoder import Encoder
+from components.models.contract import LanguageModel
 from components.tokenizer import Tokenizer
 from components.tokenizer.fast import FastTokenizer
 
@@ -33,8 +34,10 @@ def quiet_transformers():
     return transformers
 
 
-def check(folder: Path, model: nn.Module, tokens: Tokenizer | FastTokenizer, absent: Sequence[str], texts: Sequence[str] = TEXTS) -> float:
-    """The largest absolute difference between `model` and what `transformers` makes of `folder`, on `texts`.
+def check(
+    folder: Path, model: LanguageModel, hub: ModuleType, tokens: Tokenizer | FastTokenizer, absent: Sequence[str], texts: Sequence[str] = TEXTS
+) -> float:  # fmt: skip
+    """The largest absolute difference between `model`, of the family that `hub` lays out, and what `transformers` makes of `folder`, on `texts`.
 
     Compares the last layer and, where the checkpoint has them, pooled vectors and logits, in float32. Where that is above
     TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
@@ -51,11 +54,10 @@ def check(folder: Path, model: nn.Module, tokens: Tokenizer | FastTokenizer, abs
     lengths = torch.tensor([len(row) for row in rows])
     ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=theirs.pad_token_id or 0)
     real = torch.arange(ids.shape[1]) < lengths[:, None]
-    encoder = isinstance(model, Encoder)
     segments = torch.zeros_like(ids)
-    if encoder:
+    if hub.READS_SEGMENTS:
         segments[:, 4:] = model.segment_embedding.num_embeddings - 1
-    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if encoder else {})
+    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if hub.READS_SEGMENTS else {})
 
     @torch.no_grad()
     def largest(dtype: torch.dtype) -> float:
@@ -65,10 +67,10 @@ def check(folder: Path, model: nn.Module, tokens: Tokenizer | FastTokenizer, abs
         hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
         body = run(transformers.AutoModel)
         compared = [(hidden[real], body.last_hidden_state[real])]
-        if encoder and "pooler" not in absent:
+        if hasattr(model, "pooler") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))
         if "head_bias" not in absent:
-            logits = run(transformers.AutoModelForMaskedLM if encoder else transformers.AutoModelForCausalLM).logits
+            logits = run(getattr(transformers, hub.LANGUAGE_MODEL)).logits
             compared.append((model.logits(hidden)[real], logits[real]))
         return float(torch.stack([(ours - other).abs().max() for ours, other in compared]).max())  # which keeps NaN
 

@@ -7,17 +7,10 @@ from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers,
 from tokenizers import Tokenizer as Fast
 from tokenizers.models import BPE
 
-from components import params, stage
+from components import stage
 from components.checkpoints.parity import quiet_transformers
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 from components.tokenizer.fast import SETTINGS
-
-FORMS = {
-    "encoder": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "token_type_ids", "attention_mask"]),
-    "decoder": ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"]),
-}
-"""A text, a pair, and what the model takes. A decoder goes on where the text ends, so nothing stands behind it."""
-
 
 def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
     """Every pair of pieces that together are a piece, those of the best piece first. Special and byte pieces are never merged."""
@@ -53,16 +46,16 @@ def convert(path: Path) -> Fast:
     return found
 
 
-def write(tokens: Tokenizer, architecture: params.TransformerArchitecture, folder: Path) -> None:
-    """Put `tokenizer.json` and its settings into a folder.
+def write(tokens: Tokenizer, form: tuple[str, str, list[str]], max_length: int, folder: Path) -> None:
+    """Put `tokenizer.json` and its settings into a folder. `form`: how a text and a pair are framed, and which inputs the model takes.
 
     Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True` turns that off.
     """
     fast = convert(tokens.path)
-    single, pair, inputs = FORMS[architecture.name]
+    single, pair, inputs = form
     fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
     quiet_transformers().PreTrainedTokenizerFast(
-        tokenizer_object=fast, model_input_names=inputs, model_max_length=architecture.max_length, clean_up_tokenization_spaces=False,
+        tokenizer_object=fast, model_input_names=inputs, model_max_length=max_length, clean_up_tokenization_spaces=False,
         pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]", bos_token="[CLS]", eos_token="[SEP]",
     ).save_pretrained(folder)  # fmt: skip
     settings = stage.read_json(folder / SETTINGS)

@@ -16,7 +16,8 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
     model, task = pairs[name]
     run.tag(model=model, task=task, method=config.recipes[model].method)
     folders = dict.fromkeys(config.seeds, Path("data/models", model))
-    return runs.compare(all_params, model, folders, task, config.recipes[model], config.inits, Path("data/scores", model, task), run, {"stage": "finetune", "recipe": model})
+    scores, tags = Path("data/scores", model, task), {"stage": "finetune", "recipe": model}
+    return runs.over_seeds(all_params, model, folders, task, config.recipes[model], config.inits, scores, run, tags)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC, LinearSVR
 from torch import Tensor, nn
 
-from components import models, params, stage, tokenizer
-from components.finetune import kinds, loop, runs
+from components import params, stage, tokenizer
+from components.finetune import kinds, loop
+from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded
-from components.models.heads import BiLSTMAttentionHead, compared
+from components.models import store
+from components.models.common.heads import BiLSTMAttentionHead, compared
 from components.tasks import Example, metrics
 from components.tracking import Run
 
@@ -57,7 +59,7 @@ def majority(rows: dict[str, list[Example]]) -> dict[str, list]:
         for word, tag in zip(row.words, row.label, strict=True):
             counts.setdefault(word.lower(), Counter())[tag] += 1
     [(rest, _)] = sum(counts.values(), Counter()).most_common(1)
-    best = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
     return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
 
 
@@ -100,55 +102,52 @@ NETWORKS = {"averaging": Averaging, "bilstm": BiLSTM}
 
 
 def baseline(all_params: params.Params, name: str, run: Run) -> dict:
-    block, task = all_params.baselines, all_params.tasks[name]
-    rows = runs.examples(all_params, name)
+    block, bench = all_params.baselines, Bench.of(all_params, name)
+    task, rows = bench.task, bench.rows
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
-    pair = rows["train"][0].text_b is not None
-    found, trained, flops = {}, 0, 0
+    baselines, tokens, flops = {}, 0, 0
     for method in block.methods:
         if task.kind not in FITS[method]:
             continue
         if method in NETWORKS:
-            predictions, size, cost = networks(all_params, name, method, rows, pair)
-            trained, flops = trained + cost["tokens"], flops + cost["flops"]
+            predictions, size, cost = networks(all_params, bench, method)
+            tokens, flops = tokens + cost["tokens"], flops + cost["flops"]
         elif method == "majority":
             predictions, size = [majority(rows)], 0
         else:
-            features = bag_of_words(rows, pair)
+            features = bag_of_words(rows, bench.pair)
             model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
             predictions = [{split: model.predict(features[split]).tolist() for split in labelled}]
             size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
         scores = {split: [metrics.evaluate(task, split, rows[split], predicted[split]) for predicted in predictions] for split in labelled}
-        found[method] = {"trainable_parameters": size} | {split: metrics.summary(values) for split, values in scores.items()}
-        shown = found[method][runs.judged(task)][task.metric]["mean"]
-        print(f"{method}: {runs.judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
+        baselines[method] = {"trainable_parameters": size} | {split: metrics.summary(values) for split, values in scores.items()}
+        shown = baselines[method][judged(task)][task.metric]["mean"]
+        print(f"{method}: {judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
     run.tag(model="baseline", task=name)
     return {
-        "task": name, "metric": task.metric, "split": runs.judged(task), "baselines": found,
-        "protocol": metrics.protocol(runs.judged(task), runs.selection(block.recipe) + " (networks)", len(rows["train"]), len(rows[runs.judged(task)])),
-        "cost": {"tokens": trained, "flops": flops, "gpus": int(runs.machine(all_params.finetune).device.type == "cuda")},
+        "task": name, "metric": task.metric, "split": judged(task), "baselines": baselines,
+        "protocol": bench.protocol(block.recipe, note=" (networks)"),
+        "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)},
     }  # fmt: skip
 
 
-def networks(all_params: params.Params, name: str, method: str, rows: dict[str, list[Example]], pair: bool) -> tuple[list[dict], int, dict]:
+def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list[dict], int, dict]:
     """Predictions of each split by each seed, the network's size, and what the training took."""
-    block, task = all_params.baselines, all_params.tasks[name]
-    fabric, tokens = runs.machine(all_params.finetune), tokenizer.load(Path("data/tokenizers", block.tokenizer))
+    block, tokens = all_params.baselines, tokenizer.load(Path("data/tokenizers", all_params.baselines.tokenizer))
     predictions, cost = [], {"tokens": 0, "flops": 0}
     encoded: dict[str, Encoded] = {}
     for seed in all_params.finetune.seeds:
         torch.manual_seed(seed)
-        kind = kinds.build(task, block.recipe)
-        module = fabric.to_device(NETWORKS[method](tokens.vocab_size, block.embedding_size, block.recipe, kind, pair))
-        encoded = encoded or {split: kind.encode(part, tokens, module.joined) for split, part in rows.items()}
+        kind = kinds.build(bench.task, block.recipe)
+        module = bench.fabric.to_device(NETWORKS[method](tokens.vocab_size, block.embedding_size, block.recipe, kind, bench.pair))
+        encoded = encoded or {split: kind.encode(part, tokens, module.joined) for split, part in bench.rows.items()}
         fitted = loop.fit(
-            fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None,
-            lambda found: metrics.evaluate(task, "dev", rows["dev"], found)[task.metric], encoded["dev"],
+            bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
         )  # fmt: skip
         predictions.append({split: fitted.predict(part) for split, part in encoded.items()})
         cost["tokens"] += fitted.tokens
         cost["flops"] += fitted.flops
-    return predictions, models.count_parameters(module), cost
+    return predictions, store.count_parameters(module), cost
 
 
 if __name__ == "__main__":

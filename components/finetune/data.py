@@ -10,6 +10,9 @@ from torch import Tensor
 
 from components.tokenizer import Tokenizer, fit_pair
 
+Texts = list[tuple[Tensor, Tensor]]
+"""One text or two: ids (batch, length) or features (batch, length, layers, width), and lengths (batch,)."""
+
 
 @dataclass
 class Encoded:

@@ -53,9 +53,8 @@ def fit(
     """
     rng = np.random.default_rng([seed, 1])
     kind.prepare(data)
-    layers = module.model.num_layers if hasattr(module, "model") else 0
-    unfrozen = [(distance(name, layers), p) for name, p in module.named_parameters() if p.requires_grad]
-    module, optimizer = fabric.setup(module, AdamW(groups(module, layers, recipe), fused=True))
+    unfrozen = [(distance(name, module), p) for name, p in module.named_parameters() if p.requires_grad]
+    module, optimizer = fabric.setup(module, AdamW(groups(module, recipe), fused=True))
     schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
     tokens, flops, rate, seconds, best, best_epoch, best_state = 0, 0.0, 0.0, 0.0, -np.inf, 0, None
     per_epoch = -(-len(data) // recipe.batch_size)
@@ -64,15 +63,15 @@ def fit(
     @torch.no_grad()
     def predict(split: Encoded) -> list[Any]:
         module.eval()
-        found: list[Any] = [None] * len(split)
+        predictions: list[Any] = [None] * len(split)
         size = EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
         for batch in batches(split, max(1, size), None):
             output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
             if not torch.isfinite(output).all():
                 raise SesameError("the outputs are not numbers after fine-tuning; lower the recipe's learning_rate")
             for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
-                found[i] = value
-        return found
+                predictions[i] = value
+        return predictions
 
     for epoch in range(recipe.epochs):
         started = time.perf_counter()
@@ -117,14 +116,14 @@ def fit(
     return Fitted(predict, trained, best_epoch if best_state else step // per_epoch, tokens, seconds, int(flops))
 
 
-def groups(module: nn.Module, layers: int, recipe: params.Recipe) -> list[dict]:
+def groups(module: nn.Module, recipe: params.Recipe) -> list[dict]:
     """Trainable weights by their distance from the head, matrices apart: each layer below the top one learns `layer_decay` times slower."""
-    found = defaultdict(list)
+    by_depth = defaultdict(list)
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            found[distance(name, layers), parameter.ndim > 1].append(parameter)
+            by_depth[distance(name, module), parameter.ndim > 1].append(parameter)
     parts = []
-    for (depth, matrices), parameters in found.items():
+    for (depth, matrices), parameters in by_depth.items():
         rate = recipe.learning_rate * recipe.layer_decay ** max(0, depth - 1)
         parts.append({"params": parameters, "lr": rate, "full_lr": rate, "weight_decay": recipe.weight_decay if matrices else 0.0})
     return parts

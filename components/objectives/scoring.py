@@ -1,7 +1,13 @@
-"""Loss and right answers of a set of targets."""
+"""Loss and right answers of a set of targets, and what they add up to."""
 
+from dataclasses import dataclass
+
+import numpy as np
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+
+IGNORED = -100
+"""In the place of a label: nothing is predicted there."""
 
 
 def score(logits: Tensor, labels: Tensor, training: bool) -> tuple[Tensor, Tensor]:
@@ -11,3 +17,24 @@ def score(logits: Tensor, labels: Tensor, training: bool) -> tuple[Tensor, Tenso
     """
     loss = cross_entropy(logits.float(), labels, reduction="sum")
     return loss, labels.new_zeros(()) if training else (logits.argmax(1) == labels).sum()
+
+
+@dataclass
+class Sums:
+    """Adds up counts and losses over rows, micro-batches and ranks; every mean is taken once, at the end."""
+
+    values: dict[str, float]
+
+    def figures(self, main: str) -> dict[str, float]:
+        """loss, perplexity, bits_per_byte and accuracy of the main part; loss and accuracy of the others as `<part>_loss`."""
+        figures = {}
+        for part in sorted({key.split(".")[0] for key in self.values if "." in key}):
+            count = self.values[f"{part}.count"]
+            loss, accuracy = self.values[f"{part}.loss"] / count, self.values[f"{part}.correct"] / count
+            if part == main:
+                bits = self.values[f"{part}.loss"] / np.log(2)
+                figures |= {"loss": loss, "perplexity": float(np.exp(min(loss, 50)))}
+                figures |= {"bits_per_byte": bits / self.values["bytes"], "accuracy": accuracy}
+            else:
+                figures |= {f"{part}_loss": loss, f"{part}_accuracy": accuracy}
+        return {key: float(value) for key, value in figures.items()}

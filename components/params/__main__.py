@@ -1,7 +1,8 @@
-"""Write the JSON schema that editors complete `params.yaml` from."""
+"""Write the JSON schemas that editors complete the params files from."""
 
 from pathlib import Path
 
-from components.params import schema
+from components.params import schemas
 
-Path(__file__).parents[1].joinpath("params.schema.json").write_text(schema(), encoding="utf-8")
+for name, text in schemas().items():
+    (Path(__file__).parents[1] / name).write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from components.params.block import Block, Count, Name, Seed, Share, Size, Threads
+from components.block import Block, Count, Name, Seed, Share, Size, Threads
 from components.params.text import Source
 
 

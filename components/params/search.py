@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, ValidationError, field_validator, model_validator
 
-from components.params.block import Block, Count, Name, Seed
+from components.block import Block, Count, Name, Seed
 from components.params.tasks import MetricName, Recipe
 
 

@@ -1,14 +1,15 @@
-"""Studies: variants of one pre-training held against each other."""
+"""Studies: variants of one pre-training held against each other. They stand in `studies/params.yaml`."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, model_validator
 
-from components.params.block import Block, Count, Name, Seed
+from components.block import Block, Count, Name, Seed, blocks_of
 from components.params.models import Architecture, Budget, Model, Objective
 from components.params.tasks import Recipe
 
+Label = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
 Column = Literal["parameters", "tokens", "flops", "seconds", "loss", "perplexity", "bits_per_byte"]
 
 
@@ -20,81 +21,121 @@ class Plot(Block):
     """Figures of the pre-training, or names of tasks: a panel each."""
 
 
+class Variant(Block):
+    """One variant of a study. One more is one more line."""
+
+    change: dict[str, Any] = {}
+    """Laid over the model's block: `{objective: {mlm_probability: 0.4}}`. A part of another `name` keeps only what the new kind has, too."""
+    recipe: dict[str, Any] = {}
+    """Laid over the study's recipe."""
+    encoding: Name | None = None
+    """What is read, if not what the study reads."""
+
+    @model_validator(mode="after")
+    def change_is_of_the_model(self):
+        elsewhere = {
+            "budget": "the study's", "seed": "the study's seeds", "encoding": "the variant's own", "prompts": "not used here", "run": "the model's",
+        }  # fmt: skip
+        for key, place in elsewhere.items():
+            if key in self.change:
+                raise ValueError(f"change.{key}: the same for all variants of a study or set elsewhere ({place})")
+        return self
+
+
 class Ablation(Block):
-    """A study: the variants that name it, on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
+    """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
 
     question: str
     """What it asks, for its page."""
-    base: Name
+    model: Name
+    """Of `models`: what is varied."""
+    encoding: Name | None = None
+    """What is read, if not what the model reads."""
+    base: Label
     """The variant that the others are held against."""
     tasks: Annotated[list[Name], Field(min_length=1)]
     seeds: Annotated[list[Seed], Field(min_length=1)]
     """Each trains every variant anew, and fine-tunes it once on every task: the spread is that of both."""
     budget: Budget
     """Of each pre-training."""
-    checkpoints: list[Count]
-    """Models kept on the way, after so many tokens, and fine-tuned like the last one; [] keeps none. Their learning rate has not yet come down."""
+    milestones: list[Count] = []
+    """Models kept on the way, after so many tokens, and fine-tuned like the last one. Their learning rate has not yet come down."""
     recipe: Recipe
     """How every variant is fine-tuned."""
     plot: Plot
     published: Literal["objective", "size"] | None = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
+    variants: Annotated[dict[Label, Variant], Field(min_length=1)]
 
     @model_validator(mode="after")
     def parts_fit(self):
         for key in ("seeds", "tasks"):
             if len(set(getattr(self, key))) < len(getattr(self, key)):
                 raise ValueError(f"{key} has one twice")
-        if taken := [task for task in self.tasks if task in (*get_args(Column), "variant", "checkpoint", "n", "finetune_seconds")]:
+        if taken := [task for task in self.tasks if task in (*get_args(Column), "variant", "milestone", "n", "finetune_seconds")]:
             raise ValueError(f"a task can't be called {taken[0]}: that is a column of the study's table")
-        if self.checkpoints and not self.budget.tokens:
-            raise ValueError("checkpoints are counted in tokens, and so must the budget be")
-        if self.checkpoints and (sorted(set(self.checkpoints)) != self.checkpoints or self.checkpoints[-1] >= self.budget.tokens):
-            raise ValueError("checkpoints: ascending, and less than budget.tokens")
+        if self.milestones and not self.budget.tokens:
+            raise ValueError("milestones are counted in tokens, and so must the budget be")
+        if self.milestones and (sorted(set(self.milestones)) != self.milestones or self.milestones[-1] >= self.budget.tokens):
+            raise ValueError("milestones: ascending, and less than budget.tokens")
+        if self.base not in self.variants:
+            raise ValueError(f"base: {self.base!r} is no variant of this study (there are: {', '.join(self.variants)})")
+        columns = (self.plot.x, *self.plot.y)
+        if unknown := [column for column in columns if column not in (*get_args(Column), *self.tasks)]:
+            raise ValueError(f"plot: {unknown[0]!r} is neither a task of the study nor one of {', '.join(get_args(Column))}")
         return self
 
 
-class Variant(Block):
-    """One variant of a study. Its name begins with the study's: `objective_no_nsp` of `objective`."""
+class Member(NamedTuple):
+    """One training of a study: a seed of a variant."""
 
-    study: Name
-    model: Name
-    """Of `models`: what is varied."""
-    encoding: Name
-    """What is read."""
-    change: dict[str, Any]
-    """Laid over the model's block: `{objective: {mlm_probability: 0.4}}`. A part of another `name` keeps only what the new kind has, too."""
-    recipe: dict[str, Any] = {}
-    """Laid over the study's recipe."""
+    study: str
+    variant: str
+    seed: int
 
-    @model_validator(mode="after")
-    def change_is_of_the_model(self):
-        for key, place in {"budget": "the study's", "seed": "the study's seeds", "encoding": "the variant's own", "prompts": "not used here"}.items():
-            if key in self.change:
-                raise ValueError(f"change.{key}: the same for all variants of a study or set elsewhere ({place})")
-        return self
+    @property
+    def name(self) -> str:
+        """As its stages are called."""
+        return "-".join(map(str, self))
 
 
-KINDS = {kind.model_fields["name"].annotation.__args__[0]: kind for union in (Architecture, Objective) for kind in get_args(get_args(union)[0])}
+def members(studies: Mapping[str, Ablation]) -> Iterator[Member]:
+    """All trainings of all studies."""
+    for name, study in studies.items():
+        for variant in study.variants:
+            for seed in study.seeds:
+                yield Member(name, variant, seed)
 
 
-def laid_over(block: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """A block with the values of a change put in, however deep."""
+KINDS = {
+    part: {block.model_fields["name"].annotation.__args__[0]: block for block in blocks_of(union)}
+    for part, union in (("architecture", Architecture), ("objective", Objective))
+}  # fmt: skip
+"""Part of a model's block -> name -> its block."""
+
+
+def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "") -> dict[str, Any]:
+    """A block with the values of a change put in, however deep. `part` is the key that it stands under."""
     merged = dict(block)
     kind = change.get("name", block.get("name"))
-    if kind != block.get("name") and isinstance(kind, str) and kind in KINDS:
-        merged = {key: value for key, value in merged.items() if key in KINDS[kind].model_fields}
+    if kind != block.get("name") and (kinds := KINDS.get(part, {})) and isinstance(kind, str) and kind in kinds:
+        merged = {key: value for key, value in merged.items() if key in kinds[kind].model_fields}
     for key, value in change.items():
-        merged[key] = laid_over(merged[key], value) if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) else value
+        merged[key] = laid_over(merged[key], value, key) if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) else value
     return merged
 
 
-def varied(models: Mapping[str, Model], study: Ablation, variant: Variant, seed: int) -> Model:
+def read_by(models: Mapping[str, Model], study: Ablation, variant: str) -> str:
+    """The encoding that a variant is trained on."""
+    return study.variants[variant].encoding or study.encoding or models[study.model].encoding
+
+
+def varied(models: Mapping[str, Model], study: Ablation, variant: str, seed: int) -> Model:
     """The block of one training of a variant. Raises ValidationError where the change does not fit."""
-    own = {"encoding": variant.encoding, "seed": seed, "budget": study.budget, "prompts": []}
-    return Model.model_validate(laid_over(models[variant.model].model_dump(exclude_unset=True), variant.change) | own)
+    own = {"encoding": read_by(models, study, variant), "seed": seed, "budget": study.budget, "prompts": []}
+    return Model.model_validate(laid_over(models[study.model].model_dump(exclude_unset=True), study.variants[variant].change) | own)
 
 
-def tuned(study: Ablation, variant: Variant) -> Recipe:
+def tuned(study: Ablation, variant: str) -> Recipe:
     """How a variant is fine-tuned. Raises ValidationError where its own values do not fit."""
-    return Recipe.model_validate(laid_over(study.recipe.model_dump(exclude_unset=True), variant.recipe))
+    return Recipe.model_validate(laid_over(study.recipe.model_dump(exclude_unset=True), study.variants[variant].recipe))

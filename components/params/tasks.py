@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
-from components.params.block import Block, Count, Name, Seed, Share, Size, Threads
+from components.block import Block, Count, Name, RunOnly, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
@@ -193,10 +193,16 @@ class Task(Block):
                 raise ValueError(f"metric {metric} needs groups, which reader {self.reader} has not")
 
 
+METHODS = ("full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe")
+"""Files of `components.finetune.methods`. One more way to adapt is one more file, and its name here."""
+ATTACHED = ("adapters", "lora")
+"""Those that go into a Transformer's layers."""
+
+
 class Recipe(Block):
     """How a model is adapted to a task."""
 
-    method: Literal["full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe"]
+    method: Literal[METHODS]
     """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
     biLSTM with attention, the mixed layers' mean, or one layer's mean."""
     learning_rate: PositiveFloat
@@ -239,7 +245,7 @@ class Finetune(Block):
     """Every model on every task; what all adaptations have in common: the seeds, the examples, the machine."""
 
     models: list[Name]
-    """Of `models`, `checkpoints`, `intermediate`."""
+    """Of `models`, `checkpoints`, `derived`."""
     tasks: list[Name]
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1)]
     """From the model's weights, and from random ones of the same architecture."""
@@ -249,7 +255,7 @@ class Finetune(Block):
     """Labelled examples used, a seeded subset, the same for every model; null takes all."""
     eval_examples: Count | None = None
     """Of dev and of test, a seeded subset; null takes all."""
-    accelerator: Accelerator = "auto"
+    accelerator: Annotated[Accelerator, RunOnly()] = "auto"
     precision: Precision = "auto"
     threads: Threads | None = None
     recipes: dict[Name, Recipe]
@@ -272,22 +278,6 @@ class Adapt(Block):
     """Of `recipes`."""
     tasks: list[Name]
     recipes: dict[Name, Recipe]
-
-
-class Intermediate(Block):
-    """A model tuned on one task before it meets others (Phang et al. 2018): `data/models/<name>`, to be named wherever a model is."""
-
-    model: Name
-    task: Name
-    train_examples: Count | None = None
-    seed: Seed = 1
-    recipe: Recipe
-
-    @model_validator(mode="after")
-    def all_weights(self):
-        if self.recipe.method != "full":
-            raise ValueError(f"an intermediate task tunes all weights: method full, not {self.recipe.method}")
-        return self
 
 
 class Baselines(Block):

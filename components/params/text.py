@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from components.errors import without_secrets
-from components.params.block import Address, Block, Count, Globs, Name, Sha256, Share, Size
+from components.block import Address, Block, Count, Globs, Name, Sha256, Share, Size
 
 
 class PypiSource(Block):

@@ -1,22 +1,29 @@
 """FLOPs of a training step, and the matmul speed of this machine to hold them against."""
 
 import time
+from collections.abc import Collection
 
 import torch
-from torch import nn
 
+from components.errors import SesameError
 from components.flops import counted
-from components.objectives import Objective
+from components.models.contract import LanguageModel
+from components.objectives.contract import Objective
 
 
-def training_flops(model: nn.Module, objective: Objective, rows: dict[str, torch.Tensor]) -> int:
-    """FLOPs of forward and backward over the rows, on the CPU. Parameters that get no gradient are frozen."""
+def training_flops(model: LanguageModel, objective: Objective, rows: dict[str, torch.Tensor], untrained: Collection[str] = ()) -> int:
+    """FLOPs of forward and backward over the rows, on the CPU. Freezes the parts that the objective leaves alone.
+
+    Raises SesameError where another one gets no gradient: it would silently never train, and DDP would wait for it.
+    """
     with counted() as counter:
         losses, _ = objective.losses(model, rows, None)
         sum(loss for loss, _ in losses.values()).backward()
-    for parameter in model.parameters():
-        if parameter.grad is None:  # a head that this objective does not use: DDP would wait for its gradient
+    for name, parameter in model.named_parameters():
+        if name.partition(".")[0] in untrained:
             parameter.requires_grad_(False)
+        elif parameter.grad is None:
+            raise SesameError(f"{type(objective).__name__} gives no gradient to {name}, and does not name its part among those it leaves alone")
     model.zero_grad(set_to_none=True)
     return counter.get_total_flops()
 

@@ -6,7 +6,7 @@ import lightning as L
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from components.objectives import Batches
+from components.objectives.contract import Batches
 
 
 class Steps(IterableDataset):

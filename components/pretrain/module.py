@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from components import params
 from components.errors import SesameError
-from components.objectives import Objective, Sums
-from components.objectives.keyed import uniform
+from components.keyed import uniform
+from components.models.contract import LanguageModel
+from components.objectives.contract import Objective
+from components.objectives.scoring import Sums
 from components.optimizer import adamw, factor, matrices
 from components.tracking import Run
 
@@ -26,10 +28,13 @@ class Pretraining(L.LightningModule):
 
     automatic_optimization = False
 
-    def __init__(self, block: params.Model, model: nn.Module, objective: Objective, steps: int | None, run: Run):
-        """`steps` is None for a budget in minutes."""
+    def __init__(
+        self, block: params.Model, model: LanguageModel, networks: dict[str, nn.Module], objective: Objective, steps: int | None, run: Run
+    ):  # fmt: skip
+        """`networks` are the objective's own, trained with the model; `steps` is None for a budget in minutes."""
         super().__init__()
         self.block, self.model, self.objective, self.steps, self.run = block, model, objective, steps, run
+        self.networks = nn.ModuleDict(networks)
         self.tokens, self.seconds = 0, 0.0
         """Tokens read and seconds trained so far, over all attempts of this run."""
         self.curve: list[dict[str, float]] = []
@@ -41,11 +46,11 @@ class Pretraining(L.LightningModule):
         self.shown = 0.0
         self.warm_until = WARM_UP
         self.timed_tokens, self.timed_seconds = 0, 0.0
-        self.decayed = matrices(model)
+        self.decayed = matrices(self)
 
     def configure_optimizers(self):
         config = self.block.optimizer
-        return adamw(self.model, self.decayed, config.learning_rate, config.weight_decay, config.betas, config.eps)
+        return adamw(self, self.decayed, config.learning_rate, config.weight_decay, config.betas, config.eps)
 
     def progress(self, steps: float) -> float:
         """Share of the budget that is spent after so many steps."""
@@ -90,7 +95,7 @@ class Pretraining(L.LightningModule):
         if isinstance(self.trainer.strategy, FSDPStrategy):
             norm = self.trainer.strategy.model.clip_grad_norm_(clip)
         else:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+            norm = nn.utils.clip_grad_norm_(self.parameters(), clip)
         if not (loss_is_finite and math.isfinite(norm)):
             raise SesameError(
                 f"the loss or its gradient is not a number at step {self.global_step}; stopped before the weights took harm. The last good "
@@ -116,17 +121,18 @@ class Pretraining(L.LightningModule):
     def _show(self, done: int) -> None:
         if not self.trainer.is_global_zero:
             return
-        last = self.recent[-self.block.trainer.log_every :]
+        last = self.recent[-self.block.run.log_every :]
         speed = sum(tokens for _, _, tokens in last) / sum(seconds for _, seconds, _ in last)
         loss = sum(loss for loss, _, _ in last) / len(last)
-        if done % self.block.trainer.log_every == 0:
+        if done % self.block.run.log_every == 0:
             learning_rate = self.optimizers().param_groups[0]["lr"]
             self.run.log({"train_loss": loss, "learning_rate": learning_rate, "tokens_per_second": speed, "tokens": self.tokens}, done)
         if time.perf_counter() - self.shown > PROGRESS_SECONDS:
             self.shown = time.perf_counter()
             share = self.progress(done)
             left = self.seconds / share - self.seconds
-            print(f"step {done:,}{f'/{self.steps:,}' if self.steps else ''} {share:4.0%}  loss {loss:.3f}  {speed:,.0f} tokens/s  {left:,.0f} s left", flush=True)
+            steps = f"step {done:,}{f'/{self.steps:,}' if self.steps else ''} {share:4.0%}"
+            print(f"{steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {left:,.0f} s left", flush=True)
 
     def on_train_start(self) -> None:
         self.warm_until = self.global_step + WARM_UP
@@ -139,10 +145,10 @@ class Pretraining(L.LightningModule):
     def validation_step(self, batch: dict[str, Tensor], _: int) -> None:
         counts = self.objective.counts(batch)
         losses, self.valid_carry = self.objective.losses(self.model, batch, self.valid_carry)
-        found = {"bytes": counts["bytes"]}
+        added = {"bytes": counts["bytes"]}
         for name, (loss, correct) in losses.items():
-            found |= {f"{name}.loss": loss, f"{name}.correct": correct, f"{name}.count": counts[name]}
-        for key, value in found.items():
+            added |= {f"{name}.loss": loss, f"{name}.correct": correct, f"{name}.count": counts[name]}
+        for key, value in added.items():
             self.sums[key] = self.sums.get(key, 0.0) + float(value)
 
     def on_validation_epoch_end(self) -> None:

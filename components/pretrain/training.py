@@ -1,7 +1,7 @@
-"""One pre-training, from a params block and an encoding to a model's folder.
+"""One training on text, from a params block and an encoding to a model's folder.
 
-A killed run goes on from its last checkpoint, in `.sesame/checkpoints/<name>-<key>`: the key is a hash of the params
-block, the data and the code, so that a checkpoint is only ever continued by the very same work.
+A killed run goes on from its last save, in `.sesame/checkpoints/<name>-<key>`: the key is a hash of the settings that its result
+depends on, the data and the code, so that a save is only ever continued by the very same work.
 """
 
 import csv
@@ -19,25 +19,28 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import Tensor, nn
 
-from components import compute, encode, models, objectives, stage, tokenizer
+from components import compute, encode, objectives, stage, tokenizer
 from components.errors import SesameError
+from components.models import store
+from components.models.contract import LanguageModel
+from components.objectives.contract import Batches, Objective
 from components.params import Model
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
+from components.resolve.closure import fingerprint
+from components.tokenizer import Tokenizer, fast
 from components.tracking import Run
-
-CODE = ("pretrain/*.py", "objectives/*.py", "models/*.py", "optimizer.py", "compute.py", "flops.py", "tokenizer/__init__.py", "encode/__init__.py")
-"""What the weights depend on, as in dvc.yaml."""
 
 
 @dataclass(frozen=True)
 class Trained:
     """What a pre-training has made, beside the files."""
 
-    model: torch.nn.Module
-    objective: objectives.Objective
+    model: LanguageModel
+    objective: Objective
     text: encode.Split
     """The validation text."""
     metrics: dict
@@ -46,17 +49,28 @@ class Trained:
     seconds: float
     """Of training, over all attempts."""
 
+    def samples(self, prompts: list[str]) -> list[dict[str, str]]:
+        """What the trained model makes of the prompts: printed, too."""
+        self.model.eval()
+        with torch.no_grad():
+            samples = self.objective.samples(self.model, self.text, prompts)
+        for sample in samples:
+            print(f"  {sample['prompt']}  ->  {sample['output']}", flush=True)
+        return samples
 
-def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = ()) -> Path:
-    """Where a killed attempt of the same work has left its checkpoint, if there was one."""
-    key = hashlib.sha256(f"{block.model_dump_json()} {list(keep)}".encode())
+
+def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = (), start: Path | None = None) -> Path:
+    """Where a killed attempt of the same work has left its save, if there was one. Prompts and where it ran are not part of the work."""
+    settings = {key: value for key, value in block.settings().items() if key != "prompts"}
+    roots = (__name__, f"components.models.{block.architecture.name}.model", f"components.objectives.{block.objective.name}.objective")
+    key = hashlib.sha256(f"{fingerprint(roots)} {settings} {list(keep)}".encode())
     key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())
-    for file in sorted(file for pattern in CODE for file in Path("components").glob(pattern)):
-        key.update(file.read_bytes())
+    if start:
+        key.update((start / "model.safetensors").read_bytes())
     return stage.STATE / "checkpoints" / f"{name}-{key.hexdigest()[:16]}"
 
 
-def steps_of(block: Model, batches: objectives.Batches, flops_per_token: float) -> int | None:
+def steps_of(block: Model, batches: Batches, flops_per_token: float) -> int | None:
     """Steps that spend the budget; None for a budget in minutes."""
     if block.budget.steps or block.budget.minutes:
         return block.budget.steps
@@ -68,48 +82,106 @@ def steps_of(block: Model, batches: objectives.Batches, flops_per_token: float) 
     return steps
 
 
-def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int] = ()) -> Trained | None:
-    """Train a model and write it to `folder`; with `keep` also as it was after so many tokens, to `folder/<tokens>`, with `figures.json`.
+@dataclass(frozen=True)
+class Setup:
+    """All that a training needs before its first step."""
 
-    None on a rank that is not the first.
-    """
+    tokens: Tokenizer | fast.FastTokenizer
+    objective: Objective
+    valid_text: encode.Split
+    train: Batches
+    valid: Batches
+    model: LanguageModel
+    networks: dict[str, nn.Module]
+    """The objective's own."""
+    untrained: list[str]
+    """Parts of the model that this objective leaves alone."""
+    flops_per_token: float
+    steps: int | None
+
+
+def set_up(block: Model, start: Path | None) -> Setup:
+    """Read the text, build or load the model, count its FLOPs. Raises SesameError where they don't go together."""
     encoding = Path("data/encoded", block.encoding)
     if not (encoding / "meta.json").exists():
         raise SesameError(f"{encoding}: no such encoding; run `sesame run encode@{block.encoding}` first")
-    compute.prepare(block.trainer.threads)
     torch.manual_seed(block.seed)
     tokens = tokenizer.load(encoding)
     objective = objectives.build(block.objective, tokens)
     texts = {split: encode.load(encoding, split) for split in ("train", "valid")}
-    batches = objective.batches(texts["train"], block.batch_size, block.architecture.max_length, block.seed)
+    train = objective.batches(texts["train"], block.batch_size, block.architecture.max_length, block.seed)
     valid = valid_batches(objective, texts["valid"], block)
-    model = models.build(block.architecture, tokens)
-    rows = {key: value[:8] for key, value in batches[0].items()}
-    flops_per_token = training_flops(model, objective, rows) / int(objective.counts(rows)["tokens"])
-    trained = {key.partition(".")[0] for key, parameter in model.named_parameters() if parameter.requires_grad}
-    untrained = sorted({key.partition(".")[0] for key, _ in model.named_parameters()} - trained)
+    model = starting(block, tokens, start)
+    networks = objective.networks(model)
+    # FLOPs are counted on a few real rows: those of a part that gets no gradient would be missed on made-up ones
+    rows = {key: value[:8] for key, value in train[0].items()}
+    untrained = objective.untrained(model)
+    flops_per_token = training_flops(model, objective, rows, untrained) / int(objective.counts(rows)["tokens"])
     if block.trainer.compile:
         model.compile()
-    steps = steps_of(block, batches, flops_per_token)
-    if block.objective.name == "mlm" and block.objective.static and steps and steps <= batches.epoch_steps():
-        raise SesameError(f"objective.static makes no difference: the budget ends after {steps:,} of the {batches.epoch_steps():,} steps of the first epoch; use less text or a larger budget")
-    module = Pretraining(block, model, objective, steps, run)
-    checkpoints = checkpoint_folder(block, name, keep)
+    steps = steps_of(block, train, flops_per_token)
+    objective.check(train, steps)
+    return Setup(tokens, objective, texts["valid"], train, valid, model, networks, untrained, flops_per_token, steps)
 
-    def write(target: Path, state: dict[str, torch.Tensor]) -> None:
-        state = {key.removeprefix("model."): value for key, value in state.items()}
-        models.save(target, state, block.architecture, tokens, untrained)
+
+def starting(block: Model, tokens: Tokenizer | fast.FastTokenizer, start: Path | None) -> LanguageModel:
+    """The model as training begins: with random weights, or those of a model's folder."""
+    if start is None:
+        return store.build(block.architecture, tokens)
+    model, own = store.load(start)
+    if own.path.read_bytes() != tokens.path.read_bytes():
+        raise SesameError(f"{start} was trained with another tokenizer than that of data/encoded/{block.encoding}; encode the text with its own")
+    return model
+
+
+def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int] = (), start: Path | None = None) -> Trained | None:
+    """Train a model and write it to `folder`; with `keep` also as it was after so many tokens, to `folder/<tokens>`, with `figures.json`.
+
+    With `start` it goes on from that model's weights. None on a rank that is not the first.
+    """
+    compute.prepare(block.trainer.threads)
+    setup = set_up(block, start)
+    module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.steps, run)
+    checkpoints = checkpoint_folder(block, name, keep, start)
+    its = store.about(start) if start else None
+    # a part that an earlier training has touched keeps its weights, whether or not this one trains it
+    absent = [part for part in setup.untrained if its is None or part in its.absent]
+
+    def write(target: Path, state: dict[str, Tensor]) -> None:
+        step = {"by": "pretrained", "objective": block.objective.name, "tokens": module.tokens, "flops": int(setup.flops_per_token * module.tokens)}
+        lineage = [*its.lineage, step | {"on": block.encoding}] if its else [step]
+        store.save(target, _weights(state), block.architecture, setup.tokens, absent, lineage)
 
     kept = checkpoints / "kept"
-    saving = Checkpoints(checkpoints / "last.ckpt", block.trainer.checkpoint_seconds)
-    trainer = lightning_trainer(block, steps, [Kept(kept, keep, flops_per_token, write), saving])
+    saving = Checkpoints(checkpoints / "last.ckpt", block.run.checkpoint_seconds)
+    trainer = lightning_trainer(block, setup.steps, [Kept(kept, keep, setup.flops_per_token, write), saving])
     if trainer.is_global_zero:
         checkpoints.mkdir(parents=True, exist_ok=True)
         if run.id:
-            (checkpoints / "run_id").write_text(run.id)
-        print(f"{models.count_parameters(model):,} parameters, {f'{steps:,} steps' if steps else f'{block.budget.minutes} minutes'}, {trainer.precision}", flush=True)
-    last = checkpoints / "last.ckpt"
-    data = PretrainData(batches, valid, block.trainer.validation_batches)
+            (checkpoints / "run_id").write_text(run.id)  # for the next attempt, should this one be killed
+        length = f"{setup.steps:,} steps" if setup.steps else f"{block.budget.minutes} minutes"
+        print(f"{store.count_parameters(setup.model):,} parameters, {length}, {trainer.precision}", flush=True)
+    state = _fit(trainer, module, PretrainData(setup.train, setup.valid, block.trainer.validation_batches), checkpoints / "last.ckpt")
+    if not trainer.is_global_zero:
+        return None
+    # a model of its own, since FSDP may have cut the trained one into shards
+    model = store.build(block.architecture, setup.tokens)
+    model.load_state_dict(_weights(state))
+    with stage.output(folder) as target:
+        write(target, state)
+        for milestone in keep:
+            shutil.move(kept / str(milestone), target / str(milestone))
+    shutil.rmtree(checkpoints)
+    return Trained(model, setup.objective, setup.valid_text, _figures(trainer, module, setup), module.curve, module.seconds)
+
+
+def _weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The model's own, without networks of the objective."""
+    return {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
+
+
+def _fit(trainer: L.Trainer, module: Pretraining, data: PretrainData, last: Path) -> dict[str, Tensor]:
+    """Train from the last save if there is one; the weights, of which every rank may hold a share."""
     if last.exists():
         check_readable(last)
     try:
@@ -118,37 +190,31 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
         if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
             raise KeyboardInterrupt from None
         raise
-    if not module.valid or module.curve[-1]["step"] != trainer.global_step:
+    if not module.valid or module.curve[-1]["step"] != trainer.global_step:  # the last step need not be one that is validated after
         trainer.validate(module, data, verbose=False)
-    state = trainer.strategy.lightning_module_state_dict()  # gathers shards under FSDP: every rank takes part
-    if not trainer.is_global_zero:
-        return None
-    model = models.build(block.architecture, tokens)
-    model.load_state_dict({key.removeprefix("model."): value for key, value in state.items()})
+    return trainer.strategy.lightning_module_state_dict()  # gathers shards under FSDP: every rank takes part
+
+
+def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
+    """What the stage reports: the last validation, what was read, and how fast."""
     peak = matmul_peak(trainer.strategy.root_device, torch.bfloat16 if "bf16" in str(trainer.precision) else torch.float32)
     speed = module.timed_tokens / module.timed_seconds if module.timed_seconds else module.tokens / module.seconds
-    metrics = module.valid | {
-        "parameters": models.count_parameters(model),
+    return module.valid | {
+        "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,
         "tokens_per_second": speed,
-        "peak_share": speed * flops_per_token / (peak * trainer.world_size),
+        "peak_share": speed * setup.flops_per_token / (peak * trainer.world_size),
         "precision": str(trainer.precision),
         "cost": {
-            "tokens": module.tokens, "flops": int(flops_per_token * module.tokens),
+            "tokens": module.tokens, "flops": int(setup.flops_per_token * module.tokens),
             "gpus": trainer.world_size if trainer.strategy.root_device.type == "cuda" else 0,
             "earlier_seconds": module.earlier_seconds,
         },
     }  # fmt: skip
-    with stage.output(folder) as target:
-        write(target, state)
-        for milestone in keep:
-            shutil.move(kept / str(milestone), target / str(milestone))
-    shutil.rmtree(checkpoints)
-    return Trained(model, objective, texts["valid"], metrics, module.curve, module.seconds)
 
 
-def valid_batches(objective: objectives.Objective, text: encode.Split, block: Model) -> objectives.Batches:
+def valid_batches(objective: Objective, text: encode.Split, block: Model) -> Batches:
     """Batches of the validation text, drawn once; smaller ones when the text is too short for the training's."""
     size = block.batch_size
     while True:
@@ -163,9 +229,9 @@ def valid_batches(objective: objectives.Objective, text: encode.Split, block: Mo
 def check_readable(checkpoint: Path) -> None:
     """Raises SesameError when a checkpoint can't be loaded, e.g. after a crash of the disk."""
     try:
-        found = torch.load(checkpoint, map_location="cpu", weights_only=False)
+        saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
         for key in ("state_dict", "optimizer_states", "loops", "global_step"):
-            found[key]
+            saved[key]
     except Exception as error:  # pickle and zip raise whatever the broken bytes lead to
         raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
 
@@ -192,7 +258,8 @@ class Kept(Callback):
     def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
         if not self.milestones:
             return
-        due = [milestone for milestone in self.milestones if module.tokens >= milestone and not (self.folder / str(milestone)).exists()]
+        reached = [milestone for milestone in self.milestones if module.tokens >= milestone]
+        due = [milestone for milestone in reached if not (self.folder / str(milestone)).exists()]
         due = trainer.strategy.broadcast(due)  # the first rank writes, and knows what it has
         if not due:
             return
@@ -205,7 +272,7 @@ class Kept(Callback):
         module.train()
         state = trainer.strategy.lightning_module_state_dict()
         figures = module.valid | {
-            "parameters": models.count_parameters(module.model), "tokens": module.tokens, "steps": trainer.global_step,
+            "parameters": store.count_parameters(module.model), "tokens": module.tokens, "steps": trainer.global_step,
             "flops": int(self.flops_per_token * module.tokens), "seconds": module.seconds,
         }  # fmt: skip
         for milestone in due if trainer.is_global_zero else ():
@@ -225,16 +292,20 @@ class WholeCheckpoints(TorchCheckpointIO):
 def lightning_trainer(block: Model, steps: int | None, callbacks: list[Callback]) -> L.Trainer:
     """Lightning with our own batches, checkpoints and lines of progress. Raises SesameError where this machine has not what the block asks for."""
     warnings.filterwarnings("ignore", module="lightning")
+    run = block.run
+    between = max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations)
     options = dict(
-        accelerator=block.trainer.accelerator, devices=block.trainer.devices, num_nodes=block.trainer.num_nodes, strategy=block.trainer.strategy,
-        precision=compute.precision(block.trainer.precision, block.trainer.accelerator), max_steps=steps or -1, max_epochs=-1,
-        val_check_interval=max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations), check_val_every_n_epoch=None, num_sanity_val_steps=0,
-        callbacks=callbacks, enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        accelerator=run.accelerator, devices=run.devices, num_nodes=run.num_nodes, strategy=run.strategy,
+        precision=compute.precision(block.trainer.precision, run.accelerator), max_steps=steps or -1, max_epochs=-1,
+        val_check_interval=between, check_val_every_n_epoch=None, num_sanity_val_steps=0,
+        callbacks=callbacks, enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False,
+        enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
     try:
         return L.Trainer(**options)
     except (MisconfigurationException, ValueError, RuntimeError) as error:
-        raise SesameError(f"trainer: {str(error).splitlines()[0]} (accelerator {block.trainer.accelerator}, devices {block.trainer.devices}, strategy {block.trainer.strategy})") from None
+        asked = f"accelerator {run.accelerator}, devices {run.devices}, strategy {run.strategy}"
+        raise SesameError(f"run: {str(error).splitlines()[0]} ({asked})") from None
 
 
 def write_curve(path: Path, curve: list[dict[str, float]]) -> None:
@@ -242,4 +313,5 @@ def write_curve(path: Path, curve: list[dict[str, float]]) -> None:
     with stage.output(path) as temporary, open(temporary, "w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(curve[0]))
         writer.writeheader()
-        writer.writerows({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in curve)
+        for row in curve:
+            writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})

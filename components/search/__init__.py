@@ -1,9 +1,9 @@
 """Search for hyperparameters of fine-tuning, and what a model is worth at a budget of search: `python -m components.search MODEL-TASK`.
 
-`study` draws trials and decides which are stopped, through optuna; `trial` is one of them; `journal` keeps those that are done,
+`draws` draws trials and decides which are stopped, through optuna; `trial` is one of them; `journal` keeps those that are done,
 so that a killed search goes on. `python -m components.search.budget` lays the results beside each other: `curve` is the
 expected validation performance (Dodge et al. 2019) with its bands (`opda`), `page` the pictures and sentences.
-One more sampler or pruner: a line in `SAMPLERS` or `PRUNERS` of `study`, its name in `components.params.search`.
+One more sampler or pruner: a line in `SAMPLERS` or `PRUNERS` of `draws`, its name in `components.params.search`.
 """
 
 from pathlib import Path

@@ -13,8 +13,8 @@ from components import params, stage
 from components.errors import SesameError
 from components.search import FOLDER, metrics_file
 from components.search.journal import Journal
-from components.search.study import Study
-from components.search.trial import Bench
+from components.search.draws import Draws
+from components.search.trial import Trials
 from components.tasks import metrics
 from components.tracking import Run
 
@@ -37,27 +37,30 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     if name not in pairs(config):
         raise SesameError(f"no such pair in search of params.yaml (there are: {', '.join(pairs(config))})")
     model, task = pairs(config)[name]
-    base, bench, journal = all_params.finetune.recipes[model], Bench.of(all_params, model, task), Journal(all_params, model, task)
-    study, rows = Study(config, base), journal.begin(run.id)[: config.budget.trials]
+    base, trials, journal = all_params.finetune.recipes[model], Trials.of(all_params, model, task), Journal(all_params, model, task)
+    draws, rows = Draws(config, base), journal.begin(run.id)[: config.budget.trials]
     earlier = sum(row["seconds"] for row in rows)
     for row in rows:
-        study.add(row)
+        draws.add(row)
     if rows:
         print(f"goes on after {len(rows)} trials of a killed attempt", flush=True)
     while not (ended := spent(config.budget, rows)):
-        trial, seed = study.ask()
+        trial, seed = draws.ask()
         number = trial.number + 1
         recipe = base.model_copy(update=trial.params)
-        tags = {"stage": "search", "search": name, "model": model, "task": task, "init": config.init, "sampler": config.sampler, "pruner": config.pruner.name}
+        tags = {
+            "stage": "search", "search": name, "model": model, "task": task, "init": config.init, "sampler": config.sampler, "pruner": config.pruner.name,
+        }  # fmt: skip
         with run.child(f"{name} trial {number}", tags | {"trial": str(number)}, recipe.model_dump(mode="json") | {"seed": seed}) as child:
-            done = bench.run(
-                recipe, seed, lambda epoch, score, trial=trial: study.stops(trial, epoch, score), lambda epoch, figures, child=child: child.log(figures, epoch)
+            done = trials.run(
+                recipe, seed, lambda epoch, score, trial=trial: draws.stops(trial, epoch, score),
+                lambda epoch, figures, child=child: child.log(figures, epoch),
             )  # fmt: skip
             child.tag(state=done.state)
             child.log({"epochs_trained": len(done.scores), "seconds": done.seconds, "hours": done.hours, "kwh": done.kwh, "flops": done.flops})
             if done.score is not None:
                 child.log({"final_score": done.score})
-        row = {"trial": number, "drawn": trial.params, "seed": seed, **asdict(done), "pruner": study.tell(trial, done.state, done.score)}
+        row = {"trial": number, "drawn": trial.params, "seed": seed, **asdict(done), "pruner": draws.tell(trial, done.state, done.score)}
         rows.append(row)
         journal.add(row)
         print(f"trial {number}{f' of {config.budget.trials}' if config.budget.trials else ''}: {line(row, rows)}", flush=True)
@@ -67,17 +70,23 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     run.tag(model=model, task=task)
     run.artifact(FOLDER / model / f"{task}.csv")
     best = max((row for row in rows if row["score"] is not None), key=lambda row: row["score"], default=None)
-    shown = table[table["state"] == "complete"].sort_values("score", ascending=False).drop(columns=["state", "seed", "scores", "tokens", "flops", "note"])
+    complete = table[table["state"] == "complete"].sort_values("score", ascending=False)
+    shown = complete.drop(columns=["state", "seed", "scores", "tokens", "flops", "note"])
     print(shown.head(5).to_string(index=False, float_format="%.4g") if len(shown) else "no trial was completed", flush=True)
-    selection = f"the {'last' if base.patience is None and 'patience' not in config.space else 'best'} epoch of each trial, the best trial selected on dev"
+    epoch = "last" if base.patience is None and "patience" not in config.space else "best"
+    selection = f"the {epoch} epoch of each trial, the best trial selected on dev"
     states = {state: sum(row["state"] == state for row in rows) for state in ("complete", "pruned", "failed")}
     return {
-        "model": model, "task": task, "metric": bench.metric, "init": config.init, "method": "drawn" if "method" in config.space else base.method, "sampler": config.sampler, "pruner": config.pruner.name,
-        "protocol": metrics.protocol("dev", selection, len(bench.rows["train"]), len(bench.rows["dev"])), "device": bench.device,
+        "model": model, "task": task, "metric": trials.metric, "init": config.init, "method": "drawn" if "method" in config.space else base.method,
+        "sampler": config.sampler, "pruner": config.pruner.name, "device": trials.device,
+        "protocol": metrics.protocol("dev", selection, len(trials.bench.rows["train"]), len(trials.bench.rows["dev"])),
         "trials": len(rows), **states, "ended_by": ended, "epochs_trained": sum(len(row["scores"]) for row in rows),
         "best": best and {"trial": best["trial"], "score": best["score"], "drawn": best["drawn"], "seed": best["seed"]},
         "mean": {key: statistics.fmean(row[key] for row in rows) for key in ("seconds", "hours", "kwh", "flops")},
-        "cost": {"tokens": sum(row["tokens"] for row in rows), "flops": sum(row["flops"] for row in rows), "gpus": int(bench.device == "GPU"), "earlier_seconds": earlier},
+        "cost": {
+            "tokens": sum(row["tokens"] for row in rows), "flops": sum(row["flops"] for row in rows),
+            "gpus": int(trials.bench.on_gpu), "earlier_seconds": earlier,
+        },
     }  # fmt: skip
 
 

@@ -10,28 +10,18 @@ import os
 from pathlib import Path
 
 from components import params, stage
-
-CODE = (
-    "search/__main__.py", "search/journal.py", "search/study.py", "search/trial.py", "finetune/*.py", "models/*.py", "optimizer.py", "compute.py", "flops.py",
-    "tokenizer/__init__.py", "tokenizer/fast.py", "tasks/__init__.py", "tasks/metrics.py",
-)  # fmt: skip
-"""What a trial depends on, as in studies/dvc.yaml."""
-LASTING = {"models", "tasks", "budget", "confidence"}
-"""What of the search's block no trial depends on."""
-
+from components.resolve import entry
 
 def key(all_params: params.Params, model: str, task: str) -> str:
-    """Of params, model, data and code."""
-    finetune = all_params.finetune
-    blocks = [
-        all_params.search.model_dump_json(exclude=LASTING), finetune.recipes[model].model_dump_json(), all_params.tasks[task].model_dump_json(),
-        finetune.model_dump_json(include={"eval_examples", "accelerator", "precision", "threads"}), str(all_params.seed),
-    ]  # fmt: skip
-    found = hashlib.sha256("\n".join(blocks).encode())
-    files = [file for folder in (Path("data/models", model), Path("data/tasks", task)) for file in sorted(folder.rglob("*")) if file.is_file()]
-    for file in [*files, *sorted(file for pattern in CODE for file in Path("components").glob(pattern))]:
-        found.update(file.read_bytes())
-    return found.hexdigest()[:16]
+    """Of the search's own entry (settings and code), model and data; how many trials there shall be is not in it."""
+    own = entry(all_params, "search", f"{model}-{task}")
+    settings = {**own.settings, "search": {key: value for key, value in own.settings["search"].items() if key != "budget"}}
+    digest = hashlib.sha256(f"{own.code} {json.dumps(settings, sort_keys=True)}".encode())
+    for folder in (Path("data/models", model), Path("data/tasks", task)):
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 class Journal:

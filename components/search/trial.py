@@ -6,14 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-from lightning import Fabric
-
-from components import models, params, stage, tasks
+from components import params, stage
 from components.errors import SesameError
-from components.finetune import kinds, loop, runs
-from components.finetune.methods import METHODS
-from components.tasks import Example, metrics
+from components.finetune import loop
+from components.finetune.bench import Bench, readable
 
 
 @dataclass
@@ -40,51 +36,41 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Trials:
     """What all trials of a search share."""
 
     all_params: params.Params
     model: str
-    task: params.Task
     metric: str
-    rows: dict[str, list[Example]]
-    """Of train and dev."""
-    fabric: Fabric
+    bench: Bench
 
     @classmethod
-    def of(cls, all_params: params.Params, model: str, task: str) -> "Bench":
+    def of(cls, all_params: params.Params, model: str, task: str) -> "Trials":
         """Read the examples. Raises SesameError where the machine or the data are not there."""
-        search, block, folder = all_params.search, all_params.tasks[task], Path("data/tasks", task)
+        search = all_params.search
         sizes = {"train": search.train_examples, "dev": all_params.finetune.eval_examples}
-        rows = {split: tasks.subset(tasks.read(folder, split), size, all_params.seed) for split, size in sizes.items()}
-        return cls(all_params, model, block, search.metric or block.metric, rows, runs.machine(all_params.finetune))
+        return cls(all_params, model, search.metric or all_params.tasks[task].metric, Bench.of(all_params, task, sizes))
 
     @property
     def device(self) -> str:
-        return "GPU" if self.fabric.device.type == "cuda" else "CPU"
+        return "GPU" if self.bench.on_gpu else "CPU"
 
     def run(self, recipe: params.Recipe, seed: int, stop: Callable[[int, float | None], bool], report: Callable[[int, dict], None]) -> Trial:
         """Train and score; `stop(epoch, score)` may end it after an epoch, `report(epoch, figures)` sees each."""
         trial, started, busy = Trial(), time.perf_counter(), cpu_seconds()
         self._train(trial, recipe, seed, stop, report)
         trial.seconds = time.perf_counter() - started
-        busy, gpus = cpu_seconds() - busy, int(self.device == "GPU")
+        busy, gpus = cpu_seconds() - busy, int(self.bench.on_gpu)
         gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # kibibytes on Linux
         trial.hours = (trial.seconds if gpus else busy) / 3600
         trial.kwh = stage.energy_kwh(self.all_params.energy, trial.seconds, busy, gib, gpus)
         return trial
 
     def _train(self, trial: Trial, recipe: params.Recipe, seed: int, stop: Callable, report: Callable) -> None:
-        folder, pair = Path("data/models", self.model), self.rows["train"][0].text_b is not None
-        tokens = runs.readable(folder, recipe)
-        torch.manual_seed(seed)
-        model, _ = models.load(folder, pretrained=self.all_params.search.init == "pretrained")
-        kind = kinds.build(self.task, recipe)
-        module = self.fabric.to_device(METHODS[recipe.method](model, tokens, recipe, kind, pair))
-        read = {split: module.inputs(kind.encode(rows, tokens, module.joined), self.fabric) for split, rows in self.rows.items()}
-
-        def judge(found: list) -> float | None:
-            return metrics.evaluate(self.task, "dev", self.rows["dev"], found)[self.metric]
+        folder = Path("data/models", self.model)
+        readable(folder, recipe)
+        ready = self.bench.ready(folder, recipe, seed, self.all_params.search.init == "pretrained")
+        inputs = {split: ready.module.inputs(texts, self.bench.fabric) for split, texts in ready.encode(self.bench.rows).items()}
 
         def watch(epoch: int, score: float | None) -> bool:
             trial.scores.append(score)
@@ -95,12 +81,13 @@ class Bench:
 
         try:
             fitted = loop.fit(
-                self.fabric, module, kind, read["train"], recipe, seed, lambda epoch, loss: report(epoch, {"train_loss": loss}), judge, read["dev"], watch
+                self.bench.fabric, ready.module, ready.kind, inputs["train"], recipe, seed, lambda epoch, loss: report(epoch, {"train_loss": loss}),
+                self.bench.judge(self.metric), inputs["dev"], watch,
             )  # fmt: skip
         except SesameError as error:  # a diverged trial is a result of the search, not the end of it
             trial.state, trial.note = "failed", str(error)
             return
-        trial.tokens, trial.flops = fitted.tokens, fitted.flops + sum(texts.flops for texts in read.values())
+        trial.tokens, trial.flops = fitted.tokens, fitted.flops + sum(texts.flops for texts in inputs.values())
         if trial.state == "complete":
             trial.score = trial.scores[fitted.epochs - 1]
         if trial.state == "complete" and trial.score is None:

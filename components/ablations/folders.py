@@ -1,0 +1,27 @@
+"""Where the trainings of a study stand: what its stages share. (Tables are apart, so that another table trains nothing anew.)"""
+
+from pathlib import Path
+
+from components import params
+from components.errors import SesameError
+
+LAST = "last"
+"""The model at the end of its budget; others are named by the tokens they had read."""
+
+
+def member(all_params: params.Params, name: str) -> params.Member:
+    """The training that a stage is named after. Raises SesameError where there is none."""
+    declared = {own.name: own for own in params.members(all_params.ablations)}
+    if name not in declared:
+        raise SesameError(f"no training {name!r} in the ablations of {params.STUDIES} (there are: {', '.join(declared) or 'none'})")
+    return declared[name]
+
+
+def pretrained_folder(own: params.Member) -> Path:
+    """Where its model stands."""
+    return Path("data/variants", *map(str, own))
+
+
+def transferred_folder(own: params.Member) -> Path:
+    """Where its fine-tunings stand."""
+    return Path("data/studies", *map(str, own))

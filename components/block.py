@@ -1,0 +1,88 @@
+"""What every block of `params.yaml` is made of. Free of torch, as are all files called `block.py`.
+
+A part that is chosen by name (an architecture, an objective, a way to adapt) is a folder or a file called so; its settings are
+a block there, and `union_of` makes one type of all that a registry in `components.params` names.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, Union, get_args
+
+from pydantic import AfterValidator, AnyHttpUrl, BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter
+
+from components.errors import without_secrets
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
+Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
+Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]
+"""The bounds are where a number can only be a slip of the finger; whether there is memory and time for it, `sesame plan` estimates."""
+Seed = Annotated[int, Field(ge=0, lt=2**32, description="below 2**32, the most that numpy takes")]
+Threads = Annotated[int, Field(gt=0, le=1024)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 lower-case hex digits")]
+
+
+def _of_the_web(address: str) -> str:
+    WEB.validate_python(address)
+    return address  # as it was written
+
+
+WEB = TypeAdapter(AnyHttpUrl)
+Address = Annotated[str, AfterValidator(_of_the_web), PlainSerializer(without_secrets, when_used="json")]
+"""An address of the web. Cards and the ledger take blocks as JSON, and so never see a password."""
+Globs = Annotated[list[str], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class RunOnly:
+    """Marks a setting of where and how something runs: no result depends on it, but for the last bits of sums."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """Marks a setting that came when there were results already: at `neutral` everything is as it was without it.
+
+    So a new setting makes no result stale, and a later change of its default makes those stale that use it.
+    """
+
+    neutral: Any
+
+
+class Block(BaseModel):
+    """A block of `params.yaml`: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+    def settings(self) -> dict[str, Any]:
+        """What results depend on, as JSON, defaults filled in: without settings marked RunOnly, and Added ones that are neutral."""
+        return _lasting(self, self.model_dump(mode="json"))
+
+
+def _lasting(value: Any, dumped: Any) -> Any:
+    """`dumped` without what no result depends on; `value` is what it was dumped from."""
+    if isinstance(value, Block):
+        marks = {name: field.metadata for name, field in type(value).model_fields.items()}
+        kept = [name for name, metadata in marks.items() if not any(_left_out(mark, getattr(value, name)) for mark in metadata)]
+        return {name: _lasting(getattr(value, name), dumped[name]) for name in kept}
+    if isinstance(value, dict):
+        return {key: _lasting(part, dumped[key]) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_lasting(part, shown) for part, shown in zip(value, dumped, strict=True)]
+    return dumped
+
+
+def _left_out(mark: Any, value: Any) -> bool:
+    return isinstance(mark, RunOnly) or (isinstance(mark, Added) and value == mark.neutral)
+
+
+def union_of(package: str, names: Iterable[str], kind: str) -> Any:
+    """The blocks called `kind` of the folders `names` in a package, as one type that `name` tells apart."""
+    blocks = tuple(getattr(import_module(f"{package}.{name}.block"), kind) for name in names)
+    return Annotated[Union[blocks], Field(discriminator="name")]  # noqa: UP007  (of a tuple made at run time)
+
+
+def blocks_of(union: Any) -> tuple[type[Block], ...]:
+    """The blocks that `union_of` made a type of."""
+    kinds = get_args(union)[0]
+    return get_args(kinds) or (kinds,)

@@ -1,0 +1,40 @@
+"""Pre-trained on, on other text: of a domain or a task (Gururangan et al. 2020), or ULMFiT's second step (Howard and Ruder 2018)."""
+
+from pathlib import Path
+
+from components import params, stage
+from components.models import store
+from components.pretrain.training import checkpoint_folder, pretrain, write_curve
+from components.tracking import Run
+
+
+def _start(all_params: params.Params, name: str) -> Path:
+    return Path("data/models", all_params.derived[name].start)
+
+
+def _block(all_params: params.Params, name: str) -> params.Model:
+    """As if the whole were one pre-training: the architecture is that of the model that it goes on with."""
+    derived = all_params.derived[name]
+    training = {key: getattr(derived.by, key) for key in params.Training.model_fields}
+    architecture = store.about(_start(all_params, name)).architecture
+    return params.Model.model_construct(**training, encoding=derived.on.partition("/")[2], architecture=architecture)
+
+
+def note(all_params: params.Params, name: str) -> Path | None:
+    """Where a killed attempt has left the ledger's run; None before there is anything to begin with."""
+    block = all_params.derived[name]
+    if not (_start(all_params, name) / "config.json").exists() or not Path("data", block.on, "meta.json").exists():
+        return None
+    return checkpoint_folder(_block(all_params, name), name, start=_start(all_params, name)) / "run_id"
+
+
+def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
+    """Go on with the pre-training of a model; its curve and samples stand in the model's folder."""
+    block = _block(all_params, name)
+    trained = pretrain(block, name, folder, run, start=_start(all_params, name))
+    if trained is None:  # a rank that is not the first
+        return {}
+    write_curve(folder / "curve.csv", trained.curve)
+    stage.write_json(folder / "samples.json", trained.samples(block.prompts))
+    run.artifact(folder, "files")
+    return trained.metrics

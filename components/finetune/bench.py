@@ -1,0 +1,112 @@
+"""What all trainings on a task share: the examples, the machine, how they are judged, and how a model is made ready for it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Fabric
+from torch import nn
+
+from components import compute, params, tasks
+from components.errors import SesameError
+from components.finetune import kinds, methods
+from components.finetune.data import Encoded
+from components.models import store
+from components.tasks import Example, metrics
+from components.tokenizer import Tokenizer, fast
+
+
+def machine(config: params.Finetune) -> Fabric:
+    """Where and in which precision to train. Raises SesameError where that is not to be had."""
+    compute.prepare(config.threads)
+    try:
+        return Fabric(accelerator=config.accelerator, devices=1, precision=compute.precision(config.precision, config.accelerator))
+    except RuntimeError as error:
+        raise SesameError(f"finetune.accelerator {config.accelerator}: {str(error).splitlines()[0]}") from None
+
+
+def selection(recipe: params.Recipe) -> str:
+    """Which weights count, for every table."""
+    if recipe.patience is None:
+        return f"last of {recipe.epochs} epochs, nothing selected on dev"
+    return f"best of up to {recipe.epochs} epochs on dev (patience {recipe.patience})"
+
+
+def judged(task: params.Task) -> str:
+    """The split that tables show: test where it has labels, else dev."""
+    return "test" if task.test and task.test.labelled else "dev"
+
+
+def readable(folder: Path, recipe: params.Recipe) -> None:
+    """Raises SesameError where the recipe's inputs are longer than what the model reads."""
+    longest = store.about(folder).architecture.max_length
+    if recipe.max_length > longest:
+        raise SesameError(f"max_length {recipe.max_length} of the recipe is more than the {longest} tokens that {folder.name} reads")
+
+
+@dataclass
+class Ready:
+    """A model with what a method puts on it, for one task."""
+
+    module: nn.Module
+    kind: kinds.Kind
+    tokens: Tokenizer | fast.FastTokenizer
+    parameters: int
+    """Of the model alone."""
+
+    def encode(self, rows: Mapping[str, list[Example]]) -> dict[str, Encoded]:
+        """The examples of each split as the module's inputs, before `module.inputs`."""
+        return {split: self.kind.encode(examples, self.tokens, self.module.joined) for split, examples in rows.items()}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A task on this machine."""
+
+    task: params.Task
+    name: str
+    rows: dict[str, list[Example]]
+    """Of each split: the subset that is learned from, those that are judged, and all that are submitted."""
+    fabric: Fabric
+
+    @classmethod
+    def of(cls, all_params: params.Params, name: str, sizes: Mapping[str, int | None] | None = None) -> "Bench":
+        """Read the examples: seeded subsets of so many (None: all), by default all splits as `finetune` says.
+
+        Raises SesameError where data or machine are not there, or those to classify from have one label only.
+        """
+        config, task, folder = all_params.finetune, all_params.tasks[name], Path("data/tasks", name)
+        if sizes is None:
+            sizes = {split: config.eval_examples if block.labelled else None for split, block in task.splits.items()} | {"train": config.train_examples}
+        rows = {split: tasks.subset(tasks.read(folder, split), size, all_params.seed) for split, size in sizes.items()}
+        if task.kind == "classification" and len({row.label for row in rows["train"]}) == 1:
+            raise SesameError(f"the {len(rows['train'])} training examples drawn from {name} have one label only; raise finetune.train_examples")
+        return cls(task, name, rows, machine(config))
+
+    @property
+    def pair(self) -> bool:
+        """Whether an example has two texts."""
+        return self.rows["train"][0].text_b is not None
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.fabric.device.type == "cuda"
+
+    def ready(self, folder: Path, recipe: params.Recipe, seed: int, pretrained: bool = True) -> Ready:
+        """A model from its folder (or its architecture with random weights) with a head for this task, drawn from `seed`."""
+        torch.manual_seed(seed)
+        model, tokens = store.load(folder, pretrained)
+        kind = kinds.build(self.task, recipe)
+        parameters = store.count_parameters(model)  # before a method adds its own
+        return Ready(self.fabric.to_device(methods.build(model, tokens, recipe, kind, self.pair)), kind, tokens, parameters)
+
+    def judge(self, metric: str | None = None) -> Callable[[list[Any]], float | None]:
+        """What predictions on dev score, by the task's headline if not by another metric; None where that is undefined."""
+        return lambda predictions: metrics.evaluate(self.task, "dev", self.rows["dev"], predictions)[metric or self.task.metric]
+
+    def protocol(self, recipe: params.Recipe, split: str | None = None, note: str = "") -> str:
+        """On what and how these figures were got, for every table."""
+        split = split or judged(self.task)
+        return metrics.protocol(split, selection(recipe) + note, len(self.rows["train"]), len(self.rows[split]))

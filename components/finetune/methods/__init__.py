@@ -1,0 +1,29 @@
+"""Ways to adapt a pre-trained model, a file each: which weights learn, and what is put on top.
+
+A method is a module built from (model, tokenizer, recipe, kind of task, whether it is a pair); its parameters that require
+gradients are trained. `joined` says whether a pair is one input of two segments or two inputs; `inputs` turns encoded
+texts into what its `forward` wants, once. One more is one file with such a module as `Method`, and its name in `METHODS`
+of `components.params.tasks`. `full` is the base of those that run the model in every step, `frozen` of those that read it once.
+"""
+
+from importlib import import_module
+
+from torch import nn
+
+from components import params
+from components.finetune.kinds import Kind
+from components.models.contract import LanguageModel
+from components.tokenizer import Tokenizer
+
+
+def build(model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
+    """The module of a recipe's method. Raises SesameError where the model has no place for it."""
+    return import_module(f"components.finetune.methods.{recipe.method}").Method(model, tokens, recipe, kind, pair)
+
+
+def distance(parameter: str, module: nn.Module) -> int:
+    """How far below the head a parameter stands: 0 for the head and what is above the layers, 1 for the top layer, and on down to the embeddings."""
+    part, _, rest = parameter.partition(".")
+    if part != "model" or rest.endswith(".prompt"):
+        return 0
+    return module.model.num_layers + 1 - module.model.depth(rest)

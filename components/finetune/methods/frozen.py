@@ -1,0 +1,65 @@
+"""What the methods on frozen features share."""
+
+from dataclasses import replace
+
+import torch
+from lightning import Fabric
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from components import params
+from components.finetune.data import Encoded, Texts, batches
+from components.finetune.kinds import Kind
+from components.flops import counted
+from components.models.contract import LanguageModel
+from components.tokenizer import Tokenizer
+
+FEATURE_BATCH_SIZE = 256
+
+
+class Frozen(nn.Module):
+    """Weights frozen; the layers' outputs are computed once and kept in bf16: 2 * layers * width bytes a token.
+
+    A model that was not trained on pairs reads the two texts one by one, and the head compares them.
+    """
+
+    def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
+        super().__init__()
+        self.model, self.per_token = model.requires_grad_(False), kind.per_token
+        self.joined = model.pairs or not kind.apart
+        self.head = self.build(model, recipe, kind, pair and not self.joined)
+
+    def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
+        """The head: (batch, length, layers, width) of each text, and lengths, -> (batch, outputs) or (batch, length, outputs)."""
+        raise NotImplementedError
+
+    def kept(self, layers: Tensor) -> Tensor:
+        """The layers that the head reads."""
+        return layers
+
+    @torch.no_grad()
+    def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
+        self.model.eval()  # frozen features have no dropout
+        rows: list[list[Tensor]] = [[] for _ in range(len(data))]
+        flops = 0
+        for batch in batches(data, FEATURE_BATCH_SIZE, None):
+            for ids, lengths in batch.texts:
+                segments = batch.segments if len(batch.texts) == 1 else torch.zeros_like(ids)
+                ids, lengths, segments = fabric.to_device((ids, lengths, segments))
+                if not flops:
+                    with counted() as counter:
+                        self.model.features(ids[:1, : lengths[0]], lengths[:1])
+                    tokens = sum(len(text) for texts in data.texts for text in texts)
+                    flops = counter.get_total_flops() / int(lengths[0]) * tokens
+                with fabric.autocast():
+                    layers = self.kept(self.model.features(ids, lengths, segments)).bfloat16().cpu()
+                owners = [i for i, size in zip(batch.index, batch.sizes, strict=True) for _ in range(size if data.choices else 1)]
+                for i, row, length in zip(owners, layers, lengths.tolist(), strict=True):
+                    rows[i].append(row[:length].clone())
+        return replace(data, texts=rows, flops=int(flops))
+
+    def forward(self, texts: Texts, segments: Tensor) -> Tensor:
+        """One or two texts (features (batch, length, layers, width), lengths (batch,)) -> (batch, outputs) or (batch, length, outputs)."""
+        longest = max(layers.shape[1] for layers, _ in texts)
+        layers = torch.cat([pad(layers.float(), (0, 0, 0, 0, 0, longest - layers.shape[1])) for layers, _ in texts])  # one pass over both texts
+        return self.head(layers, torch.cat([lengths for _, lengths in texts]), len(texts))

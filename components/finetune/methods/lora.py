@@ -1,0 +1,27 @@
+"""Low-rank updates of a frozen model."""
+
+from components import params
+from components.errors import SesameError
+from components.finetune.kinds import Kind
+from components.finetune.methods.full import Full
+from components.models.contract import LanguageModel
+from components.tokenizer import Tokenizer
+
+
+class LoRA(Full):
+    """Low-rank updates of the attention's query, key and value (Hu et al. 2022), through `peft`."""
+
+    def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
+        from peft import LoraConfig, inject_adapter_in_model  # takes seconds to import
+
+        if not model.low_rank:
+            raise SesameError(f"method lora goes into a Transformer's blocks, and {type(model).__name__} has none; use another one")
+        config = LoraConfig(r=recipe.rank, lora_alpha=recipe.alpha, lora_dropout=recipe.dropout, target_modules=list(model.low_rank))
+        super().__init__(inject_adapter_in_model(config, model), tokens, recipe, kind, pair)
+        self.freeze()
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.requires_grad_(True)
+
+
+Method = LoRA

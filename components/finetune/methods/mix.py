@@ -1,0 +1,19 @@
+"""Mixed layers, averaged."""
+
+from torch import nn
+
+from components import params
+from components.finetune.kinds import Kind
+from components.finetune.methods.frozen import Frozen
+from components.models.common.heads import MeanHead, ScalarMix
+from components.models.contract import LanguageModel
+
+
+class Mix(Frozen):
+    """Layers mixed, the mean over the tokens, a linear layer (Peters et al. 2018, equation 1)."""
+
+    def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
+        return MeanHead(ScalarMix(model.num_layers + 1), model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
+
+
+Method = Mix

@@ -1,0 +1,59 @@
+"""Learned vectors before the text."""
+
+from dataclasses import replace
+
+import torch
+from lightning import Fabric
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from components import params
+from components.errors import SesameError
+from components.finetune.data import Encoded, Texts
+from components.finetune.kinds import Kind
+from components.finetune.methods.full import Full
+from components.models.contract import LanguageModel
+from components.tokenizer import Tokenizer
+
+
+class PromptedEmbedding(nn.Module):
+    """A frozen embedding with learned vectors for the ids past its vocabulary, at first those of drawn tokens."""
+
+    def __init__(self, embedding: nn.Module, vocab_size: int, length: int):
+        super().__init__()
+        self.embedding, self.vocab_size = embedding, vocab_size
+        with torch.no_grad():
+            self.prompt = nn.Parameter(embedding(torch.randint(vocab_size, (1, length)))[0].clone())
+
+    def forward(self, ids: Tensor) -> Tensor:
+        learned = ids >= self.vocab_size
+        vectors = self.embedding(ids.masked_fill(learned, 0))
+        return torch.where(learned[..., None], self.prompt[(ids - self.vocab_size).clamp(min=0)].to(vectors.dtype), vectors)
+
+
+class Prompt(Full):
+    """Vectors put before the text, and the head; the model is frozen (Lester et al. 2021)."""
+
+    def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
+        super().__init__(model, tokens, recipe, kind, pair)
+        if recipe.max_length + recipe.prompt_length > model.max_length:
+            raise SesameError(
+                f"max_length {recipe.max_length} + prompt_length {recipe.prompt_length} is more than the {model.max_length} tokens that the model reads"
+            )
+        self.at, self.length, self.first = len(tokens.prefix), recipe.prompt_length, tokens.vocab_size
+        self.freeze()
+        setattr(model, model.embedding, PromptedEmbedding(getattr(model, model.embedding), tokens.vocab_size, recipe.prompt_length))
+
+    def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
+        """Ids that are past the vocabulary stand for the vectors."""
+        prompt = torch.arange(self.first, self.first + self.length)
+        texts = [[torch.cat([ids[: self.at], prompt, ids[self.at :]]) for ids in rows] for rows in data.texts]
+        segments = [[pad(row, (self.length, 0)) for row in rows] for rows in data.segments]
+        return replace(data, texts=texts, segments=segments)
+
+    def forward(self, texts: Texts, segments: Tensor) -> Tensor:
+        output = super().forward(texts, segments)
+        return torch.cat([output[:, : self.at], output[:, self.at + self.length :]], 1) if self.per_token else output
+
+
+Method = Prompt

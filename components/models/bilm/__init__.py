@@ -1,0 +1,1 @@
+"""ELMo's two LSTM language models: `block` their settings, `model` the network."""

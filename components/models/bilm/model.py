@@ -1,0 +1,114 @@
+"""ELMo (Peters et al. 2018): a forward and a backward LSTM language model over character convolutions.
+
+The two LMs are separate and share the token vectors and the softmax only. Tokens are BPE pieces and not
+words: the softmax then covers every text without `<unk>`, and bits per byte compare with the other models.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, relu
+
+from components.models.bilm.block import BiLMArchitecture
+from components.models.contract import LanguageModel
+from components.tokenizer import SPECIALS, Tokenizer
+
+CHARACTERS = 1 + 256 + len(SPECIALS)
+State = tuple[Tensor, Tensor]
+
+
+class CharacterCNN(nn.Module):
+    """Token vectors from the bytes of a piece: convolutions, max over time, highway layers, projection (Kim et al. 2016)."""
+
+    def __init__(self, config: BiLMArchitecture, tokens: Tokenizer):
+        super().__init__()
+        widest = max(width for width, _ in config.char_filters)
+        self.register_buffer("characters", torch.from_numpy(tokens.characters(shortest=widest)))  # (vocab_size, bytes)
+        self.embedding = nn.Embedding(CHARACTERS, config.char_embedding_size, padding_idx=0)
+        self.convolutions = nn.ModuleList(nn.Conv1d(config.char_embedding_size, n, width) for width, n in config.char_filters)
+        size = sum(n for _, n in config.char_filters)
+        self.highways = nn.ModuleList(nn.Linear(size, 2 * size) for _ in range(config.num_highway))
+        for highway in self.highways:
+            nn.init.constant_(highway.bias[size:], 1.0)  # carry at first, as in the paper's code
+        self.projection = nn.Linear(size, config.projection_size)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (batch, length) -> (batch, length, projection_size). Each different piece is convolved once."""
+        unique, places = torch.unique(ids, return_inverse=True)
+        x = self.embedding(self.characters[unique]).transpose(1, 2)  # (pieces, char_embedding_size, bytes)
+        x = torch.cat([relu(convolution(x).amax(2)) for convolution in self.convolutions], 1)
+        for highway in self.highways:
+            candidate, carry = highway(x).chunk(2, 1)
+            carry = carry.sigmoid()
+            x = carry * x + (1 - carry) * relu(candidate)
+        return self.projection(x)[places]
+
+
+class Direction(nn.Module):
+    """One LSTM language model: layers of LSTM with projection, and a residual from each layer to the next."""
+
+    def __init__(self, config: BiLMArchitecture):
+        super().__init__()
+        size = config.projection_size
+        self.lstms = nn.ModuleList(nn.LSTM(size, config.hidden_size, proj_size=size, batch_first=True) for _ in range(config.num_layers))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, states: list[State] | None = None) -> tuple[list[Tensor], list[State]]:
+        """x (batch, length, projection) -> every layer's output, same shape, and the LSTMs' states for the next window."""
+        outputs, new_states = [], []
+        for i, lstm in enumerate(self.lstms):
+            y, state = lstm(self.dropout(x), states[i] if states else None)
+            x = y + x if i else y
+            outputs.append(x)
+            new_states.append(state)
+        return outputs, new_states
+
+
+class BiLM(LanguageModel):
+    """Two language models. `layers` reads sentences from a fresh state, so that a sentence always gives the same vectors."""
+
+    pairs = False
+    stack = "lstms"
+    embeddings = frozenset({"token_vectors"})
+    embedding = "token_vectors"
+
+    def __init__(self, config: BiLMArchitecture, tokens: Tokenizer):
+        super().__init__()
+        self.width, self.num_layers, self.max_length = 2 * config.projection_size, config.num_layers, config.max_length
+        self.token_vectors = CharacterCNN(config, tokens)
+        self.forward_lm, self.backward_lm = Direction(config), Direction(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.softmax = nn.Linear(config.projection_size, tokens.vocab_size)
+        nn.init.normal_(self.softmax.weight, std=config.projection_size**-0.5)
+        nn.init.zeros_(self.softmax.bias)
+
+    def forward(
+        self, forward_ids: Tensor, backward_ids: Tensor, states: tuple[list[State], list[State]] | None = None
+    ) -> tuple[Tensor, Tensor, tuple[list[State], list[State]]]:
+        """ids (batch, length) of a text and of a text read backwards -> last hidden of each (batch, length, projection), states."""
+        forward_states, backward_states = states or (None, None)
+        forward_vectors, backward_vectors = self.token_vectors(torch.cat([forward_ids, backward_ids])).chunk(2)
+        ahead, forward_states = self.forward_lm(forward_vectors, forward_states)
+        back, backward_states = self.backward_lm(backward_vectors, backward_states)
+        return ahead[-1], back[-1], (forward_states, backward_states)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., projection_size) of one direction -> (..., vocab_size)."""
+        return linear(self.dropout(hidden), self.softmax.weight, self.softmax.bias)
+
+    def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
+        """As every model's, of width 2 * projection_size; the embedding is the token vector twice."""
+        x = self.token_vectors(ids)
+        ahead, _ = self.forward_lm(x)
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        turned = lengths[:, None] - 1 - positions  # reverses the real tokens; padding keeps its place on the right
+        turned = torch.where(turned < 0, positions, turned)[:, :, None].expand(-1, -1, x.shape[2])
+        back, _ = self.backward_lm(x.gather(1, turned))
+        return [torch.cat([x, x], 2)] + [torch.cat([f, b.gather(1, turned)], 2) for f, b in zip(ahead, back, strict=True)]
+
+    def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+        """(batch, length, 2 * projection_size) -> (batch, 2 * projection_size): where each direction has read the whole text."""
+        ahead, back = hidden.chunk(2, 2)
+        return torch.cat([ahead[torch.arange(len(lengths), device=hidden.device), lengths - 1], back[:, 0]], 1)
+
+
+Model = BiLM

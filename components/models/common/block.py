@@ -1,0 +1,54 @@
+"""Settings that families share."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from components.block import Block, Share, Size
+
+Reads = Literal["both_sides", "left_to_right", "each_direction"]
+"""How a model reads: a token sees those on both sides, those before it, or a model reads ahead and another one back."""
+
+
+class ArchitectureBlock(Block):
+    """What every family says of itself."""
+
+    reads: ClassVar[Reads]
+    """An objective trains the families that read as it needs."""
+    has_sublayers: ClassVar[bool] = True
+    """Whether there are projections that adapters and low-rank updates attach to."""
+
+    name: str
+    num_layers: Size
+    max_length: Size
+    """Longest input, in tokens."""
+
+
+Activation = Literal["gelu", "gelu_tanh", "relu", "geglu", "swiglu"]
+"""GELU by the error function, or its approximation by tanh that GPT-2 and Google's BERT were trained with; the last two are
+gated and have a third matrix: with two thirds of the intermediate_size they are of one size with the others (Shazeer 2020)."""
+
+
+class TransformerArchitecture(ArchitectureBlock):
+    """What encoder and decoder have in common, and the choices that Narang et al. (2021) held against each other."""
+
+    hidden_size: Size
+    num_heads: Size
+    intermediate_size: Size
+    max_length: Annotated[int, Field(ge=8, le=2**40)]
+    """Positions; also the longest training example, in tokens."""
+    dropout: Share = 0.1
+    positions: Literal["learned", "sinusoidal", "rotary", "relative"] = "learned"
+    """`sinusoidal` of Vaswani et al. 2017, `rotary` of Su et al. 2021, `relative`: a bias a head and distance, one table for all layers (T5, Raffel et al. 2020)."""
+    norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
+    """`rms_norm`: without mean and bias (Zhang and Sennrich 2019)."""
+    tie_word_embeddings: bool = True
+    """The output's matrix is the token embedding."""
+
+    @model_validator(mode="after")
+    def heads_divide_width(self):
+        if self.hidden_size % self.num_heads:
+            raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}")
+        if self.positions == "rotary" and self.hidden_size // self.num_heads % 2:
+            raise ValueError(f"rotary positions turn pairs: hidden_size / num_heads = {self.hidden_size // self.num_heads} is odd")
+        return self

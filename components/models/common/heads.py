@@ -1,0 +1,89 @@
+"""What fine-tuning puts on a model."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from components.models.common.transformer import length_mask
+
+
+class ScalarMix(nn.Module):
+    """gamma * sum of softmax(w) times the layers; w starts at 0, gamma at 1 (Peters et al. 2018, equation 1)."""
+
+    def __init__(self, num_layers: int):
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, layers: Tensor) -> Tensor:
+        """(batch, length, layers, width) -> (batch, length, width)."""
+        return self.gamma * torch.einsum("bldw,d->blw", layers, self.weights.softmax(0))
+
+
+class PooledHead(nn.Module):
+    """Dropout and a linear layer on the model's pooled output, or on each token's."""
+
+    def __init__(self, width: int, outputs: int, dropout: float):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, outputs)
+        nn.init.normal_(self.output.weight, std=0.02)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(..., width) -> (..., outputs)."""
+        return self.output(self.dropout(pooled))
+
+
+class MeanHead(nn.Module):
+    """Layers made one, the mean over the tokens, a linear layer; for a pair on [u, v, |u - v|, u * v]."""
+
+    def __init__(self, mix: nn.Module, width: int, outputs: int, dropout: float, pair: bool, per_token: bool):
+        super().__init__()
+        self.mix, self.per_token = mix, per_token
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear((4 if pair else 1) * width, outputs)
+
+    def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
+        """Layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
+        x = self.dropout(self.mix(layers))
+        if self.per_token:
+            return self.output(x)
+        real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        return self.output(compared((x * real[:, :, None]).sum(1) / lengths[:, None], texts))
+
+
+class BiLSTMAttentionHead(nn.Module):
+    """Layers made one, a biLSTM, attention pooling; for a pair [u, v, |u - v|, u * v] (as in the GLUE baselines, Wang et al. 2018)."""
+
+    def __init__(self, mix: nn.Module, width: int, hidden_size: int, outputs: int, dropout: float, pair: bool, per_token: bool):
+        super().__init__()
+        self.mix, self.per_token = mix, per_token
+        self.dropout = nn.Dropout(dropout)
+        self.lstm = nn.LSTM(width, hidden_size, bidirectional=True, batch_first=True)
+        self.attention = None if per_token else nn.Linear(2 * hidden_size, 1)
+        self.output = nn.Sequential(
+            nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden_size, outputs)
+        )  # fmt: skip
+
+    def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
+        """Layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
+        x = self.dropout(self.mix(layers)).float()
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        with torch.autocast(x.device.type, enabled=False):  # bf16 halves a packed LSTM's speed on the CPU
+            x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=layers.shape[1])
+        if self.per_token:
+            return self.output(x)
+        scores = self.attention(x)[:, :, 0]
+        mask = length_mask(lengths, x.shape[1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, 0, 0], -torch.inf)
+        return self.output(compared(torch.einsum("bl,blw->bw", scores.softmax(1), x), texts))
+
+
+def compared(read: Tensor, texts: int) -> Tensor:
+    """(texts * batch, width) -> (batch, width), or for two texts [u, v, |u - v|, u * v], (batch, 4 * width)."""
+    if texts == 1:
+        return read
+    u, v = read.chunk(2)
+    return torch.cat([u, v, (u - v).abs(), u * v], 1)

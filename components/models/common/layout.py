@@ -1,0 +1,151 @@
+"""What `transformers` calls our settings and weights, and how it lays them out: one table a kind of model, read in both directions.
+
+The tables are in each family's `hub.py`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from torch import Size, Tensor, cat
+
+from components import params
+from components.errors import SesameError
+
+ARCHITECTURE = TypeAdapter(params.Architecture)
+
+HEADS = ("pooler", "head_transform", "head_bias", "next_sentence")
+"""Parts that a checkpoint may lack. All others it must have."""
+
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+"""Theirs -> ours; the first of two is written."""
+
+BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bias)$")
+"""Constants that older versions saved."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One kind of model. Several names, with spaces between: ours is theirs one after another (weights), or must be one value (settings)."""
+
+    family: str
+    """Our architecture."""
+    prefix: str
+    """What the names of the body's weights begin with where there are heads beside it."""
+    settings: dict[str, str]
+    weights: dict[str, str]
+    """Our module or parameter -> theirs; `*` is the number of a layer."""
+    tied: dict[str, str]
+    """A weight that may be saved a second time -> the weight it is a copy of."""
+    fixed: dict[str, Any] = field(default_factory=dict)
+    """Settings of which our modules know one value only."""
+    transposed: bool = False
+    """The layers' matrices are (in, out)."""
+    positions_aside: int = 0
+    """Rows of the position embedding before the one of the first token; left out."""
+
+    def architecture(self, config: Mapping[str, Any]) -> params.Architecture:
+        """Our block out of their settings, defaults included. Raises SesameError that names a setting we have no counterpart for."""
+        plain = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True, "quantization_config": None}
+        for key, value in {**plain, **self.fixed}.items():
+            if config.get(key, value) != value:
+                raise SesameError(f"config.json: {key}: {config[key]!r} is not supported, only {value!r}")
+        values = {}
+        for own, theirs in self.settings.items():
+            first, *others = theirs.split()
+            for other in others:
+                if config[other] != config[first]:
+                    raise SesameError(f"config.json: {other}: {config[other]!r} is not supported where {first} is {config[first]!r}")
+            values[own] = config[first]
+        if values["activation"] not in ACTIVATIONS:
+            key = self.settings["activation"]
+            raise SesameError(f"config.json: {key}: {values['activation']!r} is not supported (there are: {', '.join(ACTIVATIONS)})")
+        values["activation"] = ACTIVATIONS[values["activation"]]
+        values["max_length"] -= self.positions_aside
+        if values["intermediate_size"] is None:  # GPT-2's way to say four times as wide
+            values["intermediate_size"] = 4 * values["hidden_size"]
+        try:
+            return ARCHITECTURE.validate_python({"name": self.family, **values})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            own = problem["loc"][-1]
+            raise SesameError(f"config.json: {self.settings.get(own, own)}: {problem['msg'].removeprefix('Value error, ')}") from None
+
+    def config(self, architecture: params.Architecture) -> dict[str, Any]:
+        """Their settings out of our block. Raises SesameError for a choice that `transformers` has no model for."""
+        values = architecture.model_dump()
+        for key, field_ in type(architecture).model_fields.items():
+            if key not in self.settings and key != "name" and values[key] != field_.default:
+                name = self.prefix.rstrip(".")
+                raise SesameError(f"architecture.{key}: {values[key]} has no counterpart in transformers' {name}, only {field_.default}")
+        if values["activation"] not in ACTIVATIONS.values():
+            known = ", ".join(dict.fromkeys(ACTIVATIONS.values()))
+            raise SesameError(f"architecture.activation: {values['activation']} is not written (there are: {known})")
+        values["activation"] = next(theirs for theirs, own in ACTIVATIONS.items() if own == values["activation"])
+        return {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()}
+
+    def names(self, key: str) -> list[str]:
+        """Their names of one of our tensors, none where they have no such part."""
+        number = re.match(r"blocks\.(\d+)\.", key)
+        pattern = re.sub(r"^blocks\.\d+", "blocks.*", key)
+        module, _, kind = pattern.rpartition(".")
+        theirs = self.weights.get(pattern, "").split() or [f"{name}.{kind}" for name in self.weights.get(module, "").split()]
+        return [name.replace("*", number[1] if number else "*") for name in theirs]
+
+    def read(self, weights: dict[str, Tensor], shapes: dict[str, Size]) -> tuple[dict[str, Tensor], list[str], list[str]]:
+        """Their weights -> ours of the shapes expected, parts of ours that are absent, weights of theirs left out (other heads).
+
+        Raises SesameError that names the first weight which is missing, has another shape, or is not in the model of the settings.
+        """
+        left = {self._plain(name): value.float() for name, value in weights.items() if not BUFFERS.search(name)}
+        for copy, name in self.tied.items():
+            if copy in left and not left.setdefault(self._plain(name), left[copy]).equal(left.pop(copy)):
+                raise SesameError(f"{copy} in the weights is not the same as {name}; untied outputs are not supported")
+        state: dict[str, Tensor] = {}
+        absent: dict[str, None] = {}
+        for key, shape in shapes.items():
+            names = [self._plain(name) for name in self.names(key)]
+            missing = [name for name in names if name not in left]
+            if key.partition(".")[0] in HEADS and len(missing) == len(names):
+                absent[key.partition(".")[0]] = None
+                continue
+            if missing:
+                raise SesameError(f"{missing[0]} is missing in the weights")
+            parts = [left.pop(name) for name in names]
+            expected = self._shape(key, shape, len(names))
+            for name, part in zip(names, parts, strict=True):
+                if part.shape != expected:
+                    raise SesameError(f"{name} is {tuple(part.shape)} in the weights, but {tuple(expected)} by config.json")
+            value = self._turned(key, parts[0] if len(parts) == 1 else cat(parts))
+            state[key] = value[self.positions_aside :] if key == "position_embedding.weight" else value
+        if torn := [key for key in state if key.partition(".")[0] in absent]:
+            raise SesameError(f"{self.names(torn[0])[0]} is in the weights, but not the rest of its part")
+        body = {self._plain(name).partition(".")[0] for name in self.weights.values() if name.startswith(self.prefix)}
+        if extra := [name for name in left if name.partition(".")[0] in body]:
+            raise SesameError(f"{extra[0]} is in the weights, but not in the model that config.json describes")
+        return state, list(absent), list(left)
+
+    def write(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Our weights -> theirs."""
+        written = {}
+        for key, value in state.items():
+            names = self.names(key)
+            parts = self._turned(key, value).chunk(len(names))
+            written |= {name: part.contiguous() for name, part in zip(names, parts, strict=True)}
+        return written
+
+    def _plain(self, name: str) -> str:
+        """One name for a weight, whatever class it was saved from and however old the file is."""
+        name = name.removeprefix(self.prefix)
+        return re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+
+    def _turned(self, key: str, value: Tensor) -> Tensor:
+        return value.T if self.transposed and key.startswith("blocks.") and value.ndim == 2 else value
+
+    def _shape(self, key: str, shape: Size, parts: int) -> Size:
+        """Of each of their tensors, where ours has `shape`."""
+        first, *rest = shape
+        first = first // parts + (self.positions_aside if key == "position_embedding.weight" else 0)
+        return Size([*rest, first] if self.transposed and key.startswith("blocks.") else [first, *rest])

@@ -1,0 +1,108 @@
+"""The Transformer's parts, shared by encoder and decoder (Vaswani et al. 2017)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from components.models.common.block import Activation, TransformerArchitecture
+from components.models.common.positions import Positions
+
+
+def norm(config: TransformerArchitecture) -> nn.Module:
+    """The norm that an architecture names, over hidden_size."""
+    return {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}[config.norm](config.hidden_size, config.layer_norm_eps)
+
+
+class Gated(nn.Module):
+    """(..., 2 * width) -> (..., width): one half through the activation, times the other (Shazeer 2020)."""
+
+    def __init__(self, activation: nn.Module):
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = x.chunk(2, -1)
+        return self.activation(gate) * value
+
+
+def feed_forward(config: TransformerArchitecture) -> nn.Sequential:
+    """Linear, activation, linear; a gated one's first matrix has both halves."""
+    activation = ACTIVATIONS[config.activation]()
+    inner = config.intermediate_size * (2 if isinstance(activation, Gated) else 1)
+    return nn.Sequential(nn.Linear(config.hidden_size, inner), activation, nn.Linear(config.intermediate_size, config.hidden_size))
+
+
+ACTIVATIONS = {
+    "gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU("tanh"), "relu": nn.ReLU, "geglu": lambda: Gated(nn.GELU()), "swiglu": lambda: Gated(nn.SiLU()),
+}  # fmt: skip
+
+
+def plain(activation: Activation) -> nn.Module:
+    """An activation where nothing can be gated, as in BERT's head: that inside the gate."""
+    module = ACTIVATIONS[activation]()
+    return module.activation if isinstance(module, Gated) else module
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention through SDPA."""
+
+    def __init__(self, config: TransformerArchitecture):
+        super().__init__()
+        self.num_heads, self.dropout = config.num_heads, config.dropout
+        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor:
+        """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, length), True where a key may be seen, or to be added."""
+        batch, length, hidden = x.shape
+        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, hidden // self.num_heads)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, hidden / heads)
+        query, key = positions.rotate(query), positions.rotate(key)
+        if mask is not None and mask.dtype != torch.bool:
+            mask = mask.to(query.dtype)
+        seen = scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=causal and mask is None, dropout_p=self.dropout if self.training else 0.0
+        )
+        return self.output(seen.transpose(1, 2).reshape(batch, length, hidden))
+
+
+class TransformerBlock(nn.Module):
+    """Attention and feed-forward, each with a residual; the norm before (`norm_first`) or after them."""
+
+    def __init__(self, config: TransformerArchitecture):
+        super().__init__()
+        self.norm_first = config.norm_first
+        self.attention = SelfAttention(config)
+        self.attention_norm = norm(config)
+        self.feed_forward = feed_forward(config)
+        self.feed_forward_norm = norm(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, positions: Positions, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """x (batch, length, hidden) -> the same shape."""
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.attention_norm(x), mask, causal, positions))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, mask, causal, positions)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+def initialise(module: nn.Module, std: float = 0.02) -> None:
+    """Normal weights, zero biases, LayerNorm at one (Devlin et al. 2019; Radford et al. 2019)."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.normal_(part.weight, std=std)
+        if isinstance(part, nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)
+
+
+def length_mask(lengths: Tensor, length: int) -> Tensor | None:
+    """lengths (batch,) -> (batch, 1, 1, length), True on real tokens; None when nothing is padded, for SDPA's fast path."""
+    positions = torch.arange(length, device=lengths.device)
+    mask = positions < lengths[:, None]
+    return None if lengths.device.type == "cpu" and bool(mask.all()) else mask[:, None, None, :]
+
+
+def sublayers(blocks: nn.ModuleList) -> list[tuple[nn.Module, str]]:
+    """Where adapters go: behind attention and feed-forward of each block, before the residual (Houlsby et al. 2019, figure 2)."""
+    return [place for block in blocks for place in ((block.attention, "output"), (block, "feed_forward"))]

@@ -1,0 +1,22 @@
+"""Settings of the decoder."""
+
+from typing import Literal
+
+from pydantic import PositiveFloat
+
+from components.models.common.block import Activation, TransformerArchitecture
+
+
+class DecoderArchitecture(TransformerArchitecture):
+    """GPT-2 (Radford et al. 2019): causal Transformer."""
+
+    reads = "left_to_right"
+
+    name: Literal["decoder"]
+    norm_first: bool = True
+    """Norms before attention and feed-forward (pre-LN, as published), or after the residual (post-LN)."""
+    activation: Activation = "gelu_tanh"
+    layer_norm_eps: PositiveFloat = 1e-5
+
+
+Architecture = DecoderArchitecture

@@ -1,0 +1,72 @@
+"""BERT (Devlin et al. 2019): bidirectional Transformer encoder, masked-LM head, next-sentence head."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from components.models.common.positions import Positions
+from components.models.common.transformer import TransformerBlock, initialise, length_mask, norm, plain, sublayers
+from components.models.contract import LanguageModel
+from components.models.encoder.block import EncoderArchitecture
+from components.tokenizer import Tokenizer
+
+
+class Encoder(LanguageModel):
+    """As published: post-LN, learned positions, segments, the output's matrix that of the embedding."""
+
+    pairs = True
+    embeddings = frozenset({"token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "positions", "output_embedding"})
+    low_rank = ("query_key_value",)
+
+    def __init__(self, config: EncoderArchitecture, tokens: Tokenizer):
+        super().__init__()
+        size = config.hidden_size
+        self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
+        self.token_embedding = nn.Embedding(tokens.vocab_size, size)
+        self.position_embedding = nn.Embedding(config.max_length, size) if config.positions == "learned" else None
+        self.positions = Positions(config, causal=False)
+        self.segment_embedding = nn.Embedding(config.type_vocab_size, size)
+        self.embedding_norm = norm(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
+        self.final_norm = norm(config) if config.norm_first else nn.Identity()
+        self.pooler = nn.Sequential(nn.Linear(size, size), nn.Tanh())
+        self.head_transform = nn.Sequential(nn.Linear(size, size), plain(config.activation), norm(config))
+        self.head_bias = nn.Parameter(torch.zeros(tokens.vocab_size))
+        self.next_sentence = nn.Linear(size, 2)
+        self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, size)
+        initialise(self)
+
+    def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
+        """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden)."""
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        x = self.positions.add(self.token_embedding(ids), positions)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding(positions)
+        if segment_ids is None or self.segment_embedding.num_embeddings == 1:
+            segment_ids = torch.zeros_like(ids)
+        x = x + self.segment_embedding(segment_ids)
+        states = [self.dropout(self.embedding_norm(x))]
+        mask = self.positions.mask(length_mask(lengths, ids.shape[1]), ids.shape[1])
+        for block in self.blocks:
+            states.append(block(states[-1], self.positions, mask))
+        states[-1] = self.final_norm(states[-1])
+        return states
+
+    def forward(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+        """-> (batch, length, hidden)."""
+        return self.layers(ids, lengths, segment_ids)[-1]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) -> (..., vocab_size): dense, activation, norm, then the output's matrix with its own bias."""
+        return linear(self.head_transform(hidden), (self.output_embedding or self.token_embedding).weight, self.head_bias)
+
+    def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+        """(batch, length, hidden) -> (batch, hidden): dense and tanh on `[CLS]`."""
+        return self.pooler(hidden[:, 0])
+
+    def sublayers(self) -> list[tuple[nn.Module, str]]:
+        return sublayers(self.blocks)
+
+
+Model = Encoder

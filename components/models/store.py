@@ -1,0 +1,87 @@
+"""Models on the disk: built from an architecture, saved with what they came from, loaded."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from components import params, stage, tokenizer
+from components.errors import SesameError
+from components.models.contract import LanguageModel
+
+
+def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> LanguageModel:
+    """A model with random weights, drawn from torch's generator."""
+    return import_module(f"components.models.{architecture.name}.model").Model(architecture, tokens)
+
+
+def save(
+    folder: Path, state: Mapping[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer, absent: Sequence[str] = (),
+    lineage: Sequence[Mapping[str, Any]] = (),
+) -> None:  # fmt: skip
+    """Write weights, architecture and tokenizer to a folder.
+
+    `absent` names the parts of the model that no training has touched, whose weights are left out; `lineage` says what made
+    the model, first to last: `{"by": "pretrained", ...}`, `{"by": "tuned", "task": ...}`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {key: value.detach().cpu().contiguous() for key, value in state.items() if key.partition(".")[0] not in absent}
+    save_file(kept, folder / "model.safetensors")
+    config = {"architecture": architecture.model_dump(mode="json"), "vocab_size": tokens.vocab_size}
+    if absent:
+        config["absent"] = list(absent)
+    config["lineage"] = list(lineage)
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    tokens.save(folder)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a model's folder says of it, without its weights."""
+
+    architecture: params.Architecture
+    absent: list[str]
+    """Parts that no training has touched, as heads that an imported checkpoint has no weights for."""
+    lineage: list[dict[str, Any]]
+    """What made it, first to last."""
+
+    @property
+    def derived_by(self) -> list[str]:
+        """The steps after the first, for every table: `after snli`, `pretrained on medical`."""
+        return [f"{step['by']} on {step['on']}" for step in self.lineage if "on" in step]
+
+
+def about(folder: Path) -> About:
+    """Of a model. Raises SesameError where there is none."""
+    if not folder.exists():
+        raise SesameError(f"{folder}: no model there; run the stage that makes {folder.name} first (`sesame plan` lists them)")
+    config = stage.read_json(folder / "config.json")
+    with stage.reading(folder / "config.json"):
+        return About(TypeAdapter(params.Architecture).validate_python(config["architecture"]), config.get("absent", []), config["lineage"])
+
+
+def load(folder: Path, pretrained: bool = True) -> tuple[LanguageModel, tokenizer.Tokenizer]:
+    """A pre-trained model, or the same architecture with random weights, and its tokenizer. `model.absent` names what is random in both.
+
+    Raises SesameError when a file is missing or the weights don't fit the architecture.
+    """
+    its, tokens = about(folder), tokenizer.load(folder)
+    model = build(its.architecture, tokens)
+    if pretrained:
+        model.absent = its.absent
+        random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
+        with stage.reading(folder / "model.safetensors"):
+            model.load_state_dict(random | load_file(folder / "model.safetensors"))
+    return model, tokens
+
+
+def count_parameters(module: nn.Module, trainable: bool = False) -> int:
+    """Parameters of a module; shared ones count once."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad or not trainable)

@@ -1,0 +1,98 @@
+"""Bidirectional language modelling with two separate LMs (Peters et al. 2018, section 3.1)."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pad_sequence
+
+from components.encode import Split
+from components.models.contract import LanguageModel
+from components.objectives.bilm import block
+from components.objectives.bilm.batches import LaneBatches
+from components.objectives.contract import Losses
+from components.objectives.contract import Objective as Contract
+from components.objectives.scoring import score
+from components.tokenizer import CLS, SEP, Tokenizer
+
+BANK = 1000  # segments that a word's neighbours are sought in
+
+
+class BidirectionalLM(Contract):
+    """The forward LM predicts token t + 1, the backward one t - 1; perplexity is the full-softmax average of both."""
+
+    main = "bilm"
+
+    def __init__(self, config: block.BidirectionalLM, tokens: Tokenizer):
+        self.config, self.tokenizer = config, tokens
+        self.byte_lengths = torch.from_numpy(tokens.byte_lengths)
+
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> LaneBatches:
+        return LaneBatches(text, batch_size, self.config.window, seed)
+
+    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        targets = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
+        targets = targets[targets != CLS].cpu()
+        return {"tokens": torch.tensor(rows["forward"][:, 1:].numel()), "bilm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets].sum()}
+
+    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: Tensor | None) -> tuple[Losses, Tensor]:
+        ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
+        labels = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
+        predicted = labels != CLS  # that a document opens is not text
+        labels, logits = labels[predicted], model.logits(torch.cat([ahead, back])[predicted])
+        return {"bilm": score(logits, labels, model.training)}, pack(states)
+
+    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """Nearest neighbours, by the top layer, of the `*word*` in its context among words in context of the text."""
+        segments = [text.tokens[a:b].tolist() for a, b in text.segments[:BANK] if b > a]
+        bank, words = [], []
+        for i in range(0, len(segments), 100):
+            vectors, contexts = self._words(model, segments[i : i + 100])
+            bank.append(vectors)
+            words += contexts
+        bank = torch.cat(bank)
+        shown = []
+        for prompt in prompts:
+            before, word, after = prompt.split("*")
+            spans = self.tokenizer.encode([before, word, after])
+            vectors, _ = self._words(model, [[token for span in spans for token in span]])
+            asked = self.tokenizer.encode([before])[0]
+            place = sum(bool(self.tokenizer.starts_word[token]) for token in asked)
+            scores, nearest = bank @ vectors[place], []
+            for index in scores.argsort(descending=True).tolist():
+                if words[index] not in nearest:
+                    nearest.append(words[index])
+                if len(nearest) == 5:
+                    break
+            shown.append({"prompt": prompt, "output": " | ".join(nearest)})
+        return shown
+
+    def _words(self, model: LanguageModel, segments: list[list[int]]) -> tuple[Tensor, list[str]]:
+        """Unit top-layer vectors (words, width) of the segments' words at their first piece, and each word marked in its segment."""
+        segments = [tokens[: model.max_length - 2] for tokens in segments]
+        ids = pad_sequence([torch.tensor([CLS, *tokens, SEP]) for tokens in segments], batch_first=True)
+        top = model.features(ids, torch.tensor([len(tokens) + 2 for tokens in segments]))[:, 1:, -1]
+        vectors, contexts = [], []
+        for row, tokens in zip(top, segments, strict=True):
+            firsts = [i for i, token in enumerate(tokens) if self.tokenizer.starts_word[token] or i == 0]
+            vectors.append(row[firsts])
+            for start, end in zip(firsts, [*firsts[1:], len(tokens)], strict=True):
+                left, word, right = (self.tokenizer.decode(part) for part in (tokens[max(0, start - 6) : start], tokens[start:end], tokens[end : end + 6]))
+                contexts.append(f"{left} *{word.strip()}* {right}".strip())
+        return normalize(torch.cat(vectors).float(), dim=1), contexts
+
+
+def pack(states: tuple[list, list]) -> Tensor:
+    """LSTM states of both directions as one tensor (batch, directions * layers * (projection + hidden)), cut from the graph."""
+    flat = [part.detach().squeeze(0) for direction in states for layer in direction for part in layer]
+    return torch.cat(flat, 1)
+
+
+def unpack(carry: Tensor, model: LanguageModel) -> tuple[list, list]:
+    """The inverse of `pack`."""
+    lstms = [*model.forward_lm.lstms, *model.backward_lm.lstms]
+    parts = carry.split([size for lstm in lstms for size in (lstm.proj_size, lstm.hidden_size)], 1)
+    layers = [(parts[2 * i][None].contiguous(), parts[2 * i + 1][None].contiguous()) for i in range(len(lstms))]
+    return layers[: len(layers) // 2], layers[len(layers) // 2 :]
+
+
+Objective = BidirectionalLM

@@ -1,0 +1,28 @@
+"""What every objective says of itself, without torch."""
+
+from typing import ClassVar, Self
+
+from components.block import Block
+from components.models.common.block import Reads
+
+
+class ObjectiveBlock(Block):
+    """Settings of an objective."""
+
+    needs: ClassVar[Reads]
+    """How a model must read to be trained by it."""
+    samples_title: ClassVar[str]
+    """What its samples are, for the report."""
+
+    name: str
+
+    def check_prompt(self, prompt: str) -> None:
+        """Raises ValueError for a prompt that no sample can be made of."""
+
+    def row_length(self, max_length: int) -> int:
+        """Tokens of a row of a batch, for a model that reads `max_length`."""
+        return max_length
+
+    def with_rows_of(self, length: int) -> Self:
+        """The same with rows of so many tokens, for counting FLOPs on short ones."""
+        return self

@@ -1,0 +1,1 @@
+"""Causal language modelling: `block` its settings, `objective` batches, loss and samples."""

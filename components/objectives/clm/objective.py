@@ -1,0 +1,95 @@
+"""Causal language modelling over packed documents (Radford et al. 2018, 2019)."""
+
+import torch
+from torch import Tensor
+
+from components.encode import Split
+from components.errors import SesameError
+from components.models.contract import LanguageModel
+from components.objectives.clm import block
+from components.objectives.contract import Losses
+from components.objectives.contract import Objective as Contract
+from components.objectives.examples.stream import Stream
+from components.objectives.scoring import score
+from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
+
+NEW_TOKENS = 24  # of a sample
+TOP_K = 20
+
+
+class CausalLM(Contract):
+    """Predicts each token from those before it."""
+
+    main = "clm"
+
+    def __init__(self, config: block.CausalLM, tokens: Tokenizer):
+        self.config, self.tokenizer = config, tokens
+        self.byte_lengths = torch.from_numpy(tokens.byte_lengths)
+
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "PackedBatches":
+        return PackedBatches(text, batch_size, max_length, seed)
+
+    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        targets = rows["ids"][:, 1:]
+        targets = targets[targets != CLS]
+        return {"tokens": torch.tensor(rows["ids"][:, 1:].numel()), "clm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets.cpu()].sum()}
+
+    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: None) -> tuple[Losses, None]:
+        ids, targets = rows["ids"][:, :-1], rows["ids"][:, 1:]
+        hidden = model(ids, *isolate(ids)) if self.config.isolate_documents else model(ids)
+        predicted = targets != CLS  # that a document opens is not text
+        labels, logits = targets[predicted], model.logits(hidden[predicted])
+        return {"clm": score(logits, labels, model.training)}, None
+
+    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """A continuation of each prompt, drawn among the 20 likeliest pieces at temperature 0.8."""
+        generator = torch.Generator().manual_seed(0)
+        shown = []
+        for prompt in prompts:
+            ids = torch.tensor([[CLS, *self.tokenizer.encode([prompt])[0]]])[:, : model.max_length]
+            start = ids.shape[1]
+            while ids.shape[1] < min(start + NEW_TOKENS, model.max_length) and ids[0, -1] != SEP:
+                logits = model.logits(model(ids)[:, -1]) / 0.8
+                logits[:, [i for i in range(len(SPECIALS)) if i != SEP]] = -torch.inf
+                best = logits.topk(TOP_K)
+                ids = torch.cat([ids, best.indices.gather(1, best.values.softmax(1).multinomial(1, generator=generator))], 1)
+            shown.append({"prompt": prompt, "output": self.tokenizer.decode(ids[0, start:].tolist())})
+        return shown
+
+
+class PackedBatches:
+    """Rows of max_length + 1 tokens of the stream; the last token of a row is the first of the next."""
+
+    def __init__(self, text: Split, batch_size: int, max_length: int, seed: int):
+        self.stream, self.batch_size, self.max_length, self.seed = Stream(text, seed), batch_size, max_length, seed
+        self.rows = (self.stream.size - 1) // max_length
+        if self.rows < batch_size:
+            raise SesameError(
+                f"the text has {self.stream.size} tokens, {self.rows} rows of {max_length}, less than one batch of {batch_size}; "
+                "use more text or a smaller batch_size"
+            )
+
+    def epoch_steps(self) -> int:
+        return self.rows // self.batch_size
+
+    def tokens(self, step: int) -> int:
+        return self.batch_size * self.max_length
+
+    def __getitem__(self, step: int) -> dict[str, Tensor]:
+        epoch, index = divmod(step, self.epoch_steps())
+        start = index * self.batch_size * self.max_length
+        ids = torch.from_numpy(self.stream.read(epoch, start, start + self.batch_size * self.max_length + 1))
+        return {"ids": ids.unfold(0, self.max_length + 1, self.max_length)}
+
+
+def isolate(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """ids (batch, length) -> positions (batch, length) counted from each document's `[CLS]`, and the mask (batch, 1, length, length)
+    that shows a token the earlier ones of its own document. Resetting positions alone would not isolate documents."""
+    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    starts = torch.where(ids == CLS, places, 0).cummax(1).values
+    same = starts[:, :, None] == starts[:, None, :]
+    causal = places[:1, :, None] >= places[:1, None, :]
+    return places - starts, (same & causal)[:, None]
+
+
+Objective = CausalLM

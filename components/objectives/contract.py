@@ -1,0 +1,65 @@
+"""What every objective gives to pre-training."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor, nn
+
+from components.encode import Split
+from components.models.contract import LanguageModel
+from components.objectives.block import ObjectiveBlock
+from components.tokenizer import Tokenizer
+
+Losses = dict[str, tuple[Tensor, Tensor]]
+"""Of each part: the sum of the loss in nats over its targets, and how many of them were right."""
+
+
+class Batches(Protocol):
+    """The training steps that a text makes, without end. A step is a pure function of (seed, step)."""
+
+    def __getitem__(self, step: int) -> dict[str, Tensor]:
+        """The rows of a step, over all micro-batches and ranks: tensors whose first dimension is the row."""
+
+    def tokens(self, step: int) -> int:
+        """Real tokens in the step, padding not counted."""
+
+    def epoch_steps(self) -> int:
+        """Steps of the first pass over the text."""
+
+
+class Objective(ABC):
+    """What a model learns to predict."""
+
+    main: ClassVar[str]
+    """The part whose loss is the language model's: perplexity and bits per byte are its."""
+
+    @abstractmethod
+    def __init__(self, config: ObjectiveBlock, tokens: Tokenizer):
+        """From its settings and the tokenizer of the text."""
+
+    @abstractmethod
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> Batches:
+        """Raises SesameError when the text is smaller than one batch."""
+
+    @abstractmethod
+    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Number of targets of each part; `bytes`: the bytes of text behind the targets of the main part; `tokens`: real tokens read."""
+
+    @abstractmethod
+    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: Any) -> tuple[Losses, Any]:
+        """The losses of some rows, and what the same rows of the next step need (LSTM states; None for most)."""
+
+    @abstractmethod
+    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """What the model makes of each prompt: `{"prompt": ..., "output": ...}`."""
+
+    def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
+        """Networks of the objective's own, trained beside the model and thrown away after it, as ELECTRA's generator. `losses` may use them."""
+        return {}
+
+    def untrained(self, model: LanguageModel) -> list[str]:
+        """Parts of the model that this leaves as they are drawn, as heads that it does not use. All others must get a gradient."""
+        return []
+
+    def check(self, batches: Batches, steps: int | None) -> None:
+        """Raises SesameError where the settings can make no difference in so many steps (None: not known before)."""

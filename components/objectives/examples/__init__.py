@@ -1,0 +1,1 @@
+"""How text becomes rows: `stream` one endless stream of documents, `segments` windows of a document and pairs of neighbours."""

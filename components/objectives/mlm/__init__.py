@@ -1,0 +1,1 @@
+"""Masked language modelling: `block` its settings, `batches` the rows, `objective` loss and samples."""

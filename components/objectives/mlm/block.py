@@ -1,0 +1,38 @@
+"""Settings of MaskedLM."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from components.block import Share
+from components.objectives.block import ObjectiveBlock
+
+
+class MaskedLM(ObjectiveBlock):
+    """Masked language modelling, with or without next-sentence prediction (Devlin et al. 2019, section 3.1)."""
+
+    needs = "both_sides"
+    samples_title = "likeliest fillings of [MASK]"
+
+    name: Literal["mlm"]
+    mlm_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    mask_share: Share = 0.8
+    random_share: Share = 0.1
+    next_sentence: bool = True
+    whole_word: bool = False
+    """All pieces of a word are targets, or none (Devlin's release of 2019-05-31)."""
+    static: bool = False
+    """The same examples and masks in every epoch, as BERT's were made once and for all; RoBERTa's are drawn anew (Liu et al. 2019, section 4.1)."""
+
+    @model_validator(mode="after")
+    def shares_fit(self):
+        if self.mask_share + self.random_share > 1:
+            raise ValueError("mask_share + random_share is more than 1")
+        return self
+
+    def check_prompt(self, prompt: str) -> None:
+        if "[MASK]" not in prompt:
+            raise ValueError(f"prompt {prompt!r} has no [MASK] to fill")
+
+
+Objective = MaskedLM

@@ -1,0 +1,70 @@
+"""Masked language modelling with next-sentence prediction (Devlin et al. 2019, section 3.1 and appendix A)."""
+
+import torch
+from torch import Tensor
+
+from components.encode import Split
+from components.errors import SesameError
+from components.models.contract import LanguageModel
+from components.objectives.contract import Batches, Losses
+from components.objectives.contract import Objective as Contract
+from components.objectives.mlm import block
+from components.objectives.mlm.batches import MaskedBatches
+from components.objectives.scoring import IGNORED, score
+from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
+
+
+class MaskedLM(Contract):
+    """Predicts `mlm_probability` of the tokens and, if asked for, whether segment B followed segment A."""
+
+    main = "mlm"
+
+    def __init__(self, config: block.MaskedLM, tokens: Tokenizer):
+        self.config, self.tokenizer = config, tokens
+        self.byte_lengths = torch.from_numpy(tokens.byte_lengths)
+
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> MaskedBatches:
+        return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed)
+
+    def untrained(self, model: LanguageModel) -> list[str]:
+        return [] if self.config.next_sentence else ["pooler", "next_sentence"]
+
+    def check(self, batches: Batches, steps: int | None) -> None:
+        if self.config.static and steps and steps <= batches.epoch_steps():
+            raise SesameError(
+                f"objective.static makes no difference: the budget ends after {steps:,} of the {batches.epoch_steps():,} steps of the first epoch; "
+                "use less text or a larger budget"
+            )
+
+    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        targets = rows["labels"][rows["labels"] != IGNORED]
+        counts = {"tokens": rows["lengths"].sum(), "mlm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets.cpu()].sum()}
+        return counts | ({"nsp": (rows["is_random"] != IGNORED).sum()} if self.config.next_sentence else {})
+
+    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: None) -> tuple[Losses, None]:
+        hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])
+        target = rows["labels"] != IGNORED
+        labels, logits = rows["labels"][target], model.logits(hidden[target])  # the head sees targets only
+        parts = {"mlm": score(logits, labels, model.training)}
+        if self.config.next_sentence:
+            logits = model.next_sentence(model.pool(hidden, rows["lengths"]))
+            parts["nsp"] = score(logits, rows["is_random"], model.training)
+        return parts, None
+
+    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """The five likeliest pieces for each `[MASK]` of a prompt."""
+        shown = []
+        for prompt in prompts:
+            spans = self.tokenizer.encode(prompt.split("[MASK]"))
+            ids = [CLS, *spans[0]]
+            for span in spans[1:]:
+                ids += [MASK, *span]
+            ids = torch.tensor([[*ids[: model.max_length - 1], SEP]])
+            logits = model.logits(model(ids, torch.tensor([ids.shape[1]]))[ids == MASK])
+            logits[:, : len(SPECIALS)] = -torch.inf
+            best = [", ".join(self.tokenizer.pieces[i].decode(errors="replace").strip() for i in row) for row in logits.topk(5).indices]
+            shown.append({"prompt": prompt, "output": " | ".join(best)})
+        return shown
+
+
+Objective = MaskedLM

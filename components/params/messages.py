@@ -1,0 +1,54 @@
+"""What is wrong with a params file, in one line a problem."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from components.params.models import ARCHITECTURES, OBJECTIVES
+
+NAMES = {*ARCHITECTURES, *OBJECTIVES}
+"""Which pydantic puts into the path of a mistake, and the file has not."""
+
+
+def where(location: tuple, raw: Any) -> str:
+    """`('models', 'bert', 'architecture', 'encoder', 'num_heads')` -> `models.bert.architecture.num_heads`."""
+    path, entered = "", True
+    for key in location:
+        tags = [raw.get(tag) for tag in ("kind", "format", "name")] if isinstance(raw, dict) else []
+        if entered and key in tags and isinstance(key, str):
+            entered = False
+            continue  # pydantic names the member of a union; the file does not
+        entered = True
+        if isinstance(key, int):
+            path += f"[{key}]"
+        else:
+            path += f".{key}" if path else str(key)
+        inside = (isinstance(raw, dict) and key in raw) or (isinstance(raw, list) and isinstance(key, int) and key < len(raw))
+        raw = raw[key] if inside else None
+    return path
+
+
+def message(problem: Mapping[str, Any]) -> str:
+    """What pydantic says of a mistake, in our words."""
+    if problem["type"] == "extra_forbidden":
+        return "unknown key"
+    if problem["type"] == "missing":
+        return "missing"
+    message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
+    if "input" in problem and isinstance(problem["input"], str | int | float | bool):
+        value = repr(problem["input"])
+        message += f" (it is {value if len(value) < 80 else f'{value[:80]}...'})"
+    return message
+
+
+def plain(problem: str) -> str:
+    """One line, whatever the names in it are."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in problem)
+
+
+def first(error: ValidationError) -> str:
+    """The first mistake, to be put behind the path of the block: `.objective.name: ...`."""
+    problem = error.errors()[0]
+    return "".join(f".{key}" for key in problem["loc"] if key not in NAMES) + f": {message(problem)}"

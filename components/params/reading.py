@@ -1,0 +1,131 @@
+"""Params files read and checked: `params.yaml`, and the studies' beside `studies/dvc.yaml`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
+
+from components.errors import SesameError
+from components.params.messages import message, plain, where
+from components.params.references import references
+from components.params.whole import Params
+
+FILE = Path("params.yaml")
+STUDIES = Path("studies/params.yaml")
+"""Holds the sections below, so that the file one begins with stays short."""
+OF_STUDIES = ("ablations", "search")
+
+
+def _odd(raw: Any) -> str | None:
+    """What YAML can say and no block takes, of which the checks below would make no sense; anchors make the same part stand in many places."""
+    seen: set[int] = set()
+    parts: list[tuple[str, Any]] = [("", raw)]
+    while parts:
+        place, part = parts.pop()
+        if isinstance(part, dict | list):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+        if isinstance(part, dict):
+            if odd := [key for key in part if not isinstance(key, str)]:
+                return f"{place or 'the file'}: the key {odd[0]!r} is no text; write it in quotes"
+            parts += [(f"{place}.{key}" if place else key, value) for key, value in part.items()]
+        elif isinstance(part, list):
+            parts += [(f"{place}[{i}]", value) for i, value in enumerate(part)]
+        elif isinstance(part, int) and abs(part) >= 2**63:
+            return f"{place}: a number beyond 2**63"
+    return None
+
+
+def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
+    """Turn the parsed file (and that of the studies) into `Params`. Raises SesameError that lists every problem, one a line, each with its path."""
+    for path, content in ((file, raw), (STUDIES, {} if studies is None else studies)):
+        if not isinstance(content, dict):
+            raise SesameError(f"{path}: sections expected, as `seed: 1`, {'nothing' if content is None else type(content).__name__} found")
+        if (problem := _odd(content)) is not None:
+            raise SesameError(f"{path}: {plain(problem)}")
+    studies = studies or {}
+    if misplaced := [key for key in studies if key not in OF_STUDIES or key in raw]:
+        there = f"stands in {file}, too" if misplaced[0] in raw else f"belongs into {file}; here are {' and '.join(OF_STUDIES)}"
+        raise SesameError(f"{STUDIES}: {plain(misplaced[0])} {there}")
+    problems, params, raw = [], None, {**raw, **studies}
+    try:
+        params = Params.model_validate(raw)
+    except ValidationError as error:
+        for problem in error.errors():
+            problems.append(f"{where(problem['loc'], raw) or 'the file'}: {message(problem)}")
+    if problems := [plain(problem) for problem in problems + references(raw)]:
+        own = [STUDIES if studies and problem.startswith(OF_STUDIES) else file for problem in problems]
+        if len(problems) == 1:
+            raise SesameError(f"{own[0]}: {problems[0]}")
+        told = [problem if path == file else f"{path}: {problem}" for path, problem in zip(own, problems, strict=True)]
+        more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
+        raise SesameError(f"{file}: " + "\n  ".join([f"{len(problems)} problems", *told[:MOST], *more]))
+    return params
+
+
+MOST = 30
+"""Problems that are told at once."""
+DEEPEST = 64
+"""Levels of nesting; some tens of thousands would end the process, since the parser calls itself for each."""
+
+
+def _too_deep(text: str) -> int | None:
+    """The line where a file is nested beyond all sense. Raises YAMLError for what is not YAML."""
+    depth = 0
+    for event in YAML(typ="safe").parse(text):
+        depth += isinstance(event, MappingStartEvent | SequenceStartEvent) - isinstance(event, MappingEndEvent | SequenceEndEvent)
+        if depth > DEEPEST:
+            return event.start_mark.line + 1
+    return None
+
+
+def load(path: str | Path = FILE) -> Params:
+    """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them."""
+    studies = Path(path).parent / STUDIES
+    return check(_read(path), path, _read(studies) if studies.exists() else None)
+
+
+def _read(path: str | Path) -> Any:
+    """What a params file says, unchecked."""
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise SesameError(f"{path}: no such file; run from the project's folder") from None
+    except OSError as error:
+        raise SesameError(f"{path}: can't be read: {error.strerror}") from None
+    return parse(content, path)
+
+
+def parse(content: bytes, path: str | Path) -> Any:
+    """What a params file says, unchecked; `path` is for messages. Raises SesameError where it is not YAML."""
+    try:
+        text = content.decode("utf-8-sig")
+        if (line := _too_deep(text)) is not None:
+            raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
+        return YAML(typ="safe").load(text)
+    except UnicodeDecodeError as error:
+        raise SesameError(f"{path}, line {error.object[: error.start].count(10) + 1}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
+    except (ValueError, TypeError, OverflowError) as error:  # a date like 2026-13-45, a whole number of 5,000 digits, a list as key
+        raise SesameError(f"{path}: not valid YAML: {error}") from None
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise SesameError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}") from None
+
+
+def schemas() -> dict[Path, str]:
+    """The JSON schemas of the files, by where they stand in `components`: for editors."""
+    whole = Params.model_json_schema()
+    written = {}
+    for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in OF_STUDIES)):
+        own = {
+            **whole, "properties": {key: part for key, part in whole["properties"].items() if keep(key)},
+            "required": [key for key in whole["required"] if keep(key)],
+        }  # fmt: skip
+        written[Path(f"{name}.schema.json")] = json.dumps(own, indent=1) + "\n"
+    return written

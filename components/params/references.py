@@ -1,0 +1,80 @@
+"""Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
+
+from typing import Any
+
+
+def _dictionary(raw: Any, key: str) -> dict:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _list(raw: dict, key: str) -> list:
+    value = raw.get(key)
+    return value if isinstance(value, list) else []
+
+
+def references(raw: Any) -> list[str]:
+    """Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
+    problems = []
+    text = {**_dictionary(raw, "corpora"), **_dictionary(raw, "mixes")}
+    tables = {
+        "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": _dictionary(raw, "tokenizers"),
+        "encodings": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
+        "models or checkpoints or derived": {**_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived")},
+        "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
+    }  # fmt: skip
+
+    missing: dict[tuple[str, str], list[str]] = {}  # (name, table) -> where it stands: a slip in one place is told once, not in forty
+
+    def check(path: str, name: Any, table: str) -> None:
+        if isinstance(name, str) and name not in tables[table]:
+            missing.setdefault((name, table), []).append(path)
+
+    for section, key, table in (
+        ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
+        ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
+        ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"), ("ablations", "encoding", "encodings"),
+        ("alignments", "source", "vectors"), ("alignments", "target", "vectors"), ("alignments", "control", "alignments"),
+    ):  # fmt: skip
+        for name, block in _dictionary(raw, section).items():
+            check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table)
+    for name in sorted(_dictionary(raw, "corpora").keys() & _dictionary(raw, "mixes").keys()):
+        problems.append(f"mixes.{name}: corpora.{name} has the same name, and both would be written to data/corpora/{name}")
+    for name, mix in _dictionary(raw, "mixes").items():
+        for key in ("tasks", "also_held_out"):
+            for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), key)):
+                check(f"mixes.{name}.{key}[{i}]", task, "tasks")
+    for name, study in _dictionary(raw, "ablations").items():
+        study = _dictionary({"s": study}, "s")
+        for i, task in enumerate(_list(study, "tasks")):
+            check(f"ablations.{name}.tasks[{i}]", task, "tasks")
+        for variant, block in _dictionary(study, "variants").items():
+            check(f"ablations.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings")
+    for name, derived in _dictionary(raw, "derived").items():
+        folder, _, on = str(_dictionary({"d": derived}, "d").get("on")).partition("/")
+        if table := {"tasks": "tasks", "encoded": "encodings"}.get(folder):
+            check(f"derived.{name}.on", on, table)
+    finetune, adapt, search = _dictionary(raw, "finetune"), _dictionary(raw, "adapt"), _dictionary(raw, "search")
+    for section, block in (("finetune", finetune), ("adapt", adapt), ("search", search)):
+        for i, task in enumerate(_list(block, "tasks")):
+            check(f"{section}.tasks[{i}]", task, "tasks")
+        for i, model in enumerate(_list(block, "models")):
+            check(f"{section}.models[{i}]", model, "models or checkpoints or derived")
+    for model in _list(finetune, "models"):
+        if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
+            problems.append(f"finetune.recipes: no recipe for model {model!r}")
+    for i, model in enumerate(_list(search, "models")):
+        if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
+            problems.append(f"search.models[{i}]: no recipe for model {model!r} in finetune.recipes")
+    for i, method in enumerate(_list(adapt, "methods")):
+        if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
+            problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {', '.join(_dictionary(adapt, 'recipes')) or 'none'})")
+    check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
+    for section in ("models", "checkpoints", "derived"):
+        for other in ("models", "checkpoints", "derived"):
+            for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()) if section < other else []:
+                problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/models/{name}")
+    for (name, table), places in missing.items():
+        others = f"; named so {len(places)} times, the last is {places[-1]}" if len(places) > 1 else ""
+        problems.append(f"{places[0]}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'}){others}")
+    return problems

@@ -1,0 +1,151 @@
+"""The whole of the params: the sections, and what has to fit between them."""
+
+from typing import Annotated
+
+from pydantic import Field, ValidationError, model_validator
+
+from components.block import Block, Name, RunOnly, Seed
+from components.models.common.block import ArchitectureBlock
+from components.params.align import Alignment, Vectors
+from components.params.derived import Derived
+from components.params.messages import first
+from components.params.models import Checkpoint, Model
+from components.params.search import Search
+from components.params.studies import Ablation, tuned, varied
+from components.params.tasks import ATTACHED, Adapt, Baselines, Finetune, Recipe, Task
+from components.params.text import Corpus, Encoding, Mix, Tokenizer
+
+Watts = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class Energy(Block):
+    """Power figures for the *estimated* energy: kWh = pue * hours * watts / 1000 (Strubell et al. 2019, section 2)."""
+
+    pue: Annotated[float, Field(ge=1, le=100)] = 1.58
+    watts_per_core: Watts = 10.0
+    watts_per_gib: Watts = 0.375
+    watts_per_gpu: Watts = 300.0
+
+
+class Resources(Block):
+    """What a stage takes for itself: stages that name the same resource never run side by side in the flow.
+
+    `gpu` where trainings share one; `cpu` where one training takes all cores (`threads: null`); null lets them run
+    beside each other, which on a small machine with one thread each is the faster way.
+    """
+
+    pretrain: str | None = None
+    finetune: str | None = None
+
+
+def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe: Recipe) -> None:
+    """Raises ValueError where a recipe, which stands at `place`, can't adapt a model."""
+    if not architecture.has_sublayers and recipe.method in ATTACHED:
+        raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and {model} has none")
+    if recipe.method == "linear_probe" and not -1 <= recipe.layer <= architecture.num_layers:
+        raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
+    if recipe.max_length > architecture.max_length:
+        raise ValueError(f"{place}.max_length {recipe.max_length} is more than the model reads, {model}.architecture.max_length {architecture.max_length}")
+
+
+class Params(Block):
+    """The whole of `params.yaml`, and of `studies/params.yaml`."""
+
+    seed: Seed
+    """Splits and subsets of data; models have seeds of their own."""
+    energy: Energy
+    resources: Annotated[Resources, RunOnly()]
+    corpora: dict[Name, Corpus]
+    tasks: dict[Name, Task]
+    mixes: dict[Name, Mix]
+    tokenizers: dict[Name, Tokenizer]
+    encodings: dict[Name, Encoding]
+    models: dict[Name, Model]
+    checkpoints: dict[Name, Checkpoint]
+    derived: dict[Name, Derived]
+    finetune: Finetune
+    adapt: Adapt
+    baselines: Baselines
+    vectors: dict[Name, Vectors]
+    alignments: dict[Name, Alignment]
+    ablations: dict[Name, Ablation]
+    search: Search
+
+    def root(self, model: str) -> str:
+        """The model or checkpoint that one is derived from, over all steps: the name itself where it is no derived one."""
+        while model in self.derived:
+            model = self.derived[model].start
+        return model
+
+    def family(self, model: str) -> str:
+        """The architecture of a model, whatever made it."""
+        root = self.root(model)
+        return self.models[root].architecture.name if root in self.models else self.checkpoints[root].family
+
+    @model_validator(mode="after")
+    def studies_fit(self):
+        for name, study in self.ablations.items():
+            if study.model not in self.models:
+                continue  # told as a wrong name
+            for variant in study.variants:
+                place = f"ablations.{name}.variants.{variant}"
+                try:
+                    model = varied(self.models, study, variant, 1)
+                except ValidationError as error:
+                    raise ValueError(f"{place}.change{first(error)}") from None
+                try:
+                    recipe = tuned(study, variant)
+                except ValidationError as error:
+                    raise ValueError(f"{place}.recipe{first(error)}") from None
+                _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
+        return self
+
+    @model_validator(mode="after")
+    def blocks_fit_each_other(self):
+        for name, derived in self.derived.items():
+            chain = [name]
+            while chain[-1] in self.derived:
+                chain.append(self.derived[chain[-1]].start)
+                if chain[-1] in chain[:-1]:
+                    raise ValueError(f"derived.{chain[-1]}: made of itself ({' from '.join(chain)})")
+            self._derived_fits(f"derived.{name}", derived, chain[-1])
+        used = [(f"finetune.recipes.{name}", name, recipe) for name, recipe in self.finetune.recipes.items()]
+        used += [(f"derived.{name}.by.recipe", block.start, block.by.recipe) for name, block in self.derived.items() if block.by.name == "tuned"]
+        ways = [name for name in self.adapt.methods if name in self.adapt.recipes]
+        used += [(f"adapt.recipes.{name}", model, self.adapt.recipes[name]) for name in ways for model in self.adapt.models]
+        bases = {name: self.finetune.recipes[name] for name in self.search.models if name in self.finetune.recipes}
+        for key, draw in self.search.space.items():
+            used += [("search.space", name, recipe.model_copy(update={key: value})) for name, recipe in bases.items() for value in draw.ends]
+        for place, name, recipe in used:
+            if (root := self.root(name)) in self.models:
+                _recipe_fits(place, f"models.{root}", self.models[root].architecture, recipe)
+        self._search_fits(bases)
+        for name, pair in self.alignments.items():
+            sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
+            if len(sizes) > 1:
+                raise ValueError(f"alignments.{name}: {pair.source} and {pair.target} have different vector_size: {sorted(sizes)}")
+        return self
+
+    def _derived_fits(self, place: str, derived: Derived, root: str) -> None:
+        """Raises ValueError where a model can't be pre-trained on, or not on this text."""
+        if derived.by.name != "pretrained":
+            return
+        if root not in self.models:
+            raise ValueError(f"{place}: pre-training goes on from one of `models` only, and {root} is none")
+        model, objective = self.models[root], derived.by.objective
+        if objective.needs != model.architecture.reads:
+            raise ValueError(f"{place}.by.objective: {objective.name} can't train architecture {model.architecture.name}")
+        encodings = [self.encodings.get(name) for name in (model.encoding, derived.on.partition("/")[2])]
+        if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:
+            tokenizers = " and ".join(encoding.tokenizer for encoding in encodings)
+            raise ValueError(f"{place}.on: {derived.on} has another tokenizer than the text of models.{root} ({tokenizers})")
+
+    def _search_fits(self, recipes: dict[str, Recipe]) -> None:
+        search = self.search
+        for name, recipe in recipes.items():
+            if search.pruner.name != "none" and search.pruner.min_epochs >= (longest := search.longest(recipe)):
+                raise ValueError(f"search.pruner: {name} has at most {longest} epochs, so that nothing can be stopped after {search.pruner.min_epochs}")
+        for name in search.tasks:
+            task = self.tasks.get(name)
+            if task and search.metric and search.metric not in (there := task.dev.metrics or task.metrics):
+                raise ValueError(f"search.metric {search.metric} is not among those of the dev split of tasks.{name} ({', '.join(there)})")

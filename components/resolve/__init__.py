@@ -1,0 +1,45 @@
+"""What each stage is made of: its settings with all defaults, and a fingerprint of the code that it runs (`python -m components.resolve`).
+
+DVC watches `data/resolved.json`, an entry a stage, in place of folders of code and of `params.yaml` itself. So a stage is stale when,
+and only when, a setting that it uses (written or by default), a module that it imports, or a file that it reads has changed: a new
+family, objective, reader, method or page makes nothing stale, and neither do comments, docstrings and where a training runs.
+`entries` says which stage uses what, and is the one place where that is written; `closure` finds the modules behind it.
+A resumed training or search is keyed by the same entry.
+"""
+
+import json
+from pathlib import Path
+
+from components.params import Params
+from components.resolve.entries import Entry, entries, entry
+
+FILE = Path("data/resolved.json")
+TRAININGS = Path("studies/trainings.json")
+"""What `studies/dvc.yaml` makes stages of: a seed of a variant each."""
+
+__all__ = ["FILE", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
+
+
+def contents(params: Params) -> dict[Path, str]:
+    """What the files should hold."""
+    from components.params import members, read_by
+
+    stages: dict[str, dict[str, dict]] = {}
+    for own in entries(params):
+        stages.setdefault(own.stage, {})[own.name] = {"code": own.code, "settings": own.settings}
+    trainings = {}
+    for member in members(params.ablations):
+        study = params.ablations[member.study]
+        trainings[member.name] = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
+    return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in ((FILE, stages), (TRAININGS, {"trainings": trainings}))}
+
+
+def refresh(params: Params) -> list[Path]:
+    """Bring the files up to date with params and code; those that were not."""
+    from components import stage
+
+    stale = [(path, text) for path, text in contents(params).items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path, text in stale:
+        with stage.output(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return [path for path, _ in stale]

@@ -1,0 +1,176 @@
+"""Which stage uses what: its module, the parts of it that are found by name, and the settings that its result depends on."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from components import params
+from components.block import Block
+from components.resolve.closure import fingerprint
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stage of the pipeline, or one of a group (`pretrain`, `bert`)."""
+
+    stage: str
+    name: str
+    """`all` for a stage that is no group."""
+    modules: tuple[str, ...]
+    """What it runs: its own module, and those it finds by name."""
+    settings: dict[str, Any]
+    """All that its result depends on, as JSON, defaults filled in."""
+
+    @cached_property
+    def code(self) -> str:
+        """A fingerprint of what the modules run."""
+        return fingerprint(self.modules)
+
+    @property
+    def key(self) -> str:
+        """Of settings and code together, for work that is resumed; what is read is to be added."""
+        return hashlib.sha256(f"{self.code} {json.dumps(self.settings, sort_keys=True)}".encode()).hexdigest()[:16]
+
+
+def entry(all_params: params.Params, stage: str, name: str) -> Entry:
+    """That of one stage, which must be declared."""
+    return next(own for own in entries(all_params) if (own.stage, own.name) == (stage, name))
+
+
+def entries(p: params.Params) -> Iterator[Entry]:
+    """All stages of both pipelines."""
+    yield from _text(p)
+    yield from _models(p)
+    yield from _tasks(p)
+    yield from _spaces(p)
+    yield from _studies(p)
+    whole = p.settings()
+    sections = {key: value for key, value in whole.items() if key != "search"}
+    yield Entry("report", "all", ("components.report.__main__",), sections)
+
+
+def _of(*blocks: Block | list[Block]) -> tuple[str, ...]:
+    """The modules that read the sources of some blocks."""
+    kinds = {source.kind for block in blocks for source in _sources(block)}
+    return tuple(f"components.sources.{kind}" for kind in sorted(kinds))
+
+
+def _sources(value: Any) -> Iterator[Any]:
+    """Every source in a block, however deep."""
+    if isinstance(value, Block):
+        if "source" in type(value).model_fields and isinstance(value.source, Block):
+            yield value.source
+        for name in type(value).model_fields:
+            yield from _sources(getattr(value, name))
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _sources(part)
+
+
+def _text(p: params.Params) -> Iterator[Entry]:
+    for name, corpus in p.corpora.items():
+        readers = tuple(f"components.corpora.readers.{kind}" for kind in sorted({_corpus_reader(part.reader) for part in corpus.parts}))
+        yield Entry("corpus", name, ("components.corpora.__main__", *readers, *_of(corpus)), {"seed": p.seed, **corpus.settings()})
+    for name, task in p.tasks.items():
+        readers = (f"components.tasks.readers.{task.reader}",) if task.reader else ()
+        yield Entry("task", name, ("components.tasks.__main__", *readers, *_of(task)), {"seed": p.seed, **task.settings()})
+    for name, mix in p.mixes.items():
+        base = p.corpora[mix.corpus]
+        splits = {task: sorted(p.tasks[task].splits) for task in (*mix.tasks, *mix.also_held_out)}
+        licences = {"corpus": base.licence} | {task: p.tasks[task].licence for task in mix.tasks}
+        settings = {"seed": p.seed, **mix.settings(), "base": base.settings(), "splits": splits, "licences": licences}
+        yield Entry("mix", name, ("components.corpora.mix",), settings)
+    for name, tokenizer in p.tokenizers.items():
+        yield Entry("tokenizer", name, ("components.tokenizer.__main__",), tokenizer.settings())
+    for name, encoding in p.encodings.items():
+        yield Entry("encode", name, ("components.encode.__main__",), encoding.settings())
+
+
+def _corpus_reader(reader: params.Reader) -> str:
+    return "text" if reader.format == "text" else "table"
+
+
+def _family(name: str) -> str:
+    return f"components.models.{name}.model"
+
+
+def _training(block: params.Training, family: str) -> tuple[str, ...]:
+    """What a training on text finds by name."""
+    return _family(family), f"components.objectives.{block.objective.name}.objective"
+
+
+def _models(p: params.Params) -> Iterator[Entry]:
+    for name, model in p.models.items():
+        yield Entry("pretrain", name, ("components.pretrain.__main__", *_training(model, model.architecture.name)), model.settings())
+    for name, checkpoint in p.checkpoints.items():
+        hub = (_family(checkpoint.family), f"components.models.{checkpoint.family}.hub")
+        yield Entry("checkpoint", name, ("components.checkpoints.__main__", *hub, *_of(checkpoint)), checkpoint.settings())
+    for name, derived in p.derived.items():
+        way, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
+        if derived.by.name == "tuned":
+            task = p.tasks[derived.on.partition("/")[2]]
+            settings = {"finetune": _common(p), "task": task.settings(), **derived.settings()}
+            yield Entry("derive", name, (*way, _family(family), _method(derived.by.recipe)), settings)
+        else:
+            yield Entry("derive", name, (*way, *_training(derived.by, family)), derived.settings())
+
+
+def _method(recipe: params.Recipe) -> str:
+    return f"components.finetune.methods.{recipe.method}"
+
+
+def _common(p: params.Params) -> dict[str, Any]:
+    """What every fine-tuning depends on of what all have in common."""
+    finetune = p.finetune.settings()
+    return {"seed": p.seed} | {key: finetune[key] for key in ("train_examples", "eval_examples", "precision", "threads")}
+
+
+def _tasks(p: params.Params) -> Iterator[Entry]:
+    seeds, inits = {"seeds": p.finetune.seeds}, {"inits": p.finetune.inits}
+    for model, task in product(p.finetune.models, p.finetune.tasks):
+        recipe = p.finetune.recipes[model]
+        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": p.tasks[task].settings()}
+        yield Entry("finetune", f"{model}-{task}", ("components.finetune.__main__", _family(p.family(model)), _method(recipe)), settings)
+    for model, way, task in product(p.adapt.models, p.adapt.methods, p.adapt.tasks):
+        recipe = p.adapt.recipes[way]
+        settings = _common(p) | seeds | {"recipe": recipe.settings(), "task": p.tasks[task].settings()}
+        yield Entry("adapt", f"{model}-{way}-{task}", ("components.finetune.adapt", _family(p.family(model)), _method(recipe)), settings)
+    for task in p.finetune.tasks:
+        settings = _common(p) | seeds | {"baselines": p.baselines.settings(), "task": p.tasks[task].settings()}
+        yield Entry("baseline", task, ("components.finetune.baseline",), settings)
+
+
+def _spaces(p: params.Params) -> Iterator[Entry]:
+    for name, vectors in p.vectors.items():
+        yield Entry("vectors", name, ("components.align.vectors", f"components.align.trainers.{vectors.kind}"), vectors.settings())
+    for name, pair in p.alignments.items():
+        dictionary = f"components.align.dictionaries.{pair.dictionary.kind}"
+        yield Entry("align", name, ("components.align.__main__", dictionary, *_of(pair)), pair.settings())
+
+
+def _studies(p: params.Params) -> Iterator[Entry]:
+    for member in params.members(p.ablations):
+        study = p.ablations[member.study]
+        model = params.varied(p.models, study, member.variant, member.seed)
+        modules = ("components.ablations.variant", *_training(model, model.architecture.name))
+        yield Entry("variant", member.name, modules, model.settings() | {"milestones": study.milestones})
+        recipe = params.tuned(study, member.variant)
+        settings = _common(p) | {"recipe": recipe.settings(), "milestones": study.milestones}
+        settings["tasks"] = {task: p.tasks[task].settings() for task in study.tasks}
+        yield Entry("transfer", member.name, ("components.ablations.transfer", _family(model.architecture.name), _method(recipe)), settings)
+    for name, study in p.ablations.items():
+        settings = study.settings() | {"judged": {task: p.tasks[task].settings() for task in study.tasks}}
+        yield Entry("study", name, ("components.ablations.__main__",), settings)
+    search = p.search.settings()
+    lasting = {key: value for key, value in search.items() if key not in ("models", "tasks", "confidence")}
+    for model, task in product(p.search.models, p.search.tasks):
+        recipe = p.finetune.recipes[model]
+        methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
+        modules = ("components.search.__main__", _family(p.family(model)), *(f"components.finetune.methods.{method}" for method in sorted(methods)))
+        settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": p.tasks[task].settings()}
+        yield Entry("search", f"{model}-{task}", modules, settings)
+    yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": {task: p.tasks[task].metric for task in p.search.tasks}})

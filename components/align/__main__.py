@@ -11,31 +11,40 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from components import stage
-from components.align import dictionary, evaluate, vectors
+from components.align import dictionaries, evaluate, vectors
 from components.align.mappings import MAPPINGS, normalise, procrustes, unit
 from components.align.retrieval import RETRIEVALS, top
 from components.errors import SesameError
 from components.params import Params
 
 EXAMPLES = 20
+"""Test words of which each mapping and retrieval shows what it found."""
 
 
 @threadpool_limits.wrap(limits=1)  # the same figures on any number of cores, and other stages run beside this one
 def body(params: Params, name: str, run) -> dict:
-    """Learn each mapping, look the held-out words up with each retrieval, score."""
-    block = params.alignments[name]
-    source, target = (vectors.load(Path("data/vectors", side), block.max_vocabulary) for side in (block.source, block.target))
+    """Learn each mapping, look the held-out words up with each retrieval, score.
+
+    Raises SesameError where the two spaces don't fit each other, or there are too few words to learn from or to ask for.
+    """
+    alignment = params.alignments[name]
+    source, target = (vectors.load(Path("data/vectors", side), alignment.max_vocabulary) for side in (alignment.source, alignment.target))
     x, y = normalise(source.vectors), normalise(target.vectors)
     if x.shape[1] != y.shape[1]:
-        raise SesameError(f"vectors.{block.source} have {x.shape[1]} dimensions and vectors.{block.target} {y.shape[1]}; give both the same vector_size")
-    pairs = dictionary.build(block.dictionary, source.words, target.words, block.seed)
-    of_source, of_target = evaluate.index(source), evaluate.index(target)
-    train_x, train_y = x[[of_source[a] for a, _ in pairs.train]], y[[of_target[b] for _, b in pairs.train]]
+        raise SesameError(
+            f"vectors.{alignment.source} have {x.shape[1]} dimensions and vectors.{alignment.target} {y.shape[1]}; "
+            "give both the same vector_size"
+        )
+
+    pairs = dictionaries.build(alignment.dictionary, source.words, target.words, alignment.seed)
+    source_rows, target_rows = evaluate.index(source), evaluate.index(target)
+    train_x, train_y = x[[source_rows[a] for a, _ in pairs.train]], y[[target_rows[b] for _, b in pairs.train]]
     queries = evaluate.covered(pairs.test, source, target)
     if not queries:
         raise SesameError("no test word has a translation in the target vocabulary; raise max_vocabulary or take more text")
-    asked = [of_source[word] for word in queries]
+    asked = [source_rows[word] for word in queries]
 
+    # What is the same for all mappings: precision means little without how many were asked, and what a guess would get.
     facts = {
         "coverage": len(queries) / len(pairs.test),
         "queries": len(queries),
@@ -43,12 +52,12 @@ def body(params: Params, name: str, run) -> dict:
     }
     metrics: dict = facts | {"train_pairs": len(pairs.train)}
     matrices, scores, examples = {}, [], []
-    for mapping in block.mappings:
+    for mapping in alignment.mappings:
         matrices[mapping] = MAPPINGS[mapping](train_x, train_y)
-        mapped = unit(x @ matrices[mapping])
+        mapped = unit(x @ matrices[mapping])  # the whole vocabulary: CSLS looks at the neighbourhoods of all words
         metrics[mapping] = {}
-        for retrieval in block.retrievals:
-            best = top(RETRIEVALS[retrieval](mapped[asked], y, mapped, block.csls_k), max(evaluate.RANKS))
+        for retrieval in alignment.retrievals:
+            best = top(RETRIEVALS[retrieval](mapped[asked], y, mapped, alignment.csls_k), max(evaluate.RANKS))
             metrics[mapping][retrieval] = precision = evaluate.precision(best, queries, pairs.test, target.words)
             scores.append({"mapping": mapping, "retrieval": retrieval} | precision | facts)
             print(f"{mapping}, {retrieval}: " + ", ".join(f"{k} {v:.1%}" for k, v in precision.items()), flush=True)
@@ -65,16 +74,26 @@ def body(params: Params, name: str, run) -> dict:
         evaluate.write_csv(folder / "scores.csv", scores)
         evaluate.write_csv(folder / "examples.csv", examples)
         np.savez(folder / "mapping.npz", **matrices)
-        if block.dictionary.kind == "identical":
+        if alignment.dictionary.kind == "identical":
             rotated = x @ procrustes(train_x, train_y)  # lengths stay: only a rotation leaves distances comparable
-            moved = evaluate.moved(source, target, rotated, y, block.dictionary.min_count)
+            moved = evaluate.moved(source, target, rotated, y, alignment.dictionary.min_count)
             if not moved:
-                raise SesameError(f"no word occurs {block.dictionary.min_count} times in both spaces; lower the dictionary's min_count")
+                least = alignment.dictionary.min_count
+                raise SesameError(f"no word occurs {least} times in both spaces; lower the dictionary's min_count")
             evaluate.write_csv(folder / "moved.csv", moved)
-            distances = [row["distance"] for row in moved]
-            metrics["moved"] = {"words": len(moved), "mean_distance": float(np.mean(distances)), "p95_distance": float(np.percentile(distances, 95))}
-    print(f"{len(queries)} queries, coverage {facts['coverage']:.1%}, chance {facts['chance_p1']:.2%}, {len(pairs.train)} train pairs", flush=True)
+            metrics["moved"] = _distances(moved)
+    shares = f"coverage {facts['coverage']:.1%}, chance {facts['chance_p1']:.2%}"
+    print(f"{len(queries)} queries, {shares}, {len(pairs.train)} train pairs", flush=True)
     return metrics
+
+
+def _distances(moved: list[dict]) -> dict:
+    distances = [row["distance"] for row in moved]
+    return {
+        "words": len(moved),
+        "mean_distance": float(np.mean(distances)),
+        "p95_distance": float(np.percentile(distances, 95)),
+    }
 
 
 if __name__ == "__main__":

@@ -69,11 +69,11 @@ def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, m
 
 
 def _neighbours(vectors: np.ndarray, words: list[str], rows: np.ndarray, k: int = 5) -> list[str]:
-    found = []
+    neighbours = []
     for i in range(0, len(rows), BLOCK):
         best = top(nn(vectors[rows[i : i + BLOCK]], vectors, vectors, k), k + 1)  # the word itself is among them
-        found += [" ".join([words[n] for n in near if n != row][:k]) for row, near in zip(rows[i : i + BLOCK], best, strict=True)]
-    return found
+        neighbours += [" ".join([words[n] for n in near if n != row][:k]) for row, near in zip(rows[i : i + BLOCK], best, strict=True)]
+    return neighbours
 
 
 def write_csv(path: Path, rows: Iterable[dict]) -> None:

@@ -4,7 +4,8 @@
 documents, the format of BERT's `create_pretraining_data`; `card.json` says what they are. Every other stage reads
 them through `read` and `card`.
 
-    readers.py    files and tables -> documents; one more way to read is a function and a line in its registry
+    readers       files and tables -> documents; one more way to read is one file there, and its block in `components/params`
+    sentences.py  running text -> sentences
     cleaning.py   normalising, control characters, duplicates
     writer.py     splits by hash, the files, the card
     mix.py        a corpus together with the unlabelled training text of tasks

@@ -8,12 +8,13 @@ from components.params import Params
 
 
 def body(params: Params, name: str, run) -> dict:
-    """Read, sample, clean and split the corpus `name`."""
+    """Read, sample, clean and split the corpus `name`; its counts. Raises SesameError on text that can't be read, or none that is left."""
     corpus = params.corpora[name]
-    cleaner = cleaning.Cleaner(corpus.cleaning)
+    cleaner = cleaning.Cleaner(corpus.cleaning)  # one for all parts: a document of the second may repeat one of the first
 
     def documents() -> Iterator[tuple[str, Document]]:
         for part in corpus.parts:
+            # Cleaned first, so that what is dropped takes no place in the sample.
             cleaned = cleaner(readers.documents(part))
             if part.max_words:
                 cleaned = cleaning.sample(cleaned, part.max_words, params.seed, cleaner.dropped)
@@ -24,7 +25,7 @@ def body(params: Params, name: str, run) -> dict:
         "language": corpus.language,
         "licence": corpus.licence,
         "sources": [part.source.model_dump(mode="json", exclude_none=True) for part in corpus.parts],
-        "dropped": cleaner.dropped,
+        "dropped": cleaner.dropped,  # counted while documents are written
     }
     card = writer.write(name, documents(), corpus.splits, params.seed, about)
     for split, counts in card["splits"].items():

@@ -32,6 +32,7 @@ def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Co
 
     Counts the others as `not_sampled`. Holds no more than the sample in memory, however long the source is.
     """
+    # The document with the largest hash is on top, and goes first where the sample grows too large.
     heap: list[tuple[float, int, int, Document]] = []
     total = 0
     for number, document in enumerate(documents):
@@ -84,7 +85,7 @@ class Cleaner:
                 text = ftfy.fix_text(text, explain=False)
             else:
                 text = unicodedata.normalize(self.options.unicode, text)
-        elif not text.isprintable():
+        elif not text.isprintable():  # ASCII has one form: nothing to normalise, only control characters to take out
             text = CONTROL.sub("", text)
         return [clean for segment in text.split("\n") if (clean := " ".join(segment.split()))]
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from components import corpora, stage
 from components.corpora import SPLITS, Document, writer
 from components.corpora.cleaning import words_of
-from components.corpora.readers import sentences
+from components.corpora.sentences import sentences
 from components.params import Params
 
-TELLING = 8  # words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's
+TELLING = 8
+"""Words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's."""
 _SKIPPED = re.compile(r"[\W_]+")
 
 
@@ -29,24 +30,30 @@ def texts(task: str, split: str) -> Iterator[Document]:
     path = Path("data/tasks", task, f"{split}.jsonl")
     with stage.reading(path):
         for example in stage.read_lines(path):
-            found = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
-            yield [" ".join(text.split()) for text in found if text and text.strip()]
+            fields = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
+            yield [" ".join(text.split()) for text in fields if text and text.strip()]
+
+
+def held_out_keys(params: Params, tasks: list[str]) -> set[str]:
+    """Keys of the texts that the tasks are judged on, all their splits but train, and of the telling sentences in them."""
+    keys = set()
+    for task in tasks:
+        for split in [split for split in params.tasks[task].splits if split != "train"]:
+            for text in chain.from_iterable(texts(task, split)):
+                keys |= {key_of(text)} | {key_of(sentence) for sentence in sentences(text) if len(sentence.split()) >= TELLING}
+    return keys - {""}
 
 
 def body(params: Params, name: str, run) -> dict:
-    """Mix, take out what the tasks are tested on, split."""
+    """Mix, take out what the tasks are tested on, split; the counts. Raises SesameError where the corpus or a task is not there."""
     mix = params.mixes[name]
     base = Path("data/corpora", mix.corpus)
     judged = [*mix.tasks, *mix.also_held_out]
-    held_out = set()
-    for task in judged:
-        for split in [split for split in params.tasks[task].splits if split != "train"]:
-            for text in chain.from_iterable(texts(task, split)):
-                held_out |= {key_of(text)} | {key_of(part) for part in sentences(text) if len(part.split()) >= TELLING}
-    held_out -= {""}
+    held_out = held_out_keys(params, judged)
     words, removed, dropped = Counter(), Counter({mix.corpus: 0} | dict.fromkeys(mix.tasks, 0)), Counter(duplicates=0, emptied=0)
 
-    def parts() -> Iterator[tuple[str, Document]]:
+    def mixed() -> Iterator[tuple[str, Document]]:
+        """(where it is from: the corpus or a task, document)"""
         for split in SPLITS:
             yield from ((mix.corpus, document) for document in corpora.read(base, split))
         for task in mix.tasks:
@@ -54,20 +61,20 @@ def body(params: Params, name: str, run) -> dict:
 
     def documents() -> Iterator[tuple[str, Document]]:
         seen = set()
-        for part, document in parts():
+        for origin, document in mixed():
             whole = "\n".join(document)
             if whole in seen:
                 dropped["duplicates"] += 1
                 continue
             seen.add(whole)
             kept = [segment for segment in document if key_of(segment) not in held_out]
-            removed[part] += len(document) - len(kept)
+            removed[origin] += len(document) - len(kept)
             if not kept:
                 dropped["emptied"] += 1
                 continue
-            words[part] += words_of(kept)
+            words[origin] += words_of(kept)
             # A task's pairs share their first texts, so these choose the split; a corpus document keeps the split it had.
-            yield whole if part == mix.corpus else document[0], kept
+            yield whole if origin == mix.corpus else document[0], kept
 
     about = {
         "language": params.corpora[mix.corpus].language,
@@ -75,13 +82,13 @@ def body(params: Params, name: str, run) -> dict:
         "contains": f"{mix.corpus}; unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
         "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out",
         "sources": corpora.card(base)["sources"],
-        "words": words,
+        "words": words,  # these three are counted while documents are written
         "removed_sentences": removed,
         "dropped": dropped,
     }
     card = writer.write(name, documents(), params.corpora[mix.corpus].splits, params.seed, about)
-    for part, count in words.items():
-        print(f"{part}: {count} words, {removed[part]} sentences of other splits taken out", flush=True)
+    for origin, count in words.items():
+        print(f"{origin}: {count} words, {removed[origin]} sentences of other splits taken out", flush=True)
     return writer.counts(card) | {"parts": words, "removed_sentences": removed}
 
 

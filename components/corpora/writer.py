@@ -51,18 +51,26 @@ def write(name: str, documents: Iterable[tuple[str, Document]], splits: params.S
                 stack.enter_context(split.file)
             for key, document in documents:
                 files[split_of(key, splits, seed)].add(document)
-        total = sum(file.counts["documents"] for file in files.values())
-        if total == 0:
-            raise SesameError(f"corpora.{name}: no text is left; dropped: {(about or {}).get('dropped', {})}")
-        for split, share in (("train", 1), ("valid", 1), ("test", splits.test)):
-            if share and not files[split].counts["documents"]:
-                raise SesameError(
-                    f"corpora.{name}: no document of {total} fell into {split} (splits are by document: valid {splits.valid}, test {splits.test}); "
-                    "set larger shares in its `splits`, or read smaller documents (`document: blank_line` or `line`)"
-                )
-        card = {"name": name} | (about or {}) | {"splits": {split: file.counts | {"sha256": file.hash.hexdigest()} for split, file in files.items()}}
+        about = about or {}
+        _check(name, {split: file.counts["documents"] for split, file in files.items()}, splits, about.get("dropped", {}))
+        written = {split: file.counts | {"sha256": file.hash.hexdigest()} for split, file in files.items()}
+        card = {"name": name} | about | {"splits": written}
         write_json(folder / "card.json", card)
     return card
+
+
+def _check(name: str, documents: dict[str, int], splits: params.Splits, dropped: dict[str, int]) -> None:
+    """Raises SesameError when no document came in, or none in a split that is wanted: later stages would fail on it less clearly."""
+    total = sum(documents.values())
+    if total == 0:
+        raise SesameError(f"corpora.{name}: no text is left; dropped: {dropped}")
+    for split, share in (("train", 1), ("valid", 1), ("test", splits.test)):
+        if share and not documents[split]:
+            raise SesameError(
+                f"corpora.{name}: no document of {total} fell into {split} "
+                f"(splits are by document: valid {splits.valid}, test {splits.test}); "
+                "set larger shares in its `splits`, or read smaller documents (`document: blank_line` or `line`)"
+            )
 
 
 def counts(card: dict) -> dict:

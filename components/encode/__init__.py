@@ -39,10 +39,11 @@ def load(path: Path, split: str) -> Split:
     with reading(path / "meta.json"):
         meta = json.loads((path / "meta.json").read_text())
         dtype, counts = np.dtype(meta["dtype"]), meta[split]
-    parts = {}
-    for part, name in (("tokens", "bin"), ("segments", "segments.npy"), ("documents", "documents.npy")):
+    arrays = {}
+    for array, name in (("tokens", "bin"), ("segments", "segments.npy"), ("documents", "documents.npy")):
         with reading(file := path / f"{split}.{name}"):
-            parts[part] = np.memmap(file, dtype=dtype, mode="r") if part == "tokens" else np.load(file, mmap_mode="r")
-            if (rows := len(parts[part]) - (part == "documents")) != counts[part]:
-                raise ValueError(f"{rows} {part}, {counts[part]} by meta.json")
-    return Split(**parts)
+            arrays[array] = np.memmap(file, dtype=dtype, mode="r") if array == "tokens" else np.load(file, mmap_mode="r")
+            # A file that was cut off may still open; documents have one boundary more than there are documents.
+            if (rows := len(arrays[array]) - (array == "documents")) != counts[array]:
+                raise ValueError(f"{rows} {array}, {counts[array]} by meta.json")
+    return Split(**arrays)

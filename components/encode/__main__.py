@@ -18,13 +18,16 @@ DOCUMENTS_AT_ONCE = 10_000
 
 def encode_split(source: Path, split: str, tokens: Tokenizer, folder: Path, dtype: str) -> dict:
     """Write one split's ids and boundaries; returns its counts. Memory holds the boundaries and one batch of documents."""
-    segments, documents, size, num_bytes, digest = [], [0], 0, 0, hashlib.sha256()
+    segments: list[tuple[int, int]] = []  # of each the first token, and the [SEP] after the last one
+    documents = [0]  # of each the first segment, and at last the number of segments
+    size, num_bytes, digest = 0, 0, hashlib.sha256()
     with open(folder / f"{split}.bin", "wb") as file:
         documents_left = corpora.read(source, split)
         while group := list(islice(documents_left, DOCUMENTS_AT_ONCE)):
+            # The segments of many documents in one call, which sentencepiece divides over its threads.
             texts = list(chain.from_iterable(group))
             ids = iter(tokens.encode(texts, threads=2))
-            num_bytes += sum(len(text.encode()) + 1 for text in texts)
+            num_bytes += sum(len(text.encode()) + 1 for text in texts)  # with its line end, as `Tokenizer.byte_lengths` counts
             flat: list[int] = []
             for document in group:
                 flat.append(CLS)
@@ -44,13 +47,14 @@ def encode_split(source: Path, split: str, tokens: Tokenizer, folder: Path, dtyp
 
 
 def encode(params: Params, name: str, run: Run) -> dict:
-    block = params.encodings[name]
-    trained = tokenizer.load(Path("data/tokenizers", block.tokenizer))
+    """Write the encoding `name`: the splits, meta.json, and the tokenizer beside them. Raises SesameError where one to read is missing."""
+    settings = params.encodings[name]
+    trained = tokenizer.load(Path("data/tokenizers", settings.tokenizer))
     dtype = "uint16" if trained.vocab_size <= 2**16 else "uint32"
     started = time.perf_counter()
     with stage.output(Path("data/encoded", name)) as folder:
         folder.mkdir()
-        counts = {split: encode_split(Path("data/corpora", block.corpus), split, trained, folder, dtype) for split in SPLITS}
+        counts = {split: encode_split(Path("data/corpora", settings.corpus), split, trained, folder, dtype) for split in SPLITS}
         trained.save(folder)
         stage.write_json(folder / "meta.json", {"dtype": dtype, "vocab_size": trained.vocab_size, **counts})
     megabytes = sum(count["bytes"] for count in counts.values()) / 1e6

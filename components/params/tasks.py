@@ -19,12 +19,12 @@ METRICS_OF = {
 }
 GROUPED = ("exact_match", "gender_parity")
 """Metrics of classification that judge the examples of a group together."""
-ReaderName = Literal["copa", "multirc", "record", "wic", "wsc", "squad", "conll"]
 READ_AS = {
     "copa": "choice", "multirc": "classification", "record": "choice", "wic": "classification", "wsc": "classification",
     "squad": "extraction", "conll": "tagging",
 }  # fmt: skip
-"""Reader -> the kind of task its files are."""
+"""Reader, a file of `components/tasks/readers` -> the kind of task its files are."""
+ReaderName = Literal[tuple(READ_AS)]
 
 
 class TaskTable(Block):

@@ -29,11 +29,11 @@ def _members(archive: Path | BinaryIO, name: str) -> Members:
 
 
 def _matching(names: list[str], pattern: str, archive: str) -> list[str]:
-    found = sorted(name for name in names if fnmatchcase(name, pattern))
-    if not found:
+    matching = sorted(name for name in names if fnmatchcase(name, pattern))
+    if not matching:
         near = difflib.get_close_matches(pattern, names, n=5, cutoff=0.3) or sorted(names)[:5]
         raise SesameError(f"{archive}: nothing in it matches {pattern!r}; near names: {', '.join(near) or 'none, it is empty'}")
-    return found
+    return matching
 
 
 def open_members(archive: Path, patterns: list[str]) -> Iterator[SourceFile]:
@@ -51,7 +51,7 @@ def _select(members: Members, archive: str, patterns: list[str]) -> Iterator[Sou
         outer, _, inner = pattern.partition("!")
         for name in _matching(list(members), outer, archive):
             place = f"{archive}: {name}"
-            if inner:
+            if inner:  # an archive in the archive is read into memory: its members stand in no file that could be opened again
                 with SourceFile(place, members[name]).open() as stream:
                     nested = io.BytesIO(stream.read())
                 yield from _select(_members(nested, place), place, [inner])

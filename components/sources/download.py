@@ -84,12 +84,14 @@ def fetch(filename: str, sha256: str, address: Callable[[], str], cure: str) -> 
 
 
 def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> None:
+    """The file to `part`, and what is there already not again. Raises as `fetch` does."""
     for attempt in range(1, ATTEMPTS + 1):
+        # A part stays when the connection breaks, for the next attempt or the next run to go on from.
         start = part.stat().st_size if part.exists() else 0
         try:
             resumed = _stream(url, filename, part, start)
         except requests.RequestException as error:
-            if error.response is not None and error.response.status_code == 416:  # nothing beyond what we have: whole already, or of another file
+            if error.response is not None and error.response.status_code == 416:  # we have as much: whole already, or of another file
                 resumed = True
             elif not passing(error):
                 raise SesameError(f"{filename}: {url} answers {reason(error)}; {cure}") from None
@@ -100,22 +102,27 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
                 print(f"{filename}: {reason(error)}; try {attempt + 1} of {ATTEMPTS} in {wait} s", file=sys.stderr, flush=True)
                 time.sleep(wait)
                 continue
-        found = sha256_of(part)
-        if found == sha256:
+        received = sha256_of(part)
+        if received == sha256:
             return
         part.unlink()
         if not resumed:  # what was resumed may have begun as another file, so that gets a second chance from its start
-            raise SesameError(f"{filename}: wrong sha256: {found} came from {url}, {sha256} is declared; deleted. Check the file, then the declared hash")
+            raise SesameError(
+                f"{filename}: wrong sha256: {received} came from {url}, {sha256} is declared; deleted. Check the file, then the declared hash"
+            )
     raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {url}; {cure}")
 
 
 def passing(error: BaseException) -> bool:
     """Whether what a request failed for may be gone the next time: no connection, no answer in time, a busy or broken server."""
-    import httpx2
+    import httpx2  # what the hub's library asks with
 
     if (response := getattr(error, "response", None)) is not None:
         return response.status_code >= 500 or response.status_code in (408, 429)
-    broken = (ConnectionError, TimeoutError, requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError, httpx2.TransportError)
+    broken = (
+        ConnectionError, TimeoutError, requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError,
+        httpx2.TransportError,
+    )  # fmt: skip
     return isinstance(error, broken) or (error.__cause__ is not None and passing(error.__cause__))
 
 

@@ -15,11 +15,11 @@ def open_files(source: params.FilesSource) -> Iterator[SourceFile]:
 
     Raises SesameError for a path or glob without a file.
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}  # where a file really is -> how it was found
     for pattern in source.paths:
-        here = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
-        if not here:
+        matching = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+        if not matching:
             raise SesameError(f"files: nothing at {pattern!r} (looked in {Path.cwd()})")
-        for path in here:
-            found.setdefault(os.path.realpath(path), path)  # a link to a folder above gives the same file forty times over
-    return (SourceFile(path, lambda path=path: open(path, "rb")) for path in found.values())  # noqa: SIM115
+        for path in matching:
+            paths.setdefault(os.path.realpath(path), path)  # a link to a folder above gives the same file forty times over
+    return (SourceFile(path, lambda path=path: open(path, "rb")) for path in paths.values())  # noqa: SIM115

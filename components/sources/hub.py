@@ -22,20 +22,20 @@ def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
             rows = rows.take(source.max_documents)
         features = rows.features or {}
         for number, row in enumerate(rows, start=1):
-            named = {column: _named(features.get(column), found) for column, found in row.items()}
+            named = {column: _named(features.get(column), field) for column, field in row.items()}
             yield f"{source.path} ({source.split}), row {number}", named
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx2.HTTPError) as error:
         raise download.failed(
             error,
-            f"data set {source.path!r} can't be read: {one_line(error)}; check path, name, split and revision, the network (HF_ENDPOINT names a mirror), "
-            "and for a private set `hf auth login`"
+            f"data set {source.path!r} can't be read: {one_line(error)}; check path, name, split and revision, "
+            "the network (HF_ENDPOINT names a mirror), and for a private set `hf auth login`",
         ) from None
 
 
-def _named(feature: Any, found: Any) -> Any:
+def _named(feature: Any, field: Any) -> Any:
     """A class label by its name: an index means nothing without the list it came with. -1 stays, it stands for no label."""
-    if hasattr(feature, "int2str") and isinstance(found, int) and found >= 0:
-        return feature.int2str(found)
-    if hasattr(feature, "feature") and isinstance(found, list):
-        return [_named(feature.feature, one) for one in found]
-    return found
+    if hasattr(feature, "int2str") and isinstance(field, int) and field >= 0:
+        return feature.int2str(field)
+    if hasattr(feature, "feature") and isinstance(field, list):
+        return [_named(feature.feature, item) for item in field]
+    return field

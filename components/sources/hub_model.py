@@ -21,11 +21,13 @@ def open_files(source: params.HubModelSource) -> Iterator[SourceFile]:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = snapshot_download(source.path, revision=source.revision, allow_patterns=WANTED, ignore_patterns="*/*", cache_dir=STATE / "downloads/hub")
+        folder = snapshot_download(
+            source.path, revision=source.revision, allow_patterns=WANTED, ignore_patterns="*/*", cache_dir=STATE / "downloads/hub"
+        )
     except (OSError, ValueError, httpx2.HTTPError) as error:
         raise download.failed(
             error,
             f"model {source.path!r} can't be fetched: {one_line(error)}; check path and revision, the network "
-            "(HF_ENDPOINT names a mirror), and for a private model `hf auth login`"
+            "(HF_ENDPOINT names a mirror), and for a private model `hf auth login`",
         ) from None
     return (SourceFile(str(path), lambda path=path: path.open("rb")) for path in sorted(Path(folder).iterdir()))

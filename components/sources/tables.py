@@ -21,10 +21,10 @@ def rows(source: params.Source, table: params.TableReader | params.TaskTable) ->
     TSV is unquoted: a tab always separates and a lone `"` is text. CSV is quoted.
     Raises SesameError with the place on a wrong number of fields, malformed JSON or CSV, and invalid UTF-8.
     """
-    if source.kind in sources.ROWS:
+    if sources.brings_rows(source.kind):
         if table.format != "parquet":
-            raise SesameError(f"a {source.kind} source ({source.path}) is read with `format: parquet`, not {table.format!r}")
-        yield from sources.ROWS[source.kind](source)
+            raise SesameError(f"a {source.kind} source ({source.shown}) is read with `format: parquet`, not {table.format!r}")
+        yield from sources.open_rows(source)
     else:
         for file in sources.open_files(source):
             yield from FORMATS[table.format](file, table)
@@ -32,8 +32,8 @@ def rows(source: params.Source, table: params.TableReader | params.TaskTable) ->
 
 def records(source: params.Source) -> Iterator[tuple[str, Row]]:
     """`(place, row)` of a source whose rows have names and a structure: the hub's, parquet files, else JSONL."""
-    if source.kind in sources.ROWS:
-        yield from sources.ROWS[source.kind](source)
+    if sources.brings_rows(source.kind):
+        yield from sources.open_rows(source)
     else:
         for file in sources.open_files(source):
             yield from FORMATS["parquet" if file.name.endswith(".parquet") else "jsonl"](file, None)
@@ -51,11 +51,11 @@ def value(place: str, row: Row, column: str | int) -> Any:
 
 def text(place: str, row: Row, column: str | int) -> str:
     """One field as text, true and false as JSON writes them. Raises SesameError where there is none."""
-    found = value(place, row, column)
-    if found is None or isinstance(found, list | dict):
-        holds = "nothing" if found is None else f"a {type(found).__name__}"
+    field = value(place, row, column)
+    if field is None or isinstance(field, list | dict):
+        holds = "nothing" if field is None else f"a {type(field).__name__}"
         raise SesameError(f"{place}: column {column!r} holds {holds}, where text is wanted")
-    return str(found).lower() if isinstance(found, bool) else str(found)
+    return str(field).lower() if isinstance(field, bool) else str(field)
 
 
 def _errors(table: params.TableReader | params.TaskTable | None) -> str:
@@ -101,7 +101,8 @@ def parsed(place: str, content: str | bytes) -> Any:
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
-        raise SesameError(f"{place}: not valid JSON: {error.msg} at {f'line {error.lineno}, ' if error.lineno > 1 else ''}column {error.colno}") from None
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""  # a row of JSONL is one line, and its number stands in the place
+        raise SesameError(f"{place}: not valid JSON: {error.msg} at {line}column {error.colno}") from None
     except (ValueError, RecursionError) as error:
         raise SesameError(f"{place}: not readable as JSON: {one_line(error)}") from None
 
@@ -116,7 +117,9 @@ def _jsonl(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
             try:
                 row = json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass").decode("utf-8", _errors(table)))
             except UnicodeDecodeError:
-                raise SesameError(f"{place}: half of a surrogate pair (\\ud800 to \\udfff), which is no text; set `errors: replace` in a corpus' reader") from None
+                raise SesameError(
+                    f"{place}: half of a surrogate pair (\\ud800 to \\udfff), which is no text; set `errors: replace` in a corpus' reader"
+                ) from None
         if not isinstance(row, dict):
             raise SesameError(f"{place}: a JSON object expected, {type(row).__name__} found")
         yield place, row
@@ -140,10 +143,10 @@ def _parquet(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
 def _lines(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
     for number, line in lines(file, _errors(table)):
         if line.strip():
-            found = re.fullmatch(table.pattern, line)
-            if not found:
+            match = re.fullmatch(table.pattern, line)
+            if not match:
                 raise SesameError(f"{file.name}, line {number}: does not fit the pattern {table.pattern!r}: {line[:60]!r}")
-            yield f"{file.name}, line {number}", found.groupdict()
+            yield f"{file.name}, line {number}", match.groupdict()
 
 
 FORMATS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "lines": _lines}

@@ -10,7 +10,8 @@ from components.sources.file import SourceFile
 
 
 def open_files(source: params.UrlSource) -> Iterator[SourceFile]:
-    """The file itself, or with `members` what it holds as an archive."""
+    """The file itself, or with `members` what it holds as an archive. Raises SesameError as `download.fetch` does."""
+    # The address' last part as a plain name: it may hold slashes, a leading dot, NUL bytes, or nothing.
     filename = re.sub(r"[^\w.+-]", "_", unquote(urlsplit(source.url).path).rpartition("/")[2]).lstrip(".")[-100:] or "download"
     cure = f"check the address, or put the file at {download.kept(filename, source.sha256)} by hand"
     path = download.fetch(filename, source.sha256, lambda: source.url, cure)

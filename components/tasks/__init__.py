@@ -2,7 +2,7 @@
 
 `data/tasks/<name>/<split>.jsonl` hold an example a line, `{"id", "text_a", "text_b", "label"}` and what its kind of task
 needs besides; labels are names or numbers, never indices; `card.json` says what they are. One more task is a block of
-`params.yaml`, no code; files that are no plain table need a function in `readers`.
+`params.yaml`, no code; files that are no plain table need a file in `readers`.
 """
 
 import json

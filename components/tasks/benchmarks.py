@@ -100,9 +100,10 @@ def average(convention: str, scores: Mapping[Score, float | None]) -> float | No
 
     Raises SesameError that names what is missing.
     """
-    wanted = CONVENTIONS[convention]
-    if missing := [f"{task} {metric}" + (f" ({split})" if split != "eval" else "") for part in wanted for task, split, metric in part
-                   if (task, split, metric) not in scores]:  # fmt: skip
-        raise SesameError(f"{convention} needs {', '.join(missing)}")
-    parts = [[scores[score] for score in part] for part in wanted]
-    return None if any(None in part for part in parts) else fmean(map(fmean, parts))
+    terms = CONVENTIONS[convention]
+    absent = [score for term in terms for score in term if score not in scores]
+    if absent:
+        named = [f"{task} {metric}" + (f" ({split})" if split != "eval" else "") for task, split, metric in absent]
+        raise SesameError(f"{convention} needs {', '.join(named)}")
+    values = [[scores[score] for score in term] for term in terms]
+    return None if any(None in term for term in values) else fmean(map(fmean, values))  # no mean over a part of the tasks

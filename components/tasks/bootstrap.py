@@ -29,44 +29,52 @@ class Difference:
 
 def read(folder: Path, split: str, init: str) -> dict[int, dict[str, object]]:
     """seed -> id -> prediction, out of `predictions.jsonl`. Raises SesameError where there are none."""
-    found: dict[int, dict[str, object]] = {}
+    predictions: dict[int, dict[str, object]] = {}
     with stage.reading(file := folder / "predictions.jsonl"):
         for row in stage.read_lines(file):
             if row["split"] == split and row["init"] == init:
-                found.setdefault(row["seed"], {})[row["id"]] = row["prediction"]
-    if not found:
+                predictions.setdefault(row["seed"], {})[row["id"]] = row["prediction"]
+    if not predictions:
         raise SesameError(f"{folder} has no predictions for the {split} split from {init} weights")
-    return found
+    return predictions
 
 
 def paired(all_params: params.Params, name: str, split: str, a: tuple[str, str], b: tuple[str, str], resamples: int = 1000) -> Difference:
-    """Compare (model, init) `a` with `b` on a task: the examples are drawn anew, the same for both, and the metric taken on each draw."""
+    """Compare (model, init) `a` with `b` on a task: the examples are drawn anew, the same for both, and the metric taken on each draw.
+
+    Raises SesameError where the split has no labels, a side no predictions, both no example in common, or the metric is undefined.
+    """
     task = all_params.tasks[name]
-    block = task.splits[split]
-    if not block.labelled:
+    declared = task.splits[split]
+    if not declared.labelled:
         raise SesameError(f"the split {split} of {name} has no labels: it is for submission only")
-    metric = (block.metrics or task.metrics)[0]
+    metric = (declared.metrics or task.metrics)[0]
     judge = metrics.METRICS[task.kind][metric]
-    sides = [read(Path("data/scores", model, name), split, init) for model, init in (a, b)]
-    judged = [row for row in tasks.read(Path("data/tasks", name), split) if all(row.id in found for side in sides for found in side.values())]
+
+    # Only examples that every seed of both sides has predicted can be compared; `predicted` is by side, seed, example.
+    sides = [list(read(Path("data/scores", model, name), split, init).values()) for model, init in (a, b)]
+    examples = tasks.read(Path("data/tasks", name), split)
+    judged = [example for example in examples if all(example.id in by_id for side in sides for by_id in side)]
     if not judged:
         raise SesameError(f"{a[0]} and {b[0]} have no example of {name} {split} in common")
-    predicted = [[[found[row.id] for row in judged] for found in side.values()] for side in sides]
+    predicted = [[[by_id[example.id] for example in judged] for by_id in side] for side in sides]
 
-    def scores(index: np.ndarray) -> list[float] | None:
-        drawn, means = [judged[i] for i in index], []
+    def means(index: np.ndarray) -> list[float] | None:
+        """Of both sides over their seeds, on the examples at `index`; None where a seed's metric is undefined on them."""
+        drawn, of_sides = [judged[i] for i in index], []
         for side in predicted:
-            found = [judge(task, drawn, [run[i] for i in index]) for run in side]
-            if None in found:
+            scores = [judge(task, drawn, [predictions[i] for i in index]) for predictions in side]
+            if None in scores:
                 return None
-            means.append(float(np.mean(found)))
-        return means
+            of_sides.append(float(np.mean(scores)))
+        return of_sides
 
-    whole = scores(np.arange(len(judged)))
+    whole = means(np.arange(len(judged)))
     if whole is None:
         raise SesameError(f"{metric} of {name} {split} is undefined: a side's predictions are constant")
     rng = np.random.default_rng(0)
-    drawn = [scores(rng.integers(len(judged), size=len(judged))) for _ in range(resamples)]
-    differences = [pair[0] - pair[1] for pair in drawn if pair is not None]
+    drawn = [means(rng.integers(len(judged), size=len(judged))) for _ in range(resamples)]
+    differences = [pair[0] - pair[1] for pair in drawn if pair is not None]  # of a constant draw there is none; it is counted
     low, high = np.percentile(differences, [2.5, 97.5])
-    return Difference(metric, len(judged), whole[0], whole[1], whole[0] - whole[1], float(low), float(high), resamples - len(differences))
+    undefined = resamples - len(differences)
+    return Difference(metric, len(judged), whole[0], whole[1], whole[0] - whole[1], float(low), float(high), undefined)

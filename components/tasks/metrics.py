@@ -27,13 +27,14 @@ def _gold(examples: list[Example]) -> list:
 
 def _groups(examples: list[Example], predicted: list) -> list[list[tuple[Example, str]]]:
     groups: dict[str, list[tuple[Example, str]]] = {}
-    for example, found in zip(examples, predicted, strict=True):
-        groups.setdefault(example.group, []).append((example, found))
+    for example, prediction in zip(examples, predicted, strict=True):
+        groups.setdefault(example.group, []).append((example, prediction))
     return list(groups.values())
 
 
 def accuracy(task: params.Task, examples: list[Example], predicted: list) -> float:
-    return float(np.mean([found == label for found, label in zip(predicted, _gold(examples), strict=True)]))
+    """The share of examples with the right label."""
+    return float(np.mean([prediction == label for prediction, label in zip(predicted, _gold(examples), strict=True)]))
 
 
 def f1(task: params.Task, examples: list[Example], predicted: list) -> float:
@@ -56,13 +57,13 @@ def matthews_correlation(task: params.Task, examples: list[Example], predicted: 
 def all_right(task: params.Task, examples: list[Example], predicted: list) -> float:
     """The share of groups with every prediction right: exact match of MultiRC, over questions."""
     groups = _groups(examples, predicted)
-    return sum(all(found == example.label for example, found in group) for group in groups) / len(groups)
+    return sum(all(prediction == example.label for example, prediction in group) for group in groups) / len(groups)
 
 
 def gender_parity(task: params.Task, examples: list[Example], predicted: list) -> float:
     """The share of groups with equal predictions: pairs that differ in a pronoun (Rudinger et al. 2018)."""
     groups = _groups(examples, predicted)
-    return sum(len({found for _, found in group}) == 1 for group in groups) / len(groups)
+    return sum(len({prediction for _, prediction in group}) == 1 for group in groups) / len(groups)
 
 
 def _correlation(function: Callable) -> Metric:
@@ -76,7 +77,8 @@ def _correlation(function: Callable) -> Metric:
 
 
 def right_choice(task: params.Task, examples: list[Example], predicted: list) -> float:
-    return float(np.mean([found in label for found, label in zip(predicted, _gold(examples), strict=True)]))
+    """The share of examples with one of the right choices."""
+    return float(np.mean([choice in label for choice, label in zip(predicted, _gold(examples), strict=True)]))
 
 
 def normalised(answer: str) -> str:
@@ -88,17 +90,17 @@ def normalised(answer: str) -> str:
 def _best(match: Callable[[str, str], float]) -> Metric:
     """The mean over examples of the best match with any of the right answers."""
     return lambda task, examples, predicted: statistics.fmean(
-        max(match(found, answer) for answer in label) for found, label in zip(predicted, _gold(examples), strict=True)
+        max(match(prediction, answer) for answer in label) for prediction, label in zip(predicted, _gold(examples), strict=True)
     )
 
 
-def _same(found: str, answer: str) -> float:
-    return float(normalised(found) == normalised(answer))
+def _same(prediction: str, answer: str) -> float:
+    return float(normalised(prediction) == normalised(answer))
 
 
-def _overlap(found: str, answer: str) -> float:
+def _overlap(prediction: str, answer: str) -> float:
     """F1 over the words of two answers, 0 where they share none."""
-    ours, theirs = normalised(found).split(), normalised(answer).split()
+    ours, theirs = normalised(prediction).split(), normalised(answer).split()
     common = sum((Counter(ours) & Counter(theirs)).values())
     return 2 * common / (len(ours) + len(theirs)) if common else 0.0
 
@@ -111,8 +113,9 @@ def entity_f1(task: params.Task, examples: list[Example], predicted: list) -> fl
 
 
 def tag_accuracy(task: params.Task, examples: list[Example], predicted: list) -> float:
+    """The share of words with the right tag."""
     pairs = [pair for tags, label in zip(predicted, _gold(examples), strict=True) for pair in zip(tags, label, strict=True)]
-    return float(np.mean([found == tag for found, tag in pairs]))
+    return float(np.mean([prediction == tag for prediction, tag in pairs]))
 
 
 METRICS: dict[str, dict[str, Metric]] = {
@@ -130,26 +133,26 @@ METRICS: dict[str, dict[str, Metric]] = {
 
 def evaluate(task: params.Task, split: str, examples: list[Example], predicted: list) -> dict[str, float | None]:
     """The metrics that the split is judged by, headline first. Raises SesameError where the split has no labels."""
-    block = task.splits[split]
-    if not block.labelled:
+    declared = task.splits[split]
+    if not declared.labelled:
         raise SesameError(f"the split {split} has no labels: it is for submission only")
-    return {metric: METRICS[task.kind][metric](task, examples, predicted) for metric in block.metrics or task.metrics}
+    return {metric: METRICS[task.kind][metric](task, examples, predicted) for metric in declared.metrics or task.metrics}
 
 
 def summary(scores: list[dict[str, float | None]]) -> dict[str, dict]:
     """Each metric's mean, median, sample standard deviation (None for one seed), n and values; undefined where a value is."""
-    result = {}
+    metrics = {}
     for metric in scores[0]:
         values = [score[metric] for score in scores]
         defined = None not in values
-        result[metric] = {
+        metrics[metric] = {
             "mean": statistics.fmean(values) if defined else None,
             "median": statistics.median(values) if defined else None,
             "std": statistics.stdev(values) if defined and len(values) > 1 else None,
             "n": len(values),
             "values": values,
         }
-    return result
+    return metrics
 
 
 def protocol(split: str, selection: str, train: int, size: int) -> str:

@@ -37,9 +37,29 @@ def write(benchmark: str, model: str, seed: int | None = None, partial: bool = F
     Raises SesameError that names every test set that is not at hand, unless `partial`, and what is wrong with a prediction.
     """
     wanted = SUBMISSIONS[benchmark]
-    found: list[tuple[Submission, dict[Ids, object]]] = []
+    rows, absent, seeds = _gather(wanted, model, seed)
+    if absent and not (partial and rows):
+        way_out = "" if partial else "; --partial writes the rest"
+        raise SesameError(f"{benchmark} can't be submitted, not at hand: {'; '.join(absent)}{way_out}")
+    if len(seeds) > 1:
+        raise SesameError(f"the first seed differs between tasks ({', '.join(map(str, sorted(seeds)))}); choose one with --seed")
+
+    path = Path(folder) / f"{benchmark}-{model}-seed{seeds.pop()}{'-partial' if absent else ''}.zip"
+    files = [file for file in wanted if file.name in rows]  # in the leaderboard's order, whatever that of the tasks is
+    with stage.output(path) as temporary:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in files:
+                archive.writestr(member(benchmark, file), "".join(f"{line}\n" for line in content(benchmark, file, rows[file.name])))
+        # Read back before it gets its name: what a leaderboard would refuse must not lie there like what can be submitted.
+        counts = validate(temporary, benchmark, files)
+    return Written(path, counts, absent)
+
+
+def _gather(wanted: tuple[Submission, ...], model: str, seed: int | None) -> tuple[dict[str, dict[Ids, object]], list[str], set[int]]:
+    """By name the predictions of each file that is at hand, why the others are not, and the seeds that were used."""
+    rows: dict[str, dict[Ids, object]] = {}
     absent, seeds = [], set()
-    for task in dict.fromkeys(file.task for file in wanted):
+    for task in dict.fromkeys(file.task for file in wanted):  # a task's predictions are read once, for all its test sets
         files = [file for file in wanted if file.task == task]
         try:
             used, predictions = read(Path("data/scores", model, task, "predictions.jsonl"), {file.split for file in files}, seed)
@@ -49,27 +69,15 @@ def write(benchmark: str, model: str, seed: int | None = None, partial: bool = F
         seeds.add(used)
         for file in files:
             try:
-                found.append((file, complete(file, predictions[file.split])))
+                rows[file.name] = complete(file, predictions[file.split])
             except SesameError as error:
                 absent.append(f"{file.name} ({error})")
-    if absent and not (partial and found):
-        way_out = "" if partial else "; --partial writes the rest"
-        raise SesameError(f"{benchmark} can't be submitted, not at hand: {'; '.join(absent)}{way_out}")
-    if len(seeds) > 1:
-        raise SesameError(f"the first seed differs between tasks ({', '.join(map(str, sorted(seeds)))}); choose one with --seed")
-    found.sort(key=lambda pair: wanted.index(pair[0]))
-    path = Path(folder) / f"{benchmark}-{model}-seed{seeds.pop()}{'-partial' if absent else ''}.zip"
-    with stage.output(path) as temporary:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file, rows in found:
-                archive.writestr(member(benchmark, file), "".join(f"{line}\n" for line in content(benchmark, file, rows)))
-        counts = validate(temporary, benchmark, [file for file, _ in found])
-    return Written(path, counts, absent)
+    return rows, absent, seeds
 
 
 def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str, dict[str, object]]]:
     """The seed and, by split, id -> prediction, of pre-trained weights. Raises SesameError where there are none."""
-    found: dict[str, dict[str, object]] = {split: {} for split in splits}
+    predictions: dict[str, dict[str, object]] = {split: {} for split in splits}
     seeds = set()
     if not path.exists():
         raise SesameError(f"no predictions; run finetune@{path.parts[-3]}-{path.parts[-2]}")
@@ -79,10 +87,10 @@ def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str,
                 seeds.add(row["seed"])
                 seed = row["seed"] if seed is None else seed
                 if row["seed"] == seed and row["split"] in splits:
-                    found[row["split"]][row["id"]] = row["prediction"]
+                    predictions[row["split"]][row["id"]] = row["prediction"]
     if seed not in seeds:
         raise SesameError(f"{path} has no predictions of pre-trained weights" + (f" with seed {seed}" if seeds else ""))
-    return seed, found
+    return seed, predictions
 
 
 def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, object]:
@@ -99,14 +107,15 @@ def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, obje
 
 
 def numbers(file: Submission, name: str) -> Ids:
-    """`17`, `test-17` -> (17,); `3-40-2` of MultiRC -> (3, 40, 2)."""
-    parts = name.removeprefix(f"{file.split}-").split("-")
-    if not all(part.isdecimal() for part in parts) or len(parts) != (3 if file.name == "MultiRC" else 1):
+    """`17`, `test-17` -> (17,); `3-40-2` of MultiRC -> (3, 40, 2). Raises SesameError where an id is no such number."""
+    written = name.removeprefix(f"{file.split}-").split("-")
+    if not all(number.isdecimal() for number in written) or len(written) != (3 if file.name == "MultiRC" else 1):
         raise SesameError(f"the id {name!r} of {file.task} {file.split} is not the number that the leaderboard knows an example by")
-    return tuple(map(int, parts))
+    return tuple(map(int, written))
 
 
 def member(benchmark: str, file: Submission) -> str:
+    """Its name in the zip."""
     return f"{file.name}.{'tsv' if benchmark == 'glue' else 'jsonl'}"
 
 
@@ -128,7 +137,7 @@ def content(benchmark: str, file: Submission, rows: dict[Ids, object]) -> Iterat
 
 
 def word(file: Submission, prediction: object) -> str | int:
-    """A prediction as the leaderboard writes it."""
+    """A prediction as the leaderboard writes it. Raises SesameError where it is none of the words it knows."""
     if file.name == "STS-B":
         return f"{min(max(float(prediction), 0.0), 5.0):.3f}"
     if file.words is None:
@@ -146,25 +155,31 @@ def validate(path: Path, benchmark: str, files: list[Submission]) -> dict[str, i
         if wrong := set(archive.namelist()) ^ set(expected):
             raise SesameError(f"the zip has files missing or too many: {', '.join(sorted(wrong))}")
         for name, file in expected.items():
-            lines = archive.read(name).decode("utf-8").removesuffix("\n").split("\n")
-            if benchmark == "glue" and lines.pop(0) != HEADER:
-                raise SesameError(f"{name}, line 1: the header must be {HEADER!r}")
-            first = 2 if benchmark == "glue" else 1
-            ids: list[Ids] = []
-            for number, line in enumerate(lines, start=first):
-                try:
-                    for found, said in (_glue if benchmark == "glue" else _superglue)(file, line):
-                        _allowed(file, said)
-                        ids.append(found)
-                except (ValueError, KeyError, TypeError) as error:
-                    what = error if isinstance(error, ValueError) else "not the fields it must have"
-                    raise SesameError(f"{name}, line {number}: {what}: {line[:80]}") from None
+            ids = _ids(name, file, archive.read(name).decode("utf-8"), benchmark)
             if len(ids) != file.rows:
                 raise SesameError(f"{name}: {len(ids):,} predictions, the leaderboard expects {file.rows:,}")
             numbered = file.name not in ("MultiRC", "ReCoRD")  # these count over their questions, with gaps
             if len(set(ids)) < len(ids) or (numbered and ids != [(i,) for i in range(file.rows)]):
                 raise SesameError(f"{name}: an index occurs twice, is missing or out of order")
     return {name: file.rows for name, file in expected.items()}
+
+
+def _ids(name: str, file: Submission, text: str, benchmark: str) -> list[Ids]:
+    """The ids in a file of the zip, in its order. Raises SesameError with the line of what the leaderboard would not take."""
+    lines = text.removesuffix("\n").split("\n")
+    if benchmark == "glue" and lines.pop(0) != HEADER:
+        raise SesameError(f"{name}, line 1: the header must be {HEADER!r}")
+    parse, first = (_glue, 2) if benchmark == "glue" else (_superglue, 1)
+    ids: list[Ids] = []
+    for number, line in enumerate(lines, start=first):
+        try:
+            for example, said in parse(file, line):
+                _allowed(file, said)
+                ids.append(example)
+        except (ValueError, KeyError, TypeError) as error:
+            what = error if isinstance(error, ValueError) else "not the fields it must have"
+            raise SesameError(f"{name}, line {number}: {what}: {line[:80]}") from None
+    return ids
 
 
 def _glue(file: Submission, line: str) -> Iterator[tuple[Ids, str | int]]:

@@ -37,6 +37,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """Pieces, specials among them."""
         return self.processor.vocab_size()
 
     def encode(self, texts: list[str], threads: int = 1) -> list[list[int]]:
@@ -45,20 +46,20 @@ class Tokenizer:
 
     def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Ids of each text, and of each id the characters of the text it stands for, (first, end)."""
-        return [(found["ids"], found["offsets"]) for found in self.processor.encode(texts, return_type="offset_mapping")]
+        return [(text["ids"], text["offsets"]) for text in self.processor.encode(texts, return_type="offset_mapping")]
 
     def decode(self, ids: list[int]) -> str:
         """Text of ids; specials are left out, but `[MASK]` shows as `[MASK]`."""
-        parts, run = [], []
+        texts, run = [], []  # sentencepiece decodes the runs of ordinary ids between specials
         for i in ids:
             if i < len(SPECIALS):
-                parts.append(self.processor.decode(run))
+                texts.append(self.processor.decode(run))
                 run = []
-                parts.append(SPECIALS[i] if i in (MASK, UNK) else "")
+                texts.append(SPECIALS[i] if i in (MASK, UNK) else "")
             else:
                 run.append(int(i))
-        parts.append(self.processor.decode(run))
-        return " ".join(part for part in parts if part)
+        texts.append(self.processor.decode(run))
+        return " ".join(text for text in texts if text)
 
     def save(self, folder: Path) -> None:
         """Put the file into a folder."""

@@ -1,6 +1,7 @@
 """`python -m components.tokenizer NAME`: data/corpora/<corpus> -> data/tokenizers/<name>/tokenizer.model."""
 
 import re
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import sentencepiece
 from components import corpora, stage, tokenizer
 from components.errors import SesameError
 from components.params import Params
+from components.params import Tokenizer as TokenizerSettings
 from components.tracking import Run
 
 MEASURED_SEGMENTS = 20_000
@@ -16,30 +18,12 @@ MEASURED_SEGMENTS = 20_000
 
 
 def train(params: Params, name: str, run: Run) -> dict:
-    block = params.tokenizers[name]
-    corpus = Path("data/corpora", block.corpus)
+    """Train the tokenizer `name`; its figures on held-out text. Raises SesameError where the text can't give so many pieces."""
+    settings = params.tokenizers[name]
+    corpus = Path("data/corpora", settings.corpus)
     with stage.output(Path("data/tokenizers", name)) as folder:
         folder.mkdir()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=chain.from_iterable(corpora.read(corpus, "train")),
-                model_prefix=str(folder / "tokenizer"),
-                model_type="bpe",
-                vocab_size=block.vocab_size,
-                character_coverage=block.character_coverage,
-                byte_fallback=block.byte_fallback,
-                normalization_rule_name="nmt_nfkc_cf" if block.lowercase else "nmt_nfkc",
-                pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,
-                pad_piece="[PAD]", unk_piece="[UNK]", bos_piece="[CLS]", eos_piece="[SEP]",
-                control_symbols=["[MASK]"],  # control symbols are never produced from raw text
-                minloglevel=2,
-            )  # fmt: skip
-        except RuntimeError as error:
-            if supported := re.search(r"value <= (\d+)", str(error)):
-                raise SesameError(
-                    f"tokenizers.{name}.vocab_size: {block.vocab_size} is more than the text of {block.corpus} supports; at most {supported[1]}"
-                ) from None
-            raise SesameError(f"tokenizers.{name}: sentencepiece could not train: {str(error).splitlines()[-1]}") from None
+        _fit(settings, chain.from_iterable(corpora.read(corpus, "train")), folder, name)
         trained = tokenizer.load(folder)
     segments = list(islice(chain.from_iterable(corpora.read(corpus, "valid")), MEASURED_SEGMENTS))
     ids = list(chain.from_iterable(trained.encode(segments)))
@@ -53,6 +37,30 @@ def train(params: Params, name: str, run: Run) -> dict:
         "byte_fallback_rate": sum(trained.processor.is_byte(i) for i in ids) / len(ids),
         "bytes_per_token": sum(len(segment.encode()) for segment in segments) / len(ids),
     }
+
+
+def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, name: str) -> None:
+    """Write `tokenizer.model` to the folder. Raises SesameError that names the largest vocabulary which the text supports."""
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=segments,
+            model_prefix=str(folder / "tokenizer"),
+            model_type="bpe",
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            byte_fallback=settings.byte_fallback,
+            normalization_rule_name="nmt_nfkc_cf" if settings.lowercase else "nmt_nfkc",
+            pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,
+            pad_piece="[PAD]", unk_piece="[UNK]", bos_piece="[CLS]", eos_piece="[SEP]",
+            control_symbols=["[MASK]"],  # control symbols are never produced from raw text
+            minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        place = f"tokenizers.{name}"
+        if supported := re.search(r"value <= (\d+)", str(error)):
+            size, most = settings.vocab_size, supported[1]
+            raise SesameError(f"{place}.vocab_size: {size} is more than the text of {settings.corpus} supports; at most {most}") from None
+        raise SesameError(f"{place}: sentencepiece could not train: {str(error).splitlines()[-1]}") from None
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ class FastTokenizer:
         self.tokenizer.encode_special_tokens = True  # as plain text, that is
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
+        # Shown in a decoded text are mask and unknown; GPT-2's unknown is also its end of text, which is not.
         named = {name: vocabulary.get(settings.get(f"{name}_token")) for name in ("unk", "eos", "mask")}
         shown = {named["mask"], named["unk"]} - {named["eos"]}
         self.hidden = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special} - shown
@@ -35,6 +36,7 @@ class FastTokenizer:
 
     def _specials(self, end: int | None) -> tuple[list[int], list[int], list[int]]:
         """Special ids before a text, between the two of a pair, and after; where the files give none, the end of a text."""
+        # No field of the files says it for every kind of tokenizer: what a pair of texts gets around it does.
         pair = self.tokenizer.encode("a", "a")
         sides = pair.sequence_ids
         try:
@@ -53,8 +55,8 @@ class FastTokenizer:
 
     def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Ids of each text, and of each id the characters of the text it stands for, (first, end)."""
-        found = (self.tokenizer.encode(text, add_special_tokens=False) for text in texts)  # one by one: a batch would take all cores
-        return [(encoding.ids, encoding.offsets) for encoding in found]
+        encodings = (self.tokenizer.encode(text, add_special_tokens=False) for text in texts)  # one by one: a batch would take all cores
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def decode(self, ids: list[int]) -> str:
         """Text of ids; specials are left out, but unknown and mask are shown."""

@@ -12,7 +12,7 @@ import pytest
 
 from components import params, stage
 from components.align import __main__ as align_stage
-from components.align import dictionary, evaluate, vectors
+from components.align import dictionaries, evaluate, vectors
 from components.align.mappings import MAPPINGS, least_squares, normalise, procrustes, unit
 from components.align.retrieval import RETRIEVALS, csls, neighbourhood, nn, top
 from components.errors import SesameError
@@ -148,29 +148,32 @@ def wordnet(folder: Path, source: str, target: str, **options) -> params.WordNet
 def test_wordnet_pairs_share_a_synset_and_are_single_words(tmp_path):
     french = SQL.format(table="french_lemma", dog="Chien", many="plusieurs", cat="chat")
     french += 'INSERT INTO french_lemma VALUES ("n#1","n","clebs","N");\nINSERT INTO french_lemma VALUES ("n#9","n","rien","N");\n'
-    block = wordnet(tmp_path, SQL.format(table="english_lemma", dog="dog", many="many", cat="cat"), french, train=10, test=1)
-    candidates, translations = dictionary.KINDS["wordnet"](block, ["cat", "bird", "dog"], [])
+    dictionary = wordnet(tmp_path, SQL.format(table="english_lemma", dog="dog", many="many", cat="cat"), french, train=10, test=1)
+    candidates, translations = dictionaries.load("wordnet")(dictionary, ["cat", "bird", "dog"], [])
     assert candidates == ["cat", "dog"] and translations["dog"] == {"chien": 2, "clebs": 1} and translations["cat"] == {"chat": 1}
 
 
 def test_no_source_word_is_both_learned_from_and_asked_for(tmp_path):
     source = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
+
     def lemmas(table, prefix):
         return "".join(f'INSERT INTO {table} VALUES ("n#{i // 2}","n","{prefix}{word}","N");\n' for i, word in enumerate(source))
-    block = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "f"), train=100, test=30)
+
+    dictionary = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "f"), train=100, test=30)
     target = [f"f{word}" for word in source[:150]]
-    built = dictionary.build(block, source, target, seed=1)
+    built = dictionaries.build(dictionary, source, target, seed=1)
     assert len(built.test) == 30 and not {a for a, _ in built.train} & set(built.test)
     assert {a for a, _ in built.train} | set(built.test) == set(source[:130])  # the most frequent
     assert all(b in target for _, b in built.train) and all(len(gold) == 2 for gold in built.test.values())
-    assert dictionary.build(block, source, target, seed=1) == built and dictionary.build(block, source, target, seed=2).test != built.test
+    assert dictionaries.build(dictionary, source, target, seed=1) == built
+    assert dictionaries.build(dictionary, source, target, seed=2).test != built.test
     with pytest.raises(SesameError, match="too few to hold out 30"):
-        dictionary.build(block, source[:35], target, seed=1)
+        dictionaries.build(dictionary, source[:35], target, seed=1)
 
 
 def test_identical_words():
-    block = params.IdenticalDictionary(kind="identical", train=10, test=3)
-    built = dictionary.build(block, [f"w{i}" for i in range(30)], [f"w{i}" for i in range(10, 40)], seed=1)
+    dictionary = params.IdenticalDictionary(kind="identical", train=10, test=3)
+    built = dictionaries.build(dictionary, [f"w{i}" for i in range(30)], [f"w{i}" for i in range(10, 40)], seed=1)
     assert all(a == b for a, b in built.train) and len(built.train) == 10 and all(gold == {word} for word, gold in built.test.items())
 
 
@@ -193,8 +196,9 @@ def table(path: Path) -> list[dict]:
 
 
 def settings(vectors_of: dict, **alignment) -> params.Params:
-    blocks = {name: (params.SkipGram if block["kind"] == "skip_gram" else params.PpmiSvd)(**block) for name, block in vectors_of.items()}
-    return params.Params.model_construct(vectors=blocks, alignments={"pair": params.Alignment(**alignment)} if alignment else {})
+    kinds = {"skip_gram": params.SkipGram, "ppmi_svd": params.PpmiSvd}
+    declared = {name: kinds[raw["kind"]](**raw) for name, raw in vectors_of.items()}
+    return params.Params.model_construct(vectors=declared, alignments={"pair": params.Alignment(**alignment)} if alignment else {})
 
 
 PPMI = {"kind": "ppmi_svd", "vector_size": 20}
@@ -207,10 +211,10 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
     corpus("one", "")
     metrics = vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
     assert metrics["words"] == 1500 * 8 and metrics["vocabulary"] == 120
-    found = vectors.load("data/vectors/v")
-    assert found.vectors.shape == (120, 20) and found.counts.sum() == 12000 and list(found.counts) == sorted(found.counts, reverse=True)
-    near = top(nn(normalise(found.vectors), normalise(found.vectors), found.vectors, 1), 8)
-    assert np.mean([found.words[n][0] == word[0] for word, row in zip(found.words, near, strict=True) for n in row]) > 0.9
+    space = vectors.load("data/vectors/v")
+    assert space.vectors.shape == (120, 20) and space.counts.sum() == 12000 and list(space.counts) == sorted(space.counts, reverse=True)
+    near = top(nn(normalise(space.vectors), normalise(space.vectors), space.vectors, 1), 8)
+    assert np.mean([space.words[n][0] == word[0] for word, row in zip(space.words, near, strict=True) for n in row]) > 0.9
     assert len(vectors.load("data/vectors/v", limit=10).words) == 10
     with pytest.raises(SesameError, match="lower min_count or take more text"):
         vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
@@ -219,15 +223,18 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
 def test_vectors_do_not_depend_on_the_hash_seed(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from components import params\nfrom components.align import vectors\n"
+        "from components import params\nfrom components.align import trainers\n"
         "import hashlib, random\n"
         "draw = random.Random(0); text = [[chr(97 + draw.randrange(26)) for _ in range(9)] for _ in range(300)]\n"
-        "block = params.SkipGram(kind='skip_gram', corpus='x', vector_size=8)\n"
-        "print(hashlib.sha256(vectors.KINDS['skip_gram'](text, block).vectors.tobytes()).hexdigest())\n"
+        "settings = params.SkipGram(kind='skip_gram', corpus='x', vector_size=8)\n"
+        "_, _, trained = trainers.load('skip_gram')(text, settings)\n"
+        "print(hashlib.sha256(trained.tobytes()).hexdigest())\n"
     )
     root = str(Path(vectors.__file__).parents[2])
     digests = {
-        subprocess.run([sys.executable, "-c", code, root], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code, root], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
         for seed in ("1", "2")
     }
     assert len(digests) == 1
@@ -237,11 +244,15 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus("one", "")
     corpus("two", "z")
+
     def lemmas(table, prefix):
-        return "".join(f'INSERT INTO {table} VALUES ("n#{t}{w}","n","{prefix}{chr(97 + t)}{chr(97 + w)}","N");\n' for t in range(15) for w in range(8))
-    block = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "z"), train=80, test=30)
+        return "".join(
+            f'INSERT INTO {table} VALUES ("n#{t}{w}","n","{prefix}{chr(97 + t)}{chr(97 + w)}","N");\n' for t in range(15) for w in range(8)
+        )
+
+    dictionary = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "z"), train=80, test=30)
     both = {"one": PPMI | {"corpus": "one"}, "two": PPMI | {"corpus": "two"}}
-    made = settings(both, source="one", target="two", dictionary=block)
+    made = settings(both, source="one", target="two", dictionary=dictionary)
     for name in both:
         vectors.body(made, name, None)
     metrics = align_stage.body(made, "pair", None)
@@ -262,7 +273,9 @@ def test_two_periods_end_to_end(tmp_path, monkeypatch):
     corpus("old", "")
     corpus("new", "")
     text = Path("data/corpora/new/train.txt").read_text()
-    swapped = text.replace("aa", "SWAP").replace("Aa", "Swap").replace("bb", "aa").replace("Bb", "Aa").replace("SWAP", "bb").replace("Swap", "Bb")
+    swapped = (
+        text.replace("aa", "SWAP").replace("Aa", "Swap").replace("bb", "aa").replace("Bb", "Aa").replace("SWAP", "bb").replace("Swap", "Bb")
+    )
     Path("data/corpora/new/train.txt").write_text(swapped)  # two words change their meaning
     both = {name: SGNS | {"corpus": name, "seed": seed} for seed, name in enumerate(("old", "new"))}
     made = settings(both, source="old", target="new", dictionary=params.IdenticalDictionary(kind="identical", train=80, test=30))

@@ -11,6 +11,7 @@ import pytest
 from components import corpora, stage
 from components.corpora import __main__ as corpus_stage
 from components.corpora import cleaning, mix, readers, writer
+from components.corpora.sentences import sentences
 from components.errors import SesameError
 from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Splits, Task, TaskSplit, check
 from tests.conftest import tiny_params
@@ -74,7 +75,7 @@ def test_what_a_document_is(project, document, count):
 
 def test_sentences_are_cut_roughly():
     text = 'Mr. Smith met J. Doe in St. Louis. "Why?" he asked. It cost 3.5 dollars! Élan vital… Été. 你好。再见。'
-    assert readers.sentences(text) == [
+    assert sentences(text) == [
         "Mr. Smith met J. Doe in St. Louis.", '"Why?" he asked.', "It cost 3.5 dollars!", "Élan vital…", "Été.", "你好。", "再见。", "",
     ]  # fmt: skip
 
@@ -202,7 +203,7 @@ def task(name: str, **splits: list[tuple[str, str | None]]) -> Task:
 def test_mix(project):
     draw = random.Random(0)
     base = [f"{sentence(draw)} {sentence(draw)}" for _ in range(100)]
-    stolen = readers.sentences(base[0])[0]
+    stolen = sentences(base[0])[0]
     pairs = [(sentence(draw), sentence(draw)) for _ in range(50)]
     tasks = {
         "used": task("used", train=[*pairs, pairs[0], ("Shared text here.", None), ("A leaked pair .", "Not leaked.")], dev=[("a  LEAKED, pair", None)]),

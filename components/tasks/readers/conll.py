@@ -1,0 +1,62 @@
+"""CoNLL (Tjong Kim Sang and De Meulder 2003): a word a line, its tag in the last column, an empty line between sentences."""
+
+from collections.abc import Iterator
+
+from components import params, sources
+from components.errors import SesameError
+from components.sources import tables
+from components.sources.file import SourceFile
+from components.sources.tables import value
+from components.sources.text import lines
+from components.tasks import Example
+from components.tasks.readers.fields import Examples, unknown_label
+
+Sentences = Iterator[tuple[str, list[str], list[tuple[str, str]]]]
+"""`(place, words, (place, tag)...)`; without labels no tags are read."""
+
+
+def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
+    """A sentence is text_a, its words with a space between, and a group.
+
+    Raises SesameError with the place of a tag that was not declared, and where words and tags are not as many.
+    """
+    for number, (place, words, tags) in enumerate(_sentences(source, labelled)):
+        if labelled and len(tags) != len(words):
+            raise SesameError(f"{place}: {len(words)} words and {len(tags)} tags")
+        for tag_place, tag in tags:
+            if tag not in task.labels:
+                raise unknown_label(tag_place, tag, task.labels)
+        label, sentence = [tag for _, tag in tags] if labelled else None, " ".join(words)
+        yield place, sentence, Example(f"{split}-{number}", sentence, None, label, words=words)
+
+
+def _sentences(source: params.Source, labelled: bool) -> Sentences:
+    if sources.brings_rows(source.kind):
+        for place, row in tables.records(source):
+            tags = next((row[column] for column in ("ner_tags", "tags") if column in row), None) if labelled else []
+            if tags is None:
+                raise SesameError(f"{place}: no column 'ner_tags' or 'tags' (there are: {', '.join(map(str, row))})")
+            yield place, list(value(place, row, "tokens")), [(place, str(tag)) for tag in tags]
+    else:
+        for file in sources.open_files(source):
+            yield from _published(file, labelled)
+
+
+def _published(file: SourceFile, labelled: bool) -> Sentences:
+    words, tags, place = [], [], ""
+    for number, line in lines(file):
+        line_place = f"{file.name}, line {number}"
+        fields = line.split("\t") if "\t" in line else line.split()
+        if not any(field.strip() for field in fields):
+            if words:
+                yield place, words, tags
+            words, tags = [], []
+        elif fields[0] != "-DOCSTART-":
+            if labelled and len(fields) < 2:
+                raise SesameError(f"{line_place}: a word and its tag expected, {line[:40]!r} found")
+            place = place if words else line_place
+            words.append(fields[0])
+            if labelled:
+                tags.append((line_place, fields[-1].strip()))
+    if words:  # no empty line need stand at the end
+        yield place, words, tags

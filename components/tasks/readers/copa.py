@@ -1,0 +1,23 @@
+"""COPA (Roemmele et al. 2011): which of two choices is the cause or the effect of a premise."""
+
+from components import params
+from components.errors import SesameError
+from components.sources import tables
+from components.sources.tables import text
+from components.tasks import Example
+from components.tasks.readers.fields import Examples, label_name
+
+QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+RIGHT = {"0": "0", "1": "1", "choice1": "0", "choice2": "1"}
+"""The right choice, as the published files and the hub write it -> its name."""
+
+
+def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
+    """The premise and its question are text_a; a group is a premise. Raises SesameError with the place of an unknown question or label."""
+    for place, row in tables.records(source):
+        premise, question = text(place, row, "premise").strip(), text(place, row, "question")
+        if question not in QUESTIONS:
+            raise SesameError(f"{place}: question {question!r} (allowed: {', '.join(QUESTIONS)})")
+        label = [label_name(place, row, RIGHT)] if labelled else None
+        choices = {"0": text(place, row, "choice1").strip(), "1": text(place, row, "choice2").strip()}
+        yield place, premise, Example(text(place, row, "idx"), f"{premise} {QUESTIONS[question]}", None, label, choices=choices)

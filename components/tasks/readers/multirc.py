@@ -1,0 +1,38 @@
+"""MultiRC (Khashabi et al. 2018): is this answer to this question about a passage right; several are."""
+
+from collections.abc import Iterator
+
+from components import params
+from components.sources import tables
+from components.sources.tables import text, value
+from components.tasks import Example
+from components.tasks.readers.fields import TRUTH, Examples, label_name
+
+
+def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
+    """The passage is text_a, question and answer are text_b. Metrics judge the answers to one question together.
+
+    Raises SesameError with the place of an unknown label or a field that is not there.
+    """
+    for place, row in tables.records(source):
+        for passage, question, answer, (passage_id, question_id, answer_id) in _answers(place, row):
+            label = label_name(place, answer, TRUTH) if labelled else None
+            asked = f"{passage_id}-{question_id}"
+            pair = passage.strip(), f"{question} {answer['text']}".strip()
+            # Sides of a split are taken by passage, not by question: its text would else stand on both.
+            yield place, passage_id, Example(f"{asked}-{answer_id}", *pair, label, group=asked)
+
+
+def _answers(place: str, row: tables.Row) -> Iterator[tuple[str, str, tables.Row, tuple[str, str, str]]]:
+    """`(passage, question, {"text", "label"}, the three ids)`, a line for a passage as published or a row for an answer as on the hub."""
+    if "paragraph" in row:
+        ids = value(place, row, "idx")
+        answer = {"text": text(place, row, "answer")} | {key: row[key] for key in ("label",) if key in row}
+        numbers = tuple(text(place, ids, key) for key in ("paragraph", "question", "answer"))
+        yield text(place, row, "paragraph"), text(place, row, "question"), answer, numbers
+        return
+    passage = value(place, row, "passage")
+    for question in value(place, passage, "questions"):
+        for answer in value(place, question, "answers"):
+            numbers = (text(place, row, "idx"), text(place, question, "idx"), text(place, answer, "idx"))
+            yield text(place, passage, "text"), text(place, question, "question"), answer | {"text": text(place, answer, "text")}, numbers

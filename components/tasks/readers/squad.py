@@ -1,0 +1,47 @@
+"""SQuAD 1.1 (Rajpurkar et al. 2016): the stretch of the context that answers the question."""
+
+from collections.abc import Iterator
+
+from components import params, sources
+from components.errors import SesameError
+from components.sources import tables
+from components.sources.tables import text, value
+from components.tasks import Example
+from components.tasks.readers.fields import Examples
+
+
+def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
+    """The question is text_a, the context text_b and a group; spans are the places of the answers.
+
+    Raises SesameError with the place of an answer that is not where the file says, and of a question without one.
+    """
+    for place, row, context, answers in _questions(source):
+        number = text(place, row, "id")
+        place = f"{place}: question {number}"
+        spans = {}  # each place once, in their order
+        for answer, first in answers if labelled else ():
+            if context[first : first + len(answer)] != answer or not answer or first < 0:
+                raise SesameError(f"{place}: the answer {answer!r} is not at character {first} of its context")
+            spans["text_b", first, first + len(answer)] = answer
+        if labelled and not spans:
+            raise SesameError(f"{place}: no answer")
+        label = list(dict.fromkeys(spans.values())) if labelled else None
+        yield place, context, Example(number, text(place, row, "question").strip(), context, label, spans=list(spans) or None)
+
+
+def _questions(source: params.Source) -> Iterator[tuple[str, tables.Row, str, list[tuple[str, int]]]]:
+    """`(place, row, context, (answer, first character)...)`, from SQuAD's one JSON object or from rows as on the hub."""
+    if sources.brings_rows(source.kind):
+        for place, row in tables.records(source):
+            answers = value(place, row, "answers")
+            yield place, row, text(place, row, "context"), list(zip(answers["text"], answers["answer_start"], strict=True))
+        return
+    for file in sources.open_files(source):
+        with file.open() as stream:
+            published = tables.parsed(file.name, stream.read())
+        for article in value(file.name, published, "data"):
+            for paragraph in value(file.name, article, "paragraphs"):
+                context = text(file.name, paragraph, "context")
+                for row in value(file.name, paragraph, "qas"):
+                    answers = [(text(file.name, one, "text"), value(file.name, one, "answer_start")) for one in row.get("answers") or []]
+                    yield file.name, row, context, answers

@@ -6,6 +6,7 @@ a block there, and `union_of` makes one type of all that a registry in `componen
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Union, get_args
 
@@ -62,9 +63,11 @@ class Block(BaseModel):
 def _lasting(value: Any, dumped: Any) -> Any:
     """`dumped` without what no result depends on; `value` is what it was dumped from."""
     if isinstance(value, Block):
-        marks = {name: field.metadata for name, field in type(value).model_fields.items()}
-        kept = [name for name, metadata in marks.items() if not any(_left_out(mark, getattr(value, name)) for mark in metadata)]
-        return {name: _lasting(getattr(value, name), dumped[name]) for name in kept}
+        marks = _marks(type(value))
+        return {
+            name: _lasting(getattr(value, name), shown) for name, shown in dumped.items()
+            if name not in marks or not _left_out(marks[name], getattr(value, name))
+        }  # fmt: skip
     if isinstance(value, dict):
         return {key: _lasting(part, dumped[key]) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -72,8 +75,15 @@ def _lasting(value: Any, dumped: Any) -> Any:
     return dumped
 
 
-def _left_out(mark: Any, value: Any) -> bool:
-    return isinstance(mark, RunOnly) or (isinstance(mark, Added) and value == mark.neutral)
+@cache
+def _marks(kind: type[Block]) -> dict[str, RunOnly | Added]:
+    """The marked settings of a block."""
+    fields = {name: [mark for mark in field.metadata if isinstance(mark, RunOnly | Added)] for name, field in kind.model_fields.items()}
+    return {name: marks[0] for name, marks in fields.items() if marks}
+
+
+def _left_out(mark: RunOnly | Added, value: Any) -> bool:
+    return isinstance(mark, RunOnly) or value == mark.neutral
 
 
 def union_of(package: str, names: Iterable[str], kind: str) -> Any:

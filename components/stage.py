@@ -158,6 +158,30 @@ def _cost(params: params_file.Params, started: float, own: dict) -> dict:
     return {"seconds": round(seconds + earlier, 2), "tokens": own.get("tokens", 0), "flops": own.get("flops", 0), "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10)}
 
 
+def _watched(stage: str, name: str) -> str:
+    """What DVC watches of a stage that it runs: its entry among the resolved ones. Empty where nobody watches."""
+    if "DVC_STAGE" not in os.environ:
+        return ""
+    from components import resolve
+
+    for path in (resolve.FILE, resolve.STUDIES):
+        if path.exists() and stage in (stages := read_json(path)):
+            return json.dumps(stages[stage].get(name), sort_keys=True)
+    return ""
+
+
+def _as_watched(params: params_file.Params, stage: str, name: str) -> str:
+    """That entry; raises SesameError where params and code are other ones by now, since DVC would note the result as theirs."""
+    watched = _watched(stage, name)
+    if watched:
+        from components import resolve
+
+        own = resolve.entry(params, stage, name)
+        if watched != json.dumps({"code": own.code, "settings": own.settings}, sort_keys=True):
+            raise SesameError(f"params or code were changed after `resolve` ran; run again, and {stage} uses them as they are now")
+    return watched
+
+
 def rank_zero() -> bool:
     """Whether this process is the one that writes: under DDP every rank runs the script."""
     return all(os.environ.get(key, "0") == "0" for key in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
@@ -188,10 +212,13 @@ def main(
         params = params_file.load()
         if section and name not in getattr(params, section):
             raise SesameError(f"no {name!r} under {section} in params.yaml (there are: {', '.join(getattr(params, section))})")
+        watched = _as_watched(params, stage, name)
         logged = params.model_dump(mode="json")
         block = logged[section][name] if section else logged.get(stage, {})
         with writing(STATE), tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run:
             metrics = body(params, name, run)
+            if _watched(stage, name) != watched:
+                raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")
             metrics["cost"] = _cost(params, started, metrics.get("cost", {}))
             if rank_zero():
                 written = metrics_file(params, name) if metrics_file else metrics_path(stage, name)

@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from components import params, stage, tracking
 from pipelines import graph, trainings
 
@@ -86,21 +84,13 @@ def _past(name: str, entry: Mapping, recorded: Sequence[Mapping[str, float]]) ->
     return Past(cost, metrics, ELSEWHERE) if cost else None
 
 
-def _then(all_params: params.Params, entries: Mapping[str, Mapping], name: str) -> params.Params | None:
-    """params.yaml as it was when a stage and the models it may be about ran last; None where it does not fit any more."""
-    raw = all_params.model_dump(mode="json", exclude_unset=True)
-    for entry in (*(entry for other, entry in entries.items() if other.partition("@")[0] in TRAINED_ON), entries[name]):
-        for values in entry.get("params", {}).values():
-            for key, value in values.items():
-                *path, last = key.split(".")
-                block = raw
-                for part in path:
-                    block = block.setdefault(part, {})
-                block[last] = value
-    try:
-        return params.Params.model_validate(raw)
-    except ValidationError:
-        return None
+def _settings(entry: Mapping) -> dict:
+    """What a stage's settings were when it ran last, by its lock entry."""
+    for values in entry.get("params", {}).values():
+        for own in values.values():
+            if isinstance(own, dict) and "settings" in own:
+                return own["settings"]
+    return {}
 
 
 def _again(
@@ -109,8 +99,8 @@ def _again(
     """A stage as it was in the past, in proportion to its tokens; None for a training of another shape."""
     ratio, fixed = 1.0, None
     if work:
-        then = _then(all_params, entries, name) if name in entries else None
-        before = then and trainings.of(name, then)
+        models = {other.partition("@")[2]: _settings(entry) for other, entry in entries.items() if other.startswith("pretrain@")}
+        before = trainings.past(name, _settings(entries[name]), models, work, all_params) if name in entries else None
         if before is None or before.shape != work.shape:
             return None
         read = past.cost.get("tokens", 0)
@@ -133,16 +123,15 @@ def _counted(work: trainings.Training) -> Estimate:
     """A training that has no past: its FLOPs, by what small trainings reach of the matmul's speed."""
     from components import sizing  # torch: 2 s, only where something is to be counted
 
-    settings = work.settings
     size = sizing.size(work.model, work.vocab_size)
-    machine = sizing.machine(settings.accelerator, settings.precision, settings.threads)
+    machine = sizing.machine(*work.where)
     if work.model.budget.minutes and not work.tuning:
         seconds = START + 60 * work.model.budget.minutes * work.runs
     else:
         tokens = work.tokens(size.flops, work.model.batch_size * work.model.architecture.max_length)
         speed = machine.peak * _share(machine.precision) * work.devices
         seconds = (TUNING_START if work.tuning else START) + tokens * size.flops / speed
-    sharded = work.devices if settings is work.model.trainer and settings.strategy == "fsdp" else 1
+    sharded = work.devices if not work.tuning and work.model.run.strategy == "fsdp" else 1
     memory = size.memory(work.rows, sharded, machine.precision) + (0 if machine.gpu_memory else RESIDENT)
     disk = 0 if work.tuning else (4 * work.runs + 12) * size.parameters
     return Estimate(seconds, memory, disk, COUNTED, machine.gpu_memory)

@@ -18,7 +18,8 @@ from pipelines import origin, terminal
 from pipelines.results import spread
 
 WORKSPACE = "workspace"
-READ = ("params.yaml", "dvc.lock", "data/metrics")
+PARAMS = ("params.yaml", "studies/params.yaml")
+READ = (*PARAMS, "dvc.lock", "data/metrics")
 Key = tuple[str, str, str, str]
 """model, task, method (a recipe of `adapt`, or a baseline), start"""
 
@@ -56,11 +57,12 @@ def read(name: str) -> Side:
     files = dict(_here() if name == WORKSPACE else _committed(_commit(name)))
     if "params.yaml" not in files:
         raise SesameError(f"{name} has no params.yaml")
-    written = {path: text for path, text in files.items() if path.startswith("data/metrics/")}
-    metrics = {tuple(Path(path).with_suffix("").parts[-2:]): json.loads(text) for path, text in written.items()}
+    figures = {path: text for path, text in files.items() if path.startswith("data/metrics/")}
+    metrics = {tuple(Path(path).with_suffix("").parts[-2:]): json.loads(text) for path, text in figures.items()}
     locked = YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}
-    raw = params.parse(files["params.yaml"], f"params.yaml of {name}")
-    return Side(name, flatten(raw if isinstance(raw, dict) else {}), locked.get("stages", {}), metrics)
+    raw = [params.parse(files[path], f"{path} of {name}") for path in PARAMS if path in files]
+    written = {key: value for part in raw if isinstance(part, dict) for key, value in part.items()}
+    return Side(name, flatten(written), locked.get("stages", {}), metrics)
 
 
 def _commit(name: str) -> str:

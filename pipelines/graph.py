@@ -3,6 +3,8 @@
 import difflib
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
 from dvc.utils.serialize import dump_yaml, load_yaml
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
+from components import params, resolve
 from components.errors import SesameError
 from components.stage import output
 from pipelines import terminal
@@ -74,6 +78,28 @@ def _free_lock(repo: Repo) -> None:
             terminal.say(f"{os.path.relpath(path)} could not be read, a stop had cut it: removed", "yellow")
 
 
+RESOLVE = "resolve"
+"""The stage whose outputs the settings and code of all others stand in."""
+
+
+def _refresh() -> None:
+    """Bring those files up to date, as that stage would, so that what is asked of the graph is about the params and code as they are now."""
+    try:
+        there = RESOLVE in YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
+    except (FileNotFoundError, YAMLError, TypeError, KeyError):
+        return  # DVC tells of it better
+    if not there:
+        return
+    all_params = params.load()
+    if Path(resolve.__file__).is_relative_to(Path.cwd()):
+        resolve.refresh(all_params)
+        return
+    # a lane's code is its own, and need not be what this process runs
+    done = subprocess.run([sys.executable, "-m", "components.resolve"], capture_output=True, text=True)
+    if done.returncode:
+        raise SesameError((done.stderr.strip().splitlines() or [f"resolve ended with {done.returncode}"])[-1].removeprefix("resolve: "))
+
+
 _shared: Repo | None = None
 
 
@@ -81,6 +107,7 @@ _shared: Repo | None = None
 def at_once() -> Iterator[None]:
     """What is asked of the graph inside reads DVC's files once, a second less for each question. Not while stages run."""
     global _shared
+    _refresh()
     with opened() as repo, lock_repo(repo):
         _shared = repo
         try:
@@ -181,16 +208,18 @@ def states(plan: Sequence[Stage], forced: Collection[str] = ()) -> dict[str, str
 
     Checked in this process: a tenth of what `dvc repro` costs in a process of its own. Not to be called while stages run.
     """
-    found: dict[str, str] = {}
+    told: dict[str, str] = {}
     with opened() as repo, lock_repo(repo):
         _free_lock(repo)
         stages = {_name(stage): stage for stage in repo.index.graph}
         for stage in plan:
+            # what `resolve` writes is up to date already, and each stage sees in it whether its own part differs
+            needed = [name for name in stage.upstream if name != RESOLVE]
             if stage.name in forced or stages[stage.name].changed():
-                found[stage.name] = "to run"
+                told[stage.name] = "to run"
             else:
-                found[stage.name] = "unchanged" if all(found.get(name) == "unchanged" for name in stage.upstream) else "may run"
-    return found
+                told[stage.name] = "unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"
+    return told
 
 
 def unchanged(plan: Sequence[Stage]) -> set[str]:

@@ -69,7 +69,7 @@ def _pretraining(metrics: Metrics) -> bool:
     rows = [
         [name, f"{found['parameters']:,}", f"{found['tokens']:,}", f"{found['loss']:.3f}", f"{found['perplexity']:.1f}",
          f"{found['bits_per_byte']:.3f}", f"{found['cost']['seconds']:.0f}"]
-        for (group, name), found in metrics.items() if group == "pretrain"
+        for (group, name), found in metrics.items() if group == "pretrain" or (group == "derive" and "loss" in found)
     ]  # fmt: skip
     if rows:
         terminal.say("")

@@ -18,27 +18,29 @@ COMPARED = ("perplexity", "bits_per_byte")
 
 def listed() -> list[list[str]]:
     """(study, variants, question) of each."""
-    everything = params.load()
-    count = {name: sum(variant.study == name for variant in everything.variants.values()) for name in everything.ablations}
-    return [[name, str(count[name]), block.question] for name, block in everything.ablations.items()]
+    return [[name, str(len(block.variants)), block.question] for name, block in params.load().ablations.items()]
 
 
 def _declared(name: str) -> params.Ablation:
     studies = params.load().ablations
     if name not in studies:
-        raise SesameError(f"no study {name!r} under ablations in params.yaml (there are: {', '.join(studies) or 'none'})")
+        raise SesameError(f"no study {name!r} under ablations in {params.STUDIES} (there are: {', '.join(studies) or 'none'})")
     return studies[name]
 
 
 def clear_removed(name: str) -> None:
-    """Remove what variants have left that params.yaml no longer has: DVC would still see it beside the others. Its cache keeps it."""
-    _declared(name)
-    known = params.load().variants
+    """Remove what variants and seeds have left that the params no longer have: DVC would still see it beside the others. Its cache keeps it."""
+    block = _declared(name)
+    known = {str(seed) for seed in block.seeds}
     stage.STATE.mkdir(exist_ok=True)
     with suppress(Timeout), FileLock(stage.STATE / "flow.lock").acquire(timeout=0):  # a flow at work may be reading them
-        for folder in (*Path("data/variants", name).glob("*"), *Path("data/studies", name).glob("*")):
-            if folder.is_dir() and folder.name not in known:
-                shutil.rmtree(folder)
+        for root in (Path("data/variants", name), Path("data/studies", name)):
+            for folder in root.glob("*"):
+                if folder.is_dir() and folder.name not in block.variants:
+                    shutil.rmtree(folder)
+            for folder in root.glob("*/*"):
+                if folder.is_dir() and folder.name not in known:
+                    shutil.rmtree(folder)
 
 
 def show(name: str) -> None:
@@ -48,9 +50,9 @@ def show(name: str) -> None:
         return
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    columns = ["variant", *(["checkpoint"] if block.checkpoints else []), *BUDGET, *COMPARED]
+    columns = ["variant", *(["milestone"] if block.milestones else []), *BUDGET, *COMPARED]
     shown = [
-        [row["variant"], *([row["checkpoint"]] if block.checkpoints else []), *(_short(row[key]) for key in (*BUDGET, *COMPARED))]
+        [row["variant"], *([row["milestone"]] if block.milestones else []), *(_short(row[key]) for key in (*BUDGET, *COMPARED))]
         for row in rows
     ]
     for task in block.tasks:
@@ -118,7 +120,9 @@ def champion(name: str) -> str:
     from pipelines import graph
 
     block = _declared(name)
-    if f"study@{name}" not in graph.unchanged(graph.plan([f"study@{name}"])):
+    with graph.at_once():
+        unchanged = graph.unchanged(graph.plan([f"study@{name}"]))
+    if f"study@{name}" not in unchanged:
         raise SesameError(f"study {name} was not run with the present params and code: `sesame study {name}` first")
     chosen = champions.best(params.load(), name)
     version = champions.register(name, chosen)

@@ -1,9 +1,11 @@
 """What a stage trains, and on how much of it, as params.yaml says: what its time and memory follow from."""
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from components import params, stage
 
@@ -43,15 +45,18 @@ class Training:
     tuning: Tuning | None = None
 
     @property
-    def settings(self) -> params.Trainer | params.Finetune:
-        """Where it is trained: accelerator, precision, threads."""
-        return self.tuning.machine if self.tuning else self.model.trainer
+    def where(self) -> tuple[str, str, int | None]:
+        """Accelerator, precision, threads."""
+        machine = self.tuning and self.tuning.machine
+        if machine:
+            return machine.accelerator, machine.precision, machine.threads
+        return self.model.run.accelerator, self.model.trainer.precision, self.model.trainer.threads
 
     @property
     def devices(self) -> int:
         """That share a batch."""
-        trainer = self.model.trainer
-        return 1 if self.tuning else trainer.num_nodes * (trainer.devices if isinstance(trainer.devices, int) else 1)
+        run = self.model.run
+        return 1 if self.tuning else run.num_nodes * (run.devices if isinstance(run.devices, int) else 1)
 
     @property
     def rows(self) -> float:
@@ -63,7 +68,7 @@ class Training:
     @property
     def shape(self) -> tuple:
         """Trainings of one shape take the same time for a token, and the same memory."""
-        where = self.settings.model_dump(include={"accelerator", "devices", "num_nodes", "strategy", "precision", "threads", "compile"})
+        where = (*self.where, self.devices, self.model.run.strategy, self.model.trainer.compile)
         recipe = self.tuning and self.tuning.recipe.model_dump(include={"method", "batch_size", "max_length", "hidden_size", "head"})
         own = recipe or (self.model.objective, self.model.batch_size, self.model.trainer.accumulate)
         return self.model.architecture, self.vocab_size, where, own
@@ -79,22 +84,22 @@ class Training:
 
 
 def of(stage_name: str, all_params: params.Params) -> Training | None:
-    """What a stage trains; None for one that trains no language model of params.yaml."""
+    """What a stage trains; None for one that trains no language model of the params."""
     kind, _, name = stage_name.partition("@")
     config, adapt = all_params.finetune, all_params.adapt
     if kind == "pretrain" and name in all_params.models:
         return _training(all_params, all_params.models[name], 1)
-    if kind == "intermediate" and name in all_params.intermediate:
-        block = all_params.intermediate[name]
-        return _tuned(all_params, block.model, [block.task], block.recipe, 1, block.train_examples)
-    if kind in ("variant", "transfer") and name in all_params.variants:
-        variant = all_params.variants[name]
-        study = all_params.ablations[variant.study]
-        model = params.varied(all_params.models, study, variant, study.seeds[0])
+    if kind == "derive" and name in all_params.derived:
+        return _derived(all_params, all_params.derived[name])
+    members = {member.name: member for member in params.members(all_params.ablations)}
+    if kind in ("variant", "transfer") and name in members:
+        member = members[name]
+        study = all_params.ablations[member.study]
+        model = params.varied(all_params.models, study, member.variant, member.seed)
         if kind == "variant":
-            return _training(all_params, model, len(study.seeds))
-        runs = len(study.seeds) * (len(study.checkpoints) + 1)
-        return _tuned(all_params, model, study.tasks, params.tuned(study, variant), runs, config.train_examples)
+            return _training(all_params, model, 1)
+        recipe = params.tuned(study, member.variant)
+        return _tuned(all_params, model, study.tasks, recipe, len(study.milestones) + 1, config.train_examples)
     pairs = {f"{model}-{task}": (model, task, config.recipes[model], len(config.inits)) for model in config.models for task in config.tasks}
     ways = {
         f"{model}-{way}-{task}": (model, task, adapt.recipes[way], 1)
@@ -109,6 +114,47 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     return _tuned(all_params, model, [task], recipe, len(config.seeds) * inits, config.train_examples)
 
 
+def past(
+    stage_name: str, settings: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]], now: Training, all_params: params.Params
+) -> Training | None:  # fmt: skip
+    """What a stage trained when its settings were these and those of the models these; None where they do not fit any more.
+
+    Where it ran is not known of it, and taken for where it runs now.
+    """
+    kind, _, name = stage_name.partition("@")
+    try:
+        if kind in ("pretrain", "variant"):
+            block = {key: value for key, value in settings.items() if key in params.Model.model_fields}
+            return replace(now, model=_as_now(block, now))
+        if kind not in ("finetune", "adapt", "transfer"):
+            return None
+        root = all_params.root(name.partition("-")[0])
+        model = _as_now(models[root], now) if kind != "transfer" and root in models else now.model
+        common = {key: settings[key] for key in ("train_examples", "eval_examples", "precision", "threads")}
+        then = all_params.model_copy(update={"finetune": now.tuning.machine.model_copy(update=common)})
+        tasks = list(settings.get("tasks", [name.rpartition("-")[2]]))
+        if kind == "transfer":
+            runs = len(settings["milestones"]) + 1
+        else:
+            runs = len(settings["seeds"]) * len(settings.get("inits", ["pretrained"]))
+        return _tuned(then, model, tasks, params.Recipe.model_validate(settings["recipe"]), runs, settings["train_examples"])
+    except (ValidationError, KeyError):
+        return None
+
+
+def _as_now(block: Mapping[str, Any], now: Training) -> params.Model:
+    """The block of a model as it was, run where it runs now."""
+    return params.Model.model_validate({**block, "run": now.model.run})
+
+
+def _derived(all_params: params.Params, derived: params.Derived) -> Training | None:
+    if derived.by.name == "tuned":
+        return _tuned(all_params, derived.start, [derived.on.partition("/")[2]], derived.by.recipe, 1, derived.by.train_examples)
+    root = all_params.models[all_params.root(derived.start)]
+    own = {key: getattr(derived.by, key) for key in params.Training.model_fields}
+    return _training(all_params, params.Model.model_construct(**own, encoding=derived.on.partition("/")[2], architecture=root.architecture), 1)
+
+
 def _training(all_params: params.Params, model: params.Model, runs: int, tuning: Tuning | None = None) -> Training:
     return Training(model, all_params.tokenizers[all_params.encodings[model.encoding].tokenizer].vocab_size, runs, tuning)
 
@@ -116,10 +162,10 @@ def _training(all_params: params.Params, model: params.Model, runs: int, tuning:
 def _tuned(
     all_params: params.Params, model: str | params.Model, tasks: Sequence[str], recipe: params.Recipe, runs: int, limit: int | None
 ) -> Training | None:  # fmt: skip
-    while isinstance(model, str):
-        if model not in all_params.intermediate and model not in all_params.models:
+    if isinstance(model, str):
+        if (root := all_params.root(model)) not in all_params.models:
             return None  # a checkpoint from elsewhere
-        model = all_params.intermediate[model].model if model in all_params.intermediate else all_params.models[model]
+        model = all_params.models[root]
     evaluated, examples, judged = all_params.finetune.eval_examples, [], []
     for task in tasks:
         path = stage.metrics_path("task", task)

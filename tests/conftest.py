@@ -33,8 +33,9 @@ def text(documents: int, seed: int = 0) -> str:
 def tiny_params(**changes) -> dict:
     """params.yaml of the tiny project, as a dictionary."""
     transformer = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
-    trainer = {"threads": 1, "precision": "32-true", "accelerator": "cpu", "validations": 2, "log_every": 2, "checkpoint_seconds": 0.001}
-    common = {"encoding": "tiny", "optimizer": {"learning_rate": 0.003}, "batch_size": 8, "budget": {"steps": 12}, "trainer": trainer}
+    trainer = {"threads": 1, "precision": "32-true", "validations": 2}
+    run = {"accelerator": "cpu", "log_every": 2, "checkpoint_seconds": 0.001}
+    common = {"encoding": "tiny", "optimizer": {"learning_rate": 0.003}, "batch_size": 8, "budget": {"steps": 12}, "trainer": trainer, "run": run}
     recipe = {"learning_rate": 0.003, "epochs": 2, "batch_size": 8, "max_length": 32, "hidden_size": 8}
     task = {
         "licence": "none", "table": {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label"},
@@ -65,7 +66,7 @@ def tiny_params(**changes) -> dict:
             "recipes": {"bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe}},
         },
         "checkpoints": {},
-        "intermediate": {},
+        "derived": {},
         "adapt": {"models": [], "methods": [], "tasks": [], "recipes": {}},
         "search": {
             "models": [], "tasks": [], "budget": {"trials": 4}, "train_examples": 40,
@@ -78,13 +79,10 @@ def tiny_params(**changes) -> dict:
         },
         "alignments": {"again": {"source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2}}},
         "ablations": {"rate": {
-            "question": "How much should be masked?", "base": "rate_15", "tasks": ["same"], "seeds": [1, 2], "budget": {"steps": 6}, "checkpoints": [],
+            "question": "How much should be masked?", "model": "bert", "base": "15", "tasks": ["same"], "seeds": [1, 2], "budget": {"steps": 6},
             "recipe": {"method": "full", **recipe}, "plot": {"x": "perplexity", "y": ["same"]},
+            "variants": {"15": {}, "40": {"change": {"objective": {"mlm_probability": 0.4}}}},
         }},
-        "variants": {
-            "rate_15": {"study": "rate", "model": "bert", "encoding": "tiny", "change": {}},
-            "rate_40": {"study": "rate", "model": "bert", "encoding": "tiny", "change": {"objective": {"mlm_probability": 0.4}}},
-        },
     }  # fmt: skip
     return {**json.loads(json.dumps(raw)), **changes}  # no block is shared between models
 

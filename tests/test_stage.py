@@ -14,9 +14,10 @@ import torch
 from ruamel.yaml import YAML
 from safetensors.torch import save_file
 
-from components import corpora, encode, models, params, stage, tasks, tokenizer
+from components import corpora, encode, params, stage, tasks, tokenizer
 from components.align import vectors
 from components.errors import SesameError
+from components.models import store
 from components.tasks import bootstrap
 from tests.conftest import tiny_params, write_raw
 
@@ -174,7 +175,7 @@ def test_places_where_nothing_can_be_written_are_one_line(folder):
 
 def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(project):
     """Cut off, empty, of another form: whoever opens it."""
-    models.save(Path("data/models/bert"), *model_of(tokenizer.load(Path("data/encoded/tiny"))))
+    store.save(Path("data/models/bert"), *model_of(tokenizer.load(Path("data/encoded/tiny"))))
     Path("data/metrics/pretrain").mkdir(parents=True)
     Path("data/metrics/pretrain/bert.json").write_text("{}")
     Path("data/metrics/mix").mkdir(parents=True)
@@ -194,8 +195,8 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
         "data/encoded/tiny/train.bin": (lambda: encode.load(encoded, "train"), "encode@tiny"),
         "data/encoded/tiny/train.segments.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
         "data/encoded/tiny/train.documents.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
-        "data/models/bert/config.json": (lambda: models.load(model), "pretrain@bert"),
-        "data/models/bert/model.safetensors": (lambda: models.load(model), "pretrain@bert"),
+        "data/models/bert/config.json": (lambda: store.load(model), "pretrain@bert"),
+        "data/models/bert/model.safetensors": (lambda: store.load(model), "pretrain@bert"),
         "data/scores/bert/same/predictions.jsonl": (lambda: bootstrap.read(Path("data/scores/bert/same"), "dev", "pretrained"), "finetune@bert-same"),
         "data/vectors/one/vocabulary.txt": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
         "data/vectors/one/vectors.npy": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
@@ -220,4 +221,4 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
 
 def model_of(tokens):
     block = params.check(tiny_params()).models["bert"].architecture
-    return models.build(block, tokens).state_dict(), block, tokens
+    return store.build(block, tokens).state_dict(), block, tokens

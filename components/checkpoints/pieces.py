@@ -12,6 +12,7 @@ from components.checkpoints.parity import quiet_transformers
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 from components.tokenizer.fast import SETTINGS
 
+
 def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
     """Every pair of pieces that together are a piece, those of the best piece first. Special and byte pieces are never merged."""
     pieces = {piece.piece: number for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL}  # the best first

@@ -61,5 +61,5 @@ class Objective(ABC):
         """Parts of the model that this leaves as they are drawn, as heads that it does not use. All others must get a gradient."""
         return []
 
-    def check(self, batches: Batches, steps: int | None) -> None:
+    def check(self, batches: Batches, steps: int | None) -> None:  # noqa: B027  (most have nothing to check)
         """Raises SesameError where the settings can make no difference in so many steps (None: not known before)."""

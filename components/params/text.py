@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from components.errors import without_secrets
 from components.block import Address, Block, Count, Globs, Name, Sha256, Share, Size
+from components.errors import without_secrets
 
 
 class PypiSource(Block):

@@ -8,6 +8,7 @@ import psutil
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from components import stage
+from components.params import FILE, STUDIES
 from components.tracking import git_commit
 
 
@@ -16,7 +17,8 @@ def write(path: Path, template: Path, title: str, **values: object) -> None:
     loader = FileSystemLoader([template.parent, Path(__file__).parent])
     environment = Environment(loader=loader, autoescape=select_autoescape(default=True, default_for_string=True))
     environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
-    params_sha = hashlib.sha256(Path("params.yaml").read_bytes()).hexdigest()
+    written = b"".join(file.read_bytes() for file in (FILE, STUDIES) if file.exists())
+    params_sha = hashlib.sha256(written).hexdigest()
     page = environment.get_template(template.name).render(title=title, commit=git_commit(), params_sha=params_sha, machine=machine(), **values)
     with stage.output(path) as temporary:
         temporary.write_text(page, encoding="utf-8")

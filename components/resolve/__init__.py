@@ -10,36 +10,36 @@ A resumed training or search is keyed by the same entry.
 import json
 from pathlib import Path
 
-from components.params import Params
-from components.resolve.entries import Entry, entries, entry
+from components.params import Params, members, read_by
+from components.resolve.entries import OF_STUDIES, Entry, entries, entry
+from components.stage import output
 
 FILE = Path("data/resolved.json")
+STUDIES = Path("studies/resolved.json")
+"""The same for the stages of `studies/dvc.yaml`."""
 TRAININGS = Path("studies/trainings.json")
 """What `studies/dvc.yaml` makes stages of: a seed of a variant each."""
 
-__all__ = ["FILE", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
+__all__ = ["FILE", "STUDIES", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
 
 
 def contents(params: Params) -> dict[Path, str]:
     """What the files should hold."""
-    from components.params import members, read_by
-
-    stages: dict[str, dict[str, dict]] = {}
+    stages: dict[Path, dict[str, dict]] = {FILE: {}, STUDIES: {}}
     for own in entries(params):
-        stages.setdefault(own.stage, {})[own.name] = {"code": own.code, "settings": own.settings}
+        path = STUDIES if own.stage in OF_STUDIES else FILE
+        stages[path].setdefault(own.stage, {})[own.name] = {"code": own.code, "settings": own.settings}
     trainings = {}
     for member in members(params.ablations):
         study = params.ablations[member.study]
         trainings[member.name] = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
-    return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in ((FILE, stages), (TRAININGS, {"trainings": trainings}))}
+    return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in {**stages, TRAININGS: {"trainings": trainings}}.items()}
 
 
 def refresh(params: Params) -> list[Path]:
     """Bring the files up to date with params and code; those that were not."""
-    from components import stage
-
     stale = [(path, text) for path, text in contents(params).items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path, text in stale:
-        with stage.output(path) as temporary:
+        with output(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return [path for path, _ in stale]

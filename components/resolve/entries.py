@@ -47,10 +47,10 @@ def entries(p: params.Params) -> Iterator[Entry]:
     yield from _models(p)
     yield from _tasks(p)
     yield from _spaces(p)
+    sections = {key: value for key, value in p.settings().items() if key not in ("search", "ablations")}
+    studies = {name: study.question for name, study in p.ablations.items()}  # which the page links to
+    yield Entry("report", "all", ("components.report.__main__",), sections | {"studies": studies})
     yield from _studies(p)
-    whole = p.settings()
-    sections = {key: value for key, value in whole.items() if key != "search"}
-    yield Entry("report", "all", ("components.report.__main__",), sections)
 
 
 def _of(*blocks: Block | list[Block]) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def _models(p: params.Params) -> Iterator[Entry]:
         way, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
         if derived.by.name == "tuned":
             task = p.tasks[derived.on.partition("/")[2]]
-            settings = {"finetune": _common(p), "task": task.settings(), **derived.settings()}
+            settings = {"finetune": _common(p), "task": _judging(task), **derived.settings()}
             yield Entry("derive", name, (*way, _family(family), _method(derived.by.recipe)), settings)
         else:
             yield Entry("derive", name, (*way, *_training(derived.by, family)), derived.settings())
@@ -129,18 +129,25 @@ def _common(p: params.Params) -> dict[str, Any]:
     return {"seed": p.seed} | {key: finetune[key] for key in ("train_examples", "eval_examples", "precision", "threads")}
 
 
+def _judging(task: params.Task) -> dict[str, Any]:
+    """What of a task is not in its data already: what is asked, and how an answer is judged."""
+    whole = task.settings()
+    splits = {name: {"labelled": split.labelled, "metrics": split.metrics} for name, split in task.splits.items()}
+    return {key: whole[key] for key in ("kind", "labels", "range", "metrics", "cut")} | {"splits": splits}
+
+
 def _tasks(p: params.Params) -> Iterator[Entry]:
     seeds, inits = {"seeds": p.finetune.seeds}, {"inits": p.finetune.inits}
     for model, task in product(p.finetune.models, p.finetune.tasks):
         recipe = p.finetune.recipes[model]
-        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": p.tasks[task].settings()}
+        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])}
         yield Entry("finetune", f"{model}-{task}", ("components.finetune.__main__", _family(p.family(model)), _method(recipe)), settings)
     for model, way, task in product(p.adapt.models, p.adapt.methods, p.adapt.tasks):
         recipe = p.adapt.recipes[way]
-        settings = _common(p) | seeds | {"recipe": recipe.settings(), "task": p.tasks[task].settings()}
+        settings = _common(p) | seeds | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])}
         yield Entry("adapt", f"{model}-{way}-{task}", ("components.finetune.adapt", _family(p.family(model)), _method(recipe)), settings)
     for task in p.finetune.tasks:
-        settings = _common(p) | seeds | {"baselines": p.baselines.settings(), "task": p.tasks[task].settings()}
+        settings = _common(p) | seeds | {"baselines": p.baselines.settings(), "task": _judging(p.tasks[task])}
         yield Entry("baseline", task, ("components.finetune.baseline",), settings)
 
 
@@ -152,18 +159,24 @@ def _spaces(p: params.Params) -> Iterator[Entry]:
         yield Entry("align", name, ("components.align.__main__", dictionary, *_of(pair)), pair.settings())
 
 
+OF_STUDIES = ("variant", "transfer", "study", "search", "budget")
+"""Stages of `studies/dvc.yaml`."""
+
+
 def _studies(p: params.Params) -> Iterator[Entry]:
-    for member in params.members(p.ablations):
-        study = p.ablations[member.study]
-        model = params.varied(p.models, study, member.variant, member.seed)
-        modules = ("components.ablations.variant", *_training(model, model.architecture.name))
-        yield Entry("variant", member.name, modules, model.settings() | {"milestones": study.milestones})
-        recipe = params.tuned(study, member.variant)
-        settings = _common(p) | {"recipe": recipe.settings(), "milestones": study.milestones}
-        settings["tasks"] = {task: p.tasks[task].settings() for task in study.tasks}
-        yield Entry("transfer", member.name, ("components.ablations.transfer", _family(model.architecture.name), _method(recipe)), settings)
     for name, study in p.ablations.items():
-        settings = study.settings() | {"judged": {task: p.tasks[task].settings() for task in study.tasks}}
+        common = _common(p) | {"milestones": study.milestones, "tasks": {task: _judging(p.tasks[task]) for task in study.tasks}}
+        for variant in study.variants:
+            model, recipe = params.varied(p.models, study, variant, 0), params.tuned(study, variant)
+            family, training, tuning = model.architecture.name, model.settings() | {"milestones": study.milestones}, {"recipe": recipe.settings()}
+            for seed in study.seeds:
+                own = params.Member(name, variant, seed).name
+                yield Entry("variant", own, ("components.ablations.variant", *_training(model, family)), training | {"seed": seed})
+                yield Entry("transfer", own, ("components.ablations.transfer", _family(family), _method(recipe)), common | tuning | {"own_seed": seed})
+    for name, study in p.ablations.items():
+        settings = study.settings() | {"judged": {task: _judging(p.tasks[task]) for task in study.tasks}}
+        # of a study's page: which text it read, and whether that of its tasks was held out
+        settings |= {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"], "model": p.models[study.model].settings()}
         yield Entry("study", name, ("components.ablations.__main__",), settings)
     search = p.search.settings()
     lasting = {key: value for key, value in search.items() if key not in ("models", "tasks", "confidence")}
@@ -171,6 +184,6 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         recipe = p.finetune.recipes[model]
         methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
         modules = ("components.search.__main__", _family(p.family(model)), *(f"components.finetune.methods.{method}" for method in sorted(methods)))
-        settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": p.tasks[task].settings()}
+        settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": _judging(p.tasks[task])}
         yield Entry("search", f"{model}-{task}", modules, settings)
     yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": {task: p.tasks[task].metric for task in p.search.tasks}})

@@ -12,8 +12,8 @@ import pandas as pd
 from components import params, stage
 from components.errors import SesameError
 from components.search import FOLDER, metrics_file
-from components.search.journal import Journal
 from components.search.draws import Draws
+from components.search.journal import Journal
 from components.search.trial import Trials
 from components.tasks import metrics
 from components.tracking import Run

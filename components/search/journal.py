@@ -12,6 +12,7 @@ from pathlib import Path
 from components import params, stage
 from components.resolve import entry
 
+
 def key(all_params: params.Params, model: str, task: str) -> str:
     """Of the search's own entry (settings and code), model and data; how many trials there shall be is not in it."""
     own = entry(all_params, "search", f"{model}-{task}")

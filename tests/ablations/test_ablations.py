@@ -21,6 +21,7 @@ from components.ablations import __main__ as study_stage
 from components.ablations import champion, tables, transfer, variant
 from components.ablations.effects import effect, resampled
 from components.errors import SesameError
+from components.objectives.clm.block import CausalLM
 from components.params.studies import laid_over, varied
 from components.pretrain.training import checkpoint_folder
 from components.tasks import Example
@@ -65,7 +66,7 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
     study, change = CHECKED.ablations["rate"], {"architecture": {"name": "decoder", "norm_first": False}, "objective": {"name": "clm"}}
     model = varied(CHECKED.models, study, CHECKED.variants["rate_40"].model_copy(update={"change": change}), seed=7)
     assert model.architecture.name == "decoder" and model.architecture.hidden_size == 16 and not model.architecture.norm_first
-    assert model.objective == params.CausalLM(name="clm") and model.seed == 7 and model.budget.steps == 6
+    assert model.objective == CausalLM(name="clm") and model.seed == 7 and model.budget.steps == 6
 
 
 @pytest.mark.parametrize(

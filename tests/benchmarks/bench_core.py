@@ -19,9 +19,14 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from components import compute, corpora, models, objectives, params
+from components import compute, corpora, objectives
 from components.encode.__main__ import encode_split
-from components.objectives.mlm import mask
+from components.models import store
+from components.models.decoder.block import DecoderArchitecture
+from components.models.encoder.block import EncoderArchitecture
+from components.objectives.clm.block import CausalLM
+from components.objectives.mlm.block import MaskedLM
+from components.objectives.noise.tokens import mask
 from components.optimizer import adamw, matrices
 
 SIZES = {"num_layers": 2, "hidden_size": 128, "num_heads": 2, "intermediate_size": 512, "max_length": 64, "dropout": 0.0}
@@ -47,11 +52,11 @@ def show(name: str, ours: float, theirs: float, unit: str, amount: float, peer: 
 def test_training_step(name, tokens, train_split):
     """A full training step against transformers' model of the same size on the same batch, same optimizer, one thread, fp32."""
     compute.prepare(1)
-    architecture = params.EncoderArchitecture if name == "encoder" else params.DecoderArchitecture
+    architecture = EncoderArchitecture if name == "encoder" else DecoderArchitecture
     block = architecture(name=name, **SIZES)
-    objective = objectives.build(params.MaskedLM(name="mlm") if name == "encoder" else params.CausalLM(name="clm", isolate_documents=False), tokens)
+    objective = objectives.build(MaskedLM(name="mlm") if name == "encoder" else CausalLM(name="clm", isolate_documents=False), tokens)
     rows = objective.batches(train_split, 32, 64, seed=0)[0]
-    ours = models.build(block, tokens)
+    ours = store.build(block, tokens)
     if name == "encoder":
         config = BertConfig(vocab_size=tokens.vocab_size, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512,
                             max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
@@ -90,7 +95,7 @@ def test_masking():
     fast = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
     collator = DataCollatorForLanguageModeling(fast, mlm_probability=0.15)
     examples = [{"input_ids": row} for row in torch.from_numpy(ids)]
-    config, ordinary, keys = params.MaskedLM(name="mlm"), np.arange(5, vocab), np.arange(rows)
+    config, ordinary, keys = MaskedLM(name="mlm"), np.arange(5, vocab), np.arange(rows)
     times = best(lambda: mask(ids, config, ordinary, (1, 0), keys), lambda: collator(examples))
     show("masking", *times, "tokens/s", ids.size, "transformers' collator")
 

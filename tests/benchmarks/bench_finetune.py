@@ -11,10 +11,12 @@ from lightning import Fabric
 from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
-from components import compute, models, params
+from components import compute, params
 from components.finetune import kinds, loop
 from components.finetune.data import Encoded
-from components.finetune.methods import Full
+from components.finetune.methods.full import Full
+from components.models import store
+from components.models.encoder.block import EncoderArchitecture
 
 VOCABULARY, EXAMPLES, BATCH, LONGEST, ROUNDS = 8192, 768, 32, 128, 3
 SIZES = {"num_layers": 2, "hidden_size": 128, "num_heads": 2, "intermediate_size": 512, "max_length": LONGEST}
@@ -67,7 +69,7 @@ def ours(rows: list[torch.Tensor], labels: list[int], precision: str) -> float:
     torch.manual_seed(0)
     tokens = SimpleNamespace(vocab_size=VOCABULARY)
     kind = kinds.build(TASK, RECIPE)
-    model = models.build(params.EncoderArchitecture(name="encoder", **SIZES), tokens)
+    model = store.build(EncoderArchitecture(name="encoder", **SIZES), tokens)
     module = Full(model, tokens, RECIPE, kind, pair=False)
     data = Encoded([[row] for row in rows], [[torch.zeros_like(row)] for row in rows], labels)
     started = time.perf_counter()

@@ -9,11 +9,12 @@ import pytest
 import torch
 from lightning import Fabric
 
-from components import models, params, tasks
+from components import params, tasks
 from components.errors import SesameError
 from components.finetune import __main__ as finetune
-from components.finetune import baseline, data, intermediate, kinds, loop, methods
-from components.models.heads import ScalarMix
+from components.finetune import baseline, data, kinds, loop, methods
+from components.models import store
+from components.models.common.heads import ScalarMix
 from components.optimizer import factor
 from components.tasks import Example
 from components.tasks.metrics import summary
@@ -124,7 +125,7 @@ def build(name: str, tokens, method: str = "full", seed: int = 0, kind=None, **c
     torch.manual_seed(seed)
     chosen = recipe(method=method, **changes)
     kind = kind or kinds.build(TASK, chosen)
-    model = models.build(CHECKED.models[name].architecture, tokens)
+    model = store.build(CHECKED.models[name].architecture, tokens)
     return methods.METHODS[method](model, tokens, chosen, kind, pair=True), kind, chosen
 
 
@@ -174,7 +175,7 @@ def test_a_method_moves_its_own_weights_and_the_head_alone(method, tokens, rows)
     learnable = {name for name in before if name.startswith("head.") or CHANGES[method](name)}
     assert moved <= learnable and {name for name in learnable if name.startswith("head.")} <= moved
     assert all(any(part in name for name in moved) for part in {"adapters": [".down.", ".up."], "lora": ["lora_B"], "prompt": [".prompt"], "bitfit": ["bias"]}.get(method, []))
-    assert fitted.trained_parameters <= sum(before[name].numel() for name in learnable) < models.count_parameters(untouched) / 2
+    assert fitted.trained_parameters <= sum(before[name].numel() for name in learnable) < store.count_parameters(untouched) / 2
 
 
 def test_adapters_lora_and_prompts_start_as_the_model_they_adapt(tokens, rows):
@@ -346,33 +347,35 @@ def test_spread_over_seeds():
 
 def test_a_model_tuned_on_one_task_is_a_model_and_is_named_so(project, tokens):
     raw = tiny_params()
-    block = {"task": "same", "recipe": raw["finetune"]["recipes"]["bert"]}
-    raw["intermediate"] = {"bert_same": {**block, "model": "bert"}, "bert_twice": {**block, "model": "bert_same"}}
-    raw["finetune"] |= {"models": ["bert_twice"], "recipes": {"bert_twice": block["recipe"]}, "inits": ["pretrained"]}
+    recipe = raw["finetune"]["recipes"]["bert"]
+    block = {"on": "tasks/same", "by": {"name": "tuned", "recipe": recipe}}
+    raw["derived"] = {"bert_same": {**block, "start": "bert"}, "bert_twice": {**block, "start": "bert_same"}}
+    raw["finetune"] |= {"models": ["bert_twice"], "recipes": {"bert_twice": recipe}, "inits": ["pretrained"]}
     checked = params.check(raw)
     block = checked.models["bert"].architecture
     torch.manual_seed(0)
-    models.save(Path("data/models/bert"), models.build(block, tokens).state_dict(), block, tokens, absent=["next_sentence", "pooler"])
-    for name in raw["intermediate"]:
-        assert 0 <= intermediate.intermediate(checked, name, Run(None))["dev"]["accuracy"] <= 1
-    folder = Path("data/models/bert_twice")
-    assert models.intermediate(folder) == ["same", "same"] and models.absent(folder) == ["next_sentence"], "its pooler has been trained"
+    store.save(Path("data/models/bert"), store.build(block, tokens).state_dict(), block, tokens, absent=["next_sentence", "pooler"])
+    for name in raw["derived"]:
+        assert 0 <= derive.derive(checked, name, Run(None))["dev"]["accuracy"] <= 1
+    its = store.about(Path("data/models/bert_twice"))
+    assert its.derived_by == ["tuned on same"] * 2 and its.absent == ["next_sentence"], "its pooler has been trained"
     found = finetune.finetune(checked, "bert_twice-same", Run(None))
-    assert found["intermediate"] == ["same", "same"] and "random" not in found and found["cost"]["tokens"] > 0
+    assert found["derived"] == ["tuned on same"] * 2 and "random" not in found and found["cost"]["tokens"] > 0
     rows = [json.loads(line) for line in Path("data/scores/bert_twice/same/predictions.jsonl").read_text().splitlines()]
     assert {(row["init"], row["seed"], row["split"]) for row in rows} == {("pretrained", seed, split) for seed in (1, 2) for split in ("dev", "test")}
 
 
-def test_a_circle_of_intermediate_tasks_is_one_line():
+def test_a_circle_of_derived_models_is_one_line():
     raw = tiny_params()
-    raw["intermediate"] = {name: {"model": base, "task": "same", "recipe": raw["finetune"]["recipes"]["bert"]} for name, base in (("a", "b"), ("b", "a"))}
-    with pytest.raises(SesameError, match="intermediate.b: tuned on itself"):
+    by = {"name": "tuned", "recipe": raw["finetune"]["recipes"]["bert"]}
+    raw["derived"] = {name: {"start": start, "on": "tasks/same", "by": by} for name, start in (("a", "b"), ("b", "a"))}
+    with pytest.raises(SesameError, match="derived.a: made of itself"):
         params.check(raw)
 
 
 def test_a_part_that_no_pre_training_has_touched_learns_with_the_head(tokens):
     torch.manual_seed(0)
-    model = models.build(CHECKED.models["bert"].architecture, tokens)
+    model = store.build(CHECKED.models["bert"].architecture, tokens)
     model.absent = ["pooler"]
     for method in ("bitfit", "adapters", "lora", "prompt"):
         copied, chosen = copy.deepcopy(model), recipe(method=method)

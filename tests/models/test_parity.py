@@ -5,9 +5,13 @@ import torch
 import transformers
 from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel
 
-from components import models, params
+from components import params
 from components.errors import SesameError
-from components.models.blocks import bucket
+from components.models import store
+from components.models.bilm.block import BiLMArchitecture
+from components.models.common.positions import bucket
+from components.models.decoder.block import DecoderArchitecture
+from components.models.encoder.block import EncoderArchitecture
 from tests.conftest import tiny_params
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 24}
@@ -25,7 +29,7 @@ def test_bert_equals_transformers(tokens, ids):
         max_position_embeddings=24, hidden_act="gelu", layer_norm_eps=1e-12,
     )  # fmt: skip
     theirs = BertForPreTraining(config).eval()
-    ours = models.build(params.EncoderArchitecture(name="encoder", **SIZES), tokens).eval()
+    ours = store.build(EncoderArchitecture(name="encoder", **SIZES), tokens).eval()
     source = theirs.state_dict()
 
     def qkv(i, kind):
@@ -68,7 +72,7 @@ def test_gpt_equals_transformers(tokens, ids):
         vocab_size=tokens.vocab_size, n_embd=16, n_layer=2, n_head=2, n_inner=32, n_positions=24, activation_function="gelu_new"
     )  # fmt: skip
     theirs = GPT2LMHeadModel(config).eval()
-    ours = models.build(params.DecoderArchitecture(name="decoder", **SIZES), tokens).eval()
+    ours = store.build(DecoderArchitecture(name="decoder", **SIZES), tokens).eval()
     source = theirs.state_dict()
     state = {"token_embedding.weight": source["transformer.wte.weight"], "position_embedding.weight": source["transformer.wpe.weight"]}
     for kind in ("weight", "bias"):
@@ -86,7 +90,7 @@ def test_gpt_equals_transformers(tokens, ids):
 
 def test_gpt_residual_projections_start_smaller(tokens):
     torch.manual_seed(0)
-    model = models.build(params.DecoderArchitecture(name="decoder", **SIZES | {"hidden_size": 128, "num_layers": 8}), tokens)
+    model = store.build(DecoderArchitecture(name="decoder", **SIZES | {"hidden_size": 128, "num_layers": 8}), tokens)
     assert model.blocks[0].attention.output.weight.std().item() == pytest.approx(0.02 / 4, rel=0.05)
     assert model.blocks[0].attention.query_key_value.weight.std().item() == pytest.approx(0.02, rel=0.05)
 
@@ -94,7 +98,7 @@ def test_gpt_residual_projections_start_smaller(tokens):
 @pytest.fixture
 def elmo(tokens):
     torch.manual_seed(0)
-    return models.build(params.BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8), tokens).eval()
+    return store.build(BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8), tokens).eval()
 
 
 @pytest.mark.parametrize("position", [1, 9, 18])
@@ -134,15 +138,15 @@ def test_elmo_adds_a_layer_to_what_it_read(elmo, ids):
 
 def test_saved_model_loads_and_wrong_weights_are_one_line(project, tokens):
     folder = project / "model"
-    block = params.EncoderArchitecture(name="encoder", **SIZES)
-    model = models.build(block, tokens)
-    models.save(folder, model.state_dict(), block, tokens)
-    loaded, _ = models.load(folder)
+    block = EncoderArchitecture(name="encoder", **SIZES)
+    model = store.build(block, tokens)
+    store.save(folder, model.state_dict(), block, tokens)
+    loaded, _ = store.load(folder)
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), loaded.state_dict().values(), strict=True))
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"intermediate_size": 32', '"intermediate_size": 64'))
     with pytest.raises(SesameError, match=r"model.safetensors can't be read .*size mismatch"):
-        models.load(folder)
+        store.load(folder)
 
 
 def test_rotary_rms_norm_swiglu_untied_are_llama(tokens):
@@ -151,11 +155,11 @@ def test_rotary_rms_norm_swiglu_untied_are_llama(tokens):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(vocab_size=tokens.vocab_size, rms_norm_eps=1e-5, num_key_value_heads=2, **size)
     theirs = transformers.LlamaForCausalLM(config).eval()
-    block = params.DecoderArchitecture(
+    block = DecoderArchitecture(
         name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=24, max_length=32, dropout=0, positions="rotary", norm="rms_norm",
         activation="swiglu", tie_word_embeddings=False,
     )  # fmt: skip
-    ours, source = models.build(block, tokens).eval(), theirs.state_dict()
+    ours, source = store.build(block, tokens).eval(), theirs.state_dict()
     state = {name: torch.zeros_like(value) for name, value in ours.state_dict().items() if name.endswith("bias")}
     state |= {"token_embedding.weight": source["model.embed_tokens.weight"], "output_embedding.weight": source["lm_head.weight"], "final_norm.weight": source["model.norm.weight"]}
     for i in range(2):
@@ -191,7 +195,7 @@ def test_relative_positions_bias_attention_as_t5_does(tokens, name, causal):
     from transformers.models.t5.modeling_t5 import T5Attention
 
     block = params.check(tiny_params()).models[name].architecture
-    positions = models.build(block.model_copy(update={"positions": "relative"}), tokens).positions
+    positions = store.build(block.model_copy(update={"positions": "relative"}), tokens).positions
     config = transformers.T5Config(d_model=16, d_kv=8, num_heads=2, is_decoder=causal, relative_attention_num_buckets=32, relative_attention_max_distance=128)
     theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
     theirs.relative_attention_bias.weight.copy_(positions.bias.weight)
@@ -208,7 +212,7 @@ def test_padding_and_the_future_change_nothing(tokens, name, positions, norm_fir
     """Whatever the positions: an encoder does not see padding, a decoder not what is to come; and order matters to both."""
     block = params.check(tiny_params()).models["bert" if name == "encoder" else "gpt"].architecture
     torch.manual_seed(0)
-    model = models.build(block.model_copy(update={"positions": positions, "norm_first": norm_first}), tokens).eval()
+    model = store.build(block.model_copy(update={"positions": positions, "norm_first": norm_first}), tokens).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(20 if parameter.ndim > 1 else 1)  # fresh weights hardly tell one place from another
@@ -226,6 +230,6 @@ def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, mo
 
     monkeypatch.chdir(tmp_path)
     block = params.check(tiny_params()).models["bert"].architecture.model_copy(update=change)
-    models.save(tmp_path / "data/models/odd", models.build(block, tokens).state_dict(), block, tokens)
+    store.save(tmp_path / "data/models/odd", store.build(block, tokens).state_dict(), block, tokens)
     with pytest.raises(SesameError, match=f"architecture.{next(iter(change))}"):
         export("odd")

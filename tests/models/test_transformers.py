@@ -15,10 +15,14 @@ from tokenizers import models as kinds
 from tokenizers import pre_tokenizers, trainers
 from typer.testing import CliRunner
 
-from components import models, params, sources, tokenizer
+from components import params, sources, tokenizer
 from components.checkpoints import __main__ as stage
 from components.checkpoints import export, parity, pieces
 from components.errors import SesameError
+from components.models import store
+from components.models.bilm.block import BiLMArchitecture
+from components.models.decoder.block import DecoderArchitecture
+from components.models.encoder.block import EncoderArchitecture
 from components.sources import download
 from components.tracking import Run
 from pipelines import cli
@@ -121,7 +125,7 @@ def batch(tokens, texts: list[str], max_length: int) -> tuple[torch.Tensor, torc
 def test_an_imported_checkpoint_computes_what_transformers_computes(given, name):
     folder = given(name)
     assert bring(folder)["max_abs_difference"] < 1e-4
-    model, tokens = models.load(Path("data/models/brought"))
+    model, tokens = store.load(Path("data/models/brought"))
     theirs = CHECKPOINTS[name][1].from_pretrained(folder).eval()
     ids, lengths, real = batch(tokens, SENTENCES, model.max_length)
     assert not real.all() and model.max_length == 64 + 2 * name.startswith("bert")
@@ -132,7 +136,7 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(given, name)
     hidden = model.eval().features(ids, lengths, segments)
     for ours, other in zip(hidden.unbind(2), expected.hidden_states, strict=True):
         torch.testing.assert_close(ours[real], other[real], atol=1e-4, rtol=0)
-    last, absent = hidden[:, :, -1], models.absent(Path("data/models/brought"))
+    last, absent = hidden[:, :, -1], store.about(Path("data/models/brought")).absent
     logits = expected.get("prediction_logits", expected.get("logits")) if name != "bert_classifier" else None
     assert ("head_bias" in absent) == (logits is None)
     if logits is not None:
@@ -158,23 +162,23 @@ def test_old_names_half_precision_and_shards_are_read(given):
     index = {"metadata": {}, "weight_map": {key: file for file, part in shards.items() for key in part}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert bring(folder)["max_abs_difference"] < 1e-4
-    model, _ = models.load(Path("data/models/brought"))
+    model, _ = store.load(Path("data/models/brought"))
     assert torch.equal(model.embedding_norm.weight, weights["bert.embeddings.LayerNorm.gamma"].float())
 
 
 def test_absent_heads_are_drawn_anew_and_broken_ones_refused(given):
     bring(given("roberta"))
     folder = Path("data/models/brought")
-    assert models.absent(folder) == ["pooler", "next_sentence"]
+    assert store.about(folder).absent == ["pooler", "next_sentence"]
     loaded = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        loaded.append(models.load(folder)[0].state_dict())
+        loaded.append(store.load(folder)[0].state_dict())
     assert {key.partition(".")[0] for key in loaded[0] if not torch.equal(loaded[0][key], loaded[1][key])} == {"pooler", "next_sentence"}
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"absent": []}))
     with pytest.raises(SesameError, match="brought/model.safetensors can't be read .*Missing key"):
-        models.load(folder)
+        store.load(folder)
 
 
 @pytest.mark.parametrize(("name", "prefix", "middle", "suffix"), [
@@ -297,13 +301,13 @@ def test_files_of_one_name_are_refused(given):
 @pytest.fixture(params=["encoder", "decoder"])
 def ours(project, tokens, request):
     """A saved model of ours with random weights."""
-    kind = {"encoder": params.EncoderArchitecture, "decoder": params.DecoderArchitecture}[request.param]
+    kind = {"encoder": EncoderArchitecture, "decoder": DecoderArchitecture}[request.param]
     block = kind(name=request.param, num_layers=2, hidden_size=32, num_heads=2, intermediate_size=48, max_length=64)
     torch.manual_seed(0)
-    model = models.build(block, tokens)
+    model = store.build(block, tokens)
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
-    models.save(Path("data/models/ours"), model.state_dict(), block, tokens)
+    store.save(Path("data/models/ours"), model.state_dict(), block, tokens)
     return model.eval()
 
 
@@ -331,7 +335,7 @@ def test_an_exported_model_is_read_whole_and_computes_the_same(ours, tokens):
         filled = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(ids, attention_mask=real.long(), token_type_ids=segments).logits
         torch.testing.assert_close(filled[real], logits[real], atol=1e-5, rtol=0)
     bring(folder)  # and back
-    for key, value in models.load(Path("data/models/brought"))[0].state_dict().items():
+    for key, value in store.load(Path("data/models/brought"))[0].state_dict().items():
         assert torch.equal(value, ours.state_dict()[key]), key
 
 
@@ -383,15 +387,15 @@ def test_the_command(ours):
 
 
 def test_what_cannot_be_exported_is_one_line(project, tokens):
-    block = params.BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8)
-    models.save(Path("data/models/elmo"), models.build(block, tokens).state_dict(), block, tokens)
+    block = BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8)
+    store.save(Path("data/models/elmo"), store.build(block, tokens).state_dict(), block, tokens)
     with pytest.raises(SesameError, match="elmo is a bilm, and transformers has no such model"):
         export.export("elmo")
     with pytest.raises(SesameError, match="data/models/nobody: no model there"):
         export.export("nobody")
     with pytest.raises(SesameError, match="data/models is not empty"):
-        block = params.DecoderArchitecture(name="decoder", num_layers=1, hidden_size=16, num_heads=2, intermediate_size=16, max_length=16)
-        models.save(Path("data/models/gpt"), models.build(block, tokens).state_dict(), block, tokens)
+        block = DecoderArchitecture(name="decoder", num_layers=1, hidden_size=16, num_heads=2, intermediate_size=16, max_length=16)
+        store.save(Path("data/models/gpt"), store.build(block, tokens).state_dict(), block, tokens)
         export.export("gpt", Path("data/models"))
     with pytest.raises(SesameError, match="raw/text.txt: File exists; nothing can be written there"):
         export.export("gpt", Path("raw/text.txt/new"))
@@ -423,10 +427,10 @@ def test_the_example_of_params_yaml(project, monkeypatch):
     except SesameError as error:
         pytest.skip(f"needs the file: {error}")
     assert stage.bring(raw, "minilm", Run(None))["max_abs_difference"] < 1e-4
-    model, tokens = models.load(Path("data/models/minilm"))
-    assert set(models.absent(Path("data/models/minilm"))) == {"head_transform", "head_bias", "next_sentence"}
+    model, tokens = store.load(Path("data/models/minilm"))
+    assert set(store.about(Path("data/models/minilm")).absent) == {"head_transform", "head_bias", "next_sentence"}
     folder = project / "given"
     folder.mkdir()
     stage.fetch(raw.checkpoints["minilm"].source, folder)
     texts = text(10).splitlines() + SENTENCES + ODD
-    assert parity.check(folder, model, tokens, models.absent(Path("data/models/minilm")), texts) < 1e-4
+    assert parity.check(folder, model, tokens, store.about(Path("data/models/minilm")).absent, texts) < 1e-4

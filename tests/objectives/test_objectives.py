@@ -4,15 +4,23 @@ import numpy as np
 import pytest
 import torch
 
-from components import encode, models, objectives, params
+from components import encode, objectives, params
 from components.errors import SesameError
-from components.objectives.bilm import LaneBatches, pack, unpack
-from components.objectives.clm import PackedBatches, isolate
-from components.objectives.keyed import uniform
-from components.objectives.mlm import IGNORED, MaskedBatches, mask, pairs
+from components.keyed import uniform
+from components.models import store
+from components.models.bilm.block import BiLMArchitecture
+from components.models.decoder.block import DecoderArchitecture
+from components.objectives.bilm.batches import LaneBatches
+from components.objectives.bilm.objective import pack, unpack
+from components.objectives.clm.objective import PackedBatches, isolate
+from components.objectives.examples.segments import pairs
+from components.objectives.mlm.batches import MaskedBatches
+from components.objectives.mlm.block import MaskedLM
+from components.objectives.noise.tokens import mask
+from components.objectives.scoring import IGNORED
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 
-CONFIG = params.MaskedLM(name="mlm")
+CONFIG = MaskedLM(name="mlm")
 
 
 def test_keyed_numbers_are_uniform_and_independent_of_shape():
@@ -153,7 +161,7 @@ def test_packed_rows_hold_every_token_once_an_epoch(train_split):
 
 
 def test_isolated_documents_do_not_see_each_other(tokens):
-    model = models.build(params.DecoderArchitecture(name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=32, max_length=24), tokens).eval()
+    model = store.build(DecoderArchitecture(name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=32, max_length=24), tokens).eval()
     first, second = [CLS, 10, 11, 12, SEP], [CLS, 20, 21, 22, 23, SEP]
     packed = torch.tensor([first + second])
     positions, mask_ = isolate(packed)
@@ -175,7 +183,7 @@ def test_lanes_continue_and_run_backwards(train_split):
 
 
 def test_elmo_states_survive_packing(tokens):
-    model = models.build(params.BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8), tokens).eval()
+    model = store.build(BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8), tokens).eval()
     ids = torch.randint(5, tokens.vocab_size, (3, 12))
     with torch.no_grad():
         ahead, _, _ = model(ids, ids)
@@ -189,7 +197,7 @@ def test_loss_of_shares_of_rows_adds_up(name, tokens, train_split):
     """Sums over parts of a batch are the batch's: the loss is the same however rows go to micro-batches and ranks."""
     block = _block(name)
     objective = objectives.build(block.objective, tokens)
-    model = models.build(block.architecture, tokens).eval()
+    model = store.build(block.architecture, tokens).eval()
     rows = objective.batches(train_split, 8, 24, seed=0)[0]
     with torch.no_grad():
         whole, _ = objective.losses(model, rows, None)
@@ -214,7 +222,7 @@ def test_figures_are_in_their_units():
 def test_that_a_document_opens_is_not_predicted(name, tokens, train_split):
     """`[CLS]` is no text: it has no share in the loss and is not counted."""
     block = _block(name)
-    objective, model = objectives.build(block.objective, tokens), models.build(block.architecture, tokens).eval()
+    objective, model = objectives.build(block.objective, tokens), store.build(block.architecture, tokens).eval()
     rows = objective.batches(train_split, 8, 24, seed=0)[0]
     with torch.no_grad():
         if name == "gpt":

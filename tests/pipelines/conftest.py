@@ -14,6 +14,7 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
+from components import params
 from tests.conftest import write_raw
 
 ROOT = Path(__file__).parents[2]
@@ -92,14 +93,19 @@ def until(condition: Callable[[], object], seconds: float = 30) -> None:
 
 def whole(lab: Lab, raw: dict) -> None:
     """Turn a lab into the tiny project with all its stages, recorded in an MLflow of its own."""
-    (lab.path / "studies").mkdir()
     for name in ("dvc.yaml", "studies/dvc.yaml", ".dvcignore", ".gitignore"):
         shutil.copy(ROOT / name, lab.path / name)
     shutil.copytree(ROOT / "components", lab.path / "components", ignore=shutil.ignore_patterns("__pycache__"))
     write_raw(lab.path)
-    with open(lab.path / "params.yaml", "w") as file:
-        YAML().dump(raw, file)
+    write_params(lab, raw)
     lab.env["SESAME_TRACKING"] = ""
+
+
+def write_params(lab: Lab, raw: dict) -> None:
+    """Write the params of the tiny project, those of the studies into their own file."""
+    for path, keep in ((params.FILE, False), (params.STUDIES, True)):
+        with open(lab.path / path, "w") as file:
+            YAML().dump({key: value for key, value in raw.items() if (key in params.OF_STUDIES) == keep}, file)
 
 
 def dvc(lab: Lab, *args: str) -> str:
@@ -116,7 +122,9 @@ def template(tmp_path_factory) -> Path:
         [BIN / "dvc", "init", "-q"], [BIN / "dvc", "config", "core.analytics", "false"], [BIN / "dvc", "config", "core.check_update", "false"],
     ):  # fmt: skip
         subprocess.run(command, cwd=path, check=True)
-    shutil.copy(ROOT / "params.yaml", path)
+    (path / "studies").mkdir()
+    for name in ("params.yaml", "studies/params.yaml"):
+        shutil.copy(ROOT / name, path / name)
     (path / ".gitignore").write_text("/.sesame/\n/mlflow.db*\n/mlartifacts/\n*.out\n")
     subprocess.run(["git", "add", "-A"], cwd=path, check=True)
     subprocess.run(["git", "commit", "-qm", "lab"], cwd=path, check=True)

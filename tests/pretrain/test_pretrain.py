@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader
 
-from components import models, objectives, params
+from components import objectives, params
+from components.models import store
 from components.optimizer import adamw, factor, matrices
 from components.pretrain.cost import training_flops
 from components.pretrain.module import Pretraining
@@ -77,7 +78,7 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
     """One batch four times, at a rate that moves nothing: what differs is dropout, and a second run has the same."""
     block = params.check(tiny_params()).models["gpt"]
     block = block.model_copy(update={"optimizer": block.optimizer.model_copy(update={"learning_rate": 1e-30})})
-    objective, model = objectives.build(block.objective, tokens), models.build(block.architecture.model_copy(update={"dropout": 0.5}), tokens)
+    objective, model = objectives.build(block.objective, tokens), store.build(block.architecture.model_copy(update={"dropout": 0.5}), tokens)
     rows = objective.batches(train_split, 8, 32, seed=0)[0]
 
     def losses(seed: int) -> list[float]:
@@ -109,8 +110,8 @@ def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(projec
     write_params(budget={"steps": 2}, objective={"next_sentence": False})
     done = pretrain("bert")
     assert done.returncode == 0, done.stderr
-    assert models.absent(Path("data/models/bert")) == ["next_sentence", "pooler"] and not any(key.startswith("pooler") for key in weights("bert"))
-    model, _ = models.load(Path("data/models/bert"))
+    assert store.about(Path("data/models/bert")).absent == ["next_sentence", "pooler"] and not any(key.startswith("pooler") for key in weights("bert"))
+    model, _ = store.load(Path("data/models/bert"))
     assert model.absent == ["next_sentence", "pooler"]
 
 
@@ -163,7 +164,7 @@ def test_flops_match_a_count_by_hand(tokens, train_split, dropout, isolate_docum
     """GPT: 6 FLOPs a weight and token in matrices, twice attention's two products, the head included. Without dropout attention is fused on a CPU."""
     block = params.check(tiny_params()).models["gpt"]
     config = block.objective.model_copy(update={"isolate_documents": isolate_documents})
-    objective, model = objectives.build(config, tokens), models.build(block.architecture.model_copy(update={"dropout": dropout}), tokens)
+    objective, model = objectives.build(config, tokens), store.build(block.architecture.model_copy(update={"dropout": dropout}), tokens)
     rows = {"ids": objective.batches(train_split, 4, 32, seed=0)[0]["ids"]}
     rows["ids"][rows["ids"] == 2] = 9  # every place is a target then
     batch, length, hidden, layers = 4, 32, 16, 2

@@ -15,12 +15,12 @@ import torch
 from lightning import Fabric
 from ruamel.yaml import YAML
 
-from components import models, params, stage, tokenizer
+from components import params, stage, tokenizer
 from components.errors import SesameError
 from components.finetune import kinds, loop, methods
+from components.models import store
 from components.search import __main__ as search
 from components.search import budget
-from components.search.study import Study
 from components.tasks import read
 from components.tracking import Run
 from tests.conftest import tiny_params
@@ -39,7 +39,7 @@ def save_models(tokens: tokenizer.Tokenizer) -> None:
     """Random weights in place of trained ones."""
     for name, model in params.check(tiny_params()).models.items():
         torch.manual_seed(0)
-        models.save(Path("data/models", name), models.build(model.architecture, tokens).state_dict(), model.architecture, tokens)
+        store.save(Path("data/models", name), store.build(model.architecture, tokens).state_dict(), model.architecture, tokens)
 
 
 def rows(name: str = "bert-same") -> list[dict]:
@@ -60,19 +60,19 @@ def curve_of(drawn: dict, epoch: int) -> float:
 
 def play(config: params.Search, done: list[dict], trials: int) -> list[dict]:
     """A search over made-up scores, begun anew from the rows of an earlier one."""
-    study, found = Study(config, params.check(tiny_params()).finetune.recipes["bert"]), list(done)
+    draws, found = Draws(config, params.check(tiny_params()).finetune.recipes["bert"]), list(done)
     for row in done:
-        study.add(row)
+        draws.add(row)
     while len(found) < trials:
-        trial, seed = study.ask()
+        trial, seed = draws.ask()
         scores, state = [], "complete"
         for epoch in range(1, 9):
             scores.append(curve_of(trial.params, epoch))
-            if study.stops(trial, epoch, scores[-1]) and epoch < 8:
+            if draws.stops(trial, epoch, scores[-1]) and epoch < 8:
                 state = "pruned"
                 break
         score = scores[-1] if state == "complete" else None
-        found.append({"drawn": trial.params, "seed": seed, "state": state, "score": score, "scores": scores, "pruner": study.tell(trial, state, score)})
+        found.append({"drawn": trial.params, "seed": seed, "state": state, "score": score, "scores": scores, "pruner": draws.tell(trial, state, score)})
     return found
 
 
@@ -104,7 +104,7 @@ def test_scoring_every_epoch_changes_nothing_of_the_training(project, tokens):
     def predictions(**watching) -> list:
         torch.manual_seed(3)
         kind, fabric = kinds.build(task, recipe), Fabric(accelerator="cpu")
-        module = methods.METHODS["full"](models.build(checked_params.models["bert"].architecture, tokens), tokens, recipe, kind, True)
+        module = methods.METHODS["full"](store.build(checked_params.models["bert"].architecture, tokens), tokens, recipe, kind, True)
         encoded = kind.encode(examples, tokens)
         fitted = loop.fit(fabric, module, kind, encoded, recipe, 3, lambda epoch, loss: None, lambda found: 0.5, encoded, **watching)
         return [parameter.detach().clone() for parameter in module.parameters()], fitted

@@ -2,6 +2,7 @@
 
 from components.models.common.layout import Layout
 
+
 def _encoder(name: str) -> dict[str, str]:
     """The body that BERT and RoBERTa share."""
     layer = f"{name}.encoder.layer.*"

@@ -27,7 +27,7 @@ class MaskedLM(Contract):
         return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed)
 
     def untrained(self, model: LanguageModel) -> list[str]:
-        return [] if self.config.next_sentence else ["pooler", "next_sentence"]
+        return [] if self.config.next_sentence else ["next_sentence", "pooler"]
 
     def check(self, batches: Batches, steps: int | None) -> None:
         if self.config.static and steps and steps <= batches.epoch_steps():

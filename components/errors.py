@@ -5,12 +5,17 @@ import re
 
 USER = re.compile(r"(?<=://)(?:[^\s/?#\"'<>]*|[^\s/:@\"'<>]*:[^\s@\"'<>]*)@")
 """User and password before the host; SQLAlchemy takes an unquoted slash in a password, too. A lone user name may be a token."""
-QUERY = re.compile(r"([?&;#][\w.%-]*(?:token|passw(?:or)?d|passphrase|pwd|secret|signature|sig|credential|auth|jwt|key)=)[^\s&;#\"'<>]+", re.IGNORECASE)
+QUERY = re.compile(
+    r"([?&;#][\w.%-]*(?:token|passw(?:or)?d|passphrase|pwd|secret|signature|sig|credential|auth|jwt|key)=)[^\s&;#\"'<>]+", re.IGNORECASE
+)
 """Values of a query that open what is behind the address: `?token=...`, `&X-Amz-Signature=...`."""
 
 
 def without_secrets(text: str) -> str:
-    """A text as it may be shown or kept: `postgresql://joe:secret@host/db` in it becomes `postgresql://host/db`, `?token=abc` `?token=***`."""
+    """A text as it may be shown or kept.
+
+    `postgresql://joe:secret@host/db` in it becomes `postgresql://host/db`, and `?token=abc` `?token=***`.
+    """
     return QUERY.sub(r"\1***", USER.sub("", text))
 
 

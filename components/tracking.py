@@ -8,6 +8,7 @@ a run is opened, since that takes 1.5 s.
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -22,7 +23,7 @@ EXPERIMENT = "sesame"
 PARENT = "SESAME_PARENT_RUN"
 """In the environment of a stage: the id of its flow's run."""
 FLOW = "flow"
-"""The tag with that id on every run that the flow brings about, at whatever depth: MLflow's page filters by tags and knows one parent only."""
+"""The tag with that id on every run that the flow brings about, at whatever depth: MLflow's page filters by tags, and shows one parent."""
 OFF = "SESAME_TRACKING"
 """`SESAME_TRACKING=off` records nothing (tests, debugging)."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}
@@ -79,6 +80,7 @@ def _answers(address: str) -> None:
 @cache
 def client():
     """The MLflow client, its database and experiment in place. Raises whatever MLflow raises when it is not reachable."""
+    # Before MLflow is imported, which brings git: a stage must not wait for a ledger that is away, nor tell strangers that it ran.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -124,37 +126,37 @@ class Run:
         """Log the numbers of a nested dictionary at a step; what is not a number is left out."""
         if self.id is None:
             return
-        import time
-
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        flat = {k: v for k, v in flatten(metrics).items() if isinstance(v, int | float) and not isinstance(v, bool)}
-        self.attempt(lambda c: c.log_batch(self.id, metrics=[Metric(k, float(v), now, step) for k, v in flat.items()]))
+        flat = flatten(metrics).items()
+        numbers = [(key, value) for key, value in flat if isinstance(value, int | float) and not isinstance(value, bool)]
+        self.attempt(lambda ledger: ledger.log_batch(self.id, metrics=[Metric(key, float(value), now, step) for key, value in numbers]))
 
     def params(self, params: dict) -> None:
         """Log a nested dictionary as flattened parameters."""
         from mlflow.entities import Param
 
-        flat = [(k, without_secrets(str(v))[:6000]) for k, v in flatten(params).items()]
-        for i in range(0, len(flat), 100):  # the most one call takes
-            self.attempt(lambda c, i=i: c.log_batch(self.id, params=[Param(k, v) for k, v in flat[i : i + 100]]))
+        shown = [(key, without_secrets(str(value))[:6000]) for key, value in flatten(params).items()]
+        for i in range(0, len(shown), 100):  # the most one call takes
+            batch = shown[i : i + 100]
+            self.attempt(lambda ledger, batch=batch: ledger.log_batch(self.id, params=[Param(key, value) for key, value in batch]))
 
     def tag(self, **tags: str) -> None:
         """Set tags."""
         for key, value in tags.items():
-            self.attempt(lambda c, key=key, value=value: c.set_tag(self.id, key, value))
+            self.attempt(lambda ledger, key=key, value=value: ledger.set_tag(self.id, key, value))
 
     def artifact(self, path: Path, folder: str | None = None) -> None:
         """Copy a file or the files of a folder to the run."""
         if path.is_dir():
-            self.attempt(lambda c: c.log_artifacts(self.id, str(path), folder))
+            self.attempt(lambda ledger: ledger.log_artifacts(self.id, str(path), folder))
         else:
-            self.attempt(lambda c: c.log_artifact(self.id, str(path), folder))
+            self.attempt(lambda ledger: ledger.log_artifact(self.id, str(path), folder))
 
     def figure(self, figure, name: str) -> None:
         """Keep a matplotlib figure as `name`."""
-        self.attempt(lambda c: c.log_figure(self.id, figure, name))
+        self.attempt(lambda ledger: ledger.log_figure(self.id, figure, name))
 
     def model(self, module, name: str = "model") -> None:
         """Keep a torch module so that `mlflow.pytorch.load_model("runs:/<id>/model")` gives it back."""
@@ -203,7 +205,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
                 run_id = ledger.create_run(experiment.experiment_id, run_name=name, tags=tags).info.run_id
                 run = Run(run_id)
                 run.params(params)
-            else:
+            else:  # the run of a killed attempt goes on, below the flow that brought about this one
                 ledger.update_run(run_id, status="RUNNING")
                 run = Run(run_id)
                 if parent:
@@ -211,7 +213,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
         except Exception as error:  # any failure of the ledger: the work goes on
             _lost(error)
             run = Run(None)
-    status = "FAILED"
+    status = "FAILED"  # unless the work comes to its end
     try:
         yield run
         status = "FINISHED"
@@ -219,7 +221,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
         status = "KILLED"
         raise
     finally:
-        run.attempt(lambda c: c.set_terminated(run.id, status))
+        run.attempt(lambda ledger: ledger.set_terminated(run.id, status))
 
 
 @contextmanager

@@ -5,57 +5,81 @@ from pathlib import Path
 
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from components import params, stage
 from components.report import benchmarks, pages, plots, tables
 from components.tracking import Run
 
 FOLDER = Path("data/report")
-SAMPLE_TITLES = {"mlm": "likeliest fillings of [MASK]", "clm": "continuations", "bilm": "nearest words in context"}
 
 
 def report(all_params: params.Params, name: str, run: Run) -> dict:
+    """Write the page, the tables and `summary.json`; the scores, how many gains there are, and the costs.
+
+    Raises SesameError that names the stage whose results are not there.
+    """
     metrics = tables.read(all_params)
     frames = {
         "scores": tables.scores(metrics), "alignment": tables.alignment(all_params), "costs": tables.costs(metrics),
         "pretraining": tables.pretraining(metrics),
     }  # fmt: skip
-    papers = {name: benchmarks.benchmark(all_params, metrics, name) for name in benchmarks.COLUMNS}
-    papers["tune_or_freeze"] = benchmarks.tune_or_freeze(all_params, metrics)
-    papers = {name: frame for name, frame in papers.items() if frame is not None}
-    verdicts = tables.verdicts(frames["scores"])
-    figures = {"costs": plots.costs(frames["costs"])}
-    if verdicts:
-        figures["scores"] = plots.scores(verdicts)
-    if all_params.models:
-        figures["curves"] = plots.curves(tables.curves(all_params))
+    verdicts, papers = tables.verdicts(frames["scores"]), _papers(all_params, metrics)
+    figures = _figures(all_params, frames, verdicts)
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
     frames |= {"bars": tables.bars(frames["scores"]), "benchmarks": benchmarks.long(papers)}
     for key, frame in frames.items():
         with stage.output(FOLDER / f"{key}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
-    pages.write(
-        FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
-        verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
-        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED, formats=formats,
-        unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
-        figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
-        pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"], total=frames["costs"].sum(numeric_only=True),
-        contexts={key: context(model) for key, model in all_params.models.items()},
-        samples=tables.samples(all_params), sample_titles={key: SAMPLE_TITLES[model.objective.name] for key, model in all_params.models.items()},
-        lookups={pair: tables.lookups(pair) for pair, block in all_params.alignments.items() if block.dictionary.kind != "identical"},
-        moved={pair: found for pair, found in moved.items() if found is not None},
-        cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
-    )  # fmt: skip
+    _page(all_params, metrics, frames, papers, verdicts, figures)
     run.artifact(FOLDER / "index.html")
     for key in frames:
         run.artifact(FOLDER / f"{key}.csv")
     print(f"report: {FOLDER / 'index.html'}")
+    # `dvc metrics` lists every figure of its files: it gets the few that fit a terminal, figures.json has the others.
     nested, total = _nested(verdicts), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
-    stage.write_json(FOLDER / "summary.json", {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]})
+    summary = {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]}
+    stage.write_json(FOLDER / "summary.json", summary)
     return {"scores": nested, "gains_beyond_spread": sum(row["verdict"] == "gain" for row in verdicts), "total": total}
+
+
+def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:
+    """The tables in the papers' layout for which enough was run."""
+    papers = {name: benchmarks.benchmark(all_params, metrics, name) for name in benchmarks.COLUMNS}
+    papers["tune_or_freeze"] = benchmarks.tune_or_freeze(all_params, metrics)
+    return {name: frame for name, frame in papers.items() if frame is not None}
+
+
+def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], verdicts: list[dict]) -> dict[str, Figure]:
+    """The pictures of what there is."""
+    figures = {"costs": plots.costs(frames["costs"])}
+    if verdicts:
+        figures["scores"] = plots.scores(verdicts)
+    if all_params.models:
+        figures["curves"] = plots.curves(tables.curves(all_params))
+    return figures
+
+
+def _page(
+    all_params: params.Params, metrics: benchmarks.Metrics, frames: dict[str, pd.DataFrame], papers: dict[str, pd.DataFrame],
+    verdicts: list[dict], figures: dict[str, Figure],
+) -> None:  # fmt: skip
+    moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
+    pages.write(
+        FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
+        verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
+        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED,
+        formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
+        figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
+        pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"],
+        total=frames["costs"].sum(numeric_only=True), contexts={key: context(model) for key, model in all_params.models.items()},
+        samples=tables.samples(all_params),
+        sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},
+        lookups={pair: tables.lookups(pair) for pair, declared in all_params.alignments.items() if declared.dictionary.kind != "identical"},
+        moved={pair: words for pair, words in moved.items() if words is not None},
+        cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
+    )  # fmt: skip
 
 
 def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:
@@ -65,6 +89,7 @@ def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:
 
 
 def _nested(verdicts: list[dict]) -> dict:
+    """model -> task -> start -> mean; None where it is undefined."""
     nested: dict = {}
     for row in verdicts:
         starts = {init: row[init]["mean"] for init in ("pretrained", "random") if row[init] is not None}

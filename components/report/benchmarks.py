@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.report.tables import named
-from components.tasks.benchmarks import CONVENTIONS
+from components.tasks.benchmarks import CONVENTIONS, Score
 
 COLUMNS = {"glue": "glue_bert_paper", "superglue": "superglue"}
 """The convention that gives a benchmark's columns and its mean."""
@@ -16,77 +16,94 @@ PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").rea
 Metrics = dict[tuple[str, str], dict]
 
 
-def columns(benchmark: str) -> dict[str, list[tuple[str, str, str]]]:
-    """The column's name -> what it is the mean of: (task, split, metric)."""
-    named = {}
-    for part in CONVENTIONS[COLUMNS[benchmark]]:
-        task, split, _ = part[0]
-        named["mnli-mm" if split == "mismatched" else "mnli-m" if task == "mnli" else task] = list(part)
-    return named
+def columns(benchmark: str) -> dict[str, list[Score]]:
+    """The column's name -> the scores that it is the mean of."""
+    of_column = {}
+    for scores in CONVENTIONS[COLUMNS[benchmark]]:
+        task, split, _ = scores[0]
+        of_column["mnli-mm" if split == "mismatched" else "mnli-m" if task == "mnli" else task] = list(scores)
+    return of_column
 
 
-def value(found: dict, init: str, split: str, metric: str) -> float | None:
+def value(measured: dict, init: str, split: str, metric: str) -> float | None:
     """The mean over seeds, in percent; None where it is undefined or not measured."""
-    scores = found["baselines"].get(init, {}) if "baselines" in found else found.get(init, {})
-    mean = scores.get(found["split"] if split == "eval" else split, {}).get(metric, {}).get("mean")
+    scores = measured["baselines"].get(init, {}) if "baselines" in measured else measured.get(init, {})
+    mean = scores.get(measured["split"] if split == "eval" else split, {}).get(metric, {}).get("mean")
     return None if mean is None else 100 * mean
 
 
 def benchmark(all_params: params.Params, metrics: Metrics, name: str) -> pd.DataFrame | None:
     """A row a system, a column a task, in percent, ours before the published ones; None where fewer than two of its tasks were run."""
     wanted = columns(name)
-    if sum(task in all_params.finetune.tasks for task in {parts[0][0] for parts in wanted.values()}) < 2:
+    if sum(task in all_params.finetune.tasks for task in {scores[0][0] for scores in wanted.values()}) < 2:
         return None
     systems = [("finetune", f"{model}-{{}}", init, model) for init in all_params.finetune.inits for model in all_params.finetune.models]
     systems += [("baseline", "{}", method, method) for method in all_params.baselines.methods]
-    rows = []
-    for stage, pattern, init, system in systems:
-        row, splits = {"system": system}, set()
-        for column, parts in wanted.items():
-            found = metrics.get((stage, pattern.format(parts[0][0])))
-            values = [value(found, init, split, metric) if found else None for _, split, metric in parts]
-            row[column] = None if None in values else sum(values) / len(values)
-            if found:
-                splits.add(found["split"])
-                row["system"] = (named(found) if stage == "finetune" else system) + (", random weights" if init == "random" else "")
-        scores = [row[column] for column in wanted]
-        rows.append(row | {"mean": None if None in scores else sum(scores) / len(scores), "from": f"ours, {' and '.join(sorted(splits))}"})
-    for system, figures in PUBLISHED[name]["rows"].items():
-        rows.append({"system": system} | {column: figures.get(column) for column in (*wanted, "mean")} | {"from": PUBLISHED[name]["source"]})
+    rows = [_ours(metrics, wanted, *system) for system in systems]
+    published = PUBLISHED[name]
+    for system, figures in published["rows"].items():
+        rows.append({"system": system} | {column: figures.get(column) for column in (*wanted, "mean")} | {"from": published["source"]})
     return pd.DataFrame(rows).astype({column: float for column in (*wanted, "mean")})
+
+
+def _ours(metrics: Metrics, wanted: dict[str, list[Score]], stage: str, pattern: str, init: str, system: str) -> dict:
+    """The row of a system that was run: `pattern` makes the name of its stages out of a task."""
+    row, splits = {"system": system}, set()
+    for column, scores in wanted.items():
+        measured = metrics.get((stage, pattern.format(scores[0][0])))
+        values = [value(measured, init, split, metric) if measured else None for _, split, metric in scores]
+        row[column] = None if None in values else sum(values) / len(values)
+        if measured:
+            splits.add(measured["split"])
+            row["system"] = (named(measured) if stage == "finetune" else system) + (", random weights" if init == "random" else "")
+    values = [row[column] for column in wanted]
+    # A mean over some of the tasks would be another benchmark's; and dev is not test, so that a row says which it is of.
+    return row | {"mean": None if None in values else sum(values) / len(values), "from": f"ours, {' and '.join(sorted(splits))}"}
 
 
 def long(papers: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """The benchmarks' tables as one of fixed columns: benchmark, system, from, column, percent."""
-    parts = [
-        frame.melt(["system", "from"], var_name="column", value_name="percent").assign(benchmark=name) for name, frame in papers.items() if name in COLUMNS
-    ]  # fmt: skip
+    frames = [
+        frame.melt(["system", "from"], var_name="column", value_name="percent").assign(benchmark=name)
+        for name, frame in papers.items()
+        if name in COLUMNS
+    ]
     names = ["benchmark", "system", "from", "column", "percent"]
-    return pd.concat(parts)[names] if parts else pd.DataFrame(columns=names)
+    return pd.concat(frames)[names] if frames else pd.DataFrame(columns=names)
 
 
 def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame | None:
-    """A row a way to adapt a model, a column a task (its headline, mean and deviation over seeds), and what the way costs; None without ways."""
-    adapt = all_params.adapt
-    tasks = [task for task in all_params.finetune.tasks if task in adapt.tasks] + [task for task in adapt.tasks if task not in all_params.finetune.tasks]
+    """A row a way to adapt a model, a column a task (its headline, mean and deviation over seeds), and what the way costs.
+
+    None where no way was tried.
+    """
+    finetune, adapt = all_params.finetune, all_params.adapt
+    tasks = [task for task in finetune.tasks if task in adapt.tasks] + [task for task in adapt.tasks if task not in finetune.tasks]
     if not (adapt.models and adapt.methods and tasks):
         return None
-    ways = [(all_params.finetune.recipes[model].method, "finetune", f"{model}-{{}}") for model in all_params.finetune.models if model in adapt.models]
+    ways = [(finetune.recipes[model].method, "finetune", f"{model}-{{}}") for model in finetune.models if model in adapt.models]
     ways += [(method, "adapt", f"{model}-{method}-{{}}") for model in adapt.models for method in adapt.methods]
     rows = []
     for method, stage, pattern in ways:
-        found = {task: metrics[stage, pattern.format(task)] for task in tasks if (stage, pattern.format(task)) in metrics}
-        if not found:
+        measured = {task: metrics[stage, pattern.format(task)] for task in tasks if (stage, pattern.format(task)) in metrics}
+        if not measured:
             continue
-        parts = list(found.values())
-        costs = [part["costs"]["pretrained"] for part in parts]
-        row = {"model": named(parts[0]), "method": method, "stage": stage}
+        row = {"model": named(next(iter(measured.values()))), "method": method, "stage": stage}
         for task in tasks:
-            scores = found[task]["pretrained"][found[task]["split"]][found[task]["metric"]] if task in found else {}
+            there = measured.get(task)
+            scores = there["pretrained"][there["split"]][there["metric"]] if there else {}
             row[f"{task} {all_params.tasks[task].metric}"] = scores.get("mean")
             row[f"{task} std"] = scores.get("std")
-        rows.append(row | {
-            "trainable_parameters": max(part["trainable_parameters"] for part in parts), "trainable_share": max(part["trainable_share"] for part in parts),
-            "memory_mib": max(cost["memory_mib"] for cost in costs), "seconds": sum(cost["seconds"] for cost in costs),
-        })  # fmt: skip
+        rows.append(row | _cost(list(measured.values())))
     return pd.DataFrame(rows)
+
+
+def _cost(measured: list[dict]) -> dict[str, float]:
+    """What a way costs over its tasks: parameters and memory of the one that takes most, as a machine must have them, and all seconds."""
+    trainings = [of_task["costs"]["pretrained"] for of_task in measured]
+    return {
+        "trainable_parameters": max(of_task["trainable_parameters"] for of_task in measured),
+        "trainable_share": max(of_task["trainable_share"] for of_task in measured),
+        "memory_mib": max(training["memory_mib"] for training in trainings),
+        "seconds": sum(training["seconds"] for training in trainings),
+    }

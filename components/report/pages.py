@@ -18,12 +18,13 @@ def write(path: Path, template: Path, title: str, **values: object) -> None:
     environment = Environment(loader=loader, autoescape=select_autoescape(default=True, default_for_string=True))
     environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
     written = b"".join(file.read_bytes() for file in (FILE, STUDIES) if file.exists())
-    params_sha = hashlib.sha256(written).hexdigest()
-    page = environment.get_template(template.name).render(title=title, commit=git_commit(), params_sha=params_sha, machine=machine(), **values)
+    origin = {"commit": git_commit(), "params_sha": hashlib.sha256(written).hexdigest(), "machine": machine()}
+    page = environment.get_template(template.name).render(title=title, **origin, **values)
     with stage.output(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
 def machine() -> str:
     """The machine in words."""
-    return f"{psutil.cpu_count()} CPU cores, {psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"
+    gib = psutil.virtual_memory().total / 2**30
+    return f"{psutil.cpu_count()} CPU cores, {gib:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"

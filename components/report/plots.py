@@ -26,7 +26,8 @@ def styles() -> Iterator[dict[str, str]]:
 
 plt.rcParams |= {
     "svg.fonttype": "none", "svg.hashsalt": "sesame", "font.family": "sans-serif", "font.size": 10, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 11, "axes.titleweight": "bold", "legend.frameon": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 11, "axes.titleweight": "bold",
+    "legend.frameon": False,
 }  # fmt: skip
 
 
@@ -41,7 +42,8 @@ def svg(figure: Figure) -> str:
 def curves(table: pd.DataFrame) -> Figure:
     """Validation loss against tokens, and bits per byte, which compares across models."""
     figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), constrained_layout=True)
-    for axis, column, title in ((axes[0], "loss", "Validation loss (nats a target)"), (axes[1], "bits_per_byte", "Bits per byte of the targets")):
+    titles = {"loss": "Validation loss (nats a target)", "bits_per_byte": "Bits per byte of the targets"}
+    for axis, (column, title) in zip(axes, titles.items(), strict=True):
         for style, (model, rows) in zip(styles(), table.groupby("model", sort=False), strict=False):
             axis.plot(rows["tokens"] / 1e6, rows[column], markersize=4.5, label=model, **style)
         axis.set_title(title)
@@ -65,7 +67,8 @@ def scores(verdicts: list[dict]) -> Figure:
                 figures = row[init]
                 if figures is None:
                     continue
-                axis.errorbar(figures["mean"], i + shift, xerr=figures["std"], fmt="o", color=colour, capsize=3, label=init if i == 0 else None)
+                label = init if i == 0 else None  # once for the legend
+                axis.errorbar(figures["mean"], i + shift, xerr=figures["std"], fmt="o", color=colour, capsize=3, label=label)
         axis.axvline(rows[0]["baseline"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="best baseline")
         axis.set_yticks(range(len(rows)), [row["model"] for row in rows])
         axis.set_ylim(len(rows) - 0.5, -0.5)

@@ -8,8 +8,8 @@ import pandas as pd
 from components import params, stage
 
 SCORES = [
-    "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share", "seconds",
-    "memory_mib", "cut", "lost", "stage",
+    "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share",
+    "seconds", "memory_mib", "cut", "lost", "stage",
 ]  # fmt: skip
 ALIGNMENT = ["pair", "mapping", "retrieval", "p1", "p5", "p10", "coverage", "queries"]
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
@@ -18,39 +18,40 @@ PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "perplexity", "
 
 def stages(all_params: params.Params) -> list[tuple[str, str]]:
     """(stage, name) of everything that params.yaml declares, in the order of the pipeline."""
-    named = [
+    sections = [
         ("corpus", all_params.corpora), ("task", all_params.tasks), ("mix", all_params.mixes), ("tokenizer", all_params.tokenizers),
-        ("encode", all_params.encodings), ("pretrain", all_params.models), ("checkpoint", all_params.checkpoints), ("intermediate", all_params.intermediate),
+        ("encode", all_params.encodings), ("pretrain", all_params.models), ("checkpoint", all_params.checkpoints),
+        ("derive", all_params.derived),
     ]  # fmt: skip
-    found = [(group, name) for group, names in named for name in names]
-    found += [("finetune", f"{model}-{task}") for model in all_params.finetune.models for task in all_params.finetune.tasks]
+    declared = [(group, name) for group, names in sections for name in names]
+    declared += [("finetune", f"{model}-{task}") for model in all_params.finetune.models for task in all_params.finetune.tasks]
     adapt = all_params.adapt
-    found += [("adapt", f"{model}-{method}-{task}") for model in adapt.models for method in adapt.methods for task in adapt.tasks]
-    found += [("baseline", task) for task in all_params.finetune.tasks]
-    return found + [("vectors", name) for name in all_params.vectors] + [("align", name) for name in all_params.alignments]
+    declared += [("adapt", f"{model}-{method}-{task}") for model in adapt.models for method in adapt.methods for task in adapt.tasks]
+    declared += [("baseline", task) for task in all_params.finetune.tasks]
+    return declared + [("vectors", name) for name in all_params.vectors] + [("align", name) for name in all_params.alignments]
 
 
 def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
-    """The metrics of every declared stage."""
+    """The metrics of every declared stage. Raises SesameError that names the stage whose metrics are not there."""
     return {key: stage.read_json(stage.metrics_path(*key)) for key in stages(all_params)}
 
 
-def named(found: dict) -> str:
+def named(measured: dict) -> str:
     """A model as every table calls it: with the tasks that it was tuned on before."""
-    return f"{found['model']} (after {', '.join(found['intermediate'])})" if found["intermediate"] else found["model"]
+    return f"{measured['model']} ({', '.join(measured['derived'])})" if measured["derived"] else measured["model"]
 
 
 def parts(metrics: dict[tuple[str, str], dict]) -> Iterator[tuple[dict, dict]]:
     """Of each task, model, method and start (pretrained, random), and each baseline: what it is, and its figures by split."""
-    for (group, _), found in metrics.items():
+    for (group, _), measured in metrics.items():
         if group in ("finetune", "adapt"):
-            about = found | {"model": named(found), "method": found.get("recipe", found["method"]), "stage": group}
+            about = measured | {"model": named(measured), "method": measured.get("recipe", measured["method"]), "stage": group}
             for init in ("pretrained", "random"):
-                if init in found:
-                    yield about | {"init": init} | found["costs"][init], found[init]
+                if init in measured:
+                    yield about | {"init": init} | measured["costs"][init], measured[init]
         elif group == "baseline":
-            for name, part in found["baselines"].items():
-                yield found | part | {"model": name, "method": name, "init": "baseline", "stage": group}, part
+            for name, splits in measured["baselines"].items():
+                yield measured | splits | {"model": name, "method": name, "init": "baseline", "stage": group}, splits
 
 
 def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
@@ -68,31 +69,42 @@ def verdicts(table: pd.DataFrame) -> list[dict]:
 
     The gain counts as beyond the spread when the difference of the means exceeds the sum of both standard deviations.
     """
-    found = []
-    for (model, task), group in table[table["stage"] == "finetune"].groupby(["model", "task"], sort=False):
-        by = group.set_index("init")
-        trained, untrained = by.loc["pretrained"], by.loc["random"] if "random" in by.index else None
+    rows = []
+    for (model, task), scored in table[table["stage"] == "finetune"].groupby(["model", "task"], sort=False):
+        by_init = scored.set_index("init")
+        trained, untrained = by_init.loc["pretrained"], by_init.loc["random"] if "random" in by_init.index else None
         gain = spread = float("nan")
         if untrained is not None:
             gain, spread = trained["mean"] - untrained["mean"], trained["std"] + untrained["std"]
+        # A baseline whose score is undefined is none to be held against.
         baselines = table[(table["init"] == "baseline") & (table["task"] == task)].dropna(subset="mean").sort_values("mean")
         baseline = baselines.iloc[-1] if len(baselines) else {"mean": float("nan"), "model": "none"}
-        beyond = "undefined" if pd.isna(gain) or pd.isna(spread) else "gain" if gain > spread else "loss" if gain < -spread else "no difference beyond the spread"
-        found.append({"model": model, "task": task, "metric": trained["metric"], "pretrained": trained, "random": untrained, "baseline": baseline["mean"],
-                      "baseline_method": baseline["model"], "gain": gain, "spread": spread,
-                      "verdict": beyond if untrained is not None else "not compared"})  # fmt: skip
-    return found
+        rows.append({
+            "model": model, "task": task, "metric": trained["metric"], "pretrained": trained, "random": untrained,
+            "baseline": baseline["mean"], "baseline_method": baseline["model"], "gain": gain, "spread": spread,
+            "verdict": "not compared" if untrained is None else _verdict(gain, spread),
+        })  # fmt: skip
+    return rows
+
+
+def _verdict(gain: float, spread: float) -> str:
+    if pd.isna(gain) or pd.isna(spread):  # one seed, or a constant prediction
+        return "undefined"
+    if gain > spread:
+        return "gain"
+    return "loss" if gain < -spread else "no difference beyond the spread"
 
 
 def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     """A row for each model."""
-    return pd.DataFrame([{"model": name} | found for (group, name), found in metrics.items() if group == "pretrain"], columns=PRETRAINING)
+    rows = [{"model": name} | measured for (group, name), measured in metrics.items() if group == "pretrain"]
+    return pd.DataFrame(rows, columns=PRETRAINING)
 
 
 def alignment(all_params: params.Params) -> pd.DataFrame:
     """A row for each pair of spaces, mapping and retrieval."""
-    parts = [_csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
-    return pd.concat(parts)[ALIGNMENT] if parts else pd.DataFrame(columns=ALIGNMENT)
+    frames = [_csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
+    return pd.concat(frames)[ALIGNMENT] if frames else pd.DataFrame(columns=ALIGNMENT)
 
 
 def lookups(pair: str, words: int = 12) -> pd.DataFrame:
@@ -122,7 +134,7 @@ def moved(all_params: params.Params, pair: str, words: int = 20) -> tuple[pd.Dat
 
 def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     """A row for each stage; energy is estimated, not measured."""
-    return pd.DataFrame([{"stage": f"{group}@{name}"} | found["cost"] for (group, name), found in metrics.items()], columns=COSTS)
+    return pd.DataFrame([{"stage": f"{group}@{name}"} | measured["cost"] for (group, name), measured in metrics.items()], columns=COSTS)
 
 
 def bars(table: pd.DataFrame) -> pd.DataFrame:
@@ -133,8 +145,8 @@ def bars(table: pd.DataFrame) -> pd.DataFrame:
 
 def curves(all_params: params.Params) -> pd.DataFrame:
     """The validation rows of every model: step, tokens, losses."""
-    parts = [_csv(Path("data/curves", f"{name}.csv")).assign(model=name) for name in all_params.models]
-    return pd.concat(parts) if parts else pd.DataFrame(columns=["model", "tokens", "loss", "bits_per_byte"])
+    frames = [_csv(Path("data/curves", f"{name}.csv")).assign(model=name) for name in all_params.models]
+    return pd.concat(frames) if frames else pd.DataFrame(columns=["model", "tokens", "loss", "bits_per_byte"])
 
 
 def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
@@ -144,18 +156,23 @@ def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
 
 def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> list[dict]:
     """A line for each corpus, mix and task: what it is and how much."""
-    found = []
+
+    def card(kind: str, name: str, language: str, licence: str, source: str) -> dict:
+        return {"name": name, "kind": kind, "language": language, "licence": licence, "source": source, "metrics": metrics[kind, name]}
+
+    listed = []
     for name, corpus in all_params.corpora.items():
         sources = sorted({part.source.shown for part in corpus.parts})
-        found.append({"name": name, "kind": "corpus", "language": corpus.language, "licence": corpus.licence, "source": ", ".join(sources), "metrics": metrics["corpus", name]})
+        listed.append(card("corpus", name, corpus.language, corpus.licence, ", ".join(sources)))
     for name, mix in all_params.mixes.items():
         source = f"{mix.corpus} and the unlabelled training text of {', '.join(mix.tasks)}; sentences of their other splits taken out"
-        found.append({"name": name, "kind": "mix", "language": all_params.corpora[mix.corpus].language, "licence": "as its parts", "source": source, "metrics": metrics["mix", name]})
+        listed.append(card("mix", name, all_params.corpora[mix.corpus].language, "as its parts", source))
     for name, task in all_params.tasks.items():
-        found.append({"name": name, "kind": "task", "language": task.language, "licence": task.licence, "source": task.train.source.shown + (f" ({task.note})" if task.note else ""), "metrics": metrics["task", name]})
-    for name, block in all_params.checkpoints.items():
-        found.append({"name": name, "kind": "checkpoint", "language": "", "licence": block.licence, "source": block.source.shown, "metrics": metrics["checkpoint", name]})
-    return found
+        source = task.train.source.shown + (f" ({task.note})" if task.note else "")
+        listed.append(card("task", name, task.language, task.licence, source))
+    for name, checkpoint in all_params.checkpoints.items():
+        listed.append(card("checkpoint", name, "", checkpoint.licence, checkpoint.source.shown))
+    return listed
 
 
 def unguarded(all_params: params.Params) -> list[str]:

@@ -108,7 +108,8 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
         part.unlink()
         if not resumed:  # what was resumed may have begun as another file, so that gets a second chance from its start
             raise SesameError(
-                f"{filename}: wrong sha256: {received} came from {url}, {sha256} is declared; deleted. Check the file, then the declared hash"
+                f"{filename}: wrong sha256: {received} came from {url}, {sha256} is declared; deleted. "
+                "Check the file, then the declared hash"
             )
     raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {url}; {cure}")
 

@@ -55,6 +55,6 @@ def cure(source: params.PypiSource) -> str:
 
 
 def open_files(source: params.PypiSource) -> Iterator[SourceFile]:
-    """The members of the pinned file. Raises SesameError when it is not on the index or not the declared one, Unreachable without an answer."""
+    """The members of the pinned file. Raises SesameError when the index has no such file, Unreachable when it does not answer."""
     path = download.fetch(source.filename, source.sha256, lambda: _file_url(source, index_url()), cure(source))
     return archive.open_members(path, source.members)

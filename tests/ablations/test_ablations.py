@@ -63,8 +63,9 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
     block = {"a": {"b": 1, "c": 2}, "objective": {"name": "mlm", "mlm_probability": 0.2, "next_sentence": True}}
     found = laid_over(block, {"a": {"c": 3}, "objective": {"name": "clm"}})
     assert found == {"a": {"b": 1, "c": 3}, "objective": {"name": "clm"}} and block["a"]["c"] == 2
-    study, change = CHECKED.ablations["rate"], {"architecture": {"name": "decoder", "norm_first": False}, "objective": {"name": "clm"}}
-    model = varied(CHECKED.models, study, CHECKED.variants["rate_40"].model_copy(update={"change": change}), seed=7)
+    change = {"architecture": {"name": "decoder", "norm_first": False}, "objective": {"name": "clm"}}
+    study = CHECKED.ablations["rate"].model_copy(update={"variants": {"40": params.Variant(change=change)}})
+    model = varied(CHECKED.models, study, "40", seed=7)
     assert model.architecture.name == "decoder" and model.architecture.hidden_size == 16 and not model.architecture.norm_first
     assert model.objective == CausalLM(name="clm") and model.seed == 7 and model.budget.steps == 6
 
@@ -72,20 +73,20 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"variants__rate_40__change": {"objective": {"mlm_probabilty": 0.4}}}, "variants.rate_40.change.objective.mlm_probabilty: unknown key"),
-        ({"variants__rate_40__change": {"architecture": {"num_heads": 3}}}, "hidden_size 16 is not divisible by num_heads 3"),
-        ({"variants__rate_40__recipe": {"epochs": 0}}, "variants.rate_40.recipe.epochs: "),
-        ({"variants__rate_40__study": "rates"}, "variants.rate_40.study: no 'rates' in ablations"),
-        ({"variants__forty": {"study": "rate", "model": "bert", "encoding": "tiny", "change": {}}}, "variants.forty: a variant of study rate is named rate_"),
-        ({"ablations__rate__base": "rate_1"}, "ablations.rate.base: 'rate_1' is no variant of this study"),
-        ({"ablations__rate__plot": {"x": "tokens", "y": ["other"]}}, "ablations.rate.plot: 'other' is neither a task of the study nor one of parameters, "),
+        ({"ablations__rate__variants__40__change": {"objective": {"mlm_probabilty": 0.4}}}, "ablations.rate.variants.40.change.objective.mlm_probabilty: unknown key"),
+        ({"ablations__rate__variants__40__change": {"architecture": {"num_heads": 3}}}, "hidden_size 16 is not divisible by num_heads 3"),
+        ({"ablations__rate__variants__40__recipe": {"epochs": 0}}, "ablations.rate.variants.40.recipe.epochs: "),
+        ({"ablations__rate__model": "brt"}, "ablations.rate.model: no 'brt' in models"),
+        ({"ablations__rate__variants__40__encoding": "other"}, "ablations.rate.variants.40.encoding: no 'other' in encodings"),
+        ({"ablations__rate__base": "1"}, "ablations.rate: base: '1' is no variant of this study (there are: 15, 40)"),
+        ({"ablations__rate__plot": {"x": "tokens", "y": ["other"]}}, "ablations.rate: plot: 'other' is neither a task of the study nor one of parameters, "),
         ({"ablations__rate__tasks": ["same", "different"]}, "ablations.rate.tasks[1]: no 'different' in tasks"),
-        ({"ablations__rate__checkpoints": [50]}, "checkpoints are counted in tokens, and so must the budget be"),
-        ({"ablations__rate__budget": {"tokens": 90}, "ablations__rate__checkpoints": [50, 100]}, "checkpoints: ascending, and less than budget.tokens"),
+        ({"ablations__rate__milestones": [50]}, "milestones are counted in tokens, and so must the budget be"),
+        ({"ablations__rate__budget": {"tokens": 90}, "ablations__rate__milestones": [50, 100]}, "milestones: ascending, and less than budget.tokens"),
         ({"ablations__rate__seeds": [1, 1]}, "ablations.rate: seeds has one twice"),
         ({"ablations__rate__published": "rates"}, "ablations.rate.published: Input should be 'objective' or 'size'"),
-        ({"ablations__rate__recipe__max_length": 64}, "ablations.rate.recipe.max_length 64 is more than the model reads, variants.rate_15.architecture.max_length 32"),
-        ({"variants__rate_40__change": {"budget": {"steps": 9}}}, "variants.rate_40: change.budget: the same for all variants of a study or set elsewhere"),
+        ({"ablations__rate__recipe__max_length": 64}, "ablations.rate.recipe.max_length 64 is more than the model reads, ablations.rate.variants.15.architecture.max_length 32"),
+        ({"ablations__rate__variants__40__change": {"budget": {"steps": 9}}}, "ablations.rate.variants.40: change.budget: the same for all variants of a study or set elsewhere"),
         ({"ablations__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
     ],
 )
@@ -131,55 +132,60 @@ def stage(module: str, name: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", module, name], capture_output=True, text=True, timeout=200)
 
 
-def test_a_killed_variant_keeps_its_seeds_and_ends_the_same(project):
+def test_a_killed_seed_goes_on_and_ends_the_same(project):
     write(changed(ablations__rate__budget={"steps": 40}))
-    whole = stage("components.ablations.variant", "rate_40")
+    whole = stage("components.ablations.variant", "rate-40-1")
     assert whole.returncode == 0, whole.stderr
-    Path("data/variants/rate/rate_40").rename("whole")
+    Path("data/variants/rate/40/1").rename("whole")
 
-    child = subprocess.Popen([sys.executable, "-m", "components.ablations.variant", "rate_40"], stdout=subprocess.DEVNULL)
+    child = subprocess.Popen([sys.executable, "-m", "components.ablations.variant", "rate-40-1"], stdout=subprocess.DEVNULL)
     deadline = time.time() + 60
-    while not list(Path(".sesame/variants").glob("rate_40-1-*/figures.json")) and time.time() < deadline:
+    while not list(Path(".sesame/checkpoints").glob("rate-40-1-*/last.ckpt")) and time.time() < deadline:
         time.sleep(0.01)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    assert not Path("data/variants/rate/rate_40").exists()
-    again = stage("components.ablations.variant", "rate_40")
-    assert again.returncode == 0 and "seed 1: done before" in again.stdout, again.stdout + again.stderr
-    assert all(equal(f"whole/{seed}", f"data/variants/rate/rate_40/{seed}") for seed in (1, 2)) and not equal("whole/1", "whole/2")
-    assert not list(Path(".sesame/variants").iterdir()) and not list(Path(".sesame/checkpoints").iterdir())
+    assert not Path("data/variants/rate/40/1").exists()
+    again = stage("components.ablations.variant", "rate-40-1")
+    assert again.returncode == 0 and "goes on after step" in again.stdout, again.stdout + again.stderr
+    assert equal("whole", "data/variants/rate/40/1") and not list(Path(".sesame/checkpoints").iterdir())
+    other = stage("components.ablations.variant", "rate-40-2")
+    assert other.returncode == 0 and not equal("whole", "data/variants/rate/40/2"), "another seed trains another model"
+    wrong = stage("components.ablations.variant", "rate-40-3")
+    assert wrong.returncode == 2 and "no training 'rate-40-3' in the ablations" in wrong.stderr and "rate-40-2" in wrong.stderr
 
 
-def test_checkpoints_on_the_way_change_nothing_and_flops_are_a_budget(project):
+def test_milestones_on_the_way_change_nothing_and_flops_are_a_budget(project):
     raw = changed(ablations__rate__budget={"tokens": 3000}, ablations__rate__seeds=[1])
-    variant.train(write(raw), "rate_15", Run(None))
-    Path("data/variants/rate/rate_15").rename("plain")
-    raw["ablations"]["rate"]["checkpoints"] = [500, 1500]
-    variant.train(write(raw), "rate_15", Run(None))
-    folder = Path("data/variants/rate/rate_15/1")
-    assert equal("plain/1", str(folder)) and not equal(f"{folder}/500", f"{folder}/1500")
+    variant.train(write(raw), "rate-15-1", Run(None))
+    folder = Path("data/variants/rate/15/1")
+    folder.rename("plain")
+    raw["ablations"]["rate"]["milestones"] = [500, 1500]
+    variant.train(write(raw), "rate-15-1", Run(None))
+    assert equal("plain", str(folder)) and not equal(f"{folder}/500", f"{folder}/1500")
     figures = [json.loads((folder / part / "figures.json").read_text()) for part in ("500", "1500", "")]
     assert 500 <= figures[0]["tokens"] < 1500 <= figures[1]["tokens"] < 3000 <= figures[2]["tokens"]
     assert figures[0]["loss"] > figures[2]["loss"] and figures[0]["flops"] < figures[1]["flops"] < figures[2]["flops"]
 
     assert checkpoint_folder(CHECKED.models["bert"], "x", [500]) != checkpoint_folder(CHECKED.models["bert"], "x", [1500]), "never continued by another list"
 
-    raw["ablations"]["rate"] |= {"budget": {"flops": figures[2]["flops"]}, "checkpoints": []}
-    variant.train(write(raw), "rate_15", Run(None))
-    assert equal("plain/1", str(folder)), "the FLOPs of that many tokens buy the same steps"
+    raw["ablations"]["rate"] |= {"budget": {"flops": figures[2]["flops"]}, "milestones": []}
+    variant.train(write(raw), "rate-15-1", Run(None))
+    assert equal("plain", str(folder)), "the FLOPs of that many tokens buy the same steps"
 
 
 def test_a_study_becomes_a_table_a_page_and_a_champion(project):
-    everything = write(changed(ablations__rate__budget={"tokens": 3000}, ablations__rate__checkpoints=[1000], ablations__rate__plot={"x": "tokens", "y": ["loss", "same"]}))
-    for name in everything.variants:
-        for module in (variant, transfer):
-            metrics = (module.train if module is variant else module.transfer)(everything, name, Run(None))
-            module.metrics_file(everything, name).write_text(json.dumps(metrics))
+    plot = {"x": "tokens", "y": ["loss", "same"]}
+    everything = write(changed(ablations__rate__budget={"tokens": 3000}, ablations__rate__milestones=[1000], ablations__rate__plot=plot))
+    for member in params.members(everything.ablations):
+        for module, body in ((variant, variant.train), (transfer, transfer.transfer)):
+            metrics = body(everything, member.name, Run(None))
+            module.metrics_file(everything, member.name).write_text(json.dumps(metrics))
     found = study_stage.study(everything, "rate", Run(None))
     with open("data/report/studies/rate.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["variant"], row["checkpoint"], row["n"]) for row in rows] == [(name, point, "2") for name in ("15", "40") for point in ("1000", "last")]
-    assert all(float(row[key]) > 0 for row in rows for key in ("parameters", "tokens", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std"))
+    assert [(row["variant"], row["milestone"], row["n"]) for row in rows] == [(name, point, "2") for name in ("15", "40") for point in ("1000", "last")]
+    positive = ("parameters", "tokens", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std")
+    assert all(float(row[key]) > 0 for row in rows for key in positive)
     assert not rows[0]["same_low"] and float(rows[3]["same_low"]) <= float(rows[3]["same_difference"]) <= float(rows[3]["same_high"])
     assert float(rows[3]["same"]) - float(rows[1]["same"]) == pytest.approx(float(rows[3]["same_difference"]), abs=1e-5)
     page = Path("data/report/studies/rate.html").read_text()
@@ -188,7 +194,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert set(found["variants"]) == {"15", "40"}
 
     best = champion.best(everything, "rate")
-    dev = {name: tables.transferred("rate", name)["same"]["last"]["pretrained"]["dev"]["accuracy"]["values"] for name in everything.variants}
+    dev = {name: tables.transferred(everything, "rate", name)["same"]["last"]["scores"]["dev"]["accuracy"]["values"] for name in ("15", "40")}
     assert best.score == max(value for values in dev.values() for value in values) == dev[best.variant][best.seed - 1]
 
 
@@ -196,7 +202,7 @@ def test_the_reading_says_no_more_than_the_numbers():
     import pandas as pd
 
     def frame(low, high, flops=1.0):
-        common = {"checkpoint": "last", "flops": 100.0, "tokens": 10, "steps": 2}
+        common = {"milestone": "last", "flops": 100.0, "tokens": 10, "steps": 2}
         base = {"variant": "15", **common, "same_verdict": ""}
         verdict = "higher" if low > 0 else "lower" if high < 0 else "no difference"
         return pd.DataFrame([base, {"variant": "40", **common, "flops": 100.0 * flops, "same_difference": (low + high) / 2, "same_low": low, "same_high": high, "same_verdict": verdict}])

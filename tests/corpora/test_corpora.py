@@ -29,12 +29,19 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def params(reader: dict, cleaning: dict | None = None, max_words: int | None = None, splits: dict | None = None, tasks=None, seed: int = 1) -> Params:
+def params(
+    reader: dict, cleaning: dict | None = None, max_words: int | None = None, splits: dict | None = None, tasks=None, seed: int = 1
+) -> Params:
     """The part of params.yaml that these stages read: one corpus `small` of the file `data.txt`, and a mix of it."""
     part = CorpusPart(source={"kind": "files", "paths": ["data.txt"]}, reader=reader, max_words=max_words)
     small = Corpus(language="en", licence="none", parts=[part], cleaning=cleaning or {}, splits=splits or {"valid": 0.1, "test": 0.1})
     tasks = tasks or {}
-    return Params.model_construct(seed=seed, corpora={"small": small}, tasks=tasks, mixes={"mixed": Mix(corpus="small", tasks=list(tasks)[:1], also_held_out=list(tasks)[1:])})
+    return Params.model_construct(
+        seed=seed,
+        corpora={"small": small},
+        tasks=tasks,
+        mixes={"mixed": Mix(corpus="small", tasks=list(tasks)[:1], also_held_out=list(tasks)[1:])},
+    )
 
 
 def make(project, text: str | bytes, *args, **kwargs) -> dict:
@@ -90,7 +97,14 @@ def test_table_column_with_separator(project):
 
 def test_cleaning(project):
     cleaner = cleaning.Cleaner(Cleaning(min_words=2))
-    raw = [["cafe\u0301  noir\u00a0\tet\x07 \u200bthé\ufeff"], ["one"], [" ", ""], ["café noir et thé"], ["two words", " "], ["lone \ud800 surrogate"]]
+    raw = [
+        ["cafe\u0301  noir\u00a0\tet\x07 \u200bthé\ufeff"],
+        ["one"],
+        [" ", ""],
+        ["café noir et thé"],
+        ["two words", " "],
+        ["lone \ud800 surrogate"],
+    ]
     assert list(cleaner(raw)) == [["café noir et thé"], ["two words"], ["lone surrogate"]]
     assert cleaner.dropped == {"short": 2, "duplicates": 1, "near_duplicates": 0}
     assert list(cleaning.Cleaner(Cleaning(unicode="NFKC"))([["ﬁne №"]])) == [["fine No"]]
@@ -206,7 +220,11 @@ def test_mix(project):
     stolen = sentences(base[0])[0]
     pairs = [(sentence(draw), sentence(draw)) for _ in range(50)]
     tasks = {
-        "used": task("used", train=[*pairs, pairs[0], ("Shared text here.", None), ("A leaked pair .", "Not leaked.")], dev=[("a  LEAKED, pair", None)]),
+        "used": task(
+            "used",
+            train=[*pairs, pairs[0], ("Shared text here.", None), ("A leaked pair .", "Not leaked.")],
+            dev=[("a  LEAKED, pair", None)],
+        ),
         "other": task("other", train=[("Never read.", None)], test=[("Unrelated.", stolen.lower().replace(" ", "  ").rstrip("."))]),
     }
     (project / "data.txt").write_text("\n".join([*base, "Shared text here."]))

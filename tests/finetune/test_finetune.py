@@ -10,6 +10,7 @@ import torch
 from lightning import Fabric
 
 from components import params, tasks
+from components.derive import __main__ as derive
 from components.errors import SesameError
 from components.finetune import __main__ as finetune
 from components.finetune import baseline, data, kinds, loop, methods

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from components import params, sources, tokenizer
 from components.checkpoints import __main__ as stage
-from components.checkpoints import export, parity, pieces
+from components.checkpoints import export, hub, parity, pieces
 from components.errors import SesameError
 from components.models import store
 from components.models.bilm.block import BiLMArchitecture
@@ -110,7 +110,8 @@ def given(project):
 
 def bring(folder: Path, name: str = "brought", pattern: str = "*") -> dict:
     source = {"kind": "files", "paths": [f"{folder}/{pattern}"]}
-    return stage.bring(params.check(tiny_params(checkpoints={name: {"licence": "none", "source": source}})), name, Run(None))
+    block = {"family": "decoder" if folder.name.startswith("gpt2") else "encoder", "licence": "none", "source": source}
+    return stage.bring(params.check(tiny_params(checkpoints={name: block})), name, Run(None))
 
 
 def batch(tokens, texts: list[str], max_length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -415,7 +416,7 @@ def test_an_imported_model_is_exported(given):
 
 def test_the_example_of_params_yaml(project, monkeypatch):
     """MiniLM, 83 MB of the package index: what params.yaml shows commented out works, and the numbers are those of transformers."""
-    shown = (ROOT / "params.yaml").read_text().split("#   minilm:")[1].split("checkpoints:")[0]
+    shown = (ROOT / "params.yaml").read_text().split("#   minilm:")[1].split("\ncheckpoints:")[0]
     block = YAML(typ="safe").load(re.sub(r"^#   ", "", "#   minilm:" + shown, flags=re.M))
     raw = params.check(tiny_params(checkpoints=block))
     (ROOT / ".sesame/downloads").mkdir(parents=True, exist_ok=True)
@@ -433,4 +434,4 @@ def test_the_example_of_params_yaml(project, monkeypatch):
     folder.mkdir()
     stage.fetch(raw.checkpoints["minilm"].source, folder)
     texts = text(10).splitlines() + SENTENCES + ODD
-    assert parity.check(folder, model, tokens, store.about(Path("data/models/minilm")).absent, texts) < 1e-4
+    assert parity.check(folder, model, hub("encoder"), tokens, store.about(Path("data/models/minilm")).absent, texts) < 1e-4

@@ -25,7 +25,7 @@ def committed(lab: Lab, learning_rate: float, scores: list[float], loss: float, 
     with open(lab.path / "params.yaml", "w") as file:
         YAML().dump(params, file)
     cost = {"seconds": 10.0, "tokens": 1000, "flops": 5e9, "kwh": 0.001}
-    figures = {"model": "gpt", "task": "stsb", "method": "full", "intermediate": [], "metric": "pearson", "split": "test",
+    figures = {"model": "gpt", "task": "stsb", "method": "full", "derived": [], "metric": "pearson", "split": "test",
                "pretrained": {"test": summary(scores)}, "costs": {"pretrained": {}}, "cost": cost}  # fmt: skip
     stage.write_json(lab.path / "data/metrics/finetune/gpt-stsb.json", figures)
     stage.write_json(lab.path / "data/metrics/pretrain/gpt.json", {"loss": loss, "perplexity": 50.0, "bits_per_byte": 1.5, "tokens": 9, "cost": cost})

@@ -30,8 +30,8 @@ def frame(trained, untrained, std=0.01):
     [(0.60, 0.50, "gain"), (0.50, 0.60, "loss"), (0.51, 0.50, "no difference beyond the spread"), (float("nan"), 0.5, "undefined")],
 )
 def test_a_gain_counts_beyond_the_spread_only(trained, untrained, verdict):
-    [found] = tables.verdicts(frame(trained, untrained))
-    assert found["verdict"] == verdict and (found["baseline"], found["baseline_method"]) == (0.5, "linear_svm")
+    [row] = tables.verdicts(frame(trained, untrained))
+    assert row["verdict"] == verdict and (row["baseline"], row["baseline_method"]) == (0.5, "linear_svm")
 
 
 def test_the_reading_says_what_the_numbers_support():
@@ -48,14 +48,20 @@ FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
 def measured(model: str, task: str, split="dev", method="full", **metrics) -> dict:
     scores = {split: {metric: FIGURES | {"mean": value} for metric, value in metrics.items()}}
     return {
-        "model": model, "task": task, "method": method, "intermediate": [], "metric": next(iter(metrics)), "split": split, "cut": {split: 3}, "lost": {split: 1}, "pretrained": scores, "random": scores,
-        "trainable_parameters": 10, "trainable_share": 0.1, "costs": dict.fromkeys(("pretrained", "random"), {"memory_mib": 300.0, "seconds": 2.0}),
+        "model": model, "task": task, "method": method, "derived": [], "metric": next(iter(metrics)), "split": split,
+        "cut": {split: 3}, "lost": {split: 1}, "pretrained": scores, "random": scores, "trainable_parameters": 10, "trainable_share": 0.1,
+        "costs": dict.fromkeys(("pretrained", "random"), {"memory_mib": 300.0, "seconds": 2.0}),
     }  # fmt: skip
 
 
 def test_one_seed_and_an_undefined_baseline_make_a_table():
     undefined = {"dev": {"f1": FIGURES | {"mean": None, "median": None}}, "trainable_parameters": 3}
-    table = tables.scores({("finetune", "m-t"): measured("m", "t", f1=0.5), ("baseline", "t"): {"task": "t", "metric": "f1", "split": "dev", "baselines": {"majority": undefined}}})
+    table = tables.scores(
+        {
+            ("finetune", "m-t"): measured("m", "t", f1=0.5),
+            ("baseline", "t"): {"task": "t", "metric": "f1", "split": "dev", "baselines": {"majority": undefined}},
+        }
+    )
     assert [row["verdict"] for row in tables.verdicts(table)] == ["undefined"] and table["mean"].isna().tolist() == [False, False, True]
 
 
@@ -69,14 +75,14 @@ def test_tasks_that_the_pre_training_text_was_not_cleared_of_are_named():
 
 
 def test_without_random_weights_nothing_is_claimed():
-    [found] = tables.verdicts(frame(0.9, None))
-    assert found["verdict"] == "not compared" and reading([found]).startswith("No model was held against random weights")
+    [row] = tables.verdicts(frame(0.9, None))
+    assert row["verdict"] == "not compared" and reading([row]).startswith("No model was held against random weights")
 
 
 def selected(finetune: list[str], **adapt) -> params.Params:
     raw = tiny_params()
-    block = raw["tasks"]["same"]
-    raw["tasks"] |= {task: block for task in (*finetune, *adapt.get("tasks", []))}
+    same = raw["tasks"]["same"]
+    raw["tasks"] |= {task: same for task in (*finetune, *adapt.get("tasks", []))}
     raw["finetune"] |= {"tasks": finetune, "models": ["bert"]}
     raw["adapt"] |= adapt
     return params.check(raw)
@@ -84,12 +90,16 @@ def selected(finetune: list[str], **adapt) -> params.Params:
 
 def test_a_benchmarks_table_stands_beside_the_published_one():
     chosen = selected(["cola", "sst2", "mnli"])
-    metrics = {("finetune", "bert-cola"): measured("bert", "cola", matthews_correlation=None), ("finetune", "bert-sst2"): measured("bert", "sst2", accuracy=0.8)}
+    metrics = {
+        ("finetune", "bert-cola"): measured("bert", "cola", matthews_correlation=None),
+        ("finetune", "bert-sst2"): measured("bert", "sst2", accuracy=0.8),
+    }
     metrics["finetune", "bert-mnli"] = measured("bert", "mnli", accuracy=0.4)
     metrics["finetune", "bert-mnli"]["pretrained"]["mismatched"] = {"accuracy": FIGURES}
     table = benchmarks.benchmark(chosen, metrics, "glue").set_index("system")
     ours = table.loc["bert"]
-    assert (ours["sst2"], ours["mnli-m"], ours["mnli-mm"]) == (80.0, 40.0, 50.0) and pd.isna(ours["cola"]) and pd.isna(ours["mean"]), "no mean over a part"
+    assert (ours["sst2"], ours["mnli-m"], ours["mnli-mm"]) == (80.0, 40.0, 50.0)
+    assert pd.isna(ours["cola"]) and pd.isna(ours["mean"]), "no mean over a part"
     assert table.loc["BERT base", "mean"] == 79.6 and table.loc["BERT base", "from"] != ours["from"]
     assert benchmarks.benchmark(selected(["cola"]), metrics, "glue") is None
 
@@ -105,20 +115,27 @@ def test_the_benchmarks_as_one_table_of_fixed_columns():
 def test_tuning_and_freezing_side_by_side():
     recipe = {"method": "bitfit", "learning_rate": 1e-3, "epochs": 1, "batch_size": 8, "max_length": 32}
     chosen = selected(["same"], models=["bert"], methods=["biases"], tasks=["same"], recipes={"biases": recipe})
-    metrics = {("finetune", "bert-same"): measured("bert", "same", accuracy=0.8), ("adapt", "bert-biases-same"): measured("bert", "same", method="bitfit", accuracy=0.7)}
+    metrics = {
+        ("finetune", "bert-same"): measured("bert", "same", accuracy=0.8),
+        ("adapt", "bert-biases-same"): measured("bert", "same", method="bitfit", accuracy=0.7),
+    }
     table = benchmarks.tune_or_freeze(chosen, metrics)
     assert table[["method", "same accuracy", "seconds"]].values.tolist() == [["full", 0.8, 2.0], ["biases", 0.7, 2.0]]
 
 
 def test_one_seed_has_no_spread_and_claims_nothing():
-    [found] = tables.verdicts(frame(0.9, 0.1, std=float("nan")))
-    assert found["verdict"] == "undefined"
-    assert spread({"mean": 0.5, "std": float("nan"), "n": 1}) == "0.500 (1)" and spread({"mean": float("nan"), "std": 0, "n": 1}) == "undefined"
+    [row] = tables.verdicts(frame(0.9, 0.1, std=float("nan")))
+    assert row["verdict"] == "undefined"
+    assert spread({"mean": 0.5, "std": float("nan"), "n": 1}) == "0.500 (1)"
+    assert spread({"mean": float("nan"), "std": 0, "n": 1}) == "undefined"
 
 
 def test_cards_show_notes_and_no_password():
     raw = tiny_params()
-    raw["tasks"]["same"] |= {"note": "dev and test differ", "train": {"source": {"kind": "url", "url": "https://joe:secret@host/a.tsv", "sha256": "0" * 64}}}
+    raw["tasks"]["same"] |= {
+        "note": "dev and test differ",
+        "train": {"source": {"kind": "url", "url": "https://joe:secret@host/a.tsv", "sha256": "0" * 64}},
+    }
     keys = [("corpus", "base"), ("mix", "tiny"), ("task", "same")]
     assert tables.cards(params.check(raw), dict.fromkeys(keys))[-1]["source"] == "https://host/a.tsv (dev and test differ)"
 

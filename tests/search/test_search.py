@@ -21,6 +21,7 @@ from components.finetune import kinds, loop, methods
 from components.models import store
 from components.search import __main__ as search
 from components.search import budget
+from components.search.draws import Draws
 from components.tasks import read
 from components.tracking import Run
 from tests.conftest import tiny_params

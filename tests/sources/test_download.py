@@ -43,11 +43,11 @@ def pypi(sha256: str, members=("demo/*.txt",), filename: str = WHEEL, project: s
 
 
 def contents(source) -> dict[str, bytes]:
-    found = {}
+    texts = {}
     for file in sources.open_files(source):
         with file.open() as stream:
-            found[file.name] = stream.read()
-    return found
+            texts[file.name] = stream.read()
+    return texts
 
 
 def leftovers() -> list[str]:
@@ -55,10 +55,12 @@ def leftovers() -> list[str]:
 
 
 def test_members_of_a_wheel_in_order(server):
-    digest = server.add(WHEEL, zip_of({"demo/b.txt": b"two", "demo/a.txt": b"one", "demo/c.txt.gz": gzip.compress(b"three"), "demo/x.py": b"no"}))
-    found = contents(pypi(digest, ["demo/c*", "demo/*.txt"]))
-    assert list(found.values()) == [b"three", b"one", b"two"]
-    assert list(found)[1] == f"{WHEEL}: demo/a.txt"
+    digest = server.add(
+        WHEEL, zip_of({"demo/b.txt": b"two", "demo/a.txt": b"one", "demo/c.txt.gz": gzip.compress(b"three"), "demo/x.py": b"no"})
+    )
+    texts = contents(pypi(digest, ["demo/c*", "demo/*.txt"]))
+    assert list(texts.values()) == [b"three", b"one", b"two"]
+    assert list(texts)[1] == f"{WHEEL}: demo/a.txt"
 
 
 def test_the_kept_copy_needs_no_network(server):
@@ -77,10 +79,10 @@ def test_a_damaged_copy_is_fetched_again(server):
 
 
 def test_wrong_hash_names_both_and_leaves_nothing(server):
-    found = server.add(WHEEL, zip_of({"demo/a.txt": b"one"}))
+    sent = server.add(WHEEL, zip_of({"demo/a.txt": b"one"}))
     with pytest.raises(SesameError) as error:
         contents(pypi("0" * 64))
-    assert found in str(error.value) and "0" * 64 in str(error.value)
+    assert sent in str(error.value) and "0" * 64 in str(error.value)
     assert leftovers() == []
 
 
@@ -136,8 +138,8 @@ def test_unknown_project_and_file(server):
 def test_stages_side_by_side_share_one_download(server):
     digest = server.add(WHEEL, zip_of({"demo/a.txt": BIG}))
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(contents, [pypi(digest)] * 4))
-    assert found == [{f"{WHEEL}: demo/a.txt": BIG}] * 4 and len(server.ranges) == 1
+        copies = list(pool.map(contents, [pypi(digest)] * 4))
+    assert copies == [{f"{WHEEL}: demo/a.txt": BIG}] * 4 and len(server.ranges) == 1
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w"])
@@ -145,8 +147,8 @@ def test_nested_archive(server, mode):
     inner = tar_of({"inner/a.txt": b"one", "inner/b.txt": b"two", "inner/c.py": b"no"})
     name = "demo-1.0.tar.gz"
     digest = server.add(name, tar_of({"demo-1.0/data/inner.tar.gz": inner, "demo-1.0/z.zip": zip_of({"in.txt": b"zipped"})}, mode))
-    found = contents(pypi(digest, ["demo-1.0/data/inner.tar.gz!inner/*.txt", "demo-1.0/z.zip!*"], name))
-    assert list(found.values()) == [b"one", b"two", b"zipped"]
+    texts = contents(pypi(digest, ["demo-1.0/data/inner.tar.gz!inner/*.txt", "demo-1.0/z.zip!*"], name))
+    assert list(texts.values()) == [b"one", b"two", b"zipped"]
 
 
 def test_a_glob_without_match_lists_near_names(server):

@@ -13,7 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "a" * 40
-FILES = {"config.json": b"{}", "model.safetensors": b"weights", "vocab.txt": b"words", "pytorch_model.bin": b"pickle", "onnx/model.json": b"other"}
+FILES = {
+    "config.json": b"{}",
+    "model.safetensors": b"weights",
+    "vocab.txt": b"words",
+    "pytorch_model.bin": b"pickle",
+    "onnx/model.json": b"other",
+}
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -64,7 +70,9 @@ def fetched(tmp_path):
 
     def run(address: str) -> list[str]:
         environment = os.environ | {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
-        return subprocess.run([sys.executable, "-c", FETCH], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout.splitlines()
+        return subprocess.run(
+            [sys.executable, "-c", FETCH], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        ).stdout.splitlines()
 
     return run
 
@@ -73,10 +81,11 @@ def test_a_model_comes_and_is_kept_and_what_is_not_there_is_one_line(fetched):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
-    found = fetched(address)
+    printed = fetched(address)
     server.shutdown()
     server.server_close()
     wanted = ["config.json {}", "model.safetensors weights", "vocab.txt words"]
-    assert found[:-1] == wanted and re.match("SesameError model 'owner/other' can't be fetched: 404 .*; check path and revision", found[-1])
-    found = fetched(address)  # nobody answers any more
-    assert found[:-1] == wanted and found[-1].startswith("Unreachable model 'owner/other' can't be fetched")
+    assert printed[:-1] == wanted
+    assert re.match("SesameError model 'owner/other' can't be fetched: 404 .*; check path and revision", printed[-1])
+    printed = fetched(address)  # nobody answers any more
+    assert printed[:-1] == wanted and printed[-1].startswith("Unreachable model 'owner/other' can't be fetched")

@@ -30,8 +30,8 @@ def test_tsv_is_unquoted(rows):
 
 
 def test_csv_is_quoted_and_keeps_its_line_numbers(rows):
-    found = rows(b'a,b\n"x, y","two\nlines"\n1,2\n', "csv", header=True)
-    assert found == [("data, line 3", {"a": "x, y", "b": "two\nlines"}), ("data, line 4", {"a": "1", "b": "2"})]
+    table = rows(b'a,b\n"x, y","two\nlines"\n1,2\n', "csv", header=True)
+    assert table == [("data, line 3", {"a": "x, y", "b": "two\nlines"}), ("data, line 4", {"a": "1", "b": "2"})]
     with pytest.raises(SesameError, match="data, line 2: not valid CSV"):
         rows(b'a,b\n"x,y\n', "csv")
 
@@ -79,7 +79,10 @@ def test_a_missing_column_names_those_there(rows):
 
 def test_parquet(tmp_path, rows):
     parquet.write_table(pyarrow.table({"text": ["a", "b"], "n": [1, 2]}), tmp_path / "p")
-    assert rows((tmp_path / "p").read_bytes(), "parquet") == [("data, row 1", {"text": "a", "n": 1}), ("data, row 2", {"text": "b", "n": 2})]
+    assert rows((tmp_path / "p").read_bytes(), "parquet") == [
+        ("data, row 1", {"text": "a", "n": 1}),
+        ("data, row 2", {"text": "b", "n": 2}),
+    ]
     with pytest.raises(SesameError, match="not readable as parquet"):
         rows(b"PAR1 no", "parquet")
 
@@ -102,9 +105,11 @@ def test_hub_gives_class_labels_by_name(tmp_path, monkeypatch):
     labels = datasets.ClassLabel(names=["entailment", "neutral"])
     rows = datasets.Dataset.from_dict({"label": [0, 1, -1], "tags": [[1], [0, 1], []]}).cast_column("label", labels)
     rows.cast_column("tags", datasets.List(labels)).to_parquet(str(tmp_path / "set" / "train-00000.parquet"))
-    found = [row for _, row in tables.rows(HubSource(kind="hub", path=str(tmp_path / "set")), TableReader(format="parquet", column="label"))]
-    assert [row["label"] for row in found] == ["entailment", "neutral", -1]  # -1 stands for no label
-    assert [row["tags"] for row in found] == [["neutral"], ["entailment", "neutral"], []]
+    named = [
+        row for _, row in tables.rows(HubSource(kind="hub", path=str(tmp_path / "set")), TableReader(format="parquet", column="label"))
+    ]
+    assert [row["label"] for row in named] == ["entailment", "neutral", -1]  # -1 stands for no label
+    assert [row["tags"] for row in named] == [["neutral"], ["entailment", "neutral"], []]
 
 
 def test_a_field_that_holds_no_text():

@@ -63,5 +63,6 @@ def test_the_official_test_sets():
         "RTE": 3000, "WNLI": 146, "AX": 1104,
     }  # fmt: skip
     assert {file.name: file.rows for file in SUBMISSIONS["superglue"]} == {
-        "BoolQ": 3245, "CB": 250, "COPA": 500, "MultiRC": 9693, "ReCoRD": 10000, "RTE": 3000, "WiC": 1400, "WSC": 146, "AX-b": 1104, "AX-g": 356,
+        "BoolQ": 3245, "CB": 250, "COPA": 500, "MultiRC": 9693, "ReCoRD": 10000, "RTE": 3000, "WiC": 1400, "WSC": 146,
+        "AX-b": 1104, "AX-g": 356,
     }  # fmt: skip

@@ -20,8 +20,9 @@ def write(model: str, right: np.ndarray, rows) -> None:
     other = {"yes": "no", "no": "yes"}
     folder = Path("data/scores", model, "same")
     folder.mkdir(parents=True)
+    about = {"init": "pretrained", "seed": 1, "split": "test"}
     lines = [
-        {"init": "pretrained", "seed": 1, "split": "test", "id": row.id, "prediction": row.label if ok else other[row.label], "label": row.label}
+        about | {"id": row.id, "prediction": row.label if ok else other[row.label], "label": row.label}
         for row, ok in zip(rows, right, strict=True)
     ]
     (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -32,17 +33,18 @@ def test_the_interval_is_scipys(project):
     a, b = rng.random((2, len(rows))) < np.array([[0.9], [0.7]])
     write("good", a, rows)
     write("worse", b, rows)
-    found = bootstrap.paired(CHECKED, "same", "test", ("good", "pretrained"), ("worse", "pretrained"), 2000)
+    ours = bootstrap.paired(CHECKED, "same", "test", ("good", "pretrained"), ("worse", "pretrained"), 2000)
     theirs = scipy_bootstrap((a * 1.0 - b,), np.mean, n_resamples=2000, method="percentile", rng=1).confidence_interval
-    assert found.difference == pytest.approx(a.mean() - b.mean()) and found.metric == "accuracy" and found.examples == len(rows)
-    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.04)
+    assert ours.difference == pytest.approx(a.mean() - b.mean()) and ours.metric == "accuracy" and ours.examples == len(rows)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.04)
     same = bootstrap.paired(CHECKED, "same", "test", ("good", "pretrained"), ("good", "pretrained"), 50)
     assert (same.low, same.difference, same.high) == (0, 0, 0), "paired: a model does not differ from itself on any draw"
 
 
 def test_mistakes_are_one_line(project):
     write("good", np.ones(len(tasks.read("data/tasks/same", "test")), bool), tasks.read("data/tasks/same", "test"))
-    with pytest.raises(SesameError, match="data/scores/none/same/predictions.jsonl: no such file; run the stage that writes it first \\(`sesame run finetune@none-same`"):
+    absent = r"data/scores/none/same/predictions.jsonl: no such file; run the stage that writes it first \(`sesame run finetune@none-same`"
+    with pytest.raises(SesameError, match=absent):
         bootstrap.paired(CHECKED, "same", "test", ("good", "pretrained"), ("none", "pretrained"))
     with pytest.raises(SesameError, match="no predictions for the test split from random weights"):
         bootstrap.paired(CHECKED, "same", "test", ("good", "pretrained"), ("good", "random"))

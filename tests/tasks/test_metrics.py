@@ -21,20 +21,20 @@ def examples(labels: list, groups: list | None = None) -> list[Example]:
 
 
 def test_every_metric_that_can_be_declared_is_there():
-    assert {kind: tuple(found) for kind, found in metrics.METRICS.items()} == params.tasks.METRICS_OF
+    assert {kind: tuple(there) for kind, there in metrics.METRICS.items()} == params.tasks.METRICS_OF
 
 
 def test_classification_matches_the_libraries():
     rng = np.random.default_rng(0)
-    gold, found = rng.integers(0, 2, (2, 200))
+    gold, predicted = rng.integers(0, 2, (2, 200))
     names = np.array(["no", "yes"])
     two = task(labels=["no", "yes"], metrics=["f1", "accuracy", "matthews_correlation", "macro_f1"])
-    result = metrics.evaluate(two, "dev", examples(names[gold].tolist()), names[found].tolist())
+    result = metrics.evaluate(two, "dev", examples(names[gold].tolist()), names[predicted].tolist())
     assert list(result) == two.metrics
-    assert result["accuracy"] == np.mean(gold == found)
-    assert result["f1"] == pytest.approx(f1_score(gold, found))  # of "yes", the second label
-    assert result["matthews_correlation"] == pytest.approx(matthews_corrcoef(gold, found))
-    assert result["macro_f1"] == pytest.approx(f1_score(gold, found, average="macro"))
+    assert result["accuracy"] == np.mean(gold == predicted)
+    assert result["f1"] == pytest.approx(f1_score(gold, predicted))  # of "yes", the second label
+    assert result["matthews_correlation"] == pytest.approx(matthews_corrcoef(gold, predicted))
+    assert result["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro"))
 
 
 def test_macro_f1_counts_labels_that_do_not_occur():
@@ -44,10 +44,10 @@ def test_macro_f1_counts_labels_that_do_not_occur():
 
 def test_regression_is_clipped_and_matches_scipy():
     rng = np.random.default_rng(0)
-    gold, found = rng.uniform(0, 5, 50), rng.uniform(-3, 8, 50)
-    result = metrics.evaluate(task("regression", range=(0, 5)), "dev", examples(gold.tolist()), found.tolist())
-    assert result["pearson"] == pytest.approx(pearsonr(np.clip(found, 0, 5), gold).statistic)
-    assert result["spearman"] == pytest.approx(spearmanr(np.clip(found, 0, 5), gold).statistic)
+    gold, predicted = rng.uniform(0, 5, 50), rng.uniform(-3, 8, 50)
+    result = metrics.evaluate(task("regression", range=(0, 5)), "dev", examples(gold.tolist()), predicted.tolist())
+    assert result["pearson"] == pytest.approx(pearsonr(np.clip(predicted, 0, 5), gold).statistic)
+    assert result["spearman"] == pytest.approx(spearmanr(np.clip(predicted, 0, 5), gold).statistic)
 
 
 def test_constant_predictions_are_undefined_not_zero():
@@ -64,9 +64,9 @@ def test_constant_predictions_are_undefined_not_zero():
 
 def test_groups_are_judged_together():
     gold = ["true", "false", "true", "true", "false"]
-    found = ["true", "false", "true", "false", "false"]
+    predicted = ["true", "false", "true", "false", "false"]
     multirc = task(labels=["false", "true"], metrics=["f1", "exact_match"])
-    result = metrics.evaluate(multirc, "dev", examples(gold, ["0-0", "0-0", "0-1", "0-1", "1-0"]), found)
+    result = metrics.evaluate(multirc, "dev", examples(gold, ["0-0", "0-0", "0-1", "0-1", "1-0"]), predicted)
     assert result == {"f1": pytest.approx(0.8), "exact_match": pytest.approx(2 / 3)}
     parity = task(labels=["false", "true"], metrics=["gender_parity"])
     assert metrics.evaluate(parity, "dev", examples(["true"] * 4, ["a", "b", "a", "b"]), ["true", "false", "true", "true"]) == {
@@ -92,9 +92,9 @@ def test_answers_are_scored_as_squad_scores_them():
 def test_tagging_counts_entities():
     """Three entities are there and three predicted, one of them too short: two thirds."""
     gold = [["B-per", "I-per", "O", "B-loc"], ["B-per", "O"]]
-    found = [["B-per", "O", "O", "B-loc"], ["B-per", "O"]]
+    predicted = [["B-per", "O", "O", "B-loc"], ["B-per", "O"]]
     tagging = task("tagging", ["O", "B-per", "I-per", "B-loc", "I-loc"])
-    assert metrics.evaluate(tagging, "dev", examples(gold), found) == {"f1": pytest.approx(2 / 3), "accuracy": pytest.approx(5 / 6)}
+    assert metrics.evaluate(tagging, "dev", examples(gold), predicted) == {"f1": pytest.approx(2 / 3), "accuracy": pytest.approx(5 / 6)}
     assert metrics.evaluate(tagging, "dev", examples([["O"]]), [["O"]]) == {"f1": 0.0, "accuracy": 1.0}
     with pytest.raises(ValueError):
         metrics.evaluate(tagging, "dev", examples(gold), [["B-per"], ["O"]])
@@ -114,5 +114,5 @@ def test_a_split_has_its_own_metrics_or_no_labels():
 
 
 def test_protocol_names_the_split():
-    found = metrics.protocol("dev", "last of 3 epochs, nothing selected on dev", 1500, 277)
-    assert found == "dev split (277 examples); last of 3 epochs, nothing selected on dev; 1500 labelled examples"
+    said = metrics.protocol("dev", "last of 3 epochs, nothing selected on dev", 1500, 277)
+    assert said == "dev split (277 examples); last of 3 epochs, nothing selected on dev; 1500 labelled examples"

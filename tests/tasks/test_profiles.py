@@ -23,10 +23,11 @@ ROWS = {  # counted in the files, shared/data/README.md; None: divided from one 
     "qqp": {"train": 21112, "dev": 2385}, "mnli": {"train": 9888, "dev": 6238, "mismatched": 1000, "ax": 1104},
     "qnli": {"train": 10475, "dev": 5463, "test": 5463}, "rte": {"train": 2490, "dev": 277, "test": 3000},
     "wnli": {"train": 635, "dev": 71, "test": 146},
-    "boolq": {"train+dev": 3270, "test": 3245}, "cb": {"train": 250, "dev": 56, "test": 250}, "copa": {"train": 400, "dev": 100, "test": 500},
-    "multirc": {"train": 27243, "dev": 4848, "test": 9693}, "record": {"train+dev": 64}, "wic": {"train": 5428, "dev": 638, "test": 1400},
-    "wsc": {"train": 554, "dev": 104, "test": 146},
-    "xquad_en": {"train+dev+test": 1190}, "wnut17": {"train": 3394, "dev": 1009, "test": 1287}, "sst5": {"train": 8544, "dev": 1101, "test": 2210},
+    "boolq": {"train+dev": 3270, "test": 3245}, "cb": {"train": 250, "dev": 56, "test": 250},
+    "copa": {"train": 400, "dev": 100, "test": 500}, "multirc": {"train": 27243, "dev": 4848, "test": 9693}, "record": {"train+dev": 64},
+    "wic": {"train": 5428, "dev": 638, "test": 1400}, "wsc": {"train": 554, "dev": 104, "test": 146},
+    "xquad_en": {"train+dev+test": 1190}, "wnut17": {"train": 3394, "dev": 1009, "test": 1287},
+    "sst5": {"train": 8544, "dev": 1101, "test": 2210},
     "trec": {"train+dev": 5452, "test": 500}, "sick_entailment": {"train": 4500, "dev": 500, "test": 4927},
     "sick_relatedness": {"train": 4500, "dev": 500, "test": 4927},
 }  # fmt: skip
@@ -61,19 +62,19 @@ def test_entries_are_replaced_whole(file):
 
 
 def test_the_benchmarks_name_these_tasks(file):
-    found = {}
+    declared = {}
     for name in ("glue", "superglue"):
         profiles.merge(name)
-        found[name] = params.load(file).tasks
+        declared[name] = params.load(file).tasks
     for name, files in SUBMISSIONS.items():
         for wanted in files:
-            task = found[name][wanted.task]
+            task = declared[name][wanted.task]
             assert wanted.split in task.splits
             assert wanted.words is None or task.kind == "choice" or set(wanted.words) == set(task.labels)
-    for name, parts in CONVENTIONS.items():
-        for task, split, metric in (score for part in parts for score in part):
-            block = found["superglue" if name == "superglue" else "glue"][task]
-            assert metric in block.metrics and (split == "eval" or split in block.extra)
+    for name, terms in CONVENTIONS.items():
+        for task, split, metric in (score for term in terms for score in term):
+            judged = declared["superglue" if name == "superglue" else "glue"][task]
+            assert metric in judged.metrics and (split == "eval" or split in judged.extra)
 
 
 @pytest.mark.parametrize(

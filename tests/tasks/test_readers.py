@@ -47,10 +47,10 @@ def hub(tmp_path, monkeypatch):
     ) -> list[Example]:
         folder = tmp_path / reader
         folder.mkdir(exist_ok=True)
-        found = datasets.Dataset.from_list(rows)
+        dataset = datasets.Dataset.from_list(rows)
         for column, feature in (features or {}).items():
-            found = found.cast_column(column, feature)
-        found.to_parquet(str(folder / "train-00000-of-00001.parquet"))
+            dataset = dataset.cast_column(column, feature)
+        dataset.to_parquet(str(folder / "train-00000-of-00001.parquet"))
         source = params.HubSource(kind="hub", path=str(folder))
         return [example for _, _, example in readers.load(reader)(task(reader, labels), source, "train", labelled)]
 

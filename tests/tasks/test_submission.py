@@ -3,6 +3,7 @@
 import json
 import zipfile
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,9 @@ def built(folder: Path, benchmark: str) -> Path:
         other = 1.0 if file.task == "stsb_glue" else "?"
         for init, seed, prediction in (("random", 1, other), ("pretrained", 1, said), ("pretrained", 2, said)):
             if seed == 1 or file.rows < 20_000:
-                block = f'"seed": {seed}, "split": "{file.split}", "prediction": {json.dumps(prediction)}, "label": null}}\n'
+                rest = f'"seed": {seed}, "split": "{file.split}", "prediction": {json.dumps(prediction)}, "label": null}}\n'
                 if init == "pretrained" or file.rows < 20_000:
-                    rows[file.task] += [f'{{"init": "{init}", "id": "{i}", {block}' for i in reversed(ids(file))]
+                    rows[file.task] += [f'{{"init": "{init}", "id": "{i}", {rest}' for i in reversed(ids(file))]
     for task, lines in rows.items():
         scores = folder / "data/scores/bert" / task
         scores.mkdir(parents=True)
@@ -65,17 +66,18 @@ def test_glue(glue, monkeypatch):
     monkeypatch.chdir(glue)
     written = submission.write("glue", "bert")
     assert (written.path, written.absent) == (Path("data/submissions/glue-bert-seed1.zip"), [])
-    found = contents(written.path)
-    assert list(found) == [f"{file.name}.tsv" for file in SUBMISSIONS["glue"]]
+    files = contents(written.path)
+    assert list(files) == [f"{file.name}.tsv" for file in SUBMISSIONS["glue"]]
     assert (
-        {name: len(lines) - 1 for name, lines in found.items()}
+        {name: len(lines) - 1 for name, lines in files.items()}
         == written.files
         == {f"{file.name}.tsv": file.rows for file in SUBMISSIONS["glue"]}
     )
-    assert {lines[0] for lines in found.values()} == {"index\tprediction"}
-    assert {name: lines[2] for name, lines in found.items()} == {
-        "CoLA.tsv": "1\t1", "SST-2.tsv": "1\t1", "MRPC.tsv": "1\t1", "STS-B.tsv": "1\t5.000", "QQP.tsv": "1\t1", "MNLI-m.tsv": "1\tneutral",
-        "MNLI-mm.tsv": "1\tneutral", "QNLI.tsv": "1\tnot_entailment", "RTE.tsv": "1\tnot_entailment", "WNLI.tsv": "1\t1", "AX.tsv": "1\tneutral",
+    assert {lines[0] for lines in files.values()} == {"index\tprediction"}
+    assert {name: lines[2] for name, lines in files.items()} == {
+        "CoLA.tsv": "1\t1", "SST-2.tsv": "1\t1", "MRPC.tsv": "1\t1", "STS-B.tsv": "1\t5.000", "QQP.tsv": "1\t1",
+        "MNLI-m.tsv": "1\tneutral", "MNLI-mm.tsv": "1\tneutral", "QNLI.tsv": "1\tnot_entailment", "RTE.tsv": "1\tnot_entailment",
+        "WNLI.tsv": "1\t1", "AX.tsv": "1\tneutral",
     }  # fmt: skip
 
 
@@ -83,14 +85,14 @@ def test_superglue(superglue, monkeypatch):
     monkeypatch.chdir(superglue)
     written = submission.write("superglue", "bert", seed=2, folder="here")
     assert (written.path, written.absent) == (Path("here/superglue-bert-seed2.zip"), [])
-    found = {name: [json.loads(line) for line in lines] for name, lines in contents(written.path).items()}
-    assert {name: rows[1] for name, rows in found.items() if name != "MultiRC.jsonl"} == {
+    files = {name: [json.loads(line) for line in lines] for name, lines in contents(written.path).items()}
+    assert {name: rows[1] for name, rows in files.items() if name != "MultiRC.jsonl"} == {
         "BoolQ.jsonl": {"idx": 1, "label": "true"}, "CB.jsonl": {"idx": 1, "label": "neutral"}, "COPA.jsonl": {"idx": 1, "label": 1},
         "ReCoRD.jsonl": {"idx": 3, "label": "the Söder Street"}, "RTE.jsonl": {"idx": 1, "label": "not_entailment"},
-        "WiC.jsonl": {"idx": 1, "label": "true"}, "WSC.jsonl": {"idx": 1, "label": "True"}, "AX-b.jsonl": {"idx": 1, "label": "not_entailment"},
-        "AX-g.jsonl": {"idx": 1, "label": "not_entailment"},
+        "WiC.jsonl": {"idx": 1, "label": "true"}, "WSC.jsonl": {"idx": 1, "label": "True"},
+        "AX-b.jsonl": {"idx": 1, "label": "not_entailment"}, "AX-g.jsonl": {"idx": 1, "label": "not_entailment"},
     }  # fmt: skip
-    first = found["MultiRC.jsonl"][0]
+    first = files["MultiRC.jsonl"][0]
     assert first["idx"] == 0 and [question["idx"] for question in first["passage"]["questions"]] == [0, 1]
     assert first["passage"]["questions"][1]["answers"][0] == {"idx": 6, "label": 1}
 
@@ -110,10 +112,9 @@ def small(tmp_path, monkeypatch):
         rows = "".join(json.dumps({"id": str(i), "text_a": "a", "text_b": "b", "label": None}) + "\n" for i in range(examples))
         Path("data/tasks", task, "test.jsonl").write_text(rows)
         Path("data/scores/bert", task).mkdir(parents=True, exist_ok=True)
-        Path("data/scores/bert", task, "predictions.jsonl").write_text(
-            "".join(json.dumps({"init": "pretrained", "seed": seed, "split": "test", "id": str(i), "prediction": said, "label": None}) + "\n"
-                    for i, said in enumerate(predictions))
-        )  # fmt: skip
+        about = {"init": "pretrained", "seed": seed, "split": "test", "label": None}
+        rows = "".join(json.dumps(about | {"id": str(i), "prediction": said}) + "\n" for i, said in enumerate(predictions))
+        Path("data/scores/bert", task, "predictions.jsonl").write_text(rows)
 
     return predict
 
@@ -161,18 +162,26 @@ def test_seeds(small):
     refused("no predictions of pre-trained weights with seed 2", seed=2)
 
 
+def cb(change: Callable[[str], str]) -> Callable[[dict[str, str]], None]:
+    """Changes the text of one file in the zip."""
+    return lambda zipped: zipped.update({"CB.jsonl": change(zipped["CB.jsonl"])})
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda zipped: zipped.pop("CB.jsonl"), "files missing or too many: CB.jsonl"),
         (lambda zipped: zipped.update({"AX.jsonl": ""}), "files missing or too many: AX.jsonl"),
-        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].rsplit("\n", 2)[0] + "\n"}), "CB.jsonl: 2 predictions, the leaderboard expects 3"),
-        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].replace("neutral", "perhaps", 1)}), r"CB.jsonl, line 1: 'perhaps' is no label of this file \(allowed: entailment, neutral\)"),
-        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].replace('"idx": 1', '"idx": 0')}), "CB.jsonl: an index occurs twice, is missing or out of order"),
-        (lambda zipped: zipped.update({"CB.jsonl": zipped["CB.jsonl"].replace('"idx"', '"index"', 1)}), "CB.jsonl, line 1: not the fields it must have"),
-        (lambda zipped: zipped.update({"CB.jsonl": "0\tneutral\n" * 3}), "CB.jsonl, line 1: "),
+        (cb(lambda text: text.rsplit("\n", 2)[0] + "\n"), "CB.jsonl: 2 predictions, the leaderboard expects 3"),
+        (
+            cb(lambda text: text.replace("neutral", "perhaps", 1)),
+            r"CB.jsonl, line 1: 'perhaps' is no label of this file \(allowed: entailment, neutral\)",
+        ),
+        (cb(lambda text: text.replace('"idx": 1', '"idx": 0')), "CB.jsonl: an index occurs twice, is missing or out of order"),
+        (cb(lambda text: text.replace('"idx"', '"index"', 1)), "CB.jsonl, line 1: not the fields it must have"),
+        (cb(lambda text: "0\tneutral\n" * 3), "CB.jsonl, line 1: "),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_zip(small, change, said):
     small("cb", "neutral", "neutral", "entailment")
     small("wic", "true", "true", "false")

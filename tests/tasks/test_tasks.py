@@ -40,46 +40,51 @@ def same(rows: int, line: str = "x{i}\ty\t{label}\n") -> str:
 
 
 def test_splits_are_stable_and_disjoint(project):
-    found = {split: tasks.read("data/tasks/same", split) for split in ("train", "dev", "test")}
-    pairs = {split: {(row.text_a, row.text_b) for row in rows} for split, rows in found.items()}
+    splits = {split: tasks.read("data/tasks/same", split) for split in ("train", "dev", "test")}
+    pairs = {split: {(row.text_a, row.text_b) for row in rows} for split, rows in splits.items()}
     assert not pairs["train"] & pairs["dev"] and not pairs["train"] & pairs["test"] and not pairs["dev"] & pairs["test"]
-    assert sum(map(len, found.values())) == 150
-    assert {row.label for row in found["train"]} == {"no", "yes"}
+    assert sum(map(len, splits.values())) == 150
+    assert {row.label for row in splits["train"]} == {"no", "yes"}
 
 
 def test_groups_stay_on_one_side(prepare):
-    found = prepare({"pairs.tsv": same(300, "premise {third}\thypothesis {i}\t{label}\n")}, table={**PAIRS, "group": "a"})
-    sides = [{row.text_a for row in rows} for rows in found.values()]
+    splits = prepare({"pairs.tsv": same(300, "premise {third}\thypothesis {i}\t{label}\n")}, table={**PAIRS, "group": "a"})
+    sides = [{row.text_a for row in rows} for rows in splits.values()]
     assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
-    assert all(row.group is None for rows in found.values() for row in rows)  # no metric judges these groups
+    assert all(row.group is None for rows in splits.values() for row in rows)  # no metric judges these groups
 
 
 def test_groups_of_rows_are_kept_for_the_metric_that_judges_them(prepare):
     extra = {"source": files("pairs.tsv"), "table": {**PAIRS, "group_rows": 2}, "metrics": ["accuracy", "gender_parity"]}
-    found = prepare({"pairs.tsv": same(60)}, extra={"axg": extra})
-    assert [row.group for row in found["axg"][:4]] == ["axg-0", "axg-0", "axg-1", "axg-1"]
+    splits = prepare({"pairs.tsv": same(60)}, extra={"axg": extra})
+    assert [row.group for row in splits["axg"][:4]] == ["axg-0", "axg-0", "axg-1", "axg-1"]
 
 
 def test_thresholds_and_dropped_labels(prepare):
     lines = "a\tb\tlabel\n" + "".join(f"x{i}\ty\t{value}\n" for i, value in enumerate([-1.5, 0, 0.5, 3] * 20)) + "z\ty\t-\n"
-    found = prepare({"pairs.tsv": lines}, table={**PAIRS, "thresholds": [0.0], "drop_labels": ["-"]})
-    labels = [row.label for rows in found.values() for row in rows]
+    splits = prepare({"pairs.tsv": lines}, table={**PAIRS, "thresholds": [0.0], "drop_labels": ["-"]})
+    labels = [row.label for rows in splits.values() for row in rows]
     assert labels.count("yes") == 40 == labels.count("no")
     assert tasks.card("data/tasks/same")["dropped"] == {"train: label -": 1}
 
 
 def test_cola_has_no_header_but_its_test_set_has(prepare):
-    found = prepare(
-        {"train.tsv": "gj04\t1\t\tOur friends won't buy it.\ngj04\t0\t*\tWhat did and?\n" * 1, "test.tsv": 'index\tsentence\n0\tSay "no.\n1\tYes.\n'},
-        labels=["unacceptable", "acceptable"], metrics=["matthews_correlation"],
-        table={"format": "tsv", "fields": 4, "text_a": 3, "label": 1, "label_names": {"0": "unacceptable", "1": "acceptable"}},
-        train={"source": files("train.tsv")}, dev={"source": files("train.tsv")},
-        test={"source": files("test.tsv"), "labelled": False, "table": {"format": "tsv", "header": True, "id": "index", "text_a": "sentence"}},
-    )  # fmt: skip
-    assert [(row.id, row.text_a, row.label) for row in found["train"]] == [
+    train = "gj04\t1\t\tOur friends won't buy it.\ngj04\t0\t*\tWhat did and?\n"
+    table = {"format": "tsv", "fields": 4, "text_a": 3, "label": 1, "label_names": {"0": "unacceptable", "1": "acceptable"}}
+    test_table = {"format": "tsv", "header": True, "id": "index", "text_a": "sentence"}
+    splits = prepare(
+        {"train.tsv": train, "test.tsv": 'index\tsentence\n0\tSay "no.\n1\tYes.\n'},
+        labels=["unacceptable", "acceptable"],
+        metrics=["matthews_correlation"],
+        table=table,
+        train={"source": files("train.tsv")},
+        dev={"source": files("train.tsv")},
+        test={"source": files("test.tsv"), "labelled": False, "table": test_table},
+    )
+    assert [(row.id, row.text_a, row.label) for row in splits["train"]] == [
         ("train-0", "Our friends won't buy it.", "acceptable"), ("train-1", "What did and?", "unacceptable")
     ]  # fmt: skip
-    assert [(row.id, row.text_a, row.label) for row in found["test"]] == [("0", 'Say "no.', None), ("1", "Yes.", None)]
+    assert [(row.id, row.text_a, row.label) for row in splits["test"]] == [("0", 'Say "no.', None), ("1", "Yes.", None)]
     card = tasks.card("data/tasks/same")
     assert card["train"]["labels"] == {"unacceptable": 0.5, "acceptable": 0.5}
     assert (card["test"]["rows"], card["test"]["labelled"]) == (2, False)
@@ -90,17 +95,17 @@ def test_quotes_and_spaces_at_the_end_of_a_tsv(prepare):
     text = 'sentence\tlabel\nhide new secretions \t0\nhe said " the "foodservice \t1\n'
     split = {"source": files("t.tsv")}
     table = {"format": "tsv", "header": True, "text_a": "sentence", "label": "label", "label_names": {"0": "no", "1": "yes"}}
-    found = prepare({"t.tsv": text}, table=table, train=split, dev=split, test=split)
-    assert [(row.text_a, row.label) for row in found["dev"]] == [("hide new secretions", "no"), ('he said " the "foodservice', "yes")]
+    splits = prepare({"t.tsv": text}, table=table, train=split, dev=split, test=split)
+    assert [(row.text_a, row.label) for row in splits["dev"]] == [("hide new secretions", "no"), ('he said " the "foodservice', "yes")]
 
 
 def test_lines_are_taken_apart_by_a_pattern(prepare):
     split = {"source": files("trec.txt")}
     table = {"format": "lines", "pattern": r"(?P<label>[A-Z]+):\S+ (?P<text>.*)", "text_a": "text", "label": "label"}
-    found = prepare(
+    splits = prepare(
         {"trec.txt": "NUM:dist How far : is it ?\nHUM:ind Who ?\n"}, labels=["HUM", "NUM"], table=table, train=split, dev=split, test=split
     )
-    assert [(row.text_a, row.label) for row in found["train"]] == [("How far : is it ?", "NUM"), ("Who ?", "HUM")]
+    assert [(row.text_a, row.label) for row in splits["train"]] == [("How far : is it ?", "NUM"), ("Who ?", "HUM")]
     with pytest.raises(SesameError, match="trec.txt, line 2: does not fit the pattern"):
         prepare({"trec.txt": "NUM:dist How far\nWho ?\n"}, labels=["HUM", "NUM"], table=table, train=split, dev=split, test=split)
 
@@ -110,18 +115,18 @@ def test_jsonl_with_true_and_false(prepare):
     split = {"source": files("boolq.jsonl")}
     table = {"format": "jsonl", "id": "idx", "text_a": "passage", "text_b": "question", "label": "label"}
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    found = prepare({"boolq.jsonl": text}, labels=["false", "true"], table=table, train=split, dev=split, test=None)
-    assert [(row.id, row.label) for row in found["train"]] == [("0", "true"), ("1", "false"), ("2", "true"), ("3", "false")]
-    assert list(found) == ["train", "dev"]
+    splits = prepare({"boolq.jsonl": text}, labels=["false", "true"], table=table, train=split, dev=split, test=None)
+    assert [(row.id, row.label) for row in splits["train"]] == [("0", "true"), ("1", "false"), ("2", "true"), ("3", "false")]
+    assert list(splits) == ["train", "dev"]
 
 
 def test_quoted_csv_declared_by_a_user(prepare):
     split = {"source": files("mine.csv")}
     table = {"format": "csv", "header": True, "id": "number", "text_a": "text", "label": "mood", "label_names": {":(": "no"}}
-    found = prepare(
+    splits = prepare(
         {"mine.csv": 'number,text,mood\r\n7,"well, ""so""",:(\r\n9,fine,yes\r\n'}, table=table, train=split, dev=split, test=split
     )
-    assert [(row.id, row.text_a, row.label) for row in found["test"]] == [("7", 'well, "so"', "no"), ("9", "fine", "yes")]
+    assert [(row.id, row.text_a, row.label) for row in splits["test"]] == [("7", 'well, "so"', "no"), ("9", "fine", "yes")]
 
 
 @pytest.mark.parametrize(
@@ -219,10 +224,14 @@ def test_subsets_are_of_whole_groups():
 
 
 def test_rows_with_an_empty_text_teach_nothing_but_are_judged(prepare):
-    found = prepare({"pairs.tsv": same(60) + "\ty\tno\nx\t \tyes\n", "dev.tsv": "a\tb\tlabel\nx\t\tno\nx\ty\tyes\n"}, dev={"source": files("dev.tsv")}, test=None)
+    splits = prepare(
+        {"pairs.tsv": same(60) + "\ty\tno\nx\t \tyes\n", "dev.tsv": "a\tb\tlabel\nx\t\tno\nx\ty\tyes\n"},
+        dev={"source": files("dev.tsv")},
+        test=None,
+    )
     card = tasks.card("data/tasks/same")
-    assert len(found["train"]) == 60 and card["dropped"] == {"train: empty text": 2} and "empty" not in card["train"]
-    assert len(found["dev"]) == 2 and card["dev"]["empty"] == 1
+    assert len(splits["train"]) == 60 and card["dropped"] == {"train: empty text": 2} and "empty" not in card["train"]
+    assert len(splits["dev"]) == 2 and card["dev"]["empty"] == 1
 
 
 def test_one_label_only_and_no_rows_name_the_place(prepare):

@@ -17,7 +17,7 @@ from components.objectives.examples.segments import pairs
 from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.block import MaskedLM
 from components.objectives.noise.tokens import mask
-from components.objectives.scoring import IGNORED
+from components.objectives.scoring import IGNORED, Sums
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 
 CONFIG = MaskedLM(name="mlm")
@@ -215,7 +215,7 @@ def test_figures_are_in_their_units():
     """6 targets of 2 bits each over 24 bytes; the other part has no perplexity."""
     sums = {"clm.loss": 12 * np.log(2), "clm.correct": 3.0, "clm.count": 6.0, "bytes": 24.0, "nsp.loss": 1.0, "nsp.correct": 1.0, "nsp.count": 4.0}
     expected = {"loss": 2 * np.log(2), "perplexity": 4.0, "bits_per_byte": 0.5, "accuracy": 0.5, "nsp_loss": 0.25, "nsp_accuracy": 0.25}
-    assert objectives.Sums(sums).figures("clm") == pytest.approx(expected)
+    assert Sums(sums).figures("clm") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["gpt", "elmo"])

@@ -1,0 +1,208 @@
+"""A family and an objective that are new here, each one folder and one line, through pre-training and fine-tuning.
+
+They are written as `components/models/__init__.py` and `components/objectives/__init__.py` say, and touch nothing else.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from ruamel.yaml import YAML
+
+from components import params
+from tests.conftest import tiny_params
+
+ROOT = Path(params.__file__).parents[2]
+
+FAMILY = {
+    "block": '''
+        """Settings of the toy."""
+
+        from typing import Literal
+
+        from components.block import Size
+        from components.models.common.block import ArchitectureBlock
+
+
+        class Architecture(ArchitectureBlock):
+            """Layers that each look at a token and at the mean of its text."""
+
+            reads = "both_sides"
+            has_sublayers = False
+
+            name: Literal["mean"]
+            hidden_size: Size
+    ''',
+    "model": '''
+        """The toy."""
+
+        import torch
+        from torch import Tensor, nn
+
+        from components.models.contract import LanguageModel
+        from components.models.mean.block import Architecture
+        from components.tokenizer import Tokenizer
+
+
+        class Model(LanguageModel):
+            pairs = False
+            stack = "steps"
+            embeddings = frozenset({"token_embedding"})
+
+            def __init__(self, config: Architecture, tokens: Tokenizer):
+                super().__init__()
+                self.width, self.num_layers, self.max_length = config.hidden_size, config.num_layers, config.max_length
+                self.token_embedding = nn.Embedding(tokens.vocab_size, config.hidden_size)
+                self.steps = nn.ModuleList(nn.Linear(2 * config.hidden_size, config.hidden_size) for _ in range(config.num_layers))
+                self.output = nn.Linear(config.hidden_size, tokens.vocab_size)
+
+            def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
+                states, real = [self.token_embedding(ids)], (torch.arange(ids.shape[1]) < lengths[:, None])[:, :, None]
+                for step in self.steps:
+                    mean = (states[-1] * real).sum(1, keepdim=True) / lengths[:, None, None]
+                    states.append(states[-1] + torch.tanh(step(torch.cat([states[-1], mean.expand_as(states[-1])], 2))))
+                return states
+
+            def forward(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+                return self.top(ids, lengths, segment_ids)
+
+            def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+                return hidden[:, 0]
+
+            def logits(self, hidden: Tensor) -> Tensor:
+                return self.output(hidden)
+    ''',
+}
+
+OBJECTIVE = {
+    "block": '''
+        """Settings of the toy."""
+
+        from typing import Literal
+
+        from components.objectives.block import ObjectiveBlock
+
+
+        class Objective(ObjectiveBlock):
+            """Restores tokens that a generator of its own has replaced."""
+
+            needs = "both_sides"
+            samples_title = "restored"
+
+            name: Literal["restore"]
+            every: int = 4
+    ''',
+    "objective": '''
+        """The toy: a network of the objective's own proposes tokens, the model says which were there."""
+
+        import numpy as np
+        import torch
+        from torch import nn
+
+        from components.objectives.contract import Objective as Contract
+        from components.objectives.examples.segments import spans
+        from components.objectives.scoring import score
+        from components.tokenizer import CLS, SEP
+
+
+        class Rows:
+            def __init__(self, text, batch_size, max_length, seed):
+                self.text, self.batch_size, self.seed = text, batch_size, seed
+                self.spans = [(a, b) for a, b, *_ in spans(text, max_length) if b - a >= 8]
+
+            def epoch_steps(self):
+                return len(self.spans) // self.batch_size
+
+            def __getitem__(self, step):
+                epoch, index = divmod(step, self.epoch_steps())
+                order = np.random.default_rng([self.seed, epoch]).permutation(len(self.spans))
+                chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
+                ids = [[CLS, *self.text.tokens[a : a + 8].tolist(), SEP] for a, _ in (self.spans[i] for i in chosen)]
+                return {"ids": torch.tensor(ids), "lengths": torch.full((len(ids),), 10)}
+
+            def tokens(self, step):
+                return 10 * self.batch_size
+
+
+        class Objective(Contract):
+            main = "restore"
+
+            def __init__(self, config, tokens):
+                self.config, self.byte_lengths, self.vocab_size = config, torch.from_numpy(tokens.byte_lengths), tokens.vocab_size
+
+            def networks(self, model):
+                self.generator = nn.Sequential(nn.Embedding(self.vocab_size, 4), nn.Linear(4, self.vocab_size))
+                return {"generator": self.generator}
+
+            def batches(self, text, batch_size, max_length, seed):
+                return Rows(text, batch_size, max_length, seed)
+
+            def counts(self, rows):
+                targets = rows["ids"][:, :: self.config.every]
+                count = torch.tensor(targets.numel())
+                return {"tokens": torch.tensor(rows["ids"].numel()), "restore": count, "generator": count, "bytes": self.byte_lengths[targets].sum()}
+
+            def losses(self, model, rows, carry):
+                ids, places = rows["ids"], torch.arange(0, rows["ids"].shape[1], self.config.every)
+                proposed = self.generator(ids.roll(1, 1)[:, places])
+                changed = ids.clone()
+                changed[:, places] = proposed.argmax(2)
+                logits, labels = model.logits(model(changed, rows["lengths"])[:, places]), ids[:, places].flatten()
+                parts = {"restore": logits, "generator": proposed}
+                return {name: score(part.flatten(0, 1), labels, model.training) for name, part in parts.items()}, None
+
+            def samples(self, model, text, prompts):
+                return [{"prompt": prompt, "output": "restored"} for prompt in prompts]
+    ''',
+}
+
+
+@pytest.fixture
+def contributed(project) -> Path:
+    """The tiny project with a copy of the code, and the toys in it."""
+    (project / "components").unlink()
+    shutil.copytree(ROOT / "components", project / "components", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder, files in (("models/mean", FAMILY), ("objectives/restore", OBJECTIVE)):
+        path = project / "components" / folder
+        path.mkdir()
+        (path / "__init__.py").write_text('"""A toy."""\n')
+        for name, text in files.items():
+            (path / f"{name}.py").write_text(dedent(text).lstrip())
+    registry = project / "components/params/models.py"
+    registry.write_text(registry.read_text().replace('"decoder", "bilm")', '"decoder", "bilm", "mean")').replace('"clm", "bilm")', '"clm", "bilm", "restore")'))
+    return project
+
+
+def run(module: str, name: str) -> str:
+    done = subprocess.run([sys.executable, "-m", module, name], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed):
+    raw = tiny_params()
+    toy = {"architecture": {"name": "mean", "num_layers": 2, "hidden_size": 16, "max_length": 32}, "prompts": ["anything"]}
+    raw["models"] = {
+        "toy": raw["models"]["bert"] | toy | {"objective": {"name": "restore"}},
+        "toy_mlm": raw["models"]["bert"] | toy | {"objective": {"name": "mlm", "next_sentence": False}, "prompts": []},
+    }
+    raw["finetune"] |= {"models": ["toy"], "recipes": {"toy": raw["finetune"]["recipes"]["bert"] | {"layer_decay": 0.5}}, "seeds": [1]}
+    raw |= {"ablations": {}, "search": raw["search"] | {"models": []}}
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+
+    assert "anything  ->  restored" in run("components.pretrain", "toy")
+    metrics = json.loads(Path("data/metrics/pretrain/toy.json").read_text())
+    assert metrics["loss"] > 0 and metrics["generator_loss"] > 0 and metrics["perplexity"] > 1
+    from safetensors.torch import load_file
+
+    assert not [name for name in load_file("data/models/toy/model.safetensors") if "generator" in name], "what is the objective's own is not saved"
+    assert "12 steps" in run("components.pretrain", "toy_mlm"), "an objective trains every family that reads as it needs"
+    assert "pretrained seed 1: " in run("components.finetune", "toy-same")
+    resolved = run("components.resolve", "all")
+    entries = json.loads(Path("data/resolved.json").read_text())
+    assert "resolved.json" in resolved and entries["pretrain"]["toy"]["settings"]["architecture"]["hidden_size"] == 16

@@ -1,0 +1,215 @@
+"""What each stage depends on: settings with defaults, and the code that it runs; and that a resumed work is keyed by the same."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from ruamel.yaml import YAML
+
+from components import params, resolve
+from components.block import Added, Block, RunOnly
+from components.pretrain.training import checkpoint_folder
+from components.resolve import closure
+from components.search.journal import Journal
+from tests.conftest import tiny_params
+
+ROOT = Path(params.__file__).parents[2]
+Resolved = dict[tuple[str, str], dict]
+"""(stage, name) -> its entry."""
+
+
+@pytest.fixture
+def own_code(project) -> Path:
+    """The tiny project with a copy of the code that may be changed."""
+    (project / "components").unlink()
+    shutil.copytree(ROOT / "components", project / "components", ignore=shutil.ignore_patterns("__pycache__"))
+    return project
+
+
+def write(raw: dict) -> None:
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+
+
+def searched() -> dict:
+    raw = tiny_params()
+    raw["search"] |= {"models": ["bert"], "tasks": ["same"]}
+    raw["adapt"] |= {"models": ["gpt"], "methods": ["lora"], "tasks": ["same"], "recipes": {"lora": raw["finetune"]["recipes"]["gpt"] | {"method": "lora"}}}
+    return raw
+
+
+def resolved() -> Resolved:
+    """As a process of its own resolves params and code of the current folder."""
+    done = subprocess.run([sys.executable, "-m", "components.resolve"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    files = [json.loads(path.read_text()) for path in (resolve.FILE, resolve.STUDIES)]
+    return {(stage, name): own for stages in files for stage, names in stages.items() for name, own in names.items()}
+
+
+def other(before: Resolved, after: Resolved, part: str = "code") -> set[str]:
+    """The stages whose code (or settings) are other ones now."""
+    return {f"{stage}@{name}" for (stage, name), own in after.items() if before.get((stage, name), {}).get(part) != own[part]}
+
+
+def append(path: str, text: str) -> None:
+    with open(path, "a") as file:
+        file.write(text)
+
+
+def test_one_more_of_each_kind_makes_nothing_stale(own_code):
+    """A family, an objective, a way to adapt, a reader, a source, a page: files of their own and a line in components/params."""
+    write(searched())
+    before = resolved()
+    for kind, model in (("models", "encoder"), ("objectives", "clm")):
+        shutil.copytree(f"components/{kind}/{model}", f"components/{kind}/dummy")
+        block = Path(f"components/{kind}/dummy/block.py")
+        block.write_text(block.read_text().replace(f'Literal["{model}"]', 'Literal["dummy"]'))
+    for folder, like in (("finetune/methods", "mix"), ("tasks/readers", "copa"), ("sources", "url"), ("corpora/readers", "text"), ("align/trainers", "ppmi_svd")):
+        shutil.copy(f"components/{folder}/{like}.py", f"components/{folder}/dummy.py")
+    shutil.copytree("components/report", "components/page")
+    models, tasks = Path("components/params/models.py"), Path("components/params/tasks.py")
+    models.write_text(models.read_text().replace('"bilm")', '"bilm", "dummy")'))
+    tasks.write_text(tasks.read_text().replace('"linear_probe")', '"linear_probe", "dummy")').replace('"conll": "tagging",', '"conll": "tagging", "dummy": "choice",'))
+    assert models.read_text().count('"dummy"') == 2 and tasks.read_text().count('"dummy"') >= 2
+    assert resolved() == before
+    raw = searched()
+    raw["models"]["new"] = raw["models"]["bert"] | {"architecture": raw["models"]["bert"]["architecture"] | {"name": "dummy"}}
+    write(raw)
+    assert other(before, resolved()) | other(before, resolved(), "settings") == {"pretrain@new", "report@all"}, "and they are there to be named"
+
+
+@pytest.mark.parametrize(
+    ("file", "stale"),
+    [
+        ("components/models/decoder/model.py", {"pretrain@gpt", "finetune@gpt-same", "adapt@gpt-lora-same"}),
+        ("components/objectives/bilm/objective.py", {"pretrain@elmo"}),
+        ("components/finetune/methods/features.py", {"finetune@elmo-same"}),
+        ("components/finetune/methods/lora.py", {"adapt@gpt-lora-same"}),
+        ("components/search/draws.py", {"search@bert-same"}),
+        ("components/ablations/published.yaml", {"study@rate"}),
+        ("components/report/page.html.j2", {"report@all"}),
+        ("components/sources/files.py", {"corpus@base", "task@same"}),
+        ("components/align/trainers/skip_gram.py", {"vectors@one", "vectors@two"}),
+        ("components/tracking.py", set()),
+        ("components/sources/pypi.py", set()),
+    ],
+)
+def test_a_change_of_code_makes_stale_what_runs_it(own_code, file, stale):
+    write(searched())
+    before = resolved()
+    append(file, "\nCHANGED = 1\n")
+    assert other(before, resolved()) == stale
+
+
+def test_comments_docstrings_and_blank_lines_change_nothing(own_code):
+    write(searched())
+    before = resolved()
+    path = Path("components/pretrain/module.py")
+    path.write_text("# said anew\n" + path.read_text().replace('    """Clip and step', '    """Said\n    otherwise: clip and step').replace("\n\n\n", "\n\n\n\n"))
+    append("components/optimizer.py", '\n\n# and here\n"""A text that nothing reads."""\n')
+    assert resolved() == before
+
+
+def test_a_default_is_a_setting_like_one_that_is_written(own_code):
+    """A changed default is a change of what uses it, whether a file says so or not; where it is written it is not."""
+    raw = searched()
+    raw["models"]["gpt"]["architecture"]["dropout"] = 0.1
+    write(raw)
+    before = resolved()
+    block = Path("components/models/common/block.py")
+    block.write_text(block.read_text().replace("dropout: Share = 0.1", "dropout: Share = 0.2"))
+    changed = other(before, resolved(), "settings")
+    variants = {f"variant@rate-{variant}-{seed}" for variant in (15, 40) for seed in (1, 2)}
+    assert changed == {"pretrain@bert", "report@all", "study@rate", *variants} and not other(before, resolved())
+
+
+class Inner(Block):
+    name: Literal["inner"] = "inner"
+    devices: Annotated[int, RunOnly()] = 1
+    share: Annotated[float, Added(neutral=0.0)] = 0.0
+    rate: float = 0.5
+
+
+class Outer(Block):
+    parts: dict[str, Inner] = {}
+    pairs: list[tuple[Inner, int]] = []
+
+
+def test_where_it_runs_and_a_new_setting_that_is_neutral_are_not_watched():
+    plain = Outer(parts={"a": Inner()}, pairs=[(Inner(), 2)])
+    assert plain.settings() == {"parts": {"a": {"name": "inner", "rate": 0.5}}, "pairs": [[{"name": "inner", "rate": 0.5}, 2]]}
+    assert Outer(parts={"a": Inner(devices=4)}).settings() == Outer(parts={"a": Inner()}).settings()
+    assert Outer(parts={"a": Inner(share=0.2)}).settings()["parts"]["a"]["share"] == 0.2
+    for key, value in (("devices", 2), ("log_every", 3), ("checkpoint_seconds", 9.0)):
+        raw = tiny_params()
+        raw["models"]["bert"]["run"][key] = value
+        assert list(resolve.contents(params.check(raw)).values()) == list(resolve.contents(params.check(tiny_params())).values())
+
+
+LOADED = """
+import runpy, sys
+module = sys.argv.pop(1)
+try:
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+finally:
+    print("LOADED", *(name for name in sys.modules if name.partition(".")[0] == "components"))
+"""
+
+
+def test_the_closure_is_what_python_imports(project):
+    """Each stage, run for real: it imports all that it is watched by, and nothing else of ours."""
+    raw = searched()
+    raw["finetune"]["models"] = ["gpt", "elmo"]
+    raw["derived"] = {
+        "gpt_same": {"start": "gpt", "on": "tasks/same", "by": {"name": "tuned", "recipe": raw["finetune"]["recipes"]["gpt"]}},
+        "gpt_more": {"start": "gpt", "on": "encoded/tiny", "by": {"name": "pretrained", **{key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture")}}},
+    }  # fmt: skip
+    raw["mixes"]["tiny"]["tasks"] = ["same"]
+    write(raw)
+    everything, said = params.load(), []
+    skipped = {"checkpoint", "report", "study", "budget"}  # no checkpoint here; pages are held against their templates above
+    for own in resolve.entries(everything):
+        if own.stage in skipped or own.name in ("rate-40-1", "rate-40-2", "rate-15-2", "two"):
+            continue
+        done = subprocess.run([sys.executable, "-c", LOADED, own.modules[0], *([own.name] if own.name != "all" else [])], capture_output=True, text=True)
+        assert done.returncode == 0, f"{own.stage}@{own.name}: {done.stderr[-2000:]}"
+        loaded = {*done.stdout.split("LOADED ")[1].split(), own.modules[0]}
+        loaded = {name for name in loaded if not closure.framed(name)}
+        watched = set(closure.modules(own.modules))
+        if loaded != watched:
+            said.append(f"{own.stage}@{own.name}: not watched {sorted(loaded - watched)}, not run {sorted(watched - loaded)}")
+    assert not said, "\n".join(said)
+
+
+def test_a_killed_training_is_continued_by_the_same_work_only(project):
+    def place(keep=(), **change) -> Path:
+        return checkpoint_folder(params.check(tiny_params()).models["gpt"].model_copy(update=change), "gpt", keep)
+
+    run = params.Running(devices=1, checkpoint_seconds=5.0)
+    assert place() == place(prompts=["another"]) == place(run=run), "what it shows and where it runs is no part of it"
+    meta = Path("data/encoded/tiny/meta.json")
+    first = place()
+    meta.write_bytes(meta.read_bytes() + b"\n")
+    assert len({first, place(), place(keep=[100]), place(seed=7), place(batch_size=4)}) == 5
+
+
+def test_a_journal_is_of_one_search(project):
+    def place(**change) -> Path:
+        raw = tiny_params()
+        raw["search"] |= {"models": ["bert"], "tasks": ["same"]} | change
+        return Journal(params.check(raw), "bert", "same").folder
+
+    weights, examples = Path("data/models/bert/model.safetensors"), Path("data/tasks/same/dev.jsonl")
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"weights")
+    assert place(budget={"trials": 9}) == place() != place(seed=7)
+    for file in (weights, examples):
+        before, content = place(), file.read_bytes()
+        file.write_bytes(content + b"\n")
+        assert place() != before
+        file.write_bytes(content)
+        assert place() == before

@@ -4,4 +4,5 @@ import signal
 import sys
 
 if sys.argv[0] == "-m" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the seconds of a stage's imports ends it without forty lines; `stage.main` takes it back
+    # Ctrl-C in the seconds of a stage's imports ends it without forty lines; `stage.main` takes it back
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -11,5 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 @contextmanager
 def counted() -> Iterator[FlopCounterMode]:
     """Counts what runs inside. The counter is blind to fused attention and to oneDNN's and cuDNN's LSTM, so plain ones are run."""
-    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False):
+    with (
+        FlopCounterMode(display=False) as counter,
+        sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False),
+    ):  # fmt: skip
         yield counter

@@ -31,7 +31,8 @@ def matrices(module: nn.Module) -> set[str]:
 
 
 def adamw(
-    module: nn.Module, decayed: set[str], learning_rate: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    module: nn.Module, decayed: set[str], learning_rate: float, weight_decay: float,
+    betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
 ) -> AdamW:  # fmt: skip
     """Fused AdamW over the trainable weights in two groups: matrices are decayed, biases, norms and other 1-d parameters are not."""
     trainable = {name.replace("_fsdp_wrapped_module.", ""): p for name, p in module.named_parameters() if p.requires_grad}

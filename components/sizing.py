@@ -119,7 +119,8 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
                 raise
             return BEYOND, 6 * BEYOND, 0.0
     tokens = int(trained.counts(rows)["tokens"])
-    return sum(store.count_parameters(module) for module in (model, *own.values())), counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
+    parameters = sum(store.count_parameters(module) for module in (model, *own.values()))
+    return parameters, counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
 
 
 @dataclass(frozen=True)

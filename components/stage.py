@@ -87,7 +87,8 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise SesameError(f"{path}: no such file; run the stage that writes it first (`{' '.join(['sesame run', *writer(path)])}`)") from None
+        command = " ".join(["sesame run", *writer(path)])
+        raise SesameError(f"{path}: no such file; run the stage that writes it first (`{command}`)") from None
     except MALFORMED as error:
         said = f"no {error}" if isinstance(error, KeyError) else one_line(error)
         cure = [f"`sesame run --force {stage}` writes it anew" for stage in writer(path)] or ["run the stage that writes it with --force"]
@@ -100,7 +101,8 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSErr
 WRITERS = {
     "corpora": ("corpus@{0}", "mix@{0}"), "tasks": ("task@{0}",), "tokenizers": ("tokenizer@{0}",), "encoded": ("encode@{0}",),
     "models": ("pretrain@{0}", "checkpoint@{0}", "derive@{0}"), "samples": ("pretrain@{0}",), "curves": ("pretrain@{0}",),
-    "scores": ("finetune@{0}-{1}",), "adapted": ("adapt@{0}-{1}-{2}",), "vectors": ("vectors@{0}",), "align": ("align@{0}",), "metrics": ("{0}@{1}",),
+    "scores": ("finetune@{0}-{1}",), "adapted": ("adapt@{0}-{1}-{2}",), "vectors": ("vectors@{0}",), "align": ("align@{0}",),
+    "metrics": ("{0}@{1}",),
 }  # fmt: skip
 """Folder of data/ -> the stages that write to it, by the names below."""
 
@@ -146,7 +148,10 @@ def energy_kwh(energy: params_file.Energy, seconds: float, cpu_seconds: float, g
 
 
 def _cost(params: params_file.Params, started: float, own: dict) -> dict:
-    """seconds, tokens, flops, kwh, memory_mib. `own` is what the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume)."""
+    """seconds, tokens, flops, kwh, memory_mib.
+
+    `own` is what the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume).
+    """
     times, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_seconds = times.ru_utime + times.ru_stime + children.ru_utime + children.ru_stime
     seconds = time.time() - started
@@ -155,7 +160,10 @@ def _cost(params: params_file.Params, started: float, own: dict) -> dict:
     earlier = own.get("earlier_seconds", 0.0)
     if earlier:
         kwh *= (seconds + earlier) / seconds
-    return {"seconds": round(seconds + earlier, 2), "tokens": own.get("tokens", 0), "flops": own.get("flops", 0), "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10)}
+    return {
+        "seconds": round(seconds + earlier, 2), "tokens": own.get("tokens", 0), "flops": own.get("flops", 0),
+        "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10),
+    }  # fmt: skip
 
 
 def _watched(stage: str, name: str) -> str:
@@ -215,7 +223,10 @@ def main(
         watched = _as_watched(params, stage, name)
         logged = params.model_dump(mode="json")
         block = logged[section][name] if section else logged.get(stage, {})
-        with writing(STATE), tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run:
+        with (
+            writing(STATE),
+            tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run,
+        ):
             metrics = body(params, name, run)
             if _watched(stage, name) != watched:
                 raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")

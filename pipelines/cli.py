@@ -103,7 +103,8 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
 
     params.load()  # every mistake in it is said before anything runs
     services.foreign(services.PREFECT)  # as is an address that can't be one
-    plan = forecast.announce(targets, force, recheck, jobs)  # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
+    # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
+    plan = forecast.announce(targets, force, recheck, jobs)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()
@@ -190,7 +191,8 @@ def compare(
     for name, init in sides:
         if name not in all_params.finetune.models or init not in all_params.finetune.inits:
             known = ", ".join(all_params.finetune.models)
-            raise SesameError(f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {', '.join(all_params.finetune.inits)})")
+            known, inits = ", ".join(all_params.finetune.models), ", ".join(all_params.finetune.inits)
+            raise SesameError(f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {inits})")
     found = bootstrap.paired(all_params, task, split, *sides)
     terminal.say(
         f"{task} {split}, {found.metric} over {found.examples:,} examples: {a} {found.a:.3f}, {b} {found.b:.3f}, "

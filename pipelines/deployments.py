@@ -41,7 +41,8 @@ def pipeline(
 
     Args:
         targets: Stages (`pretrain@bert`) or groups of them (`finetune`); all without.
-        overrides: Other values of params.yaml, e.g. `{"models.bert.optimizer.learning_rate": 0.001}`. The files of the checkout stay as they are.
+        overrides: Other values of params.yaml, e.g. `{"models.bert.optimizer.learning_rate": 0.001}`.
+            The files of the checkout stay as they are.
         experiment: Its name, for `dvc exp show`; made from the overrides by default.
         force: Run unchanged stages too.
         recheck: Fetch again what a source names and params.yaml does not fix: local files, data sets of the hub without a revision.

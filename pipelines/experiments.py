@@ -135,7 +135,8 @@ def _scores(a: Side, b: Side) -> None:
         difference = ""
         if ours and theirs and None not in (*ours, *theirs):
             bounds = interval(ours, theirs)
-            difference = f"{statistics.fmean(ours) - statistics.fmean(theirs):+.3f}" + (f" [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" if bounds else "")
+            difference = f"{statistics.fmean(ours) - statistics.fmean(theirs):+.3f}"
+            difference += f" [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" if bounds else ""
         rows.append([*key, metric, _spread(ours), _spread(theirs), difference])
     terminal.say("")
     if rows:

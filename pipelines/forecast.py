@@ -37,8 +37,8 @@ class Forecast:
     jobs: int
 
     def seconds(self, states: Collection[str]) -> float:
-        """Wall clock of the stages in these states, begun as by the flow: in the plan's order, each when what it needs is done, and a job and
-        its resource are free."""
+        """Wall clock of the stages in these states, begun as by the flow:
+        in the plan's order, each when what it needs is done, and a job and its resource are free."""
         takes = {name: estimate.seconds or 0.0 for name, estimate in self.estimates.items() if self.states[name] in states}
         waiting, done, running, now = list(self.plan), set(), [], 0.0
         while waiting or running:

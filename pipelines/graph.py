@@ -83,7 +83,8 @@ RESOLVE = "resolve"
 
 
 def _refresh() -> None:
-    """Bring those files up to date, as that stage would, so that what is asked of the graph is about the params and code as they are now."""
+    """Bring those files up to date, as that stage would,
+    so that what is asked of the graph is about the params and code as they are now."""
     try:
         there = RESOLVE in YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
     except (FileNotFoundError, YAMLError, TypeError, KeyError):
@@ -150,8 +151,9 @@ def _stage(stage, graph: networkx.DiGraph) -> Stage:
 def plan(targets: Sequence[str] = ()) -> list[Stage]:
     """The stages to build `targets` and all that they need, each after what it depends on; without targets all of dvc.yaml.
 
-    A target is a stage (`pretrain@bert`) or a group of them (`finetune`), also of another pipeline file (`study@size`). Among stages that could come next, the one with
-    the longest chain behind it comes first, so that pre-training starts before side branches.
+    A target is a stage (`pretrain@bert`) or a group of them (`finetune`), also of another pipeline file (`study@size`).
+    Among stages that could come next, the one with the longest chain behind it comes first, so that pre-training starts
+    before side branches.
     """
     with opened() as repo:
         graph = repo.index.graph  # an edge points from a stage to what it depends on

@@ -125,7 +125,10 @@ class Lane:
             raise
 
     def save(self, start: origin.Origin, targets: Sequence[str]) -> None:
-        """Keep what came out as an experiment, and remove the worktree. DVC is told what was built: it wants the outputs of all it is told to be there."""
+        """Keep what came out as an experiment, and remove the worktree.
+
+        DVC is told what was built: it wants the outputs of all it is told to be there.
+        """
         built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
         files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
         files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git

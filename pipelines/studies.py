@@ -29,7 +29,8 @@ def _declared(name: str) -> params.Ablation:
 
 
 def clear_removed(name: str) -> None:
-    """Remove what variants and seeds have left that the params no longer have: DVC would still see it beside the others. Its cache keeps it."""
+    """Remove what variants and seeds have left that the params no longer have:
+    DVC would still see it beside the others. Its cache keeps it."""
     block = _declared(name)
     known = {str(seed) for seed in block.seeds}
     stage.STATE.mkdir(exist_ok=True)

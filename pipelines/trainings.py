@@ -152,7 +152,8 @@ def _derived(all_params: params.Params, derived: params.Derived) -> Training | N
         return _tuned(all_params, derived.start, [derived.on.partition("/")[2]], derived.by.recipe, 1, derived.by.train_examples)
     root = all_params.models[all_params.root(derived.start)]
     own = {key: getattr(derived.by, key) for key in params.Training.model_fields}
-    return _training(all_params, params.Model.model_construct(**own, encoding=derived.on.partition("/")[2], architecture=root.architecture), 1)
+    model = params.Model.model_construct(**own, encoding=derived.on.partition("/")[2], architecture=root.architecture)
+    return _training(all_params, model, 1)
 
 
 def _training(all_params: params.Params, model: params.Model, runs: int, tuning: Tuning | None = None) -> Training:

@@ -28,7 +28,8 @@ def best(all_params: params.Params, study: str) -> Champion:
     champions = []
     for variant in tables.variants(all_params, study):
         results = [milestones[LAST] for milestones in tables.transferred(all_params, study, variant).values()]
-        scores = np.array([result["scores"]["dev"][result["metric"]]["values"] for result in results], dtype=float)  # which makes None a NaN
+        # a float array makes None a NaN
+        scores = np.array([result["scores"]["dev"][result["metric"]]["values"] for result in results], dtype=float)
         for member, score in zip(tables.seeds(all_params, study, variant), scores.mean(0), strict=True):
             if not np.isnan(score):
                 champions.append(Champion(variant, member.seed, pretrained_folder(member), float(score)))

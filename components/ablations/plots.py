@@ -36,7 +36,8 @@ def effects(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
     rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):
         return None
-    figure, axes = plt.subplots(1, len(study.tasks), figsize=(4.3 * len(study.tasks), 0.36 * len(rows) + 1.2), constrained_layout=True, sharey=True, squeeze=False)
+    size = (4.3 * len(study.tasks), 0.36 * len(rows) + 1.2)
+    figure, axes = plt.subplots(1, len(study.tasks), figsize=size, constrained_layout=True, sharey=True, squeeze=False)
     for axis, task in zip(axes.flat, study.tasks, strict=True):
         for i, (_, row) in enumerate(rows.iterrows()):
             middle, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))

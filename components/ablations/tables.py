@@ -32,7 +32,8 @@ def pretrained(all_params: params.Params, study: str, variant: str, milestone: s
 
 
 def transferred(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, dict]]:
-    """task -> milestone -> what fine-tuning gave: metric, split, protocol, `seconds` of all seeds, and each split's scores over the seeds."""
+    """task -> milestone -> what fine-tuning gave:
+    metric, split, protocol, `seconds` of all seeds, and each split's scores over the seeds."""
     results = [stage.read_json(transferred_folder(own) / "metrics.json")["tasks"] for own in seeds(all_params, study, variant)]
     return {
         task: {milestone: _over_seeds([result[task][milestone] for result in results]) for milestone in milestones}
@@ -108,7 +109,8 @@ def readings(all_params: params.Params, study: str, frame: pd.DataFrame) -> list
         for direction in ("higher", "lower"):
             rows = others[others[f"{task}_verdict"] == direction]
             names = [
-                f"{row['variant']} ({row[f'{task}_difference']:+.3f} [{row[f'{task}_low']:+.3f}, {row[f'{task}_high']:+.3f}])" for _, row in rows.iterrows()
+                f"{row['variant']} ({row[f'{task}_difference']:+.3f} [{row[f'{task}_low']:+.3f}, {row[f'{task}_high']:+.3f}])"
+                for _, row in rows.iterrows()
             ]
             if names:
                 said.append(f"{task} is {direction} with {', '.join(names)}")
@@ -117,7 +119,9 @@ def readings(all_params: params.Params, study: str, frame: pd.DataFrame) -> list
     count = sum(int((others[f"{task}_verdict"] == "no difference").sum()) for task in block.tasks)
     undefined = sum(int((others[f"{task}_verdict"] == "undefined").sum()) for task in block.tasks)
     if said:
-        sentence = f"Against {base['variant']}: {'; '.join(said)}; {count} of {total} comparisons show no difference beyond the noise {noise}."
+        sentence = (
+            f"Against {base['variant']}: {'; '.join(said)}; {count} of {total} comparisons show no difference beyond the noise {noise}."
+        )
     else:
         sentence = f"Against {base['variant']} no variant makes a difference beyond the noise {noise}: none of {total} comparisons does."
     if undefined:

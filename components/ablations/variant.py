@@ -1,4 +1,5 @@
-"""`python -m components.ablations.variant STUDY-VARIANT-SEED`: pre-train a variant with one seed -> data/variants/<study>/<variant>/<seed>/."""
+"""`python -m components.ablations.variant STUDY-VARIANT-SEED`: pre-train a variant with one seed
+-> data/variants/<study>/<variant>/<seed>/."""
 
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def train(all_params: Params, name: str, run: Run) -> dict:
         return {}
     write_curve(folder / "curve.csv", trained.curve)
     spent = trained.metrics["cost"]
-    stage.write_json(folder / "figures.json", trained.metrics | {"seconds": trained.seconds, "flops": spent["flops"], "gpus": spent["gpus"]})
+    figures = trained.metrics | {"seconds": trained.seconds, "flops": spent["flops"], "gpus": spent["gpus"]}
+    stage.write_json(folder / "figures.json", figures)
     return trained.metrics
 
 

@@ -46,7 +46,9 @@ def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, in
     if not isinstance(raw, dict):
         raise SesameError(f"config.json: an object expected, {type(raw).__name__} found")
     if raw.get("model_type") not in list(layouts):
-        raise SesameError(f"config.json: model_type: {raw.get('model_type')!r} is not supported for family {family} (there are: {', '.join(layouts)})")
+        raise SesameError(
+            f"config.json: model_type: {raw.get('model_type')!r} is not supported for family {family} (there are: {', '.join(layouts)})"
+        )
     try:
         config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
     except Exception as error:  # of many kinds, over several lines
@@ -92,7 +94,9 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
         layout, architecture, vocab_size = describe(source, block.family)
         tokens = read_tokenizer(source)
         if tokens.vocab_size != vocab_size:
-            raise SesameError(f"the tokenizer has {tokens.vocab_size:,} ids, but config.json says vocab_size {vocab_size:,}: they don't belong together")
+            raise SesameError(
+                f"the tokenizer has {tokens.vocab_size:,} ids, but config.json says vocab_size {vocab_size:,}: they don't belong together"
+            )
         with torch.device("meta"):
             shapes = {key: value.shape for key, value in store.build(architecture, tokens).state_dict().items()}
         state, absent, others = layout.read(read_weights(source), shapes)

@@ -35,9 +35,11 @@ def quiet_transformers():
 
 
 def check(
-    folder: Path, model: LanguageModel, hub: ModuleType, tokens: Tokenizer | FastTokenizer, absent: Sequence[str], texts: Sequence[str] = TEXTS
+    folder: Path, model: LanguageModel, hub: ModuleType, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
+    texts: Sequence[str] = TEXTS,
 ) -> float:  # fmt: skip
-    """The largest absolute difference between `model`, of the family that `hub` lays out, and what `transformers` makes of `folder`, on `texts`.
+    """The largest absolute difference between `model`, of the family that `hub` lays out,
+    and what `transformers` makes of `folder`, on `texts`.
 
     Compares the last layer and, where the checkpoint has them, pooled vectors and logits, in float32. Where that is above
     TOLERANCE it is computed again in float64, because a model with large activations rounds that much.

@@ -57,7 +57,8 @@ def write(tokens: Tokenizer, form: tuple[str, str, list[str]], max_length: int, 
     fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
     quiet_transformers().PreTrainedTokenizerFast(
         tokenizer_object=fast, model_input_names=inputs, model_max_length=max_length, clean_up_tokenization_spaces=False,
-        pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]", bos_token="[CLS]", eos_token="[SEP]",
+        pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
+        bos_token="[CLS]", eos_token="[SEP]",
     ).save_pretrained(folder)  # fmt: skip
     settings = stage.read_json(folder / SETTINGS)
     stage.write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # the name that version 4 knows, too

@@ -1,4 +1,5 @@
-"""`python -m components.finetune.adapt MODEL-METHOD-TASK`: one way to adapt a pre-trained model -> data/adapted/<model>/<method>/<task>/."""
+"""`python -m components.finetune.adapt MODEL-METHOD-TASK`: one way to adapt a pre-trained model
+-> data/adapted/<model>/<method>/<task>/."""
 
 import itertools
 from pathlib import Path

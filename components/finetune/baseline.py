@@ -72,7 +72,8 @@ class Averaging(nn.Module):
         super().__init__()
         self.vectors = nn.Embedding(vocab_size, size)
         self.head = nn.Sequential(
-            nn.Dropout(recipe.dropout), nn.Linear((4 if pair else 1) * size, recipe.hidden_size), nn.ReLU(), nn.Linear(recipe.hidden_size, kind.outputs)
+            nn.Dropout(recipe.dropout), nn.Linear((4 if pair else 1) * size, recipe.hidden_size), nn.ReLU(),
+            nn.Linear(recipe.hidden_size, kind.outputs),
         )  # fmt: skip
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
@@ -90,7 +91,9 @@ class BiLSTM(nn.Module):
         super().__init__()
         self.joined = not kind.apart
         self.vectors = nn.Embedding(vocab_size, size)
-        self.head = BiLSTMAttentionHead(nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and kind.apart, kind.per_token)
+        self.head = BiLSTMAttentionHead(
+            nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and kind.apart, kind.per_token
+        )
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
         longest = max(ids.shape[1] for ids, _ in texts)

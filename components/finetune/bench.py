@@ -79,10 +79,13 @@ class Bench:
         """
         config, task, folder = all_params.finetune, all_params.tasks[name], Path("data/tasks", name)
         if sizes is None:
-            sizes = {split: config.eval_examples if block.labelled else None for split, block in task.splits.items()} | {"train": config.train_examples}
+            eval_sizes = {split: config.eval_examples if block.labelled else None for split, block in task.splits.items()}
+            sizes = eval_sizes | {"train": config.train_examples}
         rows = {split: tasks.subset(tasks.read(folder, split), size, all_params.seed) for split, size in sizes.items()}
         if task.kind == "classification" and len({row.label for row in rows["train"]}) == 1:
-            raise SesameError(f"the {len(rows['train'])} training examples drawn from {name} have one label only; raise finetune.train_examples")
+            raise SesameError(
+                f"the {len(rows['train'])} training examples drawn from {name} have one label only; raise finetune.train_examples"
+            )
         return cls(task, name, rows, machine(config))
 
     @property

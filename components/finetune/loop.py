@@ -44,7 +44,8 @@ class Fitted:
 
 def fit(
     fabric: Fabric, module: nn.Module, kind: Kind, data: Encoded, recipe: params.Recipe, seed: int, report: Callable[[int, float], None],
-    judge: Callable[[list[Any]], float | None] | None = None, dev: Encoded | None = None, stop: Callable[[int, float | None], bool] | None = None,
+    judge: Callable[[list[Any]], float | None] | None = None, dev: Encoded | None = None,
+    stop: Callable[[int, float | None], bool] | None = None,
 ) -> Fitted:  # fmt: skip
     """Train `module` on what its `inputs` gave, where and in the precision that `fabric` says; `report(epoch, loss)` after each epoch.
 

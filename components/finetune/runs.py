@@ -56,7 +56,10 @@ class Reader:
             self.encoded = ready.encode(self.bench.rows)
             for split, texts in self.encoded.items():
                 if texts.cut:
-                    print(f"{split}: {texts.cut:,} of {len(texts):,} examples cut, {texts.lost:,} lost their answer or a marked word", flush=True)
+                    print(
+                        f"{split}: {texts.cut:,} of {len(texts):,} examples cut, {texts.lost:,} lost their answer or a marked word",
+                        flush=True,
+                    )
         if (folder, arm.init) != self.read_from or arm.init == "random":  # the same frozen weights make the same features for every seed
             started = time.perf_counter()
             self.read, self.read_from = {"train": ready.module.inputs(self.encoded["train"], self.bench.fabric)}, (folder, arm.init)
@@ -98,7 +101,8 @@ def over_seeds(
         "trainable_parameters": fitted.trained_parameters,
         "trainable_share": fitted.trained_parameters / (ready.parameters + store.count_parameters(ready.module.head)),
         "costs": {arm.init: arm.costs for arm in arms},
-        "cut": {split: texts.cut for split, texts in reader.encoded.items()}, "lost": {split: texts.lost for split, texts in reader.encoded.items()},
+        "cut": {split: texts.cut for split, texts in reader.encoded.items()},
+        "lost": {split: texts.lost for split, texts in reader.encoded.items()},
         **{arm.init: {split: metrics.summary(scores) for split, scores in arm.scores.items()} for arm in arms},
         "cost": {"tokens": sum(arm.tokens for arm in arms), "flops": sum(arm.flops for arm in arms), "gpus": int(bench.on_gpu)},
     }  # fmt: skip
@@ -124,7 +128,9 @@ def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe
     arm.flops += fitted.flops
     newest = {split: scores[-1] for split, scores in arm.scores.items()}
     child.log(newest | {"score": newest[judged(task)].get(task.metric), "seconds": fitted.seconds})
-    shown = ", ".join(f"{split} {' '.join(f'{name} {metrics.shown(value)}' for name, value in scores.items())}" for split, scores in newest.items())
+    shown = ", ".join(
+        f"{split} {' '.join(f'{name} {metrics.shown(value)}' for name, value in scores.items())}" for split, scores in newest.items()
+    )
     print(f"{arm.init} seed {seed}: {shown}; {fitted.epochs} epochs in {fitted.seconds:.1f} s", flush=True)
     return fitted
 

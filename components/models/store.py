@@ -23,8 +23,8 @@ def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> Lan
 
 
 def save(
-    folder: Path, state: Mapping[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer, absent: Sequence[str] = (),
-    lineage: Sequence[Mapping[str, Any]] = (),
+    folder: Path, state: Mapping[str, torch.Tensor], architecture: params.Architecture, tokens: tokenizer.Tokenizer,
+    absent: Sequence[str] = (), lineage: Sequence[Mapping[str, Any]] = (),
 ) -> None:  # fmt: skip
     """Write weights, architecture and tokenizer to a folder.
 

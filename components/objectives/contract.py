@@ -54,7 +54,10 @@ class Objective(ABC):
         """What the model makes of each prompt: `{"prompt": ..., "output": ...}`."""
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
-        """Networks of the objective's own, trained beside the model and thrown away after it, as ELECTRA's generator. `losses` may use them."""
+        """Networks of the objective's own, trained beside the model and thrown away after it, as ELECTRA's generator.
+
+        `losses` may use them.
+        """
         return {}
 
     def untrained(self, model: LanguageModel) -> list[str]:

@@ -81,7 +81,9 @@ class IdenticalDictionary(Block):
     """Times a word must occur in both corpora to be listed among those that moved: a rare word's vector is mostly noise."""
 
 
-Dictionary = Annotated[WordNetDictionary | IdenticalDictionary, Field(discriminator="kind"), _made_here("dictionaries", "wordnet", "identical")]
+Dictionary = Annotated[
+    WordNetDictionary | IdenticalDictionary, Field(discriminator="kind"), _made_here("dictionaries", "wordnet", "identical")
+]
 
 
 class Alignment(Block):

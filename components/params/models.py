@@ -26,7 +26,8 @@ class Optimizer(Block):
     eps: PositiveFloat = 1e-6
     clip_norm: PositiveFloat | None = 1.0
     schedule: Literal["linear", "cosine", "wsd", "constant", "slanted_triangular"] = "linear"
-    """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3); `wsd`: warm-up, stable, linear decay over the last `decay` share."""
+    """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3);
+    `wsd`: warm-up, stable, linear decay over the last `decay` share."""
     warmup: Share = 0.06
     """Share of the budget."""
     decay: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -123,7 +124,8 @@ class Model(Training):
     @model_validator(mode="after")
     def objective_trains_architecture(self):
         if self.objective.needs != self.architecture.reads:
-            able = [block.model_fields["name"].annotation.__args__[0] for block in blocks_of(Objective) if block.needs == self.architecture.reads]
+            fitting = [block for block in blocks_of(Objective) if block.needs == self.architecture.reads]
+            able = [block.model_fields["name"].annotation.__args__[0] for block in fitting]
             raise ValueError(f"objective {self.objective.name} can't train architecture {self.architecture.name}; allowed: {sorted(able)}")
         return self
 

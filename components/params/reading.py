@@ -21,7 +21,8 @@ OF_STUDIES = ("ablations", "search")
 
 
 def _odd(raw: Any) -> str | None:
-    """What YAML can say and no block takes, of which the checks below would make no sense; anchors make the same part stand in many places."""
+    """What YAML can say and no block takes, of which the checks below would make no sense;
+    anchors make the same part stand in many places."""
     seen: set[int] = set()
     parts: list[tuple[str, Any]] = [("", raw)]
     while parts:
@@ -42,7 +43,10 @@ def _odd(raw: Any) -> str | None:
 
 
 def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
-    """Turn the parsed file (and that of the studies) into `Params`. Raises SesameError that lists every problem, one a line, each with its path."""
+    """Turn the parsed file (and that of the studies) into `Params`.
+
+    Raises SesameError that lists every problem, one a line, each with its path.
+    """
     for path, content in ((file, raw), (STUDIES, {} if studies is None else studies)):
         if not isinstance(content, dict):
             raise SesameError(f"{path}: sections expected, as `seed: 1`, {'nothing' if content is None else type(content).__name__} found")
@@ -109,7 +113,8 @@ def parse(content: bytes, path: str | Path) -> Any:
             raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
         return YAML(typ="safe").load(text)
     except UnicodeDecodeError as error:
-        raise SesameError(f"{path}, line {error.object[: error.start].count(10) + 1}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
+        line, byte = error.object[: error.start].count(10) + 1, error.object[error.start]
+        raise SesameError(f"{path}, line {line}: not UTF-8 (byte 0x{byte:02x})") from None
     except (ValueError, TypeError, OverflowError) as error:  # a date like 2026-13-45, a whole number of 5,000 digits, a list as key
         raise SesameError(f"{path}: not valid YAML: {error}") from None
     except YAMLError as error:

@@ -20,7 +20,9 @@ def references(raw: Any) -> list[str]:
     tables = {
         "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": _dictionary(raw, "tokenizers"),
         "encodings": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
-        "models or checkpoints or derived": {**_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived")},
+        "models or checkpoints or derived": {
+            **_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived"),
+        },
         "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
     }  # fmt: skip
 
@@ -68,7 +70,8 @@ def references(raw: Any) -> list[str]:
             problems.append(f"search.models[{i}]: no recipe for model {model!r} in finetune.recipes")
     for i, method in enumerate(_list(adapt, "methods")):
         if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
-            problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {', '.join(_dictionary(adapt, 'recipes')) or 'none'})")
+            known = ", ".join(_dictionary(adapt, "recipes")) or "none"
+            problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {known})")
     check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
     for section in ("models", "checkpoints", "derived"):
         for other in ("models", "checkpoints", "derived"):

@@ -42,7 +42,8 @@ class Pruner(Block):
     """Whether a trial that looks bad on dev is stopped after an epoch, through `optuna`."""
 
     name: Literal["none", "successive_halving", "hyperband"] = "none"
-    """Successive halving as Li et al. 2020 do it without waiting (ASHA); Hyperband (Li et al. 2018): several of them, which begin later and later."""
+    """Successive halving as Li et al. 2020 do it without waiting (ASHA);
+    Hyperband (Li et al. 2018): several of them, which begin later and later."""
     min_epochs: Count = 1
     """Nothing is stopped before. Rungs stand at min_epochs, times reduction_factor, times reduction_factor ..."""
     reduction_factor: Annotated[int, Field(ge=2)] = 2

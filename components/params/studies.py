@@ -25,7 +25,8 @@ class Variant(Block):
     """One variant of a study. One more is one more line."""
 
     change: dict[str, Any] = {}
-    """Laid over the model's block: `{objective: {mlm_probability: 0.4}}`. A part of another `name` keeps only what the new kind has, too."""
+    """Laid over the model's block: `{objective: {mlm_probability: 0.4}}`.
+    A part of another `name` keeps only what the new kind has, too."""
     recipe: dict[str, Any] = {}
     """Laid over the study's recipe."""
     encoding: Name | None = None
@@ -34,7 +35,8 @@ class Variant(Block):
     @model_validator(mode="after")
     def change_is_of_the_model(self):
         elsewhere = {
-            "budget": "the study's", "seed": "the study's seeds", "encoding": "the variant's own", "prompts": "not used here", "run": "the model's",
+            "budget": "the study's", "seed": "the study's seeds", "encoding": "the variant's own",
+            "prompts": "not used here", "run": "the model's",
         }  # fmt: skip
         for key, place in elsewhere.items():
             if key in self.change:

@@ -223,7 +223,8 @@ class Recipe(Block):
     """Keep the epoch that is best on dev, stop after so many more without a gain; null: the last of `epochs` counts."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     class_weights: Literal["balanced"] | None = None
-    """`balanced`: a class weighs by the inverse of its frequency. This and smoothing are for classification and tagging; other kinds have no classes."""
+    """`balanced`: a class weighs by the inverse of its frequency.
+    This and smoothing are for classification and tagging; other kinds have no classes."""
     head: Literal["pooled", "bilstm"] = "pooled"
     """On a model that is not frozen: a linear layer on its pooled output, or a biLSTM with attention over its top layer, as on the
     left-to-right model of Devlin et al. 2019, table 5."""

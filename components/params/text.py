@@ -166,7 +166,8 @@ class Mix(Block):
     corpus: Name
     tasks: list[Name]
     also_held_out: list[Name] = []
-    """Further tasks whose dev, test and extra splits are taken out. Not all that are declared: one more task would train every model anew."""
+    """Further tasks whose dev, test and extra splits are taken out.
+    Not all that are declared: one more task would train every model anew."""
 
 
 class Tokenizer(Block):

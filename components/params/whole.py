@@ -45,7 +45,10 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
     if recipe.method == "linear_probe" and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
     if recipe.max_length > architecture.max_length:
-        raise ValueError(f"{place}.max_length {recipe.max_length} is more than the model reads, {model}.architecture.max_length {architecture.max_length}")
+        raise ValueError(
+            f"{place}.max_length {recipe.max_length} is more than the model reads, "
+            f"{model}.architecture.max_length {architecture.max_length}"
+        )
 
 
 class Params(Block):
@@ -110,12 +113,16 @@ class Params(Block):
                     raise ValueError(f"derived.{chain[-1]}: made of itself ({' from '.join(chain)})")
             self._derived_fits(f"derived.{name}", derived, chain[-1])
         used = [(f"finetune.recipes.{name}", name, recipe) for name, recipe in self.finetune.recipes.items()]
-        used += [(f"derived.{name}.by.recipe", block.start, block.by.recipe) for name, block in self.derived.items() if block.by.name == "tuned"]
+        used += [
+            (f"derived.{name}.by.recipe", block.start, block.by.recipe) for name, block in self.derived.items() if block.by.name == "tuned"
+        ]
         ways = [name for name in self.adapt.methods if name in self.adapt.recipes]
         used += [(f"adapt.recipes.{name}", model, self.adapt.recipes[name]) for name in ways for model in self.adapt.models]
         bases = {name: self.finetune.recipes[name] for name in self.search.models if name in self.finetune.recipes}
         for key, draw in self.search.space.items():
-            used += [("search.space", name, recipe.model_copy(update={key: value})) for name, recipe in bases.items() for value in draw.ends]
+            used += [
+                ("search.space", name, recipe.model_copy(update={key: value})) for name, recipe in bases.items() for value in draw.ends
+            ]
         for place, name, recipe in used:
             if (root := self.root(name)) in self.models:
                 _recipe_fits(place, f"models.{root}", self.models[root].architecture, recipe)
@@ -144,7 +151,9 @@ class Params(Block):
         search = self.search
         for name, recipe in recipes.items():
             if search.pruner.name != "none" and search.pruner.min_epochs >= (longest := search.longest(recipe)):
-                raise ValueError(f"search.pruner: {name} has at most {longest} epochs, so that nothing can be stopped after {search.pruner.min_epochs}")
+                raise ValueError(
+                    f"search.pruner: {name} has at most {longest} epochs, so that nothing can be stopped after {search.pruner.min_epochs}"
+                )
         for name in search.tasks:
             task = self.tasks.get(name)
             if task and search.metric and search.metric not in (there := task.dev.metrics or task.metrics):

@@ -23,7 +23,9 @@ def training_flops(model: LanguageModel, objective: Objective, rows: dict[str, t
         if name.partition(".")[0] in untrained:
             parameter.requires_grad_(False)
         elif parameter.grad is None:
-            raise SesameError(f"{type(objective).__name__} gives no gradient to {name}, and does not name its part among those it leaves alone")
+            raise SesameError(
+                f"{type(objective).__name__} gives no gradient to {name}, and does not name its part among those it leaves alone"
+            )
     model.zero_grad(set_to_none=True)
     return counter.get_total_flops()
 

@@ -163,7 +163,8 @@ class Pretraining(L.LightningModule):
         self.curve.append(row)
         self.run.log(row, self.global_step)
         if self.trainer.is_global_zero:
-            print(f"step {self.global_step:,}: valid loss {self.valid['loss']:.4f}, {self.valid['bits_per_byte']:.3f} bits/byte", flush=True)
+            figures = f"valid loss {self.valid['loss']:.4f}, {self.valid['bits_per_byte']:.3f} bits/byte"
+            print(f"step {self.global_step:,}: {figures}", flush=True)
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
         carry = self.carry

@@ -130,7 +130,9 @@ def starting(block: Model, tokens: Tokenizer | fast.FastTokenizer, start: Path |
         return store.build(block.architecture, tokens)
     model, own = store.load(start)
     if own.path.read_bytes() != tokens.path.read_bytes():
-        raise SesameError(f"{start} was trained with another tokenizer than that of data/encoded/{block.encoding}; encode the text with its own")
+        raise SesameError(
+            f"{start} was trained with another tokenizer than that of data/encoded/{block.encoding}; encode the text with its own"
+        )
     return model
 
 
@@ -148,7 +150,8 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
     absent = [part for part in setup.untrained if its is None or part in its.absent]
 
     def write(target: Path, state: dict[str, Tensor]) -> None:
-        step = {"by": "pretrained", "objective": block.objective.name, "tokens": module.tokens, "flops": int(setup.flops_per_token * module.tokens)}
+        flops = int(setup.flops_per_token * module.tokens)
+        step = {"by": "pretrained", "objective": block.objective.name, "tokens": module.tokens, "flops": flops}
         lineage = [*its.lineage, step | {"on": block.encoding}] if its else [step]
         store.save(target, _weights(state), block.architecture, setup.tokens, absent, lineage)
 
@@ -290,7 +293,10 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def lightning_trainer(block: Model, steps: int | None, callbacks: list[Callback]) -> L.Trainer:
-    """Lightning with our own batches, checkpoints and lines of progress. Raises SesameError where this machine has not what the block asks for."""
+    """Lightning with our own batches, checkpoints and lines of progress.
+
+    Raises SesameError where this machine has not what the block asks for.
+    """
     warnings.filterwarnings("ignore", module="lightning")
     run = block.run
     between = max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations)

@@ -33,7 +33,8 @@ def contents(params: Params) -> dict[Path, str]:
     for member in members(params.ablations):
         study = params.ablations[member.study]
         trainings[member.name] = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
-    return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in {**stages, TRAININGS: {"trainings": trainings}}.items()}
+    files = {**stages, TRAININGS: {"trainings": trainings}}
+    return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in files.items()}
 
 
 def refresh(params: Params) -> list[Path]:

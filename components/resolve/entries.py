@@ -168,11 +168,13 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         common = _common(p) | {"milestones": study.milestones, "tasks": {task: _judging(p.tasks[task]) for task in study.tasks}}
         for variant in study.variants:
             model, recipe = params.varied(p.models, study, variant, 0), params.tuned(study, variant)
-            family, training, tuning = model.architecture.name, model.settings() | {"milestones": study.milestones}, {"recipe": recipe.settings()}
+            family, training = model.architecture.name, model.settings() | {"milestones": study.milestones}
+            tuning = {"recipe": recipe.settings()}
             for seed in study.seeds:
                 own = params.Member(name, variant, seed).name
                 yield Entry("variant", own, ("components.ablations.variant", *_training(model, family)), training | {"seed": seed})
-                yield Entry("transfer", own, ("components.ablations.transfer", _family(family), _method(recipe)), common | tuning | {"own_seed": seed})
+                modules = ("components.ablations.transfer", _family(family), _method(recipe))
+                yield Entry("transfer", own, modules, common | tuning | {"own_seed": seed})
     for name, study in p.ablations.items():
         settings = study.settings() | {"judged": {task: _judging(p.tasks[task]) for task in study.tasks}}
         # of a study's page: which text it read, and whether that of its tasks was held out
@@ -183,7 +185,9 @@ def _studies(p: params.Params) -> Iterator[Entry]:
     for model, task in product(p.search.models, p.search.tasks):
         recipe = p.finetune.recipes[model]
         methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
-        modules = ("components.search.__main__", _family(p.family(model)), *(f"components.finetune.methods.{method}" for method in sorted(methods)))
+        drawn = (f"components.finetune.methods.{method}" for method in sorted(methods))
+        modules = ("components.search.__main__", _family(p.family(model)), *drawn)
         settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": _judging(p.tasks[task])}
         yield Entry("search", f"{model}-{task}", modules, settings)
-    yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": {task: p.tasks[task].metric for task in p.search.tasks}})
+    metrics = {task: p.tasks[task].metric for task in p.search.tasks}
+    yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": metrics})

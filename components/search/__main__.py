@@ -49,7 +49,8 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
         number = trial.number + 1
         recipe = base.model_copy(update=trial.params)
         tags = {
-            "stage": "search", "search": name, "model": model, "task": task, "init": config.init, "sampler": config.sampler, "pruner": config.pruner.name,
+            "stage": "search", "search": name, "model": model, "task": task, "init": config.init,
+            "sampler": config.sampler, "pruner": config.pruner.name,
         }  # fmt: skip
         with run.child(f"{name} trial {number}", tags | {"trial": str(number)}, recipe.model_dump(mode="json") | {"seed": seed}) as child:
             done = trials.run(
@@ -57,7 +58,8 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
                 lambda epoch, figures, child=child: child.log(figures, epoch),
             )  # fmt: skip
             child.tag(state=done.state)
-            child.log({"epochs_trained": len(done.scores), "seconds": done.seconds, "hours": done.hours, "kwh": done.kwh, "flops": done.flops})
+            costs = {"seconds": done.seconds, "hours": done.hours, "kwh": done.kwh, "flops": done.flops}
+            child.log({"epochs_trained": len(done.scores), **costs})
             if done.score is not None:
                 child.log({"final_score": done.score})
         row = {"trial": number, "drawn": trial.params, "seed": seed, **asdict(done), "pruner": draws.tell(trial, done.state, done.score)}
@@ -77,7 +79,8 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     selection = f"the {epoch} epoch of each trial, the best trial selected on dev"
     states = {state: sum(row["state"] == state for row in rows) for state in ("complete", "pruned", "failed")}
     return {
-        "model": model, "task": task, "metric": trials.metric, "init": config.init, "method": "drawn" if "method" in config.space else base.method,
+        "model": model, "task": task, "metric": trials.metric, "init": config.init,
+        "method": "drawn" if "method" in config.space else base.method,
         "sampler": config.sampler, "pruner": config.pruner.name, "device": trials.device,
         "protocol": metrics.protocol("dev", selection, len(trials.bench.rows["train"]), len(trials.bench.rows["dev"])),
         "trials": len(rows), **states, "ended_by": ended, "epochs_trained": sum(len(row["scores"]) for row in rows),
@@ -115,8 +118,9 @@ def columns(row: dict) -> dict:
     """A trial for the table: what was drawn, each in a column; the scores of its epochs in one."""
     scores = " ".join("undefined" if score is None else f"{score:.4f}" for score in row["scores"])
     about = {key: row[key] for key in ("trial", "state", "score")} | row["drawn"]
-    return about | {"epochs_trained": len(row["scores"])} | {key: row[key] for key in ("seconds", "hours", "kwh", "seed")} | {"scores": scores} | {
-        key: row[key] for key in ("tokens", "flops", "note")
+    return {
+        **about, "epochs_trained": len(row["scores"]), **{key: row[key] for key in ("seconds", "hours", "kwh", "seed")},
+        "scores": scores, **{key: row[key] for key in ("tokens", "flops", "note")},
     }  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""`python -m components.search.budget`: data/search/trials -> data/search/: index.html, curves.csv, summary.json: which model is better at which budget?"""
+"""`python -m components.search.budget`: data/search/trials -> data/search/: index.html, curves.csv, summary.json:
+which model is better at which budget?"""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -34,7 +35,8 @@ class Searched:
         return self.found["sampler"] == "random" and self.found["pruner"] == "none"
 
     def curve(self, confidence: float) -> Curve:
-        return Curve([worth(score) for score in self.trials["score"]], {"trials": 1.0} | {axis: self.trials[axis].mean() for axis in AXES[1:]}, confidence)
+        costs = {"trials": 1.0} | {axis: self.trials[axis].mean() for axis in AXES[1:]}
+        return Curve([worth(score) for score in self.trials["score"]], costs, confidence)
 
     def history(self) -> dict[str, np.ndarray]:
         """What this one search had found after each trial, and what it had spent by then."""
@@ -52,7 +54,10 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
         metric = config.metric or all_params.tasks[task].metric
         devices = {search.found["device"] for search in searches}
         if len(devices) > 1:
-            raise SesameError(f"{task}: some models were searched on a CPU, others on a GPU: their hours don't compare; run all on one machine (finetune.accelerator)")
+            raise SesameError(
+                f"{task}: some models were searched on a CPU, others on a GPU: their hours don't compare; "
+                "run all on one machine (finetune.accelerator)"
+            )
         [device] = devices
         curves = {search.model: search.curve(config.confidence) for search in searches if search.valid}
         histories = {search.model: search.history() for search in searches if not search.valid}
@@ -65,13 +70,19 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
         sentences = {pair: {one.axis: page.sentence(*pair, one, device) for one in found} for pair, found in compared.items()}
         summary[task] = {
             "metric": metric, "device": device, "warnings": warnings,
-            "models": {search.model: {key: search.found[key] for key in ("trials", "complete", "pruned", "failed", "ended_by", "best", "mean")} for search in searches},
+            "models": {search.model: {
+                key: search.found[key] for key in ("trials", "complete", "pruned", "failed", "ended_by", "best", "mean")
+            } for search in searches},
             "comparisons": {f"{first}-{second}": {
                 one.axis: {"ahead": one.ahead, "beyond": one.beyond, "sentence": sentences[first, second][one.axis]} for one in found
             } for (first, second), found in compared.items()},
         }  # fmt: skip
-        parts.append({"task": task, "metric": metric, "device": device, "figure": Markup(svg(drawn)), "warnings": warnings, "sentences": sentences,
-                      "searches": searches, "curves": curves, "at": [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if n <= max(map(len, curves.values()), default=0)]})  # fmt: skip
+        longest = max(map(len, curves.values()), default=0)
+        parts.append({
+            "task": task, "metric": metric, "device": device, "figure": Markup(svg(drawn)), "warnings": warnings,
+            "sentences": sentences, "searches": searches, "curves": curves,
+            "at": [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if n <= longest],
+        })  # fmt: skip
     with stage.output(OUT / "curves.csv") as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     pages.write(
@@ -102,14 +113,18 @@ def points(task: str, model: str, curve: Curve) -> list[dict]:
         "median": curve.median(trials), "low": low, "high": high,
     }  # fmt: skip
     return [
-        {"task": task, "model": model, "kind": "expected", **{axis: n * curve.costs[axis] for axis in AXES}, **{key: values[i] for key, values in columns.items()}}
+        {
+            "task": task, "model": model, "kind": "expected",
+            **{axis: n * curve.costs[axis] for axis in AXES}, **{key: values[i] for key, values in columns.items()},
+        }
         for i, n in enumerate(trials)
-    ]
+    ]  # fmt: skip
 
 
 def steps(task: str, model: str, history: dict[str, np.ndarray]) -> list[dict]:
     """The same of a search that has no expected performance."""
-    return [{"task": task, "model": model, "kind": "best_so_far", **{key: values[i] for key, values in history.items()}} for i in range(len(history["best"]))]
+    about = {"task": task, "model": model, "kind": "best_so_far"}
+    return [about | {key: values[i] for key, values in history.items()} for i in range(len(history["best"]))]
 
 
 def expected(curve: Curve, trials: int) -> str:
@@ -122,7 +137,10 @@ def expected(curve: Curve, trials: int) -> str:
 
 def shown(drawn: dict) -> str:
     """Hyperparameters in words."""
-    return ", ".join(f"{key.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{key.replace('_', ' ')} {value}" for key, value in drawn.items())
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{key.replace('_', ' ')} {value}"
+        for key, value in drawn.items()
+    )
 
 
 def space(draw: params.Draw) -> str:

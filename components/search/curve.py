@@ -80,7 +80,8 @@ class Curve:
 
 
 def worth(score: float | None) -> float:
-    """What a trial gives to the curve: 0 where it failed, and where it does worse than predictions that know nothing (a negative correlation)."""
+    """What a trial gives to the curve:
+    0 where it failed, and where it does worse than predictions that know nothing (a negative correlation)."""
     return max(0.0, score or 0.0) if score == score else 0.0
 
 

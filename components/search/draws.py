@@ -30,13 +30,17 @@ def distribution(key: str, draw: params.Draw) -> BaseDistribution:
 
 
 class Draws:
-    """A search in memory (a study, in optuna's words). Its n-th trial depends on the seed and the trials before it alone, so that one made anew from these goes on as the first."""
+    """A search in memory (a study, in optuna's words).
+
+    Its n-th trial depends on the seed and the trials before it alone, so that one made anew from these goes on as the first.
+    """
 
     def __init__(self, search: params.Search, recipe: params.Recipe):
         self.search = search
         self.space = {key: distribution(key, draw) for key, draw in search.space.items()}
         pruner = PRUNERS[search.pruner.name](search.pruner, search.longest(recipe))
-        self.optuna = optuna.create_study(study_name="search", direction="maximize", pruner=pruner)  # Hyperband deals out brackets by name and number
+        # Hyperband deals out brackets by name and number
+        self.optuna = optuna.create_study(study_name="search", direction="maximize", pruner=pruner)
 
     def ask(self) -> tuple[optuna.Trial, int]:
         """The next trial, and the seed that it trains with."""

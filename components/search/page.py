@@ -13,7 +13,8 @@ def units(device: str) -> dict[str, str]:
 
 
 def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str, dict[str, np.ndarray]], device: str) -> Figure:
-    """Score against budget: `curves` with their bands, shaded where they have an upper end; `histories` (axis -> place of each trial, `best` so far) as steps."""
+    """Score against budget: `curves` with their bands, shaded where they have an upper end;
+    `histories` (axis -> place of each trial, `best` so far) as steps."""
     drawn, axes = plt.subplots(1, len(AXES), figsize=(12, 4.2), sharey=True, constrained_layout=True)
     looks = dict(zip([*curves, *histories], styles(), strict=False))
     colours = {model: look["color"] for model, look in looks.items()}
@@ -26,7 +27,8 @@ def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str
             panel.plot(places, low, color=colours[model], linewidth=0.8, alpha=0.6)
             panel.plot(places, curve.at(trials), label=model, markersize=4, **looks[model], markevery=1 if axis == "trials" else 20)
         for model, history in histories.items():
-            panel.step(history[axis], history["best"], where="post", color=colours[model], linestyle="--", label=f"{model}: best so far, one search")
+            label = f"{model}: best so far, one search"
+            panel.step(history[axis], history["best"], where="post", color=colours[model], linestyle="--", label=label)
         panel.locator_params(axis="x", nbins=6)
         panel.ticklabel_format(axis="x", scilimits=(-2, 4))
         panel.set_xlabel(f"budget in {units(device)[axis]}")
@@ -49,7 +51,10 @@ def sentence(first: str, second: str, compared: Comparison, device: str) -> str:
 
     def said(stretches: list[tuple[int, float, float]]) -> str:
         names = {1: first, -1: second, 0: "neither"}
-        return ", ".join(f"{names[sign]} {f'at {amount(start, axis)}' if start == end else f'from {amount(start, axis)} to {amount(end, axis)}'} {unit}" for sign, start, end in stretches)
+        return ", ".join(
+            f"{names[sign]} {f'at {amount(start, axis)}' if start == end else f'from {amount(start, axis)} to {amount(end, axis)}'} {unit}"
+            for sign, start, end in stretches
+        )
 
     beyond = f"beyond the bands: {said(compared.beyond)}" if compared.beyond else "no difference beyond the bands"
     return f"Ahead: {said(compared.ahead)}; {beyond}."
@@ -59,11 +64,24 @@ def warnings(model: str, found: dict) -> list[str]:
     """Why a search's curve is not to be had, or not to be trusted."""
     said = []
     if found["sampler"] != "random":
-        said.append(f"{model}: trials drawn by {found['sampler']} depend on those before them, and only of random search is there an expected performance; shown is the best so far of this one search, without a band.")
+        said.append(
+            f"{model}: trials drawn by {found['sampler']} depend on those before them, and only of random search is there "
+            "an expected performance; shown is the best so far of this one search, without a band."
+        )
     if found["pruner"] != "none":
-        said.append(f"{model}: {found['pruned']} of {found['trials']} trials were stopped early by {found['pruner'].replace('_', ' ')} and have no final score, so that there is no expected performance; shown is the best so far of this one search, without a band.")
+        said.append(
+            f"{model}: {found['pruned']} of {found['trials']} trials were stopped early by {found['pruner'].replace('_', ' ')} "
+            "and have no final score, so that there is no expected performance; "
+            "shown is the best so far of this one search, without a band."
+        )
     if found["trials"] < FEW:
-        said.append(f"{model}: {found['trials']} trials are few (under {FEW}): the bands are wide, and the right end of the curve hangs on the best trial alone.")
+        said.append(
+            f"{model}: {found['trials']} trials are few (under {FEW}): "
+            "the bands are wide, and the right end of the curve hangs on the best trial alone."
+        )
     if found["failed"]:
-        said.append(f"{model}: {found['failed']} of {found['trials']} trials failed (loss not a number, or a constant prediction); each counts as 0.")
+        said.append(
+            f"{model}: {found['failed']} of {found['trials']} trials failed (loss not a number, or a constant prediction); "
+            "each counts as 0."
+        )
     return said

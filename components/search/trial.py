@@ -55,7 +55,9 @@ class Trials:
     def device(self) -> str:
         return "GPU" if self.bench.on_gpu else "CPU"
 
-    def run(self, recipe: params.Recipe, seed: int, stop: Callable[[int, float | None], bool], report: Callable[[int, dict], None]) -> Trial:
+    def run(
+        self, recipe: params.Recipe, seed: int, stop: Callable[[int, float | None], bool], report: Callable[[int, dict], None]
+    ) -> Trial:
         """Train and score; `stop(epoch, score)` may end it after an epoch, `report(epoch, figures)` sees each."""
         trial, started, busy = Trial(), time.perf_counter(), cpu_seconds()
         self._train(trial, recipe, seed, stop, report)
@@ -81,8 +83,8 @@ class Trials:
 
         try:
             fitted = loop.fit(
-                self.bench.fabric, ready.module, ready.kind, inputs["train"], recipe, seed, lambda epoch, loss: report(epoch, {"train_loss": loss}),
-                self.bench.judge(self.metric), inputs["dev"], watch,
+                self.bench.fabric, ready.module, ready.kind, inputs["train"], recipe, seed,
+                lambda epoch, loss: report(epoch, {"train_loss": loss}), self.bench.judge(self.metric), inputs["dev"], watch,
             )  # fmt: skip
         except SesameError as error:  # a diverged trial is a result of the search, not the end of it
             trial.state, trial.note = "failed", str(error)

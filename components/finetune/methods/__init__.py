@@ -22,7 +22,8 @@ def build(model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: 
 
 
 def distance(parameter: str, module: nn.Module) -> int:
-    """How far below the head a parameter stands: 0 for the head and what is above the layers, 1 for the top layer, and on down to the embeddings."""
+    """How far below the head a parameter stands:
+    0 for the head and what is above the layers, 1 for the top layer, and on down to the embeddings."""
     part, _, rest = parameter.partition(".")
     if part != "model" or rest.endswith(".prompt"):
         return 0

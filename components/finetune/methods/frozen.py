@@ -61,5 +61,6 @@ class Frozen(nn.Module):
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         """One or two texts (features (batch, length, layers, width), lengths (batch,)) -> (batch, outputs) or (batch, length, outputs)."""
         longest = max(layers.shape[1] for layers, _ in texts)
-        layers = torch.cat([pad(layers.float(), (0, 0, 0, 0, 0, longest - layers.shape[1])) for layers, _ in texts])  # one pass over both texts
+        # one pass over both texts
+        layers = torch.cat([pad(layers.float(), (0, 0, 0, 0, 0, longest - layers.shape[1])) for layers, _ in texts])
         return self.head(layers, torch.cat([lengths for _, lengths in texts]), len(texts))

@@ -18,7 +18,9 @@ class Full(nn.Module):
         super().__init__()
         self.model, self.recipe, self.per_token, self.joined = model, recipe, kind.per_token, True
         if recipe.head == "bilstm":
-            self.head = BiLSTMAttentionHead(nn.Flatten(2), model.width, recipe.hidden_size, kind.outputs, recipe.dropout, False, kind.per_token)
+            self.head = BiLSTMAttentionHead(
+                nn.Flatten(2), model.width, recipe.hidden_size, kind.outputs, recipe.dropout, False, kind.per_token
+            )
         else:
             self.head = PooledHead(model.width, kind.outputs, recipe.dropout)
 

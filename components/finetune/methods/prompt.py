@@ -38,7 +38,8 @@ class Prompt(Full):
         super().__init__(model, tokens, recipe, kind, pair)
         if recipe.max_length + recipe.prompt_length > model.max_length:
             raise SesameError(
-                f"max_length {recipe.max_length} + prompt_length {recipe.prompt_length} is more than the {model.max_length} tokens that the model reads"
+                f"max_length {recipe.max_length} + prompt_length {recipe.prompt_length} "
+                f"is more than the {model.max_length} tokens that the model reads"
             )
         self.at, self.length, self.first = len(tokens.prefix), recipe.prompt_length, tokens.vocab_size
         self.freeze()

@@ -39,7 +39,8 @@ class TransformerArchitecture(ArchitectureBlock):
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
     positions: Literal["learned", "sinusoidal", "rotary", "relative"] = "learned"
-    """`sinusoidal` of Vaswani et al. 2017, `rotary` of Su et al. 2021, `relative`: a bias a head and distance, one table for all layers (T5, Raffel et al. 2020)."""
+    """`sinusoidal` of Vaswani et al. 2017, `rotary` of Su et al. 2021, `relative`: a bias a head and distance,
+    one table for all layers (T5, Raffel et al. 2020)."""
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     """`rms_norm`: without mean and bias (Zhang and Sennrich 2019)."""
     tie_word_embeddings: bool = True

@@ -28,7 +28,10 @@ BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bi
 
 @dataclass(frozen=True)
 class Layout:
-    """One kind of model. Several names, with spaces between: ours is theirs one after another (weights), or must be one value (settings)."""
+    """One kind of model.
+
+    Several names, with spaces between: ours is theirs one after another (weights), or must be one value (settings).
+    """
 
     family: str
     """Our architecture."""

@@ -10,7 +10,8 @@ from components.models.common.block import TransformerArchitecture
 
 
 class Positions(nn.Module):
-    """What tells a model where a token stands: vectors to be added to the embedding, a rotation of queries and keys, or a bias on attention."""
+    """What tells a model where a token stands:
+    vectors to be added to the embedding, a rotation of queries and keys, or a bias on attention."""
 
     def __init__(self, config: TransformerArchitecture, causal: bool):
         super().__init__()
@@ -40,7 +41,8 @@ class Positions(nn.Module):
         return heads * self.cos[:length].to(heads.dtype) + torch.cat([-second, first], 3) * self.sin[:length].to(heads.dtype)
 
     def mask(self, mask: Tensor | None, length: int) -> Tensor | None:
-        """A mask (batch, 1, 1 or length, length), True where a key may be seen -> that, or with a bias what is to be added to the scores."""
+        """A mask (batch, 1, 1 or length, length), True where a key may be seen
+        -> that, or with a bias what is to be added to the scores."""
         if self.kind != "relative":
             return mask
         bias = self.bias(self.buckets[:length, :length]).permute(2, 0, 1)[None]  # (1, heads, length, length)
@@ -54,7 +56,8 @@ BUCKETS, FARTHEST = 32, 128
 
 
 def bucket(distance: Tensor, causal: bool) -> Tensor:
-    """Key's place less the query's -> bucket: half of them for each small distance, half growing with its logarithm (Raffel et al. 2020, section 2.1).
+    """Key's place less the query's -> bucket: half of them for each small distance, half growing with its logarithm
+    (Raffel et al. 2020, section 2.1).
 
     Both directions share the buckets where attention goes both ways.
     """

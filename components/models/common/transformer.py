@@ -33,7 +33,8 @@ def feed_forward(config: TransformerArchitecture) -> nn.Sequential:
 
 
 ACTIVATIONS = {
-    "gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU("tanh"), "relu": nn.ReLU, "geglu": lambda: Gated(nn.GELU()), "swiglu": lambda: Gated(nn.SiLU()),
+    "gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU("tanh"), "relu": nn.ReLU,
+    "geglu": lambda: Gated(nn.GELU()), "swiglu": lambda: Gated(nn.SiLU()),
 }  # fmt: skip
 
 
@@ -53,7 +54,8 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor:
-        """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, length), True where a key may be seen, or to be added."""
+        """x (batch, length, hidden) -> the same shape;
+        mask (batch, 1 or heads, 1 or length, length), True where a key may be seen, or to be added."""
         batch, length, hidden = x.shape
         heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, hidden // self.num_heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, hidden / heads)

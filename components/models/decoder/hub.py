@@ -6,7 +6,8 @@ LAYOUTS = {
     "gpt2": Layout(
         "decoder", "transformer.",
         {
-            "num_layers": "n_layer", "hidden_size": "n_embd", "num_heads": "n_head", "intermediate_size": "n_inner", "max_length": "n_positions",
+            "num_layers": "n_layer", "hidden_size": "n_embd", "num_heads": "n_head", "intermediate_size": "n_inner",
+            "max_length": "n_positions",
             "dropout": "resid_pdrop embd_pdrop attn_pdrop", "activation": "activation_function", "layer_norm_eps": "layer_norm_epsilon",
         },
         {

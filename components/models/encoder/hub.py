@@ -22,9 +22,9 @@ def _encoder(name: str) -> dict[str, str]:
 
 
 ENCODER_SETTINGS = {
-    "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_heads": "num_attention_heads", "intermediate_size": "intermediate_size",
-    "max_length": "max_position_embeddings", "type_vocab_size": "type_vocab_size", "dropout": "hidden_dropout_prob attention_probs_dropout_prob",
-    "activation": "hidden_act", "layer_norm_eps": "layer_norm_eps",
+    "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size", "max_length": "max_position_embeddings", "type_vocab_size": "type_vocab_size",
+    "dropout": "hidden_dropout_prob attention_probs_dropout_prob", "activation": "hidden_act", "layer_norm_eps": "layer_norm_eps",
 }  # fmt: skip
 
 LAYOUTS = {
@@ -36,7 +36,10 @@ LAYOUTS = {
             "head_bias": "cls.predictions.bias",
             "next_sentence": "cls.seq_relationship",
         },
-        tied={"cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.bias": "cls.predictions.bias"},
+        tied={
+            "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+            "cls.predictions.decoder.bias": "cls.predictions.bias",
+        },
         fixed={"position_embedding_type": "absolute"},
     ),
     "roberta": Layout(

@@ -15,7 +15,9 @@ class Encoder(LanguageModel):
     """As published: post-LN, learned positions, segments, the output's matrix that of the embedding."""
 
     pairs = True
-    embeddings = frozenset({"token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "positions", "output_embedding"})
+    embeddings = frozenset({
+        "token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "positions", "output_embedding",
+    })  # fmt: skip
     low_rank = ("query_key_value",)
 
     def __init__(self, config: EncoderArchitecture, tokens: Tokenizer):

@@ -16,7 +16,8 @@ class LaneBatches:
         self.lane = (self.stream.size - 1) // batch_size
         if self.lane < window:
             raise SesameError(
-                f"the text has {self.stream.size} tokens, less than one batch of {batch_size} windows of {window}; use more text or a smaller batch_size"
+                f"the text has {self.stream.size} tokens, less than one batch of {batch_size} windows of {window}; "
+                "use more text or a smaller batch_size"
             )
 
     def epoch_steps(self) -> int:

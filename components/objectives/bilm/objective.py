@@ -32,7 +32,11 @@ class BidirectionalLM(Contract):
     def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         targets = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
         targets = targets[targets != CLS].cpu()
-        return {"tokens": torch.tensor(rows["forward"][:, 1:].numel()), "bilm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets].sum()}
+        return {
+            "tokens": torch.tensor(rows["forward"][:, 1:].numel()),
+            "bilm": torch.tensor(len(targets)),
+            "bytes": self.byte_lengths[targets].sum(),
+        }
 
     def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: Tensor | None) -> tuple[Losses, Tensor]:
         ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
@@ -76,7 +80,8 @@ class BidirectionalLM(Contract):
             firsts = [i for i, token in enumerate(tokens) if self.tokenizer.starts_word[token] or i == 0]
             vectors.append(row[firsts])
             for start, end in zip(firsts, [*firsts[1:], len(tokens)], strict=True):
-                left, word, right = (self.tokenizer.decode(part) for part in (tokens[max(0, start - 6) : start], tokens[start:end], tokens[end : end + 6]))
+                spans = (tokens[max(0, start - 6) : start], tokens[start:end], tokens[end : end + 6])
+                left, word, right = (self.tokenizer.decode(span) for span in spans)
                 contexts.append(f"{left} *{word.strip()}* {right}".strip())
         return normalize(torch.cat(vectors).float(), dim=1), contexts
 

@@ -32,7 +32,11 @@ class CausalLM(Contract):
     def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         targets = rows["ids"][:, 1:]
         targets = targets[targets != CLS]
-        return {"tokens": torch.tensor(rows["ids"][:, 1:].numel()), "clm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets.cpu()].sum()}
+        return {
+            "tokens": torch.tensor(rows["ids"][:, 1:].numel()),
+            "clm": torch.tensor(len(targets)),
+            "bytes": self.byte_lengths[targets.cpu()].sum(),
+        }
 
     def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: None) -> tuple[Losses, None]:
         ids, targets = rows["ids"][:, :-1], rows["ids"][:, 1:]

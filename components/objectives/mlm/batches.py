@@ -24,7 +24,9 @@ class MaskedBatches:
         self.epochs: list[int] = []  # steps of each epoch seen so far
         self._load(0)
         if not self.epochs[0]:
-            raise SesameError(f"the text makes {len(self.examples)} examples, less than one batch of {batch_size}; use more text or a smaller batch_size")
+            raise SesameError(
+                f"the text makes {len(self.examples)} examples, less than one batch of {batch_size}; use more text or a smaller batch_size"
+            )
 
     def _load(self, epoch: int) -> None:
         rng = np.random.default_rng([self.seed, epoch])
@@ -36,7 +38,8 @@ class MaskedBatches:
         self.lengths += np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2)
         order = rng.permutation(len(self.examples))
         window = self.batch_size * BUCKET
-        order = np.concatenate([part[np.argsort(self.lengths[part], kind="stable")] for part in np.split(order, range(window, len(order), window))])
+        windows = np.split(order, range(window, len(order), window))
+        order = np.concatenate([part[np.argsort(self.lengths[part], kind="stable")] for part in windows])
         steps = len(order) // self.batch_size
         self.order = order[: steps * self.batch_size].reshape(steps, self.batch_size)[rng.permutation(steps)]
         if epoch == len(self.epochs):

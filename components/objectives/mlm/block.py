@@ -22,7 +22,8 @@ class MaskedLM(ObjectiveBlock):
     whole_word: bool = False
     """All pieces of a word are targets, or none (Devlin's release of 2019-05-31)."""
     static: bool = False
-    """The same examples and masks in every epoch, as BERT's were made once and for all; RoBERTa's are drawn anew (Liu et al. 2019, section 4.1)."""
+    """The same examples and masks in every epoch, as BERT's were made once and for all;
+    RoBERTa's are drawn anew (Liu et al. 2019, section 4.1)."""
 
     @model_validator(mode="after")
     def shares_fit(self):

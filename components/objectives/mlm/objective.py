@@ -32,8 +32,8 @@ class MaskedLM(Contract):
     def check(self, batches: Batches, steps: int | None) -> None:
         if self.config.static and steps and steps <= batches.epoch_steps():
             raise SesameError(
-                f"objective.static makes no difference: the budget ends after {steps:,} of the {batches.epoch_steps():,} steps of the first epoch; "
-                "use less text or a larger budget"
+                f"objective.static makes no difference: the budget ends after {steps:,} "
+                f"of the {batches.epoch_steps():,} steps of the first epoch; use less text or a larger budget"
             )
 
     def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:

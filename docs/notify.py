@@ -1,6 +1,7 @@
 """Have Prefect call an address when a flow run of ours fails or crashes: `python docs/notify.py https://example.org/hook`.
 
-Run it once a server, with PREFECT_API_URL set; again with another address to change it. Seen and switched off on the page under Automations.
+Run it once a server, with PREFECT_API_URL set; again with another address to change it.
+Seen and switched off on the page under Automations.
 """
 
 import sys

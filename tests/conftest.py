@@ -35,7 +35,10 @@ def tiny_params(**changes) -> dict:
     transformer = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
     trainer = {"threads": 1, "precision": "32-true", "validations": 2}
     run = {"accelerator": "cpu", "log_every": 2, "checkpoint_seconds": 0.001}
-    common = {"encoding": "tiny", "optimizer": {"learning_rate": 0.003}, "batch_size": 8, "budget": {"steps": 12}, "trainer": trainer, "run": run}
+    common = {
+        "encoding": "tiny", "optimizer": {"learning_rate": 0.003}, "batch_size": 8, "budget": {"steps": 12},
+        "trainer": trainer, "run": run,
+    }  # fmt: skip
     recipe = {"learning_rate": 0.003, "epochs": 2, "batch_size": 8, "max_length": 32, "hidden_size": 8}
     task = {
         "licence": "none", "table": {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label"},
@@ -55,15 +58,24 @@ def tiny_params(**changes) -> dict:
         "tokenizers": {"tiny": {"corpus": "tiny", "vocab_size": 400, "lowercase": True}},
         "encodings": {"tiny": {"corpus": "tiny", "tokenizer": "tiny"}},
         "models": {
-            "bert": {**common, "architecture": {"name": "encoder", **transformer}, "objective": {"name": "mlm"}, "prompts": ["the dog [MASK] the river"]},
+            "bert": {**common, "architecture": {"name": "encoder", **transformer}, "objective": {"name": "mlm"},
+                     "prompts": ["the dog [MASK] the river"]},
             "gpt": {**common, "architecture": {"name": "decoder", **transformer}, "objective": {"name": "clm"}, "prompts": ["the dog"]},
-            "elmo": {**common, "architecture": {"name": "bilm", "hidden_size": 16, "projection_size": 8, "char_embedding_size": 4, "char_filters": [[1, 4], [3, 8]]},
-                     "objective": {"name": "bilm", "window": 8}, "prompts": ["the *river* is green"]},
+            "elmo": {
+                **common,
+                "architecture": {
+                    "name": "bilm", "hidden_size": 16, "projection_size": 8, "char_embedding_size": 4, "char_filters": [[1, 4], [3, 8]],
+                },
+                "objective": {"name": "bilm", "window": 8}, "prompts": ["the *river* is green"],
+            },
         },
         "finetune": {
-            "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "inits": ["pretrained", "random"], "seeds": [1, 2], "train_examples": 60, "eval_examples": None,
+            "models": ["bert", "gpt", "elmo"], "tasks": ["same"], "inits": ["pretrained", "random"], "seeds": [1, 2],
+            "train_examples": 60, "eval_examples": None,
             "accelerator": "cpu", "precision": "32-true", "threads": 1,
-            "recipes": {"bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe}},
+            "recipes": {
+                "bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe},
+            },
         },
         "checkpoints": {},
         "derived": {},
@@ -72,14 +84,20 @@ def tiny_params(**changes) -> dict:
             "models": [], "tasks": [], "budget": {"trials": 4}, "train_examples": 40,
             "space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "epochs": {"choices": [1, 2]}},
         },
-        "baselines": {"methods": ["majority", "logistic_regression"], "tokenizer": "tiny", "embedding_size": 8, "recipe": {"method": "full", **recipe}},
+        "baselines": {
+            "methods": ["majority", "logistic_regression"], "tokenizer": "tiny", "embedding_size": 8,
+            "recipe": {"method": "full", **recipe},
+        },
         "vectors": {
             "one": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2},
             "two": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2, "seed": 2},
         },
-        "alignments": {"again": {"source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2}}},
+        "alignments": {"again": {
+            "source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2},
+        }},
         "ablations": {"rate": {
-            "question": "How much should be masked?", "model": "bert", "base": "15", "tasks": ["same"], "seeds": [1, 2], "budget": {"steps": 6},
+            "question": "How much should be masked?", "model": "bert", "base": "15", "tasks": ["same"], "seeds": [1, 2],
+            "budget": {"steps": 6},
             "recipe": {"method": "full", **recipe}, "plot": {"x": "perplexity", "y": ["same"]},
             "variants": {"15": {}, "40": {"change": {"objective": {"mlm_probability": 0.4}}}},
         }},

@@ -1,7 +1,8 @@
 """Whatever stands in `params.yaml` or in a file of data: a stage does its work, or says in one line where it can't; never a traceback,
 never a minute's silence, never half an output.
 
-`make test` takes a few hundred cases, the same each time. For longer, with new ones: `SESAME_FUZZ_MINUTES=60 pytest -n 0 tests/test_fuzz.py`.
+`make test` takes a few hundred cases, the same each time.
+For longer, with new ones: `SESAME_FUZZ_MINUTES=60 pytest -n 0 tests/test_fuzz.py`.
 """
 
 import gzip
@@ -47,9 +48,11 @@ def explore(holds: Callable, *drawn: st.SearchStrategy, cases: int) -> None:
 
 
 SNIPPETS = [
-    b"\0", b"\xff", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n\n", b"\t", b'"', b"'", b"{", b"[", b"]", b"}", b": ", b"- ", b"#", b"|", b">", b"&a ", b"*a", b"<<: *a",
-    b"!!python/object:os.system ", b"!!binary ", b"---\n", b"...\n", b"%YAML 9.9\n", b"? ", b"~", b"null", b"true", b"2026-13-45", b"2026-01-01", b".inf", b".nan", b"-1",
-    b"1e400", b"0x" + b"f" * 5000, b"9" * 5000, b"\\ud800", b'"\\ud800"', "\u2028\u202e\U0001f600\u0301".encode(), b"NaN", b"[" * 2000, b"a" * 100_000, b"1" * 30, b"../", b"\x1a", b"\\N",
+    b"\0", b"\xff", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n\n", b"\t", b'"', b"'", b"{", b"[", b"]", b"}", b": ", b"- ", b"#", b"|", b">",
+    b"&a ", b"*a", b"<<: *a", b"!!python/object:os.system ", b"!!binary ", b"---\n", b"...\n", b"%YAML 9.9\n", b"? ",
+    b"~", b"null", b"true", b"2026-13-45", b"2026-01-01", b".inf", b".nan", b"-1", b"1e400", b"0x" + b"f" * 5000, b"9" * 5000,
+    b"\\ud800", b'"\\ud800"', "\u2028\u202e\U0001f600\u0301".encode(), b"NaN", b"[" * 2000, b"a" * 100_000, b"1" * 30,
+    b"../", b"\x1a", b"\\N",
 ]  # fmt: skip
 
 
@@ -77,7 +80,10 @@ def broken(draw, whole: bytes) -> bytes:
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.dates() | st.datetimes() | st.binary(max_size=5)
-    | st.sampled_from([2**31, 2**32, 2**63, 2**64, 10**30, 1e300, 1e-300, "", " ", "../../x", "a\0b", "nan", "a" * 10_000, "[", "(?P<a>", "é" * 300])
+    | st.sampled_from([
+        2**31, 2**32, 2**63, 2**64, 10**30, 1e300, 1e-300,
+        "", " ", "../../x", "a\0b", "nan", "a" * 10_000, "[", "(?P<a>", "é" * 300,
+    ])
 )  # fmt: skip
 VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers() | st.none(), SCALARS, max_size=3)
 
@@ -154,22 +160,32 @@ def table(rows: list[dict], form: str) -> bytes:
     if form == "jsonl":
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
     separator = {"csv": ",", "tsv": "\t", "lines": " "}[form]
-    return "".join(separator.join(map(str, row.values())) + "\n" for row in ([] if form == "lines" else [dict(zip(rows[0], rows[0], strict=True))]) + rows).encode()
+    header = [] if form == "lines" else [dict(zip(rows[0], rows[0], strict=True))]
+    return "".join(separator.join(map(str, row.values())) + "\n" for row in header + rows).encode()
 
 
 PAIRS = [{"label": ("no", "yes")[i % 2], "a": f"text{i}", "b": f"other{i % 7}"} for i in range(40)]
 IDX = {"idx": 1}
 STRUCTURED = {
-    "copa": [{"premise": "It rained.", "question": "effect", "choice1": "Wet.", "choice2": "Dry.", "label": i % 2, "idx": i} for i in range(20)],
-    "multirc": [{"idx": i, "passage": {"text": f"A {i}.", "questions": [{"idx": 0, "question": "Q?", "answers": [{"idx": j, "text": f"t{j}", "label": j} for j in (0, 1)]}]}} for i in range(20)],
+    "copa": [{"premise": "It rained.", "question": "effect", "choice1": "Wet.", "choice2": "Dry.", "label": i % 2, "idx": i}
+             for i in range(20)],
+    "multirc": [{"idx": i, "passage": {"text": f"A {i}.", "questions": [
+        {"idx": 0, "question": "Q?", "answers": [{"idx": j, "text": f"t{j}", "label": j} for j in (0, 1)]},
+    ]}} for i in range(20)],
     "record": [{"idx": i, "passage": {"text": f"Ann met Bob {i}.", "entities": [{"start": 0, "end": 2}, {"start": 8, "end": 10}]},
                 "qas": [{"idx": i, "query": "@placeholder met.", "answers": [{"text": "Ann", "start": 0, "end": 2}]}]} for i in range(20)],
-    "wic": [{"idx": i, "word": f"w{i}", "sentence1": "A bank.", "sentence2": "The bank.", "start1": 2, "end1": 6, "start2": 4, "end2": 8, "label": bool(i % 2)} for i in range(20)],
-    "wsc": [{"idx": i, "text": f"Ann said {i} she won.", "target": {"span1_text": "Ann", "span1_index": 0, "span2_text": "she", "span2_index": 3}, "label": bool(i % 2)} for i in range(20)],
-    "squad": [{"data": [{"paragraphs": [{"context": f"Ann met Bob {i}.", "qas": [{"id": f"{i}", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}]} for i in range(20)]}]}],
+    "wic": [{"idx": i, "word": f"w{i}", "sentence1": "A bank.", "sentence2": "The bank.",
+             "start1": 2, "end1": 6, "start2": 4, "end2": 8, "label": bool(i % 2)} for i in range(20)],
+    "wsc": [{"idx": i, "text": f"Ann said {i} she won.",
+             "target": {"span1_text": "Ann", "span1_index": 0, "span2_text": "she", "span2_index": 3}, "label": bool(i % 2)}
+            for i in range(20)],
+    "squad": [{"data": [{"paragraphs": [{"context": f"Ann met Bob {i}.", "qas": [
+        {"id": f"{i}", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]},
+    ]} for i in range(20)]}]}],
 }  # fmt: skip
 KINDS = {
-    "copa": ("choice", [], ["accuracy"]), "multirc": ("classification", ["false", "true"], ["accuracy"]), "record": ("choice", [], ["accuracy"]),
+    "copa": ("choice", [], ["accuracy"]), "multirc": ("classification", ["false", "true"], ["accuracy"]),
+    "record": ("choice", [], ["accuracy"]),
     "wic": ("classification", ["false", "true"], ["accuracy"]), "wsc": ("classification", ["false", "true"], ["accuracy"]),
     "squad": ("extraction", [], ["f1"]), "conll": ("tagging", ["O", "B-X"], ["f1"]),
 }  # fmt: skip
@@ -236,7 +252,8 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 CORPUS = {
-    "text": text(30).encode(), "jsonl": table(PAIRS, "jsonl"), "csv": table(PAIRS, "csv"), "tsv": table(PAIRS, "tsv"), "parquet": table(PAIRS, "parquet"),
+    "text": text(30).encode(), "jsonl": table(PAIRS, "jsonl"), "csv": table(PAIRS, "csv"), "tsv": table(PAIRS, "tsv"),
+    "parquet": table(PAIRS, "parquet"),
 }  # fmt: skip
 
 
@@ -249,7 +266,10 @@ def corpora(draw) -> tuple:
         reader["document"] = draw(st.sampled_from(["file", "blank_line", "line"]))
     else:
         header = form in ("csv", "tsv") and draw(st.booleans())
-        reader |= {"column": "a" if header or form in ("jsonl", "parquet") else 1, "header": header, "headword": draw(st.sampled_from([None, "b"])), "separator": draw(st.sampled_from([None, " ", ","]))}
+        reader |= {
+            "column": "a" if header or form in ("jsonl", "parquet") else 1, "header": header,
+            "headword": draw(st.sampled_from([None, "b"])), "separator": draw(st.sampled_from([None, " ", ","])),
+        }  # fmt: skip
     cleaning = {"unicode": draw(st.sampled_from(["NFC", "NFKC", "ftfy"])), "near_duplicates": draw(st.sampled_from([None, 0.8]))}
     return draw(file(CORPUS[form])), reader, cleaning
 
@@ -269,7 +289,8 @@ def tasks(draw) -> tuple:
     form = draw(st.sampled_from(["jsonl", "csv", "tsv", "parquet", "lines", *KINDS]))
     if form in STRUCTURED:
         rows = draw(bent(json.dumps(STRUCTURED[form]))) if draw(st.booleans()) else STRUCTURED[form]
-        whole = "\n".join(json.dumps(row, default=str) for row in (rows if isinstance(rows, list) else [rows])).encode("utf-8", "surrogatepass")
+        lines = [json.dumps(row, default=str) for row in (rows if isinstance(rows, list) else [rows])]
+        whole = "\n".join(lines).encode("utf-8", "surrogatepass")
     elif form == "conll":
         whole = b"-DOCSTART- O\n\n" + b"Ann B-X\nwon O\n\n" * 20
     else:

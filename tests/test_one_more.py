@@ -143,8 +143,8 @@ OBJECTIVE = {
 
             def counts(self, rows):
                 targets = rows["ids"][:, :: self.config.every]
-                count = torch.tensor(targets.numel())
-                return {"tokens": torch.tensor(rows["ids"].numel()), "restore": count, "generator": count, "bytes": self.byte_lengths[targets].sum()}
+                count, inputs = torch.tensor(targets.numel()), torch.tensor(rows["ids"].numel())
+                return {"tokens": inputs, "restore": count, "generator": count, "bytes": self.byte_lengths[targets].sum()}
 
             def losses(self, model, rows, carry):
                 ids, places = rows["ids"], torch.arange(0, rows["ids"].shape[1], self.config.every)
@@ -173,7 +173,8 @@ def contributed(project) -> Path:
         for name, text in files.items():
             (path / f"{name}.py").write_text(dedent(text).lstrip())
     registry = project / "components/params/models.py"
-    registry.write_text(registry.read_text().replace('"decoder", "bilm")', '"decoder", "bilm", "mean")').replace('"clm", "bilm")', '"clm", "bilm", "restore")'))
+    named = registry.read_text().replace('"decoder", "bilm")', '"decoder", "bilm", "mean")')
+    registry.write_text(named.replace('"clm", "bilm")', '"clm", "bilm", "restore")'))
     return project
 
 
@@ -200,7 +201,8 @@ def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed):
     assert metrics["loss"] > 0 and metrics["generator_loss"] > 0 and metrics["perplexity"] > 1
     from safetensors.torch import load_file
 
-    assert not [name for name in load_file("data/models/toy/model.safetensors") if "generator" in name], "what is the objective's own is not saved"
+    saved = load_file("data/models/toy/model.safetensors")
+    assert not [name for name in saved if "generator" in name], "what is the objective's own is not saved"
     assert "12 steps" in run("components.pretrain", "toy_mlm"), "an objective trains every family that reads as it needs"
     assert "pretrained seed 1: " in run("components.finetune", "toy-same")
     resolved = run("components.resolve", "all")

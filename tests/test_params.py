@@ -37,20 +37,35 @@ def problems(change) -> list[str]:
     ("change", "said"),
     [
         (lambda raw: raw["models"]["bert"].update(learning_rat=1), "models.bert.learning_rat: unknown key"),
-        (lambda raw: raw["models"]["bert"]["architecture"].update(num_heads=3), "models.bert.architecture: hidden_size 16 is not divisible by num_heads 3"),
+        (
+            lambda raw: raw["models"]["bert"]["architecture"].update(num_heads=3),
+            "models.bert.architecture: hidden_size 16 is not divisible by num_heads 3",
+        ),
         (lambda raw: raw["models"]["gpt"]["objective"].update(name="cml"), "models.gpt.objective: Input tag 'cml'"),
         (lambda raw: raw["models"]["gpt"].update(objective={"name": "mlm"}), "models.gpt: objective mlm can't train architecture decoder"),
         (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate="fast"), "models.bert.optimizer.learning_rate: "),
-        (lambda raw: raw["models"]["bert"].update(budget={"tokens": 5, "steps": 2}), "models.bert.budget: give exactly one of tokens, flops, steps, minutes"),
+        (
+            lambda raw: raw["models"]["bert"].update(budget={"tokens": 5, "steps": 2}),
+            "models.bert.budget: give exactly one of tokens, flops, steps, minutes",
+        ),
         (lambda raw: raw["models"]["bert"].update(batch_size=0), "models.bert.batch_size: "),
         (lambda raw: raw["tasks"]["same"]["train"].pop("source"), "tasks.same.train: give either a source or a share of train"),
         (lambda raw: raw["tasks"]["same"].update(train={"share": 0.5}), "tasks.same: train has no source"),
         (lambda raw: raw["tasks"]["same"].update(metrics=["pearson"]), "tasks.same: metric pearson does not fit a classification task"),
         (lambda raw: raw["finetune"]["tasks"].append("mnli"), "finetune.tasks[1]: no 'mnli' in tasks (there are: same)"),
-        (lambda raw: raw["encodings"]["tiny"].update(tokenizer="big"), "encodings.tiny.tokenizer: no 'big' in tokenizers (there are: tiny)"),
+        (
+            lambda raw: raw["encodings"]["tiny"].update(tokenizer="big"),
+            "encodings.tiny.tokenizer: no 'big' in tokenizers (there are: tiny)",
+        ),
         (lambda raw: raw["corpora"]["base"]["parts"][0]["source"].update(kind="ftp"), "corpora.base.parts[0].source: Input tag 'ftp'"),
-        (lambda raw: raw["vectors"]["one"].update(kind="word2vec"), "vectors.one: there is no kind 'word2vec', only skip_gram and ppmi_svd; vectors of your own can't be brought yet"),
-        (lambda raw: raw["alignments"]["again"]["dictionary"].update(kind="file"), "alignments.again.dictionary: there is no kind 'file', only wordnet and identical; dictionaries of your own"),
+        (
+            lambda raw: raw["vectors"]["one"].update(kind="word2vec"),
+            "vectors.one: there is no kind 'word2vec', only skip_gram and ppmi_svd; vectors of your own can't be brought yet",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"]["dictionary"].update(kind="file"),
+            "alignments.again.dictionary: there is no kind 'file', only wordnet and identical; dictionaries of your own",
+        ),
         (lambda raw: raw.pop("seed"), "seed: missing"),
         (lambda raw: raw.update(seed=2**64), "seed: a number beyond 2**63"),
         (lambda raw: raw.update(seed=2**32), "seed: Input should be less than 4294967296"),
@@ -58,31 +73,88 @@ def problems(change) -> list[str]:
         (lambda raw: raw["finetune"].update(seeds=[2**63 - 1]), "finetune.seeds[0]: Input should be less than"),
         (lambda raw: raw["vectors"]["one"].update(seed=-1), "vectors.one.seed: Input should be greater than or equal to 0"),
         (lambda raw: raw["models"]["bert"].update(budget={"steps": 1e30}), "models.bert.budget.steps: "),
-        (lambda raw: raw["models"]["bert"].update(budget={"minutes": float("inf")}), "models.bert.budget.minutes: Input should be a finite number"),
-        (lambda raw: raw["models"]["bert"].update(budget={"flops": 1e300}), "models.bert.budget.flops: Input should be less than or equal to 1000"),
-        (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate=float("nan")), "models.bert.optimizer.learning_rate: Input should be a finite number"),
-        (lambda raw: raw["models"]["bert"]["architecture"].update(hidden_size=10**13), "models.bert.architecture.hidden_size: Input should be less than or equal to 1099511627776"),
-        (lambda raw: raw["models"]["bert"]["trainer"].update(threads=10000), "models.bert.trainer.threads: Input should be less than or equal to 1024"),
-        (lambda raw: raw["models"]["bert"]["trainer"].update(strategy="fsdp"), "models.bert.trainer: strategy fsdp runs on GPUs only; on a CPU take ddp, or auto"),
-        (lambda raw: raw["corpora"]["base"]["parts"][0].update(source=PYPI | {"filename": "../../a.whl"}), "corpora.base.parts[0].source.filename: String should match pattern"),
-        (lambda raw: raw["corpora"]["base"]["parts"][0].update(source={"kind": "url", "url": "http://[::1/a", "sha256": "0" * 64}), "corpora.base.parts[0].source.url: Input should be a valid URL"),
+        (
+            lambda raw: raw["models"]["bert"].update(budget={"minutes": float("inf")}),
+            "models.bert.budget.minutes: Input should be a finite number",
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(budget={"flops": 1e300}),
+            "models.bert.budget.flops: Input should be less than or equal to 1000",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate=float("nan")),
+            "models.bert.optimizer.learning_rate: Input should be a finite number",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["architecture"].update(hidden_size=10**13),
+            "models.bert.architecture.hidden_size: Input should be less than or equal to 1099511627776",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["trainer"].update(threads=10000),
+            "models.bert.trainer.threads: Input should be less than or equal to 1024",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["trainer"].update(strategy="fsdp"),
+            "models.bert.trainer: strategy fsdp runs on GPUs only; on a CPU take ddp, or auto",
+        ),
+        (
+            lambda raw: raw["corpora"]["base"]["parts"][0].update(source=PYPI | {"filename": "../../a.whl"}),
+            "corpora.base.parts[0].source.filename: String should match pattern",
+        ),
+        (
+            lambda raw: raw["corpora"]["base"]["parts"][0].update(source={"kind": "url", "url": "http://[::1/a", "sha256": "0" * 64}),
+            "corpora.base.parts[0].source.url: Input should be a valid URL",
+        ),
         (lambda raw: raw.update({2024: 1}), "the file: the key 2024 is no text; write it in quotes"),
         (lambda raw: raw["models"].update({True: raw["models"]["bert"]}), "models: the key True is no text; write it in quotes"),
         (lambda raw: raw["tasks"]["same"]["table"].update({None: 1}), "tasks.same.table: the key None is no text; write it in quotes"),
-        (lambda raw: raw["models"]["bert"].update(trainer={"devices": 3}), "models.bert: batch_size 8 is not divisible by accumulate x devices x num_nodes = 3"),
+        (
+            lambda raw: raw["models"]["bert"].update(trainer={"devices": 3}),
+            "models.bert: batch_size 8 is not divisible by accumulate x devices x num_nodes = 3",
+        ),
         (lambda raw: raw["models"]["elmo"].update(prompts=["no star"]), "models.elmo: prompt 'no star' must mark one *word*"),
-        (lambda raw: raw["finetune"]["recipes"]["bert"].update(max_length=64), "the file: finetune.recipes.bert.max_length 64 is more than the model reads"),
-        (lambda raw: raw["search"]["space"].update(learning_rat={"low": 0.1, "high": 0.2}), "search.space: learning_rat is no field of a recipe (did you mean learning_rate?)"),
-        (lambda raw: raw["search"]["space"].update(dropout={"low": 0.1, "high": 1.5}), "search.space: dropout: Input should be less than or equal to 1 (it is 1.5)"),
+        (
+            lambda raw: raw["finetune"]["recipes"]["bert"].update(max_length=64),
+            "the file: finetune.recipes.bert.max_length 64 is more than the model reads",
+        ),
+        (
+            lambda raw: raw["search"]["space"].update(learning_rat={"low": 0.1, "high": 0.2}),
+            "search.space: learning_rat is no field of a recipe (did you mean learning_rate?)",
+        ),
+        (
+            lambda raw: raw["search"]["space"].update(dropout={"low": 0.1, "high": 1.5}),
+            "search.space: dropout: Input should be less than or equal to 1 (it is 1.5)",
+        ),
         (lambda raw: raw["search"]["space"].update(dropout={"low": 0.1}), "search.space.dropout: give either low and high, or choices"),
-        (lambda raw: raw["search"]["space"].update(dropout={"low": 0.0, "high": 0.1, "log": True}), "search.space.dropout: log needs a low above 0"),
-        (lambda raw: raw["search"]["space"].update(method={"low": 1, "high": 2}), "search.space: method is no plain number: give its choices"),
-        (lambda raw: raw["search"].update(models=["bert"], space={"max_length": {"choices": [16, 64]}}), "the file: search.space.max_length 64 is more than the model reads"),
-        (lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}), "the file: search.space.method lora goes into a Transformer's blocks"),
+        (
+            lambda raw: raw["search"]["space"].update(dropout={"low": 0.0, "high": 0.1, "log": True}),
+            "search.space.dropout: log needs a low above 0",
+        ),
+        (
+            lambda raw: raw["search"]["space"].update(method={"low": 1, "high": 2}),
+            "search.space: method is no plain number: give its choices",
+        ),
+        (
+            lambda raw: raw["search"].update(models=["bert"], space={"max_length": {"choices": [16, 64]}}),
+            "the file: search.space.max_length 64 is more than the model reads",
+        ),
+        (
+            lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}),
+            "the file: search.space.method lora goes into a Transformer's blocks",
+        ),
         (lambda raw: raw["search"].update(budget={}), "search.budget: give trials, hours or both"),
-        (lambda raw: raw["search"].update(models=["bert"], pruner={"name": "hyperband", "min_epochs": 2}), "the file: search.pruner: bert has at most 2 epochs"),
-        (lambda raw: raw["search"].update(tasks=["same"], metric="pearson"), "the file: search.metric pearson is not among those of the dev split of tasks.same (accuracy)"),
-        (lambda raw: raw.update(search=raw["search"] | {"models": ["gpt"]}, finetune=raw["finetune"] | {"models": [], "recipes": {}}), "search.models[0]: no recipe for model 'gpt' in finetune.recipes"),
+        (
+            lambda raw: raw["search"].update(models=["bert"], pruner={"name": "hyperband", "min_epochs": 2}),
+            "the file: search.pruner: bert has at most 2 epochs",
+        ),
+        (
+            lambda raw: raw["search"].update(tasks=["same"], metric="pearson"),
+            "the file: search.metric pearson is not among those of the dev split of tasks.same (accuracy)",
+        ),
+        (
+            lambda raw: raw.update(search=raw["search"] | {"models": ["gpt"]}, finetune=raw["finetune"] | {"models": [], "recipes": {}}),
+            "search.models[0]: no recipe for model 'gpt' in finetune.recipes",
+        ),
         (lambda raw: raw["search"].update(tasks=["other"]), "search.tasks[0]: no 'other' in tasks (there are: same)"),
         (lambda raw: raw["finetune"].update(tasks=5), "finetune.tasks: Input should be a valid list"),
     ],
@@ -101,7 +173,8 @@ def test_all_problems_at_once():
 
     found = problems(change)
     assert found[0] == "params.yaml: 4 problems" and len(found) == 5
-    assert [line.split(":")[0].strip() for line in sorted(found[1:])] == ["models.bert.architecture", "models.gpt.encoding", "sed", "tokenizers.tiny.vocab_size"]
+    places = [line.split(":")[0].strip() for line in sorted(found[1:])]
+    assert places == ["models.bert.architecture", "models.gpt.encoding", "sed", "tokenizers.tiny.vocab_size"]
 
 
 def test_broken_yaml_names_the_line(tmp_path):
@@ -164,7 +237,8 @@ def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
         params.check(raw)
     lines = str(told.value).splitlines()
     assert len(lines) <= 5, lines
-    assert re.search(r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\); named so \d\d times, the last is variants", str(told.value))
+    named = r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\); named so \d\d times, the last is variants"
+    assert re.search(named, str(told.value))
 
 
 DEEP = ["a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "- " * 100_000, "\n".join(" " * n + "a:" for n in range(3000))]

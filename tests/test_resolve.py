@@ -38,7 +38,8 @@ def write(raw: dict) -> None:
 def searched() -> dict:
     raw = tiny_params()
     raw["search"] |= {"models": ["bert"], "tasks": ["same"]}
-    raw["adapt"] |= {"models": ["gpt"], "methods": ["lora"], "tasks": ["same"], "recipes": {"lora": raw["finetune"]["recipes"]["gpt"] | {"method": "lora"}}}
+    recipes = {"lora": raw["finetune"]["recipes"]["gpt"] | {"method": "lora"}}
+    raw["adapt"] |= {"models": ["gpt"], "methods": ["lora"], "tasks": ["same"], "recipes": recipes}
     return raw
 
 
@@ -68,18 +69,23 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
         shutil.copytree(f"components/{kind}/{model}", f"components/{kind}/dummy")
         block = Path(f"components/{kind}/dummy/block.py")
         block.write_text(block.read_text().replace(f'Literal["{model}"]', 'Literal["dummy"]'))
-    for folder, like in (("finetune/methods", "mix"), ("tasks/readers", "copa"), ("sources", "url"), ("corpora/readers", "text"), ("align/trainers", "ppmi_svd")):
+    for folder, like in (
+        ("finetune/methods", "mix"), ("tasks/readers", "copa"), ("sources", "url"), ("corpora/readers", "text"),
+        ("align/trainers", "ppmi_svd"),
+    ):  # fmt: skip
         shutil.copy(f"components/{folder}/{like}.py", f"components/{folder}/dummy.py")
     shutil.copytree("components/report", "components/page")
     models, tasks = Path("components/params/models.py"), Path("components/params/tasks.py")
     models.write_text(models.read_text().replace('"bilm")', '"bilm", "dummy")'))
-    tasks.write_text(tasks.read_text().replace('"linear_probe")', '"linear_probe", "dummy")').replace('"conll": "tagging",', '"conll": "tagging", "dummy": "choice",'))
+    methods_named = tasks.read_text().replace('"linear_probe")', '"linear_probe", "dummy")')
+    tasks.write_text(methods_named.replace('"conll": "tagging",', '"conll": "tagging", "dummy": "choice",'))
     assert models.read_text().count('"dummy"') == 2 and tasks.read_text().count('"dummy"') >= 2
     assert resolved() == before
     raw = searched()
     raw["models"]["new"] = raw["models"]["bert"] | {"architecture": raw["models"]["bert"]["architecture"] | {"name": "dummy"}}
     write(raw)
-    assert other(before, resolved()) | other(before, resolved(), "settings") == {"pretrain@new", "report@all"}, "and they are there to be named"
+    changed = other(before, resolved()) | other(before, resolved(), "settings")
+    assert changed == {"pretrain@new", "report@all"}, "and they are there to be named"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,8 @@ def test_comments_docstrings_and_blank_lines_change_nothing(own_code):
     write(searched())
     before = resolved()
     path = Path("components/pretrain/module.py")
-    path.write_text("# said anew\n" + path.read_text().replace('    """Clip and step', '    """Said\n    otherwise: clip and step').replace("\n\n\n", "\n\n\n\n"))
+    said_anew = path.read_text().replace('    """Clip and step', '    """Said\n    otherwise: clip and step')
+    path.write_text("# said anew\n" + said_anew.replace("\n\n\n", "\n\n\n\n"))
     append("components/optimizer.py", '\n\n# and here\n"""A text that nothing reads."""\n')
     assert resolved() == before
 
@@ -166,7 +173,9 @@ def test_the_closure_is_what_python_imports(project):
     raw["finetune"]["models"] = ["gpt", "elmo"]
     raw["derived"] = {
         "gpt_same": {"start": "gpt", "on": "tasks/same", "by": {"name": "tuned", "recipe": raw["finetune"]["recipes"]["gpt"]}},
-        "gpt_more": {"start": "gpt", "on": "encoded/tiny", "by": {"name": "pretrained", **{key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture")}}},
+        "gpt_more": {"start": "gpt", "on": "encoded/tiny", "by": {"name": "pretrained", **{
+            key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture")
+        }}},
     }  # fmt: skip
     raw["mixes"]["tiny"]["tasks"] = ["same"]
     write(raw)
@@ -175,7 +184,8 @@ def test_the_closure_is_what_python_imports(project):
     for own in resolve.entries(everything):
         if own.stage in skipped or own.name in ("rate-40-1", "rate-40-2", "rate-15-2", "two"):
             continue
-        done = subprocess.run([sys.executable, "-c", LOADED, own.modules[0], *([own.name] if own.name != "all" else [])], capture_output=True, text=True)
+        names = [own.name] if own.name != "all" else []
+        done = subprocess.run([sys.executable, "-c", LOADED, own.modules[0], *names], capture_output=True, text=True)
         assert done.returncode == 0, f"{own.stage}@{own.name}: {done.stderr[-2000:]}"
         loaded = {*done.stdout.split("LOADED ")[1].split(), own.modules[0]}
         loaded = {name for name in loaded if not closure.framed(name)}

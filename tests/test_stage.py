@@ -93,7 +93,8 @@ def test_what_may_pass_is_told_from_what_can_not(folder, monkeypatch):
         YAML().dump(raw, file)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")
     done = run("components.corpora", "base")
-    assert done.returncode == 75 and "can't be read (no connection)" in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.returncode == 75 and "can't be read (no connection)" in done.stderr, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
 def test_ctrl_c_in_an_import_is_no_traceback(folder, monkeypatch):
@@ -114,7 +115,8 @@ def test_ctrl_c_in_a_stage_is_one_line(folder, monkeypatch):
         YAML().dump(raw, file)
     monkeypatch.setenv("PYTHONPATH", str(folder / "early"))
     done = run("components.corpora", "base")
-    assert (done.returncode, done.stderr) == (1, "corpus@base: stopped; nothing half-written, the next run continues\n") and not list(Path("data").rglob("*.txt"))
+    assert (done.returncode, done.stderr) == (1, "corpus@base: stopped; nothing half-written, the next run continues\n")
+    assert not list(Path("data").rglob("*.txt"))
 
 
 def test_vocabulary_larger_than_the_text(folder):
@@ -197,7 +199,10 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
         "data/encoded/tiny/train.documents.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
         "data/models/bert/config.json": (lambda: store.load(model), "pretrain@bert"),
         "data/models/bert/model.safetensors": (lambda: store.load(model), "pretrain@bert"),
-        "data/scores/bert/same/predictions.jsonl": (lambda: bootstrap.read(Path("data/scores/bert/same"), "dev", "pretrained"), "finetune@bert-same"),
+        "data/scores/bert/same/predictions.jsonl": (
+            lambda: bootstrap.read(Path("data/scores/bert/same"), "dev", "pretrained"),
+            "finetune@bert-same",
+        ),
         "data/vectors/one/vocabulary.txt": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
         "data/vectors/one/vectors.npy": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
     }
@@ -205,7 +210,11 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
     for file, (load, maker) in opened.items():
         path, whole = Path(file), Path(file).read_bytes()
         half = whole[: len(whole) // 2 + 1]
-        textual = {"train.txt": (half, b"", form), "card.json": (form,), "vocabulary.txt": (half,), "predictions.jsonl": (b"",), "dev.jsonl": (None,)}  # can't be told here
+        # can't be told here
+        textual = {
+            "train.txt": (half, b"", form), "card.json": (form,), "vocabulary.txt": (half,), "predictions.jsonl": (b"",),
+            "dev.jsonl": (None,),
+        }  # fmt: skip
         for broken in (half, b"", form, noise, None):
             path.unlink()
             if broken is not None:
@@ -215,7 +224,8 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
             with pytest.raises(SesameError) as caught:
                 load()
             message = str(caught.value)
-            assert message.startswith(file) and f"`sesame run {'--force ' if broken is not None else ''}{maker}`" in message and "\n" not in message, message
+            command = f"`sesame run {'--force ' if broken is not None else ''}{maker}`"
+            assert message.startswith(file) and command in message and "\n" not in message, message
         path.write_bytes(whole)
 
 

@@ -73,20 +73,35 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ablations__rate__variants__40__change": {"objective": {"mlm_probabilty": 0.4}}}, "ablations.rate.variants.40.change.objective.mlm_probabilty: unknown key"),
+        (
+            {"ablations__rate__variants__40__change": {"objective": {"mlm_probabilty": 0.4}}},
+            "ablations.rate.variants.40.change.objective.mlm_probabilty: unknown key",
+        ),
         ({"ablations__rate__variants__40__change": {"architecture": {"num_heads": 3}}}, "hidden_size 16 is not divisible by num_heads 3"),
         ({"ablations__rate__variants__40__recipe": {"epochs": 0}}, "ablations.rate.variants.40.recipe.epochs: "),
         ({"ablations__rate__model": "brt"}, "ablations.rate.model: no 'brt' in models"),
         ({"ablations__rate__variants__40__encoding": "other"}, "ablations.rate.variants.40.encoding: no 'other' in encodings"),
         ({"ablations__rate__base": "1"}, "ablations.rate: base: '1' is no variant of this study (there are: 15, 40)"),
-        ({"ablations__rate__plot": {"x": "tokens", "y": ["other"]}}, "ablations.rate: plot: 'other' is neither a task of the study nor one of parameters, "),
+        (
+            {"ablations__rate__plot": {"x": "tokens", "y": ["other"]}},
+            "ablations.rate: plot: 'other' is neither a task of the study nor one of parameters, ",
+        ),
         ({"ablations__rate__tasks": ["same", "different"]}, "ablations.rate.tasks[1]: no 'different' in tasks"),
         ({"ablations__rate__milestones": [50]}, "milestones are counted in tokens, and so must the budget be"),
-        ({"ablations__rate__budget": {"tokens": 90}, "ablations__rate__milestones": [50, 100]}, "milestones: ascending, and less than budget.tokens"),
+        (
+            {"ablations__rate__budget": {"tokens": 90}, "ablations__rate__milestones": [50, 100]},
+            "milestones: ascending, and less than budget.tokens",
+        ),
         ({"ablations__rate__seeds": [1, 1]}, "ablations.rate: seeds has one twice"),
         ({"ablations__rate__published": "rates"}, "ablations.rate.published: Input should be 'objective' or 'size'"),
-        ({"ablations__rate__recipe__max_length": 64}, "ablations.rate.recipe.max_length 64 is more than the model reads, ablations.rate.variants.15.architecture.max_length 32"),
-        ({"ablations__rate__variants__40__change": {"budget": {"steps": 9}}}, "ablations.rate.variants.40: change.budget: the same for all variants of a study or set elsewhere"),
+        (
+            {"ablations__rate__recipe__max_length": 64},
+            "ablations.rate.recipe.max_length 64 is more than the model reads, ablations.rate.variants.15.architecture.max_length 32",
+        ),
+        (
+            {"ablations__rate__variants__40__change": {"budget": {"steps": 9}}},
+            "ablations.rate.variants.40: change.budget: the same for all variants of a study or set elsewhere",
+        ),
         ({"ablations__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
     ],
 )
@@ -99,7 +114,8 @@ def test_a_mistake_is_one_line_that_names_its_place(changes, message):
 def answers(right: float, seed: int, size: int = 400) -> tuple[list[Example], list[str]]:
     rng = np.random.default_rng(0)
     gold = rng.choice(["no", "yes"], size)
-    found = [label if draw < right else "no" if label == "yes" else "yes" for label, draw in zip(gold, np.random.default_rng(seed).random(size), strict=True)]
+    draws = np.random.default_rng(seed).random(size)
+    found = [label if draw < right else "no" if label == "yes" else "yes" for label, draw in zip(gold, draws, strict=True)]
     return [Example(str(i), "a", "b", str(label)) for i, label in enumerate(gold)], found
 
 
@@ -112,11 +128,14 @@ def test_effects_tell_a_difference_from_noise():
     base = scores(0.70, 0.71, 0.69)
     same, better = effect(base, base), effect(scores(0.85, 0.86, 0.84), base)
     assert same.difference == 0 and same.low < 0 < same.high and same.verdict == "no difference"
-    assert better.verdict == "higher" and better.low > 0.05 and better.deviations > 3 and effect(base, scores(0.85, 0.86, 0.84)).verdict == "lower"
+    assert better.verdict == "higher" and better.low > 0.05 and better.deviations > 3
+    assert effect(base, scores(0.85, 0.86, 0.84)).verdict == "lower"
     assert effect(scores(0.95, 0.5, 0.7), base).verdict == "no difference", "seeds that disagree widen the interval"
     narrow, wide = (effect(scores(*rights), base) for rights in ((0.75, 0.75, 0.75), (0.85, 0.65, 0.75)))
     assert wide.high - wide.low > 1.3 * (narrow.high - narrow.low)
-    assert (base[0] == [np.mean([found == row.label for found, row in zip(answers(right, seed)[1], rows, strict=True)]) for seed, right in enumerate((0.70, 0.71, 0.69))]).all()
+    predictions = [answers(right, seed)[1] for seed, right in enumerate((0.70, 0.71, 0.69))]
+    accuracies = [np.mean([label == row.label for label, row in zip(labels, rows, strict=True)]) for labels in predictions]
+    assert (base[0] == accuracies).all()
 
 
 def test_an_undefined_score_is_no_effect():
@@ -166,7 +185,8 @@ def test_milestones_on_the_way_change_nothing_and_flops_are_a_budget(project):
     assert 500 <= figures[0]["tokens"] < 1500 <= figures[1]["tokens"] < 3000 <= figures[2]["tokens"]
     assert figures[0]["loss"] > figures[2]["loss"] and figures[0]["flops"] < figures[1]["flops"] < figures[2]["flops"]
 
-    assert checkpoint_folder(CHECKED.models["bert"], "x", [500]) != checkpoint_folder(CHECKED.models["bert"], "x", [1500]), "never continued by another list"
+    folders = [checkpoint_folder(CHECKED.models["bert"], "x", milestones) for milestones in ([500], [1500])]
+    assert folders[0] != folders[1], "never continued by another list"
 
     raw["ablations"]["rate"] |= {"budget": {"flops": figures[2]["flops"]}, "milestones": []}
     variant.train(write(raw), "rate-15-1", Run(None))
@@ -183,7 +203,8 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     found = study_stage.study(everything, "rate", Run(None))
     with open("data/report/studies/rate.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["variant"], row["milestone"], row["n"]) for row in rows] == [(name, point, "2") for name in ("15", "40") for point in ("1000", "last")]
+    points = [(name, point, "2") for name in ("15", "40") for point in ("1000", "last")]
+    assert [(row["variant"], row["milestone"], row["n"]) for row in rows] == points
     positive = ("parameters", "tokens", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std")
     assert all(float(row[key]) > 0 for row in rows for key in positive)
     assert not rows[0]["same_low"] and float(rows[3]["same_low"]) <= float(rows[3]["same_difference"]) <= float(rows[3]["same_high"])
@@ -194,7 +215,8 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert set(found["variants"]) == {"15", "40"}
 
     best = champion.best(everything, "rate")
-    dev = {name: tables.transferred(everything, "rate", name)["same"]["last"]["scores"]["dev"]["accuracy"]["values"] for name in ("15", "40")}
+    results = {name: tables.transferred(everything, "rate", name)["same"]["last"] for name in ("15", "40")}
+    dev = {name: result["scores"]["dev"]["accuracy"]["values"] for name, result in results.items()}
     assert best.score == max(value for values in dev.values() for value in values) == dev[best.variant][best.seed - 1]
 
 
@@ -205,13 +227,15 @@ def test_the_reading_says_no_more_than_the_numbers():
         common = {"milestone": "last", "flops": 100.0, "tokens": 10, "steps": 2}
         base = {"variant": "15", **common, "same_verdict": ""}
         verdict = "higher" if low > 0 else "lower" if high < 0 else "no difference"
-        return pd.DataFrame([base, {"variant": "40", **common, "flops": 100.0 * flops, "same_difference": (low + high) / 2, "same_low": low, "same_high": high, "same_verdict": verdict}])
+        columns = {"same_difference": (low + high) / 2, "same_low": low, "same_high": high, "same_verdict": verdict}
+        return pd.DataFrame([base, {"variant": "40", **common, "flops": 100.0 * flops, **columns}])
 
     assert tables.readings(CHECKED, "rate", frame(-0.1, 0.2)) == [
         "Against 15 no variant makes a difference beyond the noise of seeds and examples: none of 1 comparisons does."
     ]
     assert tables.readings(CHECKED, "rate", frame(0.1, 0.3, flops=2)) == [
-        "Against 15: same is higher with 40 (+0.200 [+0.100, +0.300]); 0 of 1 comparisons show no difference beyond the noise of seeds and examples.",
+        "Against 15: same is higher with 40 (+0.200 [+0.100, +0.300]); "
+        "0 of 1 comparisons show no difference beyond the noise of seeds and examples.",
         "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's.",
     ]
     one_seed = params.check(changed(ablations__rate__seeds=[1]))

@@ -58,13 +58,21 @@ def test_training_step(name, tokens, train_split):
     rows = objective.batches(train_split, 32, 64, seed=0)[0]
     ours = store.build(block, tokens)
     if name == "encoder":
-        config = BertConfig(vocab_size=tokens.vocab_size, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512,
-                            max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
+        config = BertConfig(
+            vocab_size=tokens.vocab_size, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512,
+            max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        )  # fmt: skip
         theirs, key = BertForPreTraining(config), "ids"
         attention = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None]).long()
-        given = {"input_ids": rows["ids"], "attention_mask": attention, "token_type_ids": rows["segment_ids"], "labels": rows["labels"], "next_sentence_label": rows["is_random"]}
+        given = {
+            "input_ids": rows["ids"], "attention_mask": attention, "token_type_ids": rows["segment_ids"],
+            "labels": rows["labels"], "next_sentence_label": rows["is_random"],
+        }  # fmt: skip
     else:
-        theirs, key = GPT2LMHeadModel(GPT2Config(vocab_size=tokens.vocab_size, n_embd=128, n_layer=2, n_head=2, n_positions=64, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)), "ids"
+        config = GPT2Config(
+            vocab_size=tokens.vocab_size, n_embd=128, n_layer=2, n_head=2, n_positions=64, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+        )
+        theirs, key = GPT2LMHeadModel(config), "ids"
         given = {"input_ids": rows["ids"][:, :-1], "labels": rows["ids"][:, :-1]}
     steppers = [adamw(side, matrices(side), 1e-3, 0.01) for side in (ours, theirs)]
 
@@ -91,8 +99,11 @@ def test_masking():
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
 
-    words = Tokenizer(WordLevel({"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4} | {f"w{i}": i for i in range(5, vocab)}, unk_token="[UNK]"))
-    fast = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    specials = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
+    words = Tokenizer(WordLevel(specials | {f"w{i}": i for i in range(5, vocab)}, unk_token="[UNK]"))
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]"
+    )
     collator = DataCollatorForLanguageModeling(fast, mlm_probability=0.15)
     examples = [{"input_ids": row} for row in torch.from_numpy(ids)]
     config, ordinary, keys = MaskedLM(name="mlm"), np.arange(5, vocab), np.arange(rows)

@@ -52,7 +52,8 @@ def collate(rows: list[dict]) -> dict:
 def theirs(rows: list[torch.Tensor], labels: list[int], width: int | None, bf16: bool) -> float:
     torch.manual_seed(0)
     model = BertForSequenceClassification(BertConfig(
-        vocab_size=VOCABULARY, num_hidden_layers=2, hidden_size=128, num_attention_heads=2, intermediate_size=512, max_position_embeddings=LONGEST,
+        vocab_size=VOCABULARY, num_hidden_layers=2, hidden_size=128, num_attention_heads=2, intermediate_size=512,
+        max_position_embeddings=LONGEST,
     ))  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
@@ -95,6 +96,7 @@ def test_fine_tuning_against_the_trainer(capsys):
             times[name].append(side())
     own = min(times["ours, length buckets"])
     with capsys.disabled():
-        print(f"\nfine-tuning BERT 2 x 128, batch {BATCH}, {EXAMPLES} examples of {lengths.mean():.0f} tokens on average, {precision}, 1 thread")
+        examples = f"{EXAMPLES} examples of {lengths.mean():.0f} tokens on average"
+        print(f"\nfine-tuning BERT 2 x 128, batch {BATCH}, {examples}, {precision}, 1 thread")
         for name, found in times.items():
             print(f"  {name:40} {EXAMPLES / min(found):7.0f} examples/s   ours is {min(found) / own:.2f} x")

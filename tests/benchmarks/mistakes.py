@@ -31,13 +31,16 @@ def wrong(mistake: Mistake, root: Path = ROOT) -> str:
     """The file's text with the mistake in it. Raises ValueError where the text to be replaced is not there once."""
     text = (root / mistake.file).read_text(encoding="utf-8")
     if (count := text.count(mistake.old)) != 1:
-        raise ValueError(f"{mistake.name}: {mistake.file} has the text to be replaced {count} times, not once; mend the entry: {mistake.old!r}")
+        raise ValueError(
+            f"{mistake.name}: {mistake.file} has the text to be replaced {count} times, not once; mend the entry: {mistake.old!r}"
+        )
     return text.replace(mistake.old, mistake.new)
 
 
 def copy(folder: Path) -> None:
     """The tree as it stands: what git knows, and what it does not ignore."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():  # one that was deleted is still listed
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +49,8 @@ def copy(folder: Path) -> None:
 
 def test(folder: Path, tests: list[str]) -> tuple[int, str]:
     """pytest's exit status in a copy, and its output. The environment's packages lead back to the user's tree, so the copy comes first."""
-    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}  # a file of the same size and second has the same bytecode
+    # a file of the same size and second has the same bytecode
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-rf", *tests]
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
@@ -82,7 +86,8 @@ def main(*words: str) -> None:
         for mistake in chosen:
             outcome = attempt(mistake, folder)
             unnoticed += [] if outcome.noticed else [mistake.name]
-            print(f"{mistake.name:{width}}  {'noticed' if outcome.noticed else 'NOT    '}  {outcome.seconds:4.0f} s  {outcome.by}", flush=True)
+            verdict = "noticed" if outcome.noticed else "NOT    "
+            print(f"{mistake.name:{width}}  {verdict}  {outcome.seconds:4.0f} s  {outcome.by}", flush=True)
     print(f"{len(chosen) - len(unnoticed)} of {len(chosen)} noticed")
     sys.exit(f"not noticed: {', '.join(unnoticed)}" if unnoticed else 0)
 

@@ -21,7 +21,8 @@ from components.tasks import Example, metrics
 def main(folder: str, model: str, task_name: str) -> None:
     all_params = params.load()
     config, task, recipe = all_params.finetune, all_params.tasks[task_name], all_params.finetune.recipes[model]
-    plain = params.Recipe(method="full", **recipe.model_dump(include={"learning_rate", "epochs", "batch_size", "warmup", "weight_decay", "max_length"}))
+    shared = {"learning_rate", "epochs", "batch_size", "warmup", "weight_decay", "max_length"}
+    plain = params.Recipe(method="full", **recipe.model_dump(include=shared))
     if recipe != plain or config.precision != "32-true" or task.kind != "classification":
         sys.exit("the Trainer is only set up for classification, method full with its default schedule and dropout, and precision 32-true")
     compute.prepare(config.threads)
@@ -50,7 +51,8 @@ def main(folder: str, model: str, task_name: str) -> None:
             seconds = time.perf_counter() - started
             found = [task.labels[i] for i in trainer.predict(dev).predictions.argmax(1)]
         scores.append(metrics.evaluate(task, "dev", rows["dev"], found))
-        print(f"seed {seed}: {' '.join(f'{name} {metrics.shown(value)}' for name, value in scores[-1].items())} in {seconds:.0f} s", flush=True)
+        shown = " ".join(f"{name} {metrics.shown(value)}" for name, value in scores[-1].items())
+        print(f"seed {seed}: {shown} in {seconds:.0f} s", flush=True)
     for name in scores[0]:
         print(f"{task_name} {name}: mean {statistics.fmean(score[name] for score in scores):.4f} over {len(scores)} seeds")
 

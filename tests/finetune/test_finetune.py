@@ -59,7 +59,10 @@ def test_a_passage_alone_is_cut_where_the_task_says_so(tokens):
 def test_marked_words_that_a_cut_takes_away_are_counted(tokens):
     text = "the dog sees *the* river " + "a man " * 30
     kept, far = ("text_a", 13, 18), ("text_a", len(text) - 5, len(text))
-    rows = [Example("1", text, None, "yes", spans=[kept]), Example("2", text, None, "yes", spans=[kept, far]), Example("3", "a man", None, "no", spans=[])]
+    rows = [
+        Example("1", text, None, "yes", spans=[kept]), Example("2", text, None, "yes", spans=[kept, far]),
+        Example("3", "a man", None, "no", spans=[]),
+    ]  # fmt: skip
     encoded = kinds.build(TASK, recipe()).encode(rows, tokens)
     assert (encoded.cut, encoded.lost) == (2, 1)
 
@@ -82,7 +85,10 @@ def only(encoded) -> data.Batch:
 
 def test_choices_are_scored_side_by_side(tokens):
     choices = {"0": "the river", "1": "a man", "2": "the city"}
-    rows = [Example("1", "the dog sees", None, ["1"], choices=choices), Example("2", "a man likes", None, ["0", "1"], choices={"0": "a", "1": "b"})]
+    rows = [
+        Example("1", "the dog sees", None, ["1"], choices=choices),
+        Example("2", "a man likes", None, ["0", "1"], choices={"0": "a", "1": "b"}),
+    ]
     kind = kinds.build(other_task("choice"), recipe())
     encoded = kind.encode(rows, tokens)
     assert [len(texts) for texts in encoded.texts] == [3, 2] and encoded.choices
@@ -106,14 +112,19 @@ def test_answers_are_found_again_from_their_tokens(tokens):
     output = torch.zeros(2, length, 2)
     output[0, encoded.notes[0][0] + first, 0] = output[0, encoded.notes[0][0] + last, 1] = 9.0
     assert kind.predict(output, encoded, only(encoded))[0] == "the river"
-    assert kind.loss(output, encoded, only(encoded)) < 0.1 and torch.isfinite(kind.loss(output[1:], encoded, data.Batch([], torch.empty(0), [1], [1])))
+    assert kind.loss(output, encoded, only(encoded)) < 0.1
+    assert torch.isfinite(kind.loss(output[1:], encoded, data.Batch([], torch.empty(0), [1], [1])))
 
 
 def test_tags_stand_on_the_first_piece_of_their_words(tokens):
     task = other_task("tagging", labels=["O", "B-x"], metrics=["f1"])
     kind = kinds.build(task, recipe())
     words = ["president", "sees", "wooden", "house"]
-    encoded = kind.encode([Example("1", " ".join(words), None, ["B-x", "O", "O", "B-x"], words=words), Example("2", "a " * 40, None, ["O"] * 40, words=["a"] * 40)], tokens)
+    examples = [
+        Example("1", " ".join(words), None, ["B-x", "O", "O", "B-x"], words=words),
+        Example("2", "a " * 40, None, ["O"] * 40, words=["a"] * 40),
+    ]
+    encoded = kind.encode(examples, tokens)
     places, count = encoded.notes[0]
     assert count == 4 and all(tokens.starts_word[encoded.texts[0][0][i]] for i in places) and encoded.lost == 1
     output = torch.zeros(2, 20, 2)
@@ -151,7 +162,9 @@ def accuracy(found: list[str], rows) -> float:
     return float(np.mean([value == row.label for value, row in zip(found, rows, strict=True)]))
 
 
-@pytest.mark.parametrize(("name", "method"), [("bert", "full"), ("gpt", "full"), ("elmo", "full"), ("elmo", "features"), ("bert", "features")])
+@pytest.mark.parametrize(
+    ("name", "method"), [("bert", "full"), ("gpt", "full"), ("elmo", "full"), ("elmo", "features"), ("bert", "features")]
+)
 def test_a_learnable_task_is_learned_and_a_seed_repeats(name, method, tokens, rows):
     _, found, fitted = train(name, tokens, rows, method)
     assert accuracy(found, rows) > 0.95 and fitted.flops > 0
@@ -175,7 +188,8 @@ def test_a_method_moves_its_own_weights_and_the_head_alone(method, tokens, rows)
     moved = {name for name, value in trained.named_parameters() if not torch.equal(value, before[name])}
     learnable = {name for name in before if name.startswith("head.") or CHANGES[method](name)}
     assert moved <= learnable and {name for name in learnable if name.startswith("head.")} <= moved
-    assert all(any(part in name for name in moved) for part in {"adapters": [".down.", ".up."], "lora": ["lora_B"], "prompt": [".prompt"], "bitfit": ["bias"]}.get(method, []))
+    parts = {"adapters": [".down.", ".up."], "lora": ["lora_B"], "prompt": [".prompt"], "bitfit": ["bias"]}.get(method, [])
+    assert all(any(part in name for name in moved) for part in parts)
     assert fitted.trained_parameters <= sum(before[name].numel() for name in learnable) < store.count_parameters(untouched) / 2
 
 
@@ -298,7 +312,8 @@ def test_a_frozen_pair_reads_each_text_as_if_it_were_alone(tokens, rows):
     together = torch.cat([module.eval()(batch.texts, batch.segments) for batch in data.batches(encoded, 6, None)])
     [order] = [batch.index for batch in data.batches(encoded, 6, None)]
     alone = torch.cat([module(batch.texts, batch.segments) for batch in data.batches(encoded, 1, None)])
-    torch.testing.assert_close(together, alone[[sorted(order, key=lambda i: sum(map(len, encoded.texts[i]))).index(i) for i in order]], atol=2e-2, rtol=0)
+    by_length = sorted(order, key=lambda i: sum(map(len, encoded.texts[i])))
+    torch.testing.assert_close(together, alone[[by_length.index(i) for i in order]], atol=2e-2, rtol=0)
 
 
 def test_regression_predicts_in_the_tasks_own_unit(tokens):
@@ -337,7 +352,8 @@ def test_baselines_use_the_same_examples(project):
     for method, part in found["baselines"].items():
         assert part["test"]["accuracy"]["n"] == (2 if method in baseline.NETWORKS else 1)
     rows = tasks.read("data/tasks/same", "test")
-    assert found["baselines"]["majority"]["test"]["accuracy"]["mean"] in {sum(row.label == label for row in rows) / len(rows) for label in ("no", "yes")}
+    shares = {sum(row.label == label for row in rows) / len(rows) for label in ("no", "yes")}
+    assert found["baselines"]["majority"]["test"]["accuracy"]["mean"] in shares
 
 
 def test_spread_over_seeds():
@@ -363,7 +379,8 @@ def test_a_model_tuned_on_one_task_is_a_model_and_is_named_so(project, tokens):
     found = finetune.finetune(checked, "bert_twice-same", Run(None))
     assert found["derived"] == ["tuned on same"] * 2 and "random" not in found and found["cost"]["tokens"] > 0
     rows = [json.loads(line) for line in Path("data/scores/bert_twice/same/predictions.jsonl").read_text().splitlines()]
-    assert {(row["init"], row["seed"], row["split"]) for row in rows} == {("pretrained", seed, split) for seed in (1, 2) for split in ("dev", "test")}
+    judged = {("pretrained", seed, split) for seed in (1, 2) for split in ("dev", "test")}
+    assert {(row["init"], row["seed"], row["split"]) for row in rows} == judged
 
 
 def test_a_circle_of_derived_models_is_one_line():

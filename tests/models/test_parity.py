@@ -125,12 +125,14 @@ def test_elmo_features_ignore_padding_and_history(elmo, ids):
 
 @torch.no_grad()
 def test_elmo_adds_a_layer_to_what_it_read(elmo, ids):
-    """A second layer that says nothing leaves the first as it was; the first one has nothing to be added to (Peters et al. 2018, section 3.4)."""
+    """A second layer that says nothing leaves the first as it was;
+    the first one has nothing to be added to (Peters et al. 2018, section 3.4)."""
     before = elmo.features(*ids)
     for direction in (elmo.forward_lm, elmo.backward_lm):
         direction.lstms[1].weight_hr_l0.zero_()  # the projection of the LSTM's output
     silent = elmo.features(*ids)
-    assert torch.equal(silent[:, :, 2], silent[:, :, 1]) and torch.equal(silent[:, :, 1], before[:, :, 1]) and not torch.equal(silent, before)
+    assert torch.equal(silent[:, :, 2], silent[:, :, 1]) and torch.equal(silent[:, :, 1], before[:, :, 1])
+    assert not torch.equal(silent, before)
     for direction in (elmo.forward_lm, elmo.backward_lm):
         direction.lstms[0].weight_hr_l0.zero_()
     assert (elmo.features(*ids)[:, :, 1:] == 0).all()
@@ -156,12 +158,16 @@ def test_rotary_rms_norm_swiglu_untied_are_llama(tokens):
     config = transformers.LlamaConfig(vocab_size=tokens.vocab_size, rms_norm_eps=1e-5, num_key_value_heads=2, **size)
     theirs = transformers.LlamaForCausalLM(config).eval()
     block = DecoderArchitecture(
-        name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=24, max_length=32, dropout=0, positions="rotary", norm="rms_norm",
-        activation="swiglu", tie_word_embeddings=False,
+        name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=24, max_length=32, dropout=0,
+        positions="rotary", norm="rms_norm", activation="swiglu", tie_word_embeddings=False,
     )  # fmt: skip
     ours, source = store.build(block, tokens).eval(), theirs.state_dict()
     state = {name: torch.zeros_like(value) for name, value in ours.state_dict().items() if name.endswith("bias")}
-    state |= {"token_embedding.weight": source["model.embed_tokens.weight"], "output_embedding.weight": source["lm_head.weight"], "final_norm.weight": source["model.norm.weight"]}
+    state |= {
+        "token_embedding.weight": source["model.embed_tokens.weight"],
+        "output_embedding.weight": source["lm_head.weight"],
+        "final_norm.weight": source["model.norm.weight"],
+    }
     for i in range(2):
         layer = {name: source[f"model.layers.{i}.{name}.weight"] for name in (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
@@ -172,7 +178,8 @@ def test_rotary_rms_norm_swiglu_untied_are_llama(tokens):
             f"blocks.{i}.attention.output.weight": layer["self_attn.o_proj"],
             f"blocks.{i}.feed_forward.0.weight": torch.cat([layer["mlp.gate_proj"], layer["mlp.up_proj"]]),
             f"blocks.{i}.feed_forward.2.weight": layer["mlp.down_proj"],
-            f"blocks.{i}.attention_norm.weight": layer["input_layernorm"], f"blocks.{i}.feed_forward_norm.weight": layer["post_attention_layernorm"],
+            f"blocks.{i}.attention_norm.weight": layer["input_layernorm"],
+            f"blocks.{i}.feed_forward_norm.weight": layer["post_attention_layernorm"],
         }  # fmt: skip
     ours.load_state_dict(state)
     ids = torch.randint(5, tokens.vocab_size, (3, 20))
@@ -196,7 +203,9 @@ def test_relative_positions_bias_attention_as_t5_does(tokens, name, causal):
 
     block = params.check(tiny_params()).models[name].architecture
     positions = store.build(block.model_copy(update={"positions": "relative"}), tokens).positions
-    config = transformers.T5Config(d_model=16, d_kv=8, num_heads=2, is_decoder=causal, relative_attention_num_buckets=32, relative_attention_max_distance=128)
+    config = transformers.T5Config(
+        d_model=16, d_kv=8, num_heads=2, is_decoder=causal, relative_attention_num_buckets=32, relative_attention_max_distance=128
+    )
     theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
     theirs.relative_attention_bias.weight.copy_(positions.bias.weight)
     expected = theirs.compute_bias(20, 20)
@@ -224,7 +233,9 @@ def test_padding_and_the_future_change_nothing(tokens, name, positions, norm_fir
     assert not torch.allclose(model.top(ids, lengths)[0, -1], model.top(turned, lengths)[0, -1], atol=1e-3)
 
 
-@pytest.mark.parametrize("change", [{"activation": "swiglu"}, {"norm": "rms_norm"}, {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True}])
+@pytest.mark.parametrize("change", [
+    {"activation": "swiglu"}, {"norm": "rms_norm"}, {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True},
+])  # fmt: skip
 def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, monkeypatch, change):
     from components.checkpoints.export import export
 

@@ -43,8 +43,9 @@ SENTENCES = [
     "Москва́ — столица России. 東京は日本の首都です。 서울",
 ]
 ODD = [
-    "", " ", "  two  spaces ", "\ttab\nand\r\nlines ", "[MASK]", "a[MASK]b [CLS] [SEP][PAD] [UNK]", "<s> </s> <|endoftext|>", "▁", "a▁b ▁▁c", "\u3000wide\u00a0space\u200b",
-    "👍🏽 👩‍👩‍👧 1️⃣ ®️ A🏽", "E\u0301cole e\u0301cole X\u0301x\u0301", "ﬁn Ａ① ™ ½ ǅ İ ß ς", "\x00\x85\ufeff\ufffd", "नमस्ते שָׁלוֹם ﷺ", "\u1100\u1161\u11a8", "a" * 300,
+    "", " ", "  two  spaces ", "\ttab\nand\r\nlines ", "[MASK]", "a[MASK]b [CLS] [SEP][PAD] [UNK]", "<s> </s> <|endoftext|>",
+    "▁", "a▁b ▁▁c", "\u3000wide\u00a0space\u200b", "👍🏽 👩‍👩‍👧 1️⃣ ®️ A🏽", "E\u0301cole e\u0301cole X\u0301x\u0301", "ﬁn Ａ① ™ ½ ǅ İ ß ς",
+    "\x00\x85\ufeff\ufffd", "नमस्ते שָׁלוֹם ﷺ", "\u1100\u1161\u11a8", "a" * 300,
 ]  # fmt: skip
 
 
@@ -58,7 +59,8 @@ def trained(model, trainer, pre_tokenizer) -> Fast:
 def wordpiece(folder: Path, size: int = 300) -> int:
     """A BERT tokenizer in a folder; its size."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    fast = trained(kinds.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials), pre_tokenizers.BertPreTokenizer())
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials)
+    fast = trained(kinds.WordPiece(unk_token="[UNK]"), trainer, pre_tokenizers.BertPreTokenizer())
     transformers.BertTokenizer(vocab=fast.get_vocab()).save_pretrained(folder)
     return fast.get_vocab_size()
 
@@ -79,15 +81,24 @@ gpt_bpe = byte_bpe(transformers.GPT2Tokenizer, ["<|endoftext|>"])
 
 CHECKPOINTS = {
     "bert": (wordpiece, transformers.BertForPreTraining, transformers.BertConfig, SIZES),
-    "bert_tanh": (wordpiece, transformers.BertForPreTraining, transformers.BertConfig, {**SIZES, "hidden_act": "gelu_new", "layer_norm_eps": 1e-6}),
+    "bert_tanh": (
+        wordpiece, transformers.BertForPreTraining, transformers.BertConfig,
+        {**SIZES, "hidden_act": "gelu_new", "layer_norm_eps": 1e-6},
+    ),
     "bert_body": (wordpiece, transformers.BertModel, transformers.BertConfig, SIZES),
     "bert_mlm": (wordpiece, transformers.BertForMaskedLM, transformers.BertConfig, SIZES),
     "bert_classifier": (wordpiece, transformers.BertForSequenceClassification, transformers.BertConfig, SIZES),
-    "roberta": (roberta_bpe, transformers.RobertaForMaskedLM, transformers.RobertaConfig, {**SIZES, "type_vocab_size": 1, "layer_norm_eps": 1e-5}),
+    "roberta": (
+        roberta_bpe, transformers.RobertaForMaskedLM, transformers.RobertaConfig,
+        {**SIZES, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
+    ),
     "roberta_body": (roberta_bpe, transformers.RobertaModel, transformers.RobertaConfig, {**SIZES, "type_vocab_size": 1}),
     "gpt2": (gpt_bpe, transformers.GPT2LMHeadModel, transformers.GPT2Config, GPT_SIZES),
-    "gpt2_erf": (gpt_bpe, transformers.GPT2LMHeadModel, transformers.GPT2Config, {**GPT_SIZES, "activation_function": "gelu", "n_inner": None}),
-}
+    "gpt2_erf": (
+        gpt_bpe, transformers.GPT2LMHeadModel, transformers.GPT2Config,
+        {**GPT_SIZES, "activation_function": "gelu", "n_inner": None},
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -153,11 +164,20 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(given, name)
 
 def test_old_names_half_precision_and_shards_are_read(given):
     folder = given("bert")
-    weights = {key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value.bfloat16() for key, value in load_file(folder / "model.safetensors").items()}
-    weights |= {"bert.embeddings.position_ids": torch.arange(66)[None], "cls.predictions.decoder.weight": weights["bert.embeddings.word_embeddings.weight"].clone()}
+    weights = {
+        key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value.bfloat16()
+        for key, value in load_file(folder / "model.safetensors").items()
+    }
+    weights |= {
+        "bert.embeddings.position_ids": torch.arange(66)[None],
+        "cls.predictions.decoder.weight": weights["bert.embeddings.word_embeddings.weight"].clone(),
+    }
     (folder / "model.safetensors").unlink()
     half = len(weights) // 2
-    shards = {"model-00001-of-00002.safetensors": dict(list(weights.items())[:half]), "model-00002-of-00002.safetensors": dict(list(weights.items())[half:])}
+    shards = {
+        "model-00001-of-00002.safetensors": dict(list(weights.items())[:half]),
+        "model-00002-of-00002.safetensors": dict(list(weights.items())[half:]),
+    }
     for file, part in shards.items():
         save_file(part, folder / file, metadata={"format": "pt"})
     index = {"metadata": {}, "weight_map": {key: file for file, part in shards.items() for key in part}}
@@ -183,7 +203,8 @@ def test_absent_heads_are_drawn_anew_and_broken_ones_refused(given):
 
 
 @pytest.mark.parametrize(("name", "prefix", "middle", "suffix"), [
-    ("bert", ["[CLS]"], ["[SEP]"], ["[SEP]"]), ("roberta", ["<s>"], ["</s>", "</s>"], ["</s>"]), ("gpt2", [], ["<|endoftext|>"], ["<|endoftext|>"]),
+    ("bert", ["[CLS]"], ["[SEP]"], ["[SEP]"]), ("roberta", ["<s>"], ["</s>", "</s>"], ["</s>"]),
+    ("gpt2", [], ["<|endoftext|>"], ["<|endoftext|>"]),
 ])  # fmt: skip
 def test_an_imported_tokenizer_gives_the_ids_of_transformers(given, name, prefix, middle, suffix):
     folder = given(name)
@@ -245,19 +266,27 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
 
 
 @pytest.mark.parametrize(("name", "spoil", "said"), [
-    ("bert", lambda f: replace(f, intermediate_size=64), r"encoder\.layer\.0\.intermediate\.dense\.weight is \(48, 32\) in the weights, but \(64, 32\) by config\.json"),
+    ("bert", lambda f: replace(f, intermediate_size=64),
+     r"encoder\.layer\.0\.intermediate\.dense\.weight is \(48, 32\) in the weights, but \(64, 32\) by config\.json"),
     ("gpt2", lambda f: replace(f, n_inner=64), r"h\.0\.mlp\.c_fc\.weight is \(32, 48\) in the weights, but \(32, 64\) by config\.json"),
-    ("roberta", lambda f: replace(f, max_position_embeddings=80), r"position_embeddings\.weight is \(66, 32\) in the weights, but \(80, 32\)"),
-    ("bert", lambda f: replace(f, num_hidden_layers=2), r"encoder\.layer\.2\.\S+ is in the weights, but not in the model that config\.json describes"),
+    ("roberta", lambda f: replace(f, max_position_embeddings=80),
+     r"position_embeddings\.weight is \(66, 32\) in the weights, but \(80, 32\)"),
+    ("bert", lambda f: replace(f, num_hidden_layers=2),
+     r"encoder\.layer\.2\.\S+ is in the weights, but not in the model that config\.json describes"),
     ("bert", lambda f: replace(f, num_hidden_layers=4), r"encoder\.layer\.3\.attention\.self\.query\.weight is missing in the weights"),
     ("bert", lambda f: replace(f, num_attention_heads=5), "config.json: .*(hidden.size|divisible|multiple).*"),
-    ("bert", lambda f: replace(f, hidden_act="relu"), r"config\.json: hidden_act: 'relu' is not supported \(there are: gelu, gelu_new, gelu_pytorch_tanh\)"),
-    ("bert", lambda f: replace(f, position_embedding_type="relative_key"), r"config\.json: position_embedding_type: 'relative_key' is not supported"),
+    ("bert", lambda f: replace(f, hidden_act="relu"),
+     r"config\.json: hidden_act: 'relu' is not supported \(there are: gelu, gelu_new, gelu_pytorch_tanh\)"),
+    ("bert", lambda f: replace(f, position_embedding_type="relative_key"),
+     r"config\.json: position_embedding_type: 'relative_key' is not supported"),
     ("bert", lambda f: replace(f, tie_word_embeddings=False), r"config\.json: tie_word_embeddings: False is not supported"),
     ("bert", lambda f: replace(f, is_decoder=True), r"config\.json: is_decoder: True is not supported"),
-    ("bert", lambda f: replace(f, attention_probs_dropout_prob=0.3), r"config\.json: attention_probs_dropout_prob: 0\.3 is not supported where hidden_dropout_prob is 0\.1"),
-    ("gpt2", lambda f: replace(f, scale_attn_by_inverse_layer_idx=True), r"config\.json: scale_attn_by_inverse_layer_idx: True is not supported"),
-    ("bert", lambda f: replace(f, model_type="albert"), r"config\.json: model_type: 'albert' is not supported \(there are: bert, roberta, gpt2\)"),
+    ("bert", lambda f: replace(f, attention_probs_dropout_prob=0.3),
+     r"config\.json: attention_probs_dropout_prob: 0\.3 is not supported where hidden_dropout_prob is 0\.1"),
+    ("gpt2", lambda f: replace(f, scale_attn_by_inverse_layer_idx=True),
+     r"config\.json: scale_attn_by_inverse_layer_idx: True is not supported"),
+    ("bert", lambda f: replace(f, model_type="albert"),
+     r"config\.json: model_type: 'albert' is not supported \(there are: bert, roberta, gpt2\)"),
     ("bert", lambda f: replace(f, model_type=["bert"]), r"config\.json: model_type: \['bert'\] is not supported"),
     ("bert", lambda f: replace(f, vocab_size=None), r"config\.json: .*vocab_size"),
     ("bert", lambda f: (f / "config.json").write_text("[]"), r"config\.json: an object expected, list found"),
@@ -271,11 +300,16 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("bert", lambda f: wordpiece(f, 250), r"the tokenizer has 250 ids, but config\.json says vocab_size 300: they don't belong together"),
     ("gpt2", lambda f: gpt_bpe(f, 450), r"the tokenizer has \d+ ids, but config\.json says vocab_size \d+"),
     ("bert", weights(lambda state: state.pop(LAYER)), r"encoder\.layer\.1\.intermediate\.dense\.weight is missing in the weights"),
-    ("bert", weights(lambda state: state.pop("bert.pooler.dense.bias")), r"pooler\.dense\.weight is in the weights, but not the rest of its part"),
-    ("bert", weights(lambda state: state.update({"cls.predictions.decoder.weight": torch.zeros(300, 32)})), r"cls\.predictions\.decoder\.weight in the weights is not the same as bert\.embeddings\.word_embeddings\.weight; untied"),
-    ("gpt2", weights(lambda state: state.update({"lm_head.weight": torch.zeros(400, 32)})), r"lm_head\.weight in the weights is not the same as transformer\.wte\.weight"),
-    ("bert", weights(lambda state: state.update({LAYER: torch.full((48, 32), torch.nan)})), "transformers computes something else, by up to nan"),
-    ("bert", weights(lambda state: state.update({"bert.pooler.dense.bias": torch.full((32,), torch.nan)})), "transformers computes something else, by up to nan"),
+    ("bert", weights(lambda state: state.pop("bert.pooler.dense.bias")),
+     r"pooler\.dense\.weight is in the weights, but not the rest of its part"),
+    ("bert", weights(lambda state: state.update({"cls.predictions.decoder.weight": torch.zeros(300, 32)})),
+     r"cls\.predictions\.decoder\.weight in the weights is not the same as bert\.embeddings\.word_embeddings\.weight; untied"),
+    ("gpt2", weights(lambda state: state.update({"lm_head.weight": torch.zeros(400, 32)})),
+     r"lm_head\.weight in the weights is not the same as transformer\.wte\.weight"),
+    ("bert", weights(lambda state: state.update({LAYER: torch.full((48, 32), torch.nan)})),
+     "transformers computes something else, by up to nan"),
+    ("bert", weights(lambda state: state.update({"bert.pooler.dense.bias": torch.full((32,), torch.nan)})),
+     "transformers computes something else, by up to nan"),
 ])  # fmt: skip
 def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(given, name, spoil, said):
     folder = given(name)
@@ -329,11 +363,15 @@ def test_an_exported_model_is_read_whole_and_computes_the_same(ours, tokens):
     if encoder:
         torch.testing.assert_close(ours.next_sentence(ours.pool(last, lengths)), expected.seq_relationship_logits, atol=1e-4, rtol=0)
     body = transformers.AutoModel.from_pretrained(folder).eval()
-    torch.testing.assert_close(body(ids, attention_mask=real.long(), **({"token_type_ids": segments} if encoder else {})).last_hidden_state[real], last[real], atol=1e-4, rtol=0)
+    types = {"token_type_ids": segments} if encoder else {}
+    hidden = body(ids, attention_mask=real.long(), **types).last_hidden_state
+    torch.testing.assert_close(hidden[real], last[real], atol=1e-4, rtol=0)
     if encoder:
         assert isinstance(body, transformers.BertModel)
-        torch.testing.assert_close(body(ids, attention_mask=real.long(), token_type_ids=segments).pooler_output, ours.pool(last, lengths), atol=1e-4, rtol=0)
-        filled = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(ids, attention_mask=real.long(), token_type_ids=segments).logits
+        pooled = body(ids, attention_mask=real.long(), token_type_ids=segments).pooler_output
+        torch.testing.assert_close(pooled, ours.pool(last, lengths), atol=1e-4, rtol=0)
+        masked_lm = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+        filled = masked_lm(ids, attention_mask=real.long(), token_type_ids=segments).logits
         torch.testing.assert_close(filled[real], logits[real], atol=1e-5, rtol=0)
     bring(folder)  # and back
     for key, value in store.load(Path("data/models/brought"))[0].state_dict().items():
@@ -347,7 +385,8 @@ def test_an_exported_tokenizer_gives_our_ids(ours, tokens):
     encoded = tokens.encode(texts)
     assert [theirs(one, add_special_tokens=False, split_special_tokens=True)["input_ids"] for one in texts] == encoded
     assert [theirs(one, add_special_tokens=False)["input_ids"] for one in SENTENCES] == encoded[: len(SENTENCES)]
-    assert theirs.convert_ids_to_tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] == list(theirs.decode([i]) for i in range(5))
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert theirs.convert_ids_to_tokens(range(5)) == specials == list(theirs.decode([i]) for i in range(5))
     assert len(theirs) == tokens.vocab_size and theirs.model_max_length == 64
     a, b = tokens.encode(SENTENCES[:2])
     pair, single = theirs(*SENTENCES[:2]), theirs(SENTENCES[0])
@@ -411,7 +450,8 @@ def test_an_imported_model_is_exported(given):
     assert difference < 1e-4
     config = json.loads((written / "config.json").read_text())
     assert (config["model_type"], config["type_vocab_size"], config["max_position_embeddings"]) == ("bert", 1, 64)
-    assert config["architectures"] == ["BertForMaskedLM"] and not [key for key in load_file(written / "model.safetensors") if "pooler" in key]
+    assert config["architectures"] == ["BertForMaskedLM"]
+    assert not [key for key in load_file(written / "model.safetensors") if "pooler" in key]
 
 
 def test_the_example_of_params_yaml(project, monkeypatch):

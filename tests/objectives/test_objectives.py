@@ -161,7 +161,8 @@ def test_packed_rows_hold_every_token_once_an_epoch(train_split):
 
 
 def test_isolated_documents_do_not_see_each_other(tokens):
-    model = store.build(DecoderArchitecture(name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=32, max_length=24), tokens).eval()
+    block = DecoderArchitecture(name="decoder", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=32, max_length=24)
+    model = store.build(block, tokens).eval()
     first, second = [CLS, 10, 11, 12, SEP], [CLS, 20, 21, 22, 23, SEP]
     packed = torch.tensor([first + second])
     positions, mask_ = isolate(packed)
@@ -206,14 +207,18 @@ def test_loss_of_shares_of_rows_adds_up(name, tokens, train_split):
         torch.testing.assert_close(sum(p[part][0] for p in parts), loss, rtol=1e-5, atol=1e-4)
         assert sum(int(p[part][1]) for p in parts) == int(correct)
     counts = objective.counts(rows)
-    assert all(int(counts[key]) == sum(int(objective.counts({k: v[i::3] for k, v in rows.items()})[key]) for i in range(3)) for key in counts)
+    thirds = [objective.counts({k: v[i::3] for k, v in rows.items()}) for i in range(3)]
+    assert all(int(counts[key]) == sum(int(third[key]) for third in thirds) for key in counts)
     fresh = sum(float(whole[objective.main][0]) for _ in (0,)) / int(counts[objective.main])
     assert fresh == pytest.approx(np.log(tokens.vocab_size), rel=0.05), "an untrained model guesses uniformly"
 
 
 def test_figures_are_in_their_units():
     """6 targets of 2 bits each over 24 bytes; the other part has no perplexity."""
-    sums = {"clm.loss": 12 * np.log(2), "clm.correct": 3.0, "clm.count": 6.0, "bytes": 24.0, "nsp.loss": 1.0, "nsp.correct": 1.0, "nsp.count": 4.0}
+    sums = {
+        "clm.loss": 12 * np.log(2), "clm.correct": 3.0, "clm.count": 6.0, "bytes": 24.0,
+        "nsp.loss": 1.0, "nsp.correct": 1.0, "nsp.count": 4.0,
+    }  # fmt: skip
     expected = {"loss": 2 * np.log(2), "perplexity": 4.0, "bits_per_byte": 0.5, "accuracy": 0.5, "nsp_loss": 0.25, "nsp_accuracy": 0.25}
     assert Sums(sums).figures("clm") == pytest.approx(expected)
 
@@ -241,7 +246,8 @@ def test_that_a_document_opens_is_not_predicted(name, tokens, train_split):
 
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
 def test_too_small_a_text_is_one_line(name, tokens, train_split):
-    few = encode.Split(train_split.tokens[: train_split.document_tokens[3]], train_split.segments[: train_split.documents[3]], train_split.documents[:4])
+    whole, documents = train_split, train_split.documents
+    few = encode.Split(whole.tokens[: whole.document_tokens[3]], whole.segments[: documents[3]], documents[:4])
     with pytest.raises(SesameError, match="less than one batch of 4000"):
         objectives.build(_block(name).objective, tokens).batches(few, 4000, 24, seed=0)
 

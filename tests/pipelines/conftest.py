@@ -119,7 +119,8 @@ def template(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("template")
     for command in (
         ["git", "init", "-q"], ["git", "config", "user.email", "lab@example.org"], ["git", "config", "user.name", "lab"],
-        [BIN / "dvc", "init", "-q"], [BIN / "dvc", "config", "core.analytics", "false"], [BIN / "dvc", "config", "core.check_update", "false"],
+        [BIN / "dvc", "init", "-q"], [BIN / "dvc", "config", "core.analytics", "false"],
+        [BIN / "dvc", "config", "core.check_update", "false"],
     ):  # fmt: skip
         subprocess.run(command, cwd=path, check=True)
     (path / "studies").mkdir()

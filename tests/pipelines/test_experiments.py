@@ -16,7 +16,8 @@ from tests.pipelines.conftest import Lab, dvc
 
 
 def summary(values: list[float]) -> dict:
-    return {"pearson": {"mean": float(np.mean(values)), "median": float(np.median(values)), "std": float(np.std(values, ddof=1)), "n": len(values), "values": values}}
+    mean, median, std = float(np.mean(values)), float(np.median(values)), float(np.std(values, ddof=1))
+    return {"pearson": {"mean": mean, "median": median, "std": std, "n": len(values), "values": values}}
 
 
 def committed(lab: Lab, learning_rate: float, scores: list[float], loss: float, md5: str) -> str:
@@ -28,7 +29,8 @@ def committed(lab: Lab, learning_rate: float, scores: list[float], loss: float, 
     figures = {"model": "gpt", "task": "stsb", "method": "full", "derived": [], "metric": "pearson", "split": "test",
                "pretrained": {"test": summary(scores)}, "costs": {"pretrained": {}}, "cost": cost}  # fmt: skip
     stage.write_json(lab.path / "data/metrics/finetune/gpt-stsb.json", figures)
-    stage.write_json(lab.path / "data/metrics/pretrain/gpt.json", {"loss": loss, "perplexity": 50.0, "bits_per_byte": 1.5, "tokens": 9, "cost": cost})
+    pretraining = {"loss": loss, "perplexity": 50.0, "bits_per_byte": 1.5, "tokens": 9, "cost": cost}
+    stage.write_json(lab.path / "data/metrics/pretrain/gpt.json", pretraining)
     stages = {"corpus@base": {"cmd": "fetch", "deps": [{"path": "code", "md5": "1"}], "outs": [{"path": "data/corpora/base", "md5": md5}]}}
     with open(lab.path / "dvc.lock", "w") as file:
         YAML().dump({"schema": "2.0", "stages": stages}, file)

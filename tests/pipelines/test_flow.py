@@ -51,7 +51,8 @@ def test_states_are_shown_as_they_are(lab):
     assert "[slow] failed: stopped after its timeout of 2 s" in output and lab.processes() == []
     assert lab.read("tries").split() == ["try", "try"], output
     assert lab.states(output) == {
-        "good": "Completed", "beside": "Completed", "bad": "Failed", "slow": "Failed", "after": "Skipped", "later": "Skipped", "flow": "Failed",
+        "good": "Completed", "beside": "Completed", "bad": "Failed", "slow": "Failed", "after": "Skipped", "later": "Skipped",
+        "flow": "Failed",
     }  # fmt: skip
 
     lab.write("fixed", "")
@@ -127,7 +128,8 @@ def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
     began = time.monotonic()
     if how == "Prefect":
         api = lab.env["PREFECT_API_URL"]
-        wanted = {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}, "sort": "START_TIME_DESC", "limit": 1}  # none that a schedule plans
+        # none that a schedule plans
+        wanted = {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}, "sort": "START_TIME_DESC", "limit": 1}
         running = requests.post(f"{api}/flow_runs/filter", json=wanted, timeout=10).json()
         body = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
         assert requests.post(f"{api}/flow_runs/{running[0]['id']}/set_state", json=body, timeout=10).ok
@@ -175,7 +177,8 @@ def test_twenty_flows_lose_no_stage(lab, template, tmp_path):
     labs = [Lab(shutil.copytree(template, tmp_path / f"lab{number}"), lab.env).stages(text) for number in range(20)]
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", TWENTY, *(str(lab.path) for lab in labs[i::4])], cwd=lab.path, env=os.environ | lab.env, text=True, stdout=subprocess.PIPE
+            [sys.executable, "-c", TWENTY, *(str(lab.path) for lab in labs[i::4])],
+            cwd=lab.path, env=os.environ | lab.env, text=True, stdout=subprocess.PIPE,
         )
         for i in range(4)
     ]  # fmt: skip

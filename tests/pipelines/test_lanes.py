@@ -47,7 +47,8 @@ Path("metrics.json").write_text(json.dumps({"score": seed * params["energy"]["pu
 
 
 def git(lab: Lab, *args: str) -> str:
-    return subprocess.run(["git", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"}).stdout
+    env = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    return subprocess.run(["git", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=env).stdout
 
 
 def dvc(lab: Lab, *args: str) -> str:
@@ -70,12 +71,15 @@ def experiments(lab: Lab) -> dict[str, dict]:
 
 def tree(lab: Lab) -> dict[str, str]:
     """Hash of all that is the user's: every file but the ledger, working state and DVC's cache, and what git says of them."""
-    ours = (".sesame", ".dvc/tmp", ".dvc/cache", ".git/objects", ".git/refs/exps", ".git/logs", ".git/worktrees", "mlflow.db", "mlartifacts")
+    ours = (
+        ".sesame", ".dvc/tmp", ".dvc/cache", ".git/objects", ".git/refs/exps", ".git/logs", ".git/worktrees", "mlflow.db", "mlartifacts",
+    )  # fmt: skip
     found = {"status": git(lab, "status", "--porcelain"), "stash": git(lab, "stash", "list"), "branches": git(lab, "branch", "-a")}
     for path in lab.path.rglob("*"):
         name = str(path.relative_to(lab.path))
         if path.is_file() and not name.startswith(ours):
-            untouched = "" if name.startswith(".git/") else str(path.stat().st_mtime_ns)  # DVC lays its own stash on the user's and takes it off
+            # DVC lays its own stash on the user's and takes it off
+            untouched = "" if name.startswith(".git/") else str(path.stat().st_mtime_ns)
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest() + untouched
     return found
 
@@ -235,14 +239,18 @@ def test_names_are_made_from_values():
     def names(*settings: str) -> list[str]:
         return [variant.name for variant in variants(*settings, sweep=True)]
 
-    assert names("models.bert.optimizer.learning_rate=1e-3,0.01") == ["bert.optimizer.learning_rate=0.001", "bert.optimizer.learning_rate=0.01"]
+    rates = ["bert.optimizer.learning_rate=0.001", "bert.optimizer.learning_rate=0.01"]
+    assert names("models.bert.optimizer.learning_rate=1e-3,0.01") == rates
     assert names("finetune.seeds=[1, 2],[3]") == names("finetune.seeds=[1,2],[3]")
     assert all(overrides.NAME.fullmatch(name) for name in names("finetune.seeds=[1],[2]", "corpora.general_en.language=en,'~^:.lock'"))
     assert len(variants("seed=2,3", "energy.pue=1,2,3", sweep=True)) == 6
 
 
 @pytest.mark.parametrize(
-    "key, value", [("models.bert.trainer.threads", 2), ("models.gpt.trainer.threads", 2), ("models.elmo.trainer.threads", 2), ("tasks.stsb.train.source.project", "x"), ("corpora.general_en.parts.0.max_words", 9)]
+    "key, value", [
+        ("models.bert.trainer.threads", 2), ("models.gpt.trainer.threads", 2), ("models.elmo.trainer.threads", 2),
+        ("tasks.stsb.train.source.project", "x"), ("corpora.general_en.parts.0.max_words", 9),
+    ],
 )  # fmt: skip
 def test_an_anchor_ties_no_other_value(key, value):
     """What shares a block with the one that is set keeps its value, and comments stay."""

@@ -37,7 +37,8 @@ def postgresql() -> Iterator[dict]:
 
         def call(name: str, *args: str) -> None:
             done = subprocess.run(
-                [found[-1] / name, *args], cwd=folder, user="postgres" if root else None, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                [found[-1] / name, *args], cwd=folder, user="postgres" if root else None, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             assert done.returncode == 0, done.stdout
 

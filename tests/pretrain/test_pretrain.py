@@ -78,7 +78,8 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
     """One batch four times, at a rate that moves nothing: what differs is dropout, and a second run has the same."""
     block = params.check(tiny_params()).models["gpt"]
     block = block.model_copy(update={"optimizer": block.optimizer.model_copy(update={"learning_rate": 1e-30})})
-    objective, model = objectives.build(block.objective, tokens), store.build(block.architecture.model_copy(update={"dropout": 0.5}), tokens)
+    objective = objectives.build(block.objective, tokens)
+    model = store.build(block.architecture.model_copy(update={"dropout": 0.5}), tokens)
     rows = objective.batches(train_split, 8, 32, seed=0)[0]
 
     def losses(seed: int) -> list[float]:
@@ -92,11 +93,13 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
 
 @pytest.mark.parametrize(("name", "objective"), [("bert", {"next_sentence": False}), ("elmo", {})])
 def test_two_processes_and_accumulation_equal_one_process(project, name, objective):
-    """DDP over gloo with two ranks and two micro-batches gives the single process's losses and weights; BERT's unused head is no obstacle."""
+    """DDP over gloo with two ranks and two micro-batches gives the single process's losses and weights;
+    BERT's unused head is no obstacle."""
     write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective)
     assert pretrain(name).returncode == 0
     single, curve = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
-    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective, trainer={"devices": 2, "strategy": "ddp", "accumulate": 2})
+    trainer = {"devices": 2, "strategy": "ddp", "accumulate": 2}
+    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective, trainer=trainer)
     done = pretrain(name)
     assert done.returncode == 0, done.stderr
     double, other = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
@@ -110,7 +113,8 @@ def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(projec
     write_params(budget={"steps": 2}, objective={"next_sentence": False})
     done = pretrain("bert")
     assert done.returncode == 0, done.stderr
-    assert store.about(Path("data/models/bert")).absent == ["next_sentence", "pooler"] and not any(key.startswith("pooler") for key in weights("bert"))
+    assert store.about(Path("data/models/bert")).absent == ["next_sentence", "pooler"]
+    assert not any(key.startswith("pooler") for key in weights("bert"))
     model, _ = store.load(Path("data/models/bert"))
     assert model.absent == ["next_sentence", "pooler"]
 
@@ -161,7 +165,10 @@ def test_an_unreadable_checkpoint_is_one_line(project):
 @pytest.mark.parametrize("isolate_documents", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_flops_match_a_count_by_hand(tokens, train_split, dropout, isolate_documents):
-    """GPT: 6 FLOPs a weight and token in matrices, twice attention's two products, the head included. Without dropout attention is fused on a CPU."""
+    """GPT: 6 FLOPs a weight and token in matrices, twice attention's two products, the head included.
+
+    Without dropout attention is fused on a CPU.
+    """
     block = params.check(tiny_params()).models["gpt"]
     config = block.objective.model_copy(update={"isolate_documents": isolate_documents})
     objective, model = objectives.build(config, tokens), store.build(block.architecture.model_copy(update={"dropout": dropout}), tokens)
@@ -194,7 +201,10 @@ def test_biases_and_norms_are_not_decayed():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a machine without a GPU is needed")
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [({"accelerator": "gpu"}, "pretrain@gpt: trainer: No supported gpu backend found!"), ({"accelerator": "auto", "strategy": "fsdp"}, "pretrain@gpt: trainer: The strategy `fsdp` requires a GPU")],
+    [
+        ({"accelerator": "gpu"}, "pretrain@gpt: trainer: No supported gpu backend found!"),
+        ({"accelerator": "auto", "strategy": "fsdp"}, "pretrain@gpt: trainer: The strategy `fsdp` requires a GPU"),
+    ],
 )
 def test_a_machine_that_has_not_what_is_asked_for_is_one_line(project, asked, said):
     write_params(trainer=asked)

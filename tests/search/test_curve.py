@@ -12,7 +12,8 @@ from components.search import curve, page
 from components.search.curve import Curve
 
 RESULTS = [
-    0.412, 0.655, 0.583, 0.701, 0.000, 0.688, 0.529, 0.714, 0.667, 0.491, 0.702, 0.610, 0.688, 0.345, 0.575, 0.733, 0.648, 0.266, 0.597, 0.719,
+    0.412, 0.655, 0.583, 0.701, 0.000, 0.688, 0.529, 0.714, 0.667, 0.491,
+    0.702, 0.610, 0.688, 0.345, 0.575, 0.733, 0.648, 0.266, 0.597, 0.719,
 ]  # fmt: skip
 ONE = {"trials": 1.0, "hours": 0.5, "kwh": 0.1}
 
@@ -68,7 +69,10 @@ def test_the_band_holds_the_true_curve_as_often_as_it_says():
     held = {"median": 0, "expected": 0}
     for _ in range(60):
         found = Curve(rng.random(8).tolist(), ONE, 0.8)
-        for name, (low, high), true in (("median", found.band(trials), 0.5 ** (1 / trials)), ("expected", found.expected_band(trials), trials / (trials + 1))):
+        for name, (low, high), true in (
+            ("median", found.band(trials), 0.5 ** (1 / trials)),
+            ("expected", found.expected_band(trials), trials / (trials + 1)),
+        ):
             held[name] += bool(((low <= true) & (true <= high)).all())
     assert min(held.values()) >= 48
 

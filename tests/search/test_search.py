@@ -73,7 +73,8 @@ def play(config: params.Search, done: list[dict], trials: int) -> list[dict]:
                 state = "pruned"
                 break
         score = scores[-1] if state == "complete" else None
-        found.append({"drawn": trial.params, "seed": seed, "state": state, "score": score, "scores": scores, "pruner": draws.tell(trial, state, score)})
+        answer = draws.tell(trial, state, score)
+        found.append({"drawn": trial.params, "seed": seed, "state": state, "score": score, "scores": scores, "pruner": answer})
     return found
 
 
@@ -87,11 +88,15 @@ def test_a_study_made_anew_from_its_trials_goes_on_as_the_first(sampler, pruner)
     assert len({row["seed"] for row in whole}) == len({row["drawn"]["learning_rate"] for row in whole}) == 24
     assert any(row["state"] == "pruned" for row in whole) == (pruner != "none")
     if sampler == "random":
-        assert [row["drawn"] for row in whole] == [row["drawn"] for row in play(config.model_copy(update={"pruner": params.Pruner()}), [], 24)]
+        unpruned = play(config.model_copy(update={"pruner": params.Pruner()}), [], 24)
+        assert [row["drawn"] for row in whole] == [row["drawn"] for row in unpruned]
 
 
 def test_whole_numbers_choices_and_logarithms_are_drawn_as_such():
-    space = {"learning_rate": {"low": 1e-5, "high": 1e-1, "log": True}, "epochs": {"low": 1, "high": 3}, "schedule": {"choices": ["linear", "constant"]}}
+    space = {
+        "learning_rate": {"low": 1e-5, "high": 1e-1, "log": True}, "epochs": {"low": 1, "high": 3},
+        "schedule": {"choices": ["linear", "constant"]},
+    }  # fmt: skip
     drawn = [row["drawn"] for row in play(checked(space=space).search, [], 200)]
     assert {row["epochs"] for row in drawn} == {1, 2, 3} and {row["schedule"] for row in drawn} == {"linear", "constant"}
     assert all(isinstance(row["epochs"], int) for row in drawn)
@@ -110,7 +115,8 @@ def test_scoring_every_epoch_changes_nothing_of_the_training(project, tokens):
         fitted = loop.fit(fabric, module, kind, encoded, recipe, 3, lambda epoch, loss: None, lambda found: 0.5, encoded, **watching)
         return [parameter.detach().clone() for parameter in module.parameters()], fitted
 
-    (plain, first), (watched, second), (_, stopped) = predictions(), predictions(stop=lambda epoch, score: False), predictions(stop=lambda epoch, score: True)
+    (plain, first), (watched, second) = predictions(), predictions(stop=lambda epoch, score: False)
+    _, stopped = predictions(stop=lambda epoch, score: True)
     assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True)) and first.tokens == second.tokens == 2 * stopped.tokens
     assert (first.epochs, second.epochs, stopped.epochs) == (2, 2, 1)
 
@@ -195,7 +201,8 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
 
 def test_another_search_is_not_gone_on_with(project, tokens):
     save_models(tokens)
-    keys = {search.Journal(checked(**changes), "bert", "same").folder for changes in ({}, {"seed": 2}, {"sampler": "tpe"}, {"train_examples": 20})}
+    changed = ({}, {"seed": 2}, {"sampler": "tpe"}, {"train_examples": 20})
+    keys = {search.Journal(checked(**changes), "bert", "same").folder for changes in changed}
     assert len(keys) == 4
     assert search.Journal(checked(budget={"trials": 99}), "bert", "same").folder in keys, "more trials of the same search"
     Path("data/models/bert/model.safetensors").write_bytes(b"other")

@@ -6,13 +6,15 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from components import params, stage
 from components.align import __main__ as align_stage
-from components.align import dictionaries, evaluate, vectors
+from components.align import dictionaries, evaluate, trainers, vectors
 from components.align.mappings import MAPPINGS, least_squares, normalise, procrustes, unit
 from components.align.retrieval import RETRIEVALS, csls, neighbourhood, nn, top
 from components.errors import SesameError
@@ -218,6 +220,18 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
     assert len(vectors.load("data/vectors/v", limit=10).words) == 10
     with pytest.raises(SesameError, match="lower min_count or take more text"):
         vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
+
+
+def test_every_kind_that_can_be_declared_is_a_file():
+    def kinds(union: object) -> set[str]:
+        return {kind for block in get_args(get_args(union)[0]) for kind in get_args(block.model_fields["kind"].annotation)}
+
+    def there(package: ModuleType, *helpers: str) -> set[str]:
+        return {path.stem for path in Path(package.__file__).parent.glob("*.py")} - {"__init__", *helpers}
+
+    assert kinds(params.Vectors) == there(trainers, "vocabulary") and kinds(params.align.Dictionary) == there(dictionaries)
+    assert all(callable(trainers.load(kind)) for kind in there(trainers, "vocabulary"))
+    assert all(callable(dictionaries.load(kind)) for kind in there(dictionaries))
 
 
 def test_vectors_do_not_depend_on_the_hash_seed(tmp_path):

@@ -5,6 +5,8 @@ import json
 import random
 import sys
 from collections import Counter
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,7 +15,7 @@ from components.corpora import __main__ as corpus_stage
 from components.corpora import cleaning, mix, readers, writer
 from components.corpora.sentences import sentences
 from components.errors import SesameError
-from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Splits, Task, TaskSplit, check
+from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Reader, Splits, Task, TaskSplit, check
 from tests.conftest import tiny_params
 
 WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in "lmnrs"]
@@ -78,6 +80,12 @@ def test_what_a_document_is(project, document, count):
     part = params({"format": "text", "document": document}).corpora["small"].parts[0]
     documents = [kept for kept in cleaning.Cleaner(Cleaning())(readers.documents(part))]
     assert len(documents) == count and [segment for kept in documents for segment in kept] == ["One.", "Two.", "Three.", "Four."]
+
+
+def test_every_reader_that_can_be_declared_is_a_file():
+    named = {block.__name__.removesuffix("Reader").lower() for block in get_args(get_args(Reader)[0])}
+    there = {path.stem for path in Path(readers.__file__).parent.glob("*.py")} - {"__init__"}
+    assert there == named == {"text", "table"}
 
 
 def test_sentences_are_cut_roughly():

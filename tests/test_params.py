@@ -20,9 +20,13 @@ def test_the_projects_own_file_is_right():
 
 
 def test_schema_is_current_and_named_in_the_first_line():
-    assert (ROOT / "components/params.schema.json").read_text() == params.schema(), "run `python -m components.params`"
-    assert (ROOT / "params.yaml").read_text().splitlines()[0] == "# yaml-language-server: $schema=components/params.schema.json"
-    assert json.loads(params.schema())["additionalProperties"] is False
+    schemas = params.schemas()
+    for name, text in schemas.items():
+        assert (ROOT / "components" / name).read_text() == text, "run `python -m components.params`"
+        assert json.loads(text)["additionalProperties"] is False
+    for file, name, place in ((params.FILE, "params", "components"), (params.STUDIES, "studies", "../components")):
+        assert (ROOT / file).read_text().splitlines()[0] == f"# yaml-language-server: $schema={place}/{name}.schema.json"
+    assert len(schemas) == 2
 
 
 def problems(change) -> list[str]:

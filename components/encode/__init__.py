@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from components.stage import reading
+from components.tokenizer import SEP
 
 SPLITS = ("train", "valid", "test")
 
@@ -46,4 +47,7 @@ def load(path: Path, split: str) -> Split:
             # A file that was cut off may still open; documents have one boundary more than there are documents.
             if (rows := len(arrays[array]) - (array == "documents")) != counts[array]:
                 raise ValueError(f"{rows} {array}, {counts[array]} by meta.json")
+    with reading(path / f"{split}.bin"):
+        if (arrays["tokens"][arrays["segments"][:, 1]] != SEP).any():  # as many ids as there should be, and other ones
+            raise ValueError("a segment does not end with [SEP]")
     return Split(**arrays)

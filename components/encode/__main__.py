@@ -9,6 +9,7 @@ import numpy as np
 
 from components import corpora, stage, tokenizer
 from components.encode import SPLITS
+from components.errors import SesameError
 from components.params import Params
 from components.tokenizer import CLS, SEP, Tokenizer
 from components.tracking import Run
@@ -54,7 +55,10 @@ def encode(params: Params, name: str, run: Run) -> dict:
     started = time.perf_counter()
     with stage.output(Path("data/encoded", name)) as folder:
         folder.mkdir()
-        counts = {split: encode_split(Path("data/corpora", settings.corpus), split, trained, folder, dtype) for split in SPLITS}
+        corpus = Path("data/corpora", settings.corpus)
+        counts = {split: encode_split(corpus, split, trained, folder, dtype) for split in SPLITS}
+        if not counts["train"]["documents"]:
+            raise SesameError(f"{corpus / 'train.txt'} has no text: nothing can be trained on it")
         trained.save(folder)
         stage.write_json(folder / "meta.json", {"dtype": dtype, "vocab_size": trained.vocab_size, **counts})
     megabytes = sum(count["bytes"] for count in counts.values()) / 1e6

@@ -141,6 +141,8 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
 
     With `start` it goes on from that model's weights. None on a rank that is not the first.
     """
+    with stage.writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)  # a place that can't be written to is better found before training
     compute.prepare(block.trainer.threads)
     setup = set_up(block, start)
     module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.steps, run)

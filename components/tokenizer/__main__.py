@@ -23,12 +23,18 @@ def train(params: Params, name: str, run: Run) -> dict:
     corpus = Path("data/corpora", settings.corpus)
     with stage.output(Path("data/tokenizers", name)) as folder:
         folder.mkdir()
-        _fit(settings, chain.from_iterable(corpora.read(corpus, "train")), folder, name)
+        segments = chain.from_iterable(corpora.read(corpus, "train"))
+        first = next(segments, None)
+        if first is None:
+            raise SesameError(f"{corpus / 'train.txt'} has no text to train on")
+        _fit(settings, chain([first], segments), folder, name)
         trained = tokenizer.load(folder)
     segments = list(islice(chain.from_iterable(corpora.read(corpus, "valid")), MEASURED_SEGMENTS))
     ids = list(chain.from_iterable(trained.encode(segments)))
     words = sum(len(segment.split()) for segment in segments)
     run.artifact(Path("data/tokenizers", name), "tokenizer")
+    if not ids:
+        raise SesameError(f"{corpus / 'valid.txt'} has no text to measure the tokenizer on; raise splits.valid of its corpus")
     print(f"{trained.vocab_size} pieces, {len(ids) / words:.3f} tokens a word")
     return {
         "vocab_size": trained.vocab_size,

@@ -91,7 +91,7 @@ def _edited(text: str, overrides: dict[str, Any], shown: dict[str, str]) -> str:
             _put(root, key, copy.deepcopy(value))
     said = " ".join(f"-S {key}={value}" for key, value in shown.items())
     try:
-        params.check(expected, studies=params.parse(params.STUDIES.read_bytes(), params.STUDIES) if params.STUDIES.exists() else None)
+        params.check(expected, studies=params.studies_beside())
     except SesameError as error:
         lines = str(error).removeprefix("params.yaml: ").splitlines()
         raise SesameError(f"{said}: " + "; ".join(line.strip() for line in lines[len(lines) > 1 :])) from None

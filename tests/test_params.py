@@ -98,8 +98,8 @@ def problems(change) -> list[str]:
             "models.bert.trainer.threads: Input should be less than or equal to 1024",
         ),
         (
-            lambda raw: raw["models"]["bert"]["trainer"].update(strategy="fsdp"),
-            "models.bert.trainer: strategy fsdp runs on GPUs only; on a CPU take ddp, or auto",
+            lambda raw: raw["models"]["bert"]["run"].update(strategy="fsdp", accelerator="cpu"),
+            "models.bert.run: strategy fsdp runs on GPUs only; on a CPU take ddp, or auto",
         ),
         (
             lambda raw: raw["corpora"]["base"]["parts"][0].update(source=PYPI | {"filename": "../../a.whl"}),
@@ -235,14 +235,14 @@ def test_tiny_params_survive_yaml(tmp_path):
 
 def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
     """Not once for each of the many that refer to it."""
-    raw = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+    raw, studies = (YAML(typ="safe").load((ROOT / path).read_text()) for path in (params.FILE, params.STUDIES))
     raw["models"]["brt"] = raw["models"].pop("bert")
     with pytest.raises(SesameError) as told:
-        params.check(raw)
+        params.check(raw, studies=studies)
     lines = str(told.value).splitlines()
     assert len(lines) <= 5, lines
-    named = r"variants\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\); named so \d\d times, the last is variants"
-    assert re.search(named, str(told.value))
+    named = r"ablations\.\w+\.model: no 'bert' in models \(there are: brt, elmo, gpt\); named so \d times, the last is ablations"
+    assert re.search(f"studies/params.yaml: {named}", str(told.value)), str(told.value)
 
 
 DEEP = ["a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "- " * 100_000, "\n".join(" " * n + "a:" for n in range(3000))]

@@ -24,7 +24,7 @@ from components.params.models import (
     Trainer,
     Training,
 )
-from components.params.reading import FILE, OF_STUDIES, STUDIES, check, load, parse, schemas
+from components.params.reading import FILE, MOST, OF_STUDIES, STUDIES, check, load, parse, schemas, studies_beside
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.studies import Ablation, Column, Member, Variant, members, read_by, tuned, varied
 from components.params.tasks import METRICS_OF, Adapt, Baselines, Finetune, Recipe, Task, TaskSplit, TaskTable

@@ -90,8 +90,13 @@ def _too_deep(text: str) -> int | None:
 
 def load(path: str | Path = FILE) -> Params:
     """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them."""
+    return check(_read(path), path, studies_beside(path))
+
+
+def studies_beside(path: str | Path = FILE) -> Any:
+    """What the studies' file of a params file says, unchecked; None where there is none."""
     studies = Path(path).parent / STUDIES
-    return check(_read(path), path, _read(studies) if studies.exists() else None)
+    return _read(studies) if studies.exists() else None
 
 
 def _read(path: str | Path) -> Any:

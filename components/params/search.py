@@ -70,14 +70,14 @@ class Search(Block):
     A trial is `finetune.recipes.<model>` with the fields of `space` drawn anew, and a seed of its own.
     """
 
-    models: list[Name]
-    tasks: list[Name]
+    models: list[Name] = []
+    tasks: list[Name] = []
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones of the same architecture."""
     sampler: Literal["random", "tpe"] = "random"
     """Only of random search, with nothing pruned, is there an expected validation performance."""
     pruner: Pruner = Pruner()
-    budget: SearchBudget
+    budget: SearchBudget = SearchBudget(trials=20)
     seed: Seed = 1
     """Trial n has the same draws and seed for every model and task."""
     metric: MetricName | None = None
@@ -86,7 +86,7 @@ class Search(Block):
     """Labelled examples used, a seeded subset; null takes all. Dev is `finetune.eval_examples`."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """That a band holds a model's whole curve."""
-    space: Annotated[dict[str, Draw], Field(min_length=1)]
+    space: dict[str, Draw] = {}
     """Field of the recipe -> what it is drawn from. A fixed value is a choice of one."""
 
     @field_validator("space")
@@ -106,6 +106,12 @@ class Search(Block):
                 except ValidationError as error:
                     raise ValueError(f"{key}: {error.errors()[0]['msg']} (it is {value!r})") from None
         return space
+
+    @model_validator(mode="after")
+    def draws_something(self):
+        if self.models and not self.space:
+            raise ValueError("space: nothing is drawn; name a field of the recipe and what it is drawn from")
+        return self
 
     def longest(self, recipe: Recipe) -> int:
         """The most epochs that a trial on this recipe can have."""

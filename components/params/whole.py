@@ -71,8 +71,8 @@ class Params(Block):
     baselines: Baselines
     vectors: dict[Name, Vectors]
     alignments: dict[Name, Alignment]
-    ablations: dict[Name, Ablation]
-    search: Search
+    ablations: dict[Name, Ablation] = {}
+    search: Search = Search()
 
     def root(self, model: str) -> str:
         """The model or checkpoint that one is derived from, over all steps: the name itself where it is no derived one."""

@@ -43,7 +43,7 @@ def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) 
     merged = io.StringIO()
     yaml.dump(document, merged)
     try:
-        params.check(YAML(typ="safe").load(merged.getvalue()))
+        params.check(YAML(typ="safe").load(merged.getvalue()), studies=params.studies_beside(path))
     except SesameError as error:
         raise SesameError(f"profile {name} does not fit this params.yaml, nothing was written: {error}") from None
     if not changes:

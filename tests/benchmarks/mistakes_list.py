@@ -17,7 +17,7 @@ class Mistake(NamedTuple):
 
 TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
-    "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resume.py",
+    "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
     "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py", "align": "tests/align/test_align.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
@@ -27,10 +27,12 @@ def named(area: str, *names: str) -> str:
     return " ".join(f"{TESTS[area]}::{name}" for name in names) or TESTS[area]
 
 
-CLEANING, MLM, CLM = "components/corpora/cleaning.py", "components/objectives/mlm.py", "components/objectives/clm.py"
-BLOCKS, BILM = "components/models/blocks.py", "components/models/bilm.py"
+CLEANING, CLM = "components/corpora/cleaning.py", "components/objectives/clm/objective.py"
+MASKS, SEGMENTS = "components/objectives/noise/tokens.py", "components/objectives/examples/segments.py"
+TRANSFORMER, POSITIONS = "components/models/common/transformer.py", "components/models/common/positions.py"
+BILM, CLOSURE = "components/models/bilm/model.py", "components/resolve/closure.py"
 MODULE, TRAINING = "components/pretrain/module.py", "components/pretrain/training.py"
-KINDS, METHODS = "components/finetune/kinds.py", "components/finetune/methods.py"
+KINDS, METHODS = "components/finetune/kinds.py", "components/finetune/methods"
 LOOP, STAGE = "components/finetune/loop.py", "components/stage.py"
 RESUMED, MICRO = "test_killed_and_resumed_equals_uninterrupted", "test_two_processes_and_accumulation_equal_one_process"
 DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
@@ -48,30 +50,30 @@ MISTAKES = [
             "            _remove(temporary)\n            _remove(path)\n            temporary.parent",
             named("stage", "test_output_is_whole_or_not_there")),
     Mistake("stale upstreams are not seen", GRAPH,
-            '"unchanged" if all(found.get(name) == "unchanged" for name in stage.upstream) else "may run"', '"unchanged"',
+            '"unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"', '"unchanged"',
             named("graph", "test_unchanged_reaches_no_further_than_a_change")),
     # objectives
-    Mistake("masks on special tokens", MLM, "    real = ids >= len(SPECIALS)\n", "    real = ids > 0\n", named("objectives")),
-    Mistake("a fifth replaced by drawn tokens", MLM,
+    Mistake("masks on special tokens", MASKS, "    real = ids >= len(SPECIALS)\n", "    real = ids > 0\n", named("objectives")),
+    Mistake("a fifth replaced by drawn tokens", MASKS,
             "config.mask_share + config.random_share)", "config.mask_share + 2 * config.random_share)", named("objectives")),
-    Mistake("the same masks in every epoch", MLM,
+    Mistake("the same masks in every epoch", "components/objectives/mlm/batches.py",
             "(self.seed, 0 if self.config.static else self.epoch)", "(self.seed, 0)", named("objectives")),
-    Mistake("random pairs from the same document", MLM, "other += other >= document", "other = document", named("objectives")),
-    Mistake("what a random B displaces is lost", MLM, "                stop = split\n", "", named("objectives")),
+    Mistake("random pairs from the same document", SEGMENTS, "other += other >= document", "other = document", named("objectives")),
+    Mistake("what a random B displaces is lost", SEGMENTS, "                stop = split\n", "", named("objectives")),
     Mistake("documents see each other", CLM, "(same & causal)[:, None]", "causal.expand_as(same)[:, None]", named("objectives")),
     Mistake("loss on [CLS], left to right", CLM,
             "        predicted = targets != CLS  #", "        predicted = targets == targets  #", named("objectives")),
-    Mistake("loss on [CLS], ELMo", "components/objectives/bilm.py",
+    Mistake("loss on [CLS], ELMo", "components/objectives/bilm/objective.py",
             "        predicted = labels != CLS  #", "        predicted = labels == labels  #", named("objectives")),
-    Mistake("bits per byte in nats", "components/objectives/__init__.py",
+    Mistake("bits per byte in nats", "components/objectives/scoring.py",
             'self.values[f"{part}.loss"] / np.log(2)', 'self.values[f"{part}.loss"]', named("objectives")),
     # models
-    Mistake("rotary positions without the sign", BLOCKS,
+    Mistake("rotary positions without the sign", POSITIONS,
             "torch.cat([-second, first], 3)", "torch.cat([second, first], 3)", named("parity")),
-    Mistake("relative positions without a direction", BLOCKS, "return first + torch.where", "return torch.where", named("parity")),
-    Mistake("relative positions the wrong way round", BLOCKS,
+    Mistake("relative positions without a direction", POSITIONS, "return first + torch.where", "return torch.where", named("parity")),
+    Mistake("relative positions the wrong way round", POSITIONS,
             "bucket(places[None, :] - places[:, None], causal)", "bucket(places[:, None] - places[None, :], causal)", named("parity")),
-    Mistake("padding is attended to", BLOCKS,
+    Mistake("padding is attended to", TRANSFORMER,
             "mask = positions < lengths[:, None]", "mask = positions <= lengths[:, None]", named("parity")),
     Mistake("ELMo turns padding to the front", BILM,
             "turned = lengths[:, None] - 1 - positions", "turned = lengths.new_full((len(lengths), 1), ids.shape[1]) - 1 - positions",
@@ -89,14 +91,20 @@ MISTAKES = [
             named("pretrain", DROPOUT)),
     Mistake("LSTM states are not resumed", MODULE,
             '        if state["carry"] is not None:', '        if state["carry"] is None:', named("pretrain", f"{RESUMED}[elmo]")),
-    Mistake("a checkpoint's key without the code", TRAINING,
-            "        key.update(file.read_bytes())\n    return", "        pass\n    return", named("resume")),
+    Mistake("a checkpoint's key without the settings", TRAINING,
+            "{fingerprint(roots)} {settings} {list", "{fingerprint(roots)} {list", named("resume")),
     Mistake("a checkpoint's key without the data", TRAINING,
             '    key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())\n', "", named("resume")),
-    Mistake("a journal's key without the code", JOURNAL,
-            'for file in [*files, *sorted(file for pattern in CODE for file in Path("components").glob(pattern))]:', "for file in files:",
-            named("resume")),
-    Mistake("a journal's key without the FLOPs' code", JOURNAL, '"compute.py", "flops.py",', '"compute.py",', named("resume")),
+    Mistake("a journal's key without the model", JOURNAL,
+            '(Path("data/models", model), Path("data/tasks", task))', '(Path("data/tasks", task),)', named("resume")),
+    # what a stage depends on
+    Mistake("a closure of one step", CLOSURE, "waiting += [*imported(module), ", "waiting += [", named("resume")),
+    Mistake("templates are not watched", CLOSURE, "return sorted(written | read)", "return sorted(written)", named("resume")),
+    Mistake("comments make stale", CLOSURE, "lines[row - 1] = lines[row - 1][:column]", "pass", named("resume")),
+    Mistake("a default is not watched", "components/block.py", 'self.model_dump(mode="json"))',
+            'self.model_dump(mode="json", exclude_unset=True))', named("resume")),
+    Mistake("where it runs is watched", "components/block.py",
+            "return isinstance(mark, RunOnly) or value", "return value", named("resume")),
     Mistake("FLOPs with fused attention", "components/flops.py",
             "sdpa_kernel(SDPBackend.MATH), ", "", named("pretrain", "test_flops_match_a_count_by_hand")),
     Mistake("norms and biases decayed", "components/optimizer.py",
@@ -117,13 +125,13 @@ MISTAKES = [
     Mistake("the text that is to be kept whole is cut", "components/finetune/data.py",
             "        first = min(len(a), room - second)", "        first, second = fit_pair(len(a), len(b), room)",
             named("finetune", "test_a_passage_alone_is_cut_where_the_task_says_so")),
-    Mistake("BitFit tunes norms", METHODS,
+    Mistake("BitFit tunes norms", f"{METHODS}/bitfit.py",
             'if "bias" in name.rsplit(".", 1)[-1]:', 'if "bias" in name or "norm" in name:',
             named("finetune", "test_a_method_moves_its_own_weights_and_the_head_alone[bitfit]")),
-    Mistake("prompts do not learn", METHODS,
+    Mistake("prompts do not learn", f"{METHODS}/prompt.py",
             "(1, length)))[0].clone())", "(1, length)))[0].clone(), requires_grad=False)",
             named("finetune", "test_a_method_moves_its_own_weights_and_the_head_alone[prompt]")),
-    Mistake("prompts shift the tokens' outputs", METHODS,
+    Mistake("prompts shift the tokens' outputs", f"{METHODS}/prompt.py",
             "return torch.cat([output[:, : self.at], output[:, self.at + self.length :]], 1) if self.per_token else output",
             "return output",
             named("finetune", "test_a_prompt_has_no_output_of_its_own")),

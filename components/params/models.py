@@ -105,14 +105,18 @@ class Training(Block):
     """Shown as samples: texts with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
 
     @model_validator(mode="after")
-    def objective_fits(self):
+    def parts_fit(self):
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Raises ValueError where the parts don't fit each other."""
         devices = self.run.devices if isinstance(self.run.devices, int) else 1
         shares = self.trainer.accumulate * devices * self.run.num_nodes
         if self.batch_size % shares:
             raise ValueError(f"batch_size {self.batch_size} is not divisible by accumulate x devices x num_nodes = {shares}")
         for prompt in self.prompts:
             self.objective.check_prompt(prompt)
-        return self
 
 
 class Model(Training):
@@ -121,13 +125,12 @@ class Model(Training):
     encoding: Name
     architecture: Architecture
 
-    @model_validator(mode="after")
-    def objective_trains_architecture(self):
+    def check(self) -> None:
         if self.objective.needs != self.architecture.reads:
             fitting = [block for block in blocks_of(Objective) if block.needs == self.architecture.reads]
             able = [block.model_fields["name"].annotation.__args__[0] for block in fitting]
             raise ValueError(f"objective {self.objective.name} can't train architecture {self.architecture.name}; allowed: {sorted(able)}")
-        return self
+        super().check()
 
 
 class Checkpoint(Block):

@@ -138,7 +138,7 @@ def build(name: str, tokens, method: str = "full", seed: int = 0, kind=None, **c
     chosen = recipe(method=method, **changes)
     kind = kind or kinds.build(TASK, chosen)
     model = store.build(CHECKED.models[name].architecture, tokens)
-    return methods.METHODS[method](model, tokens, chosen, kind, pair=True), kind, chosen
+    return methods.build(model, tokens, chosen, kind, pair=True), kind, chosen
 
 
 FABRIC = Fabric(accelerator="cpu", precision="32-true")
@@ -258,7 +258,7 @@ def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
     module, kind, _ = build("bert", tokens)
     chosen = recipe(layer_decay=0.5, learning_rate=0.08)
     rates = {}
-    for group in loop.groups(module, 2, chosen):
+    for group in loop.groups(module, chosen):
         for parameter in group["params"]:
             rates[next(name for name, value in module.named_parameters() if value is parameter)] = group["full_lr"]
     assert rates["head.output.weight"] == rates["model.blocks.1.attention.output.weight"] == 0.08
@@ -397,5 +397,5 @@ def test_a_part_that_no_pre_training_has_touched_learns_with_the_head(tokens):
     model.absent = ["pooler"]
     for method in ("bitfit", "adapters", "lora", "prompt"):
         copied, chosen = copy.deepcopy(model), recipe(method=method)
-        module = methods.METHODS[method](copied, tokens, chosen, kinds.build(TASK, chosen), pair=True)
+        module = methods.build(copied, tokens, chosen, kinds.build(TASK, chosen), pair=True)
         assert all(p.requires_grad for p in module.model.pooler.parameters()) and not module.model.next_sentence.weight.requires_grad

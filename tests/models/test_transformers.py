@@ -120,8 +120,9 @@ def given(project):
 
 
 def bring(folder: Path, name: str = "brought", pattern: str = "*") -> dict:
-    source = {"kind": "files", "paths": [f"{folder}/{pattern}"]}
-    block = {"family": "decoder" if folder.name.startswith("gpt2") else "encoder", "licence": "none", "source": source}
+    config = folder / "config.json"
+    family = "decoder" if config.exists() and '"gpt2"' in config.read_text() else "encoder"
+    block = {"family": family, "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/{pattern}"]}}
     return stage.bring(params.check(tiny_params(checkpoints={name: block})), name, Run(None))
 
 
@@ -286,7 +287,7 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("gpt2", lambda f: replace(f, scale_attn_by_inverse_layer_idx=True),
      r"config\.json: scale_attn_by_inverse_layer_idx: True is not supported"),
     ("bert", lambda f: replace(f, model_type="albert"),
-     r"config\.json: model_type: 'albert' is not supported \(there are: bert, roberta, gpt2\)"),
+     r"config\.json: model_type: 'albert' is not supported for family encoder \(there are: bert, roberta\)"),
     ("bert", lambda f: replace(f, model_type=["bert"]), r"config\.json: model_type: \['bert'\] is not supported"),
     ("bert", lambda f: replace(f, vocab_size=None), r"config\.json: .*vocab_size"),
     ("bert", lambda f: (f / "config.json").write_text("[]"), r"config\.json: an object expected, list found"),

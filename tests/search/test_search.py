@@ -110,7 +110,7 @@ def test_scoring_every_epoch_changes_nothing_of_the_training(project, tokens):
     def predictions(**watching) -> list:
         torch.manual_seed(3)
         kind, fabric = kinds.build(task, recipe), Fabric(accelerator="cpu")
-        module = methods.METHODS["full"](store.build(checked_params.models["bert"].architecture, tokens), tokens, recipe, kind, True)
+        module = methods.build(store.build(checked_params.models["bert"].architecture, tokens), tokens, recipe, kind, True)
         encoded = kind.encode(examples, tokens)
         fitted = loop.fit(fabric, module, kind, encoded, recipe, 3, lambda epoch, loss: None, lambda found: 0.5, encoded, **watching)
         return [parameter.detach().clone() for parameter in module.parameters()], fitted

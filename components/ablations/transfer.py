@@ -27,7 +27,7 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
                 scores, tags = target / task / milestone, {"stage": "transfer", "milestone": milestone, **about}
                 result = runs.over_seeds(all_params, label, models, task, recipe, ["pretrained"], scores, run, tags)
                 results.setdefault(task, {})[milestone] = result
-    run.tag(**about, seed=str(member.seed))
+    run.tag(**about)
     spent = [result["cost"] for milestones in results.values() for result in milestones.values()]
     total = {key: sum(cost[key] for cost in spent) for key in ("tokens", "flops")} | {"gpus": max(cost["gpus"] for cost in spent)}
     return {"tasks": results, "cost": total}

@@ -93,6 +93,7 @@ def until(condition: Callable[[], object], seconds: float = 30) -> None:
 
 def whole(lab: Lab, raw: dict) -> None:
     """Turn a lab into the tiny project with all its stages, recorded in an MLflow of its own."""
+    (lab.path / "studies").mkdir()
     for name in ("dvc.yaml", "studies/dvc.yaml", ".dvcignore", ".gitignore"):
         shutil.copy(ROOT / name, lab.path / name)
     shutil.copytree(ROOT / "components", lab.path / "components", ignore=shutil.ignore_patterns("__pycache__"))
@@ -123,9 +124,7 @@ def template(tmp_path_factory) -> Path:
         [BIN / "dvc", "config", "core.check_update", "false"],
     ):  # fmt: skip
         subprocess.run(command, cwd=path, check=True)
-    (path / "studies").mkdir()
-    for name in ("params.yaml", "studies/params.yaml"):
-        shutil.copy(ROOT / name, path / name)
+    shutil.copy(ROOT / "params.yaml", path)
     (path / ".gitignore").write_text("/.sesame/\n/mlflow.db*\n/mlartifacts/\n*.out\n")
     subprocess.run(["git", "add", "-A"], cwd=path, check=True)
     subprocess.run(["git", "commit", "-qm", "lab"], cwd=path, check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from components import params, sizing
+from components import params, resolve, sizing
 from components import stage as stage_frame
 from components.errors import SesameError
 from pipelines import estimates, forecast, graph
@@ -34,10 +34,11 @@ def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
     path = folder / f"data/metrics/{kind}/{own}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(metrics | {"cost": cost}))
-    lock, parts = folder / "dvc.lock", {"pretrain": {f"models.{own}": raw["models"].get(own)}, "finetune": {"finetune": raw["finetune"]}}
+    lock, entry = folder / "dvc.lock", resolve.entry(params.check(raw), kind, own)
     stages = YAML(typ="safe").load(lock)["stages"] if lock.exists() else {}
     outs = [{"path": str(path.relative_to(folder)), "size": 100}, {"path": f"data/models/{own}", "size": 5_000_000}]
-    stages[name] = {"cmd": "x", "params": {"params.yaml": parts.get(kind, {})}, "outs": outs}
+    watched = {f"{kind}.{own}": {"code": entry.code, "settings": entry.settings}}
+    stages[name] = {"cmd": "x", "params": {"data/resolved.json": watched}, "outs": outs}
     with lock.open("w") as file:
         YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
 

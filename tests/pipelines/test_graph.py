@@ -97,10 +97,10 @@ def test_a_checkpoint_is_a_model_like_others(inside):
     assert not any(stage.name.startswith("checkpoint") for stage in graph.plan())
     yaml = YAML()
     raw = yaml.load(Path("params.yaml"))
-    raw["checkpoints"]["outside"] = {"licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}
+    raw["checkpoints"]["outside"] = {"family": "encoder", "licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}
     raw["finetune"]["models"], raw["finetune"]["recipes"]["outside"] = ["outside"], dict(raw["finetune"]["recipes"]["bert"])
     yaml.dump(raw, Path("params.yaml"))
     params.load()
     task = raw["finetune"]["tasks"][0]
     found = {stage.name: stage for stage in graph.plan([f"finetune@outside-{task}"])}
-    assert set(found[f"finetune@outside-{task}"].upstream) == {"checkpoint@outside", f"task@{task}"}
+    assert set(found[f"finetune@outside-{task}"].upstream) == {"checkpoint@outside", f"task@{task}", "resolve"}

@@ -5,14 +5,14 @@ import json
 import mlflow
 import pytest
 import torch
-from ruamel.yaml import YAML
 
 from tests.conftest import tiny_params
-from tests.pipelines.conftest import Lab, dvc, whole
+from tests.pipelines.conftest import Lab, dvc, whole, write_params
 
 
 def stale(lab: Lab) -> set[str]:
-    """The stages of studies that DVC itself would run."""
+    """The stages of studies that DVC itself would run, once it knows what they depend on by now."""
+    dvc(lab, "repro", "-q", "resolve")
     found = {name.removeprefix("studies/dvc.yaml:") for name in json.loads(dvc(lab, "status", "--json", "studies/dvc.yaml"))}
     return found - {"budget"}  # no search was run
 
@@ -22,13 +22,13 @@ def test_a_study_from_params_to_champion(lab, monkeypatch):
     raw = tiny_params()
     raw["ablations"]["rate"]["budget"] = {"tokens": 1500}
     whole(lab, raw)
-    (lab.path / "data/studies/rate/rate_99").mkdir(parents=True)  # left by a variant that was taken out
+    (lab.path / "data/studies/rate/99").mkdir(parents=True)  # left by a variant that was taken out
 
     assert not any(line.startswith(("variant@", "study@")) for line in lab.sesame("plan").splitlines()), "a plain run leaves studies out"
     output = lab.sesame("study", "rate")
-    assert "10 stages: 0 cached, 10 done, 0 failed" in output
+    assert "15 stages: 0 cached, 15 done, 0 failed" in output
     assert "rate: How much should be masked? (2 seeds)" in output and "Against 15" in output and "data/report/studies/rate.html" in output
-    assert not (lab.path / "data/studies/rate/rate_99").exists()
+    assert not (lab.path / "data/studies/rate/99").exists()
     assert stale(lab) == set() and (lab.path / "studies/dvc.lock").exists() and not (lab.path / "data/models").exists()
 
     # the ledger: what the compare page needs stands in one run a variant and seed
@@ -43,7 +43,7 @@ def test_a_study_from_params_to_champion(lab, monkeypatch):
     assert all({"parameters", "tokens", "flops", "seconds", "perplexity", "same"} <= run.data.metrics.keys() for run in rows)
     assert {(run.data.params["variant"], run.data.params["mlm_probability"]) for run in rows} == {("15", "0.15"), ("40", "0.4")}
     tuned = [run for run in runs if run.data.tags.get("stage") == "transfer" and "seed" in run.data.tags]
-    assert len(tuned) == 4 and {"study", "variant", "model", "task", "seed", "init", "checkpoint"} <= tuned[0].data.tags.keys()
+    assert len(tuned) == 4 and {"study", "variant", "model", "task", "seed", "init", "milestone"} <= tuned[0].data.tags.keys()
     kept = {file.path for file in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}
     assert {"rate.csv", "rate.html", "rate.json", "figures"} <= kept
     listed = lab.sesame("runs", "--study", "rate")
@@ -55,19 +55,23 @@ def test_a_study_from_params_to_champion(lab, monkeypatch):
     assert client.search_registered_models() == []
     said = lab.sesame("champion", "rate")
     version = client.get_model_version_by_alias("sesame-rate", "champion")
-    assert f"sesame-rate version {version.version}, alias champion: rate_" in said
+    assert f"sesame-rate version {version.version}, alias champion: " in said
     monkeypatch.syspath_prepend(str(lab.path))
     model = mlflow.pytorch.load_model("models:/sesame-rate@champion")
     assert model(torch.tensor([[2, 9, 10, 3]]), torch.tensor([4])).shape == (1, 4, 16)
 
-    # an edit of one variant touches its stages and the table, and a recipe leaves pre-training alone
+    # an edit of one variant touches its stages and the table, a recipe leaves pre-training alone, and one more seed the other seeds
     def edited(place: str, value: dict) -> set[str]:
-        raw["variants"]["rate_40"][place] = value
-        with open(lab.path / "params.yaml", "w") as file:
-            YAML().dump(raw, file)
+        raw["ablations"]["rate"]["variants"]["40"][place] = value
+        write_params(lab, raw)
         return stale(lab)
 
-    assert edited("recipe", {"epochs": 1}) == {"transfer@rate_40"}
-    assert edited("change", {"objective": {"mlm_probability": 0.5}}) == {"variant@rate_40", "transfer@rate_40"}
+    tuned = {"transfer@rate-40-1", "transfer@rate-40-2", "study@rate"}
+    assert edited("recipe", {"epochs": 1}) == tuned
+    assert edited("change", {"objective": {"mlm_probability": 0.5}}) == tuned | {"variant@rate-40-1", "variant@rate-40-2"}
     again = lab.sesame("study", "rate")
-    assert "10 stages: 7 cached, 3 done, 0 failed" in again
+    assert "15 stages: 10 cached, 5 done, 0 failed" in again
+    raw["ablations"]["rate"]["seeds"] = [1, 2, 3]
+    write_params(lab, raw)
+    more = {line.split()[0] for line in lab.sesame("plan", "study@rate").splitlines() if " to run " in line}
+    assert more == {"resolve", "study@rate", *(f"{stage}@rate-{variant}-3" for stage in ("variant", "transfer") for variant in (15, 40))}

@@ -143,16 +143,16 @@ def plan(
     with graph.at_once():
         stages_ = graph.plan(stages or [])
         states = graph.states(stages_)
-    found = forecast.forecast(stages_, states, all_params, jobs)
+    outlook = forecast.forecast(stages_, states, all_params, jobs)
     rows = []
     for stage in stages_:
-        own = found.estimates.get(stage.name)
+        own = outlook.estimates.get(stage.name)
         takes = [forecast.duration(own.seconds), forecast.amount(own.memory)] if own else ["", ""]
         needs = " ".join(stage.upstream[:5]) + f" and {len(stage.upstream) - 5} more" * (len(stage.upstream) > 5)
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
-    terminal.say(found.summary(), "bold")
-    found.check()
+    terminal.say(outlook.summary(), "bold")
+    outlook.check()
 
 
 @command
@@ -193,10 +193,10 @@ def compare(
             known = ", ".join(all_params.finetune.models)
             known, inits = ", ".join(all_params.finetune.models), ", ".join(all_params.finetune.inits)
             raise SesameError(f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {inits})")
-    found = bootstrap.paired(all_params, task, split, *sides)
+    difference = bootstrap.paired(all_params, task, split, *sides)
     terminal.say(
-        f"{task} {split}, {found.metric} over {found.examples:,} examples: {a} {found.a:.3f}, {b} {found.b:.3f}, "
-        f"difference {found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+        f"{task} {split}, {difference.metric} over {difference.examples:,} examples: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
+        f"difference {difference.difference:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
     )
     terminal.say("the interval is of the examples; the spread over seeds stands in the report")
 

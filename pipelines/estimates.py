@@ -53,7 +53,7 @@ def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
     address = tracking.uri().removeprefix("sqlite:///")
     if os.environ.get(tracking.OFF) == "off" or not Path(address).exists():
         return {}
-    found = {}
+    recorded = {}
     try:
         client = tracking.client()
         experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
@@ -63,10 +63,10 @@ def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
             costs = [
                 {key.removeprefix("cost."): value for key, value in run.data.metrics.items() if key.startswith("cost.")} for run in runs
             ]
-            found[name] = [cost for cost in costs if "seconds" in cost]
+            recorded[name] = [cost for cost in costs if "seconds" in cost]
     except Exception:  # whatever the ledger's client raises; the run itself says so
         return {}
-    return found
+    return recorded
 
 
 def _past(name: str, entry: Mapping, recorded: Sequence[Mapping[str, float]]) -> Past | None:
@@ -146,9 +146,9 @@ def _share(precision: str) -> float:
 
 def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]:
     """What each of these stages will take."""
-    entries, recorded, found = graph.lock_entries(), _ledger(names), {}
+    entries, recorded, estimates = graph.lock_entries(), _ledger(names), {}
     for name in names:
         work = trainings.of(name, all_params)
         past = _past(name, entries.get(name, {}), recorded.get(name, []))
-        found[name] = (past and _again(name, all_params, entries, past, work)) or (_counted(work) if work else Estimate())
-    return found
+        estimates[name] = (past and _again(name, all_params, entries, past, work)) or (_counted(work) if work else Estimate())
+    return estimates

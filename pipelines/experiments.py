@@ -41,11 +41,11 @@ class Side:
         """The metric, and its value for each seed."""
         from components.report import tables
 
-        found = {}
+        scores = {}
         for about, splits in tables.parts(self.metrics):
             key = about["model"], about["task"], about["method"], about["init"]
-            found[key] = about["metric"], splits[about["split"]][about["metric"]]["values"]
-        return found
+            scores[key] = about["metric"], splits[about["split"]][about["metric"]]["values"]
+        return scores
 
     def cost(self, key: str) -> float:
         """Of all stages together: seconds, tokens, flops or kwh."""

@@ -117,22 +117,22 @@ def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params:
 def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
     """Pinned files that are not kept from before, and sets of the hub, that these stages read."""
     section = {kind: key for key, kind in sources.STAGES.items()}
-    found: set[str] = set()
+    to_fetch: set[str] = set()
 
     def look(value: object) -> None:
         if isinstance(value, params.PypiSource | params.UrlSource):
             folder = download.kept("", value.sha256)
             if not any(path.suffix != ".part" for path in folder.glob("*")):
-                found.add(value.sha256)
+                to_fetch.add(value.sha256)
         elif isinstance(value, params.HubSource | params.HubModelSource):
-            found.add(value.model_dump_json())
+            to_fetch.add(value.model_dump_json())
         else:
             for part in dict(value).values() if isinstance(value, BaseModel | dict) else value if isinstance(value, list) else ():
                 look(part)
 
     for kind, _, name in (name.partition("@") for name in names):
         look(getattr(all_params, section[kind]).get(name) if kind in section else None)
-    return found
+    return to_fetch
 
 
 def announce(targets: Sequence[str], force: bool, recheck: bool, jobs: int | None) -> list[graph.Stage]:
@@ -150,9 +150,9 @@ def announce(targets: Sequence[str], force: bool, recheck: bool, jobs: int | Non
     except Timeout:
         return graph.plan(targets)  # another flow is at work: what it leaves to be done isn't known yet
     if any(state != "unchanged" for state in states.values()):
-        found = forecast(plan, states, all_params, jobs)
-        found.check()
-        terminal.say(found.summary())
+        outlook = forecast(plan, states, all_params, jobs)
+        outlook.check()
+        terminal.say(outlook.summary())
     return plan
 
 

@@ -209,12 +209,12 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
     if not targets and not wanted:
         raise SesameError("dvc.yaml: no stages; run from the project's folder")
     for target in targets:
-        found = {name for name in stages if selects([target], name)}
-        if not found:
+        matches = {name for name in stages if selects([target], name)}
+        if not matches:
             known = sorted({*stages, *(name.partition("@")[0] for name in stages)})
             close = difflib.get_close_matches(target, known, n=3) or sorted({name.partition("@")[0] for name in stages})
             raise SesameError(f"no stage {target!r} in dvc.yaml (close or known: {', '.join(close)}; `sesame plan` lists all)")
-        wanted |= found
+        wanted |= matches
     return wanted
 
 

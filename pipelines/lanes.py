@@ -49,13 +49,13 @@ def disk(folder: Path) -> int:
 
 def headline(path: Path) -> str:
     """Of each pre-trained model the mean of its tasks' scores, by a report's table."""
-    found: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 if row["init"] == "pretrained" and row["mean"]:
-                    found.setdefault(row["model"], []).append(float(row["mean"]))
-    return " ".join(f"{model} {sum(means) / len(means):.3f}" for model, means in found.items())
+                    scores.setdefault(row["model"], []).append(float(row["mean"]))
+    return " ".join(f"{model} {sum(means) / len(means):.3f}" for model, means in scores.items())
 
 
 @dataclass
@@ -185,14 +185,14 @@ def present() -> list[Lane]:
 
 def clean(names: Sequence[str] = ()) -> dict[str, int]:
     """Remove failed and crashed lanes, all or those named; name -> bytes freed. Raises SesameError for one that runs or is not there."""
-    found = {lane.name: lane for lane in present()}
+    lanes = {lane.name: lane for lane in present()}
     for name in names:
-        if name not in found:
-            raise SesameError(f"no lane {name!r} (there are: {', '.join(found) or 'none'})")
-        if found[name].state == "running":
+        if name not in lanes:
+            raise SesameError(f"no lane {name!r} (there are: {', '.join(lanes) or 'none'})")
+        if lanes[name].state == "running":
             raise SesameError(f"lane {name} is running: stop its `sesame exp` first (Ctrl-C there)")
     freed = {}
-    for lane in found.values():
+    for lane in lanes.values():
         if lane.state != "running" and (not names or lane.name in names):
             with _turn():
                 freed[lane.name] = lane.remove()

@@ -49,11 +49,11 @@ def variants(settings: Sequence[str], text: str, sweep: bool = False, name: str 
             raise SesameError(f"-S {setting}: {key} is set twice{'' if sweep else '; `sesame exp sweep` takes several values'}")
         keys.append(key)
         lists.append(_values(setting, f"[{value}]" if sweep else value, sweep))
-    found = [_variant(dict(zip(keys, values, strict=True)), text, name) for values in itertools.product(*lists)]
-    twice = sorted({variant.name for variant in found if [other.name for other in found].count(variant.name) > 1})
+    combinations = [_variant(dict(zip(keys, values, strict=True)), text, name) for values in itertools.product(*lists)]
+    twice = sorted({variant.name for variant in combinations if [other.name for other in combinations].count(variant.name) > 1})
     if twice:
         raise SesameError(f"the same variant twice: {', '.join(twice)}")
-    return found
+    return combinations
 
 
 def _values(setting: str, text: str, sweep: bool) -> list:

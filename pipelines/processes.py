@@ -59,12 +59,12 @@ def family(leader: int) -> set[psutil.Process]:
 
 def marked(variable: str, value: str) -> set[int]:
     """The sessions of all living processes that carry this in their environment: what a killed parent left behind, too."""
-    found = set()
+    sessions = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, ProcessLookupError):
             if process.environ().get(variable) == value:
-                found.add(os.getsid(process.pid))
-    return found
+                sessions.add(os.getsid(process.pid))
+    return sessions
 
 
 def _alive(process: psutil.Process) -> bool:

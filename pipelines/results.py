@@ -67,9 +67,9 @@ def _scores(metrics: Metrics) -> bool:
 
 def _pretraining(metrics: Metrics) -> bool:
     rows = [
-        [name, f"{found['parameters']:,}", f"{found['tokens']:,}", f"{found['loss']:.3f}", f"{found['perplexity']:.1f}",
-         f"{found['bits_per_byte']:.3f}", f"{found['cost']['seconds']:.0f}"]
-        for (group, name), found in metrics.items() if group == "pretrain" or (group == "derive" and "loss" in found)
+        [name, f"{measured['parameters']:,}", f"{measured['tokens']:,}", f"{measured['loss']:.3f}", f"{measured['perplexity']:.1f}",
+         f"{measured['bits_per_byte']:.3f}", f"{measured['cost']['seconds']:.0f}"]
+        for (group, name), measured in metrics.items() if group == "pretrain" or (group == "derive" and "loss" in measured)
     ]  # fmt: skip
     if rows:
         terminal.say("")
@@ -79,9 +79,9 @@ def _pretraining(metrics: Metrics) -> bool:
 
 def _alignment(metrics: Metrics) -> bool:
     rows = [
-        [name, mapping, retrieval, *(f"{figures[f'p{k}']:.3f}" for k in (1, 5, 10)), f"{found['coverage']:.3f}"]
-        for (group, name), found in metrics.items() if group == "align"
-        for mapping, by in found.items() if isinstance(by, dict)
+        [name, mapping, retrieval, *(f"{figures[f'p{k}']:.3f}" for k in (1, 5, 10)), f"{measured['coverage']:.3f}"]
+        for (group, name), measured in metrics.items() if group == "align"
+        for mapping, by in measured.items() if isinstance(by, dict)
         for retrieval, figures in by.items() if isinstance(figures, dict) and "p1" in figures  # of costs and of what moved there is none
     ]  # fmt: skip
     if rows:
@@ -97,11 +97,13 @@ TABLES: tuple[Callable[[Metrics], bool], ...] = (_pretraining, _alignment, _scor
 def _search(page: bool) -> None:
     rows = []
     for path in sorted((SEARCH / "trials").glob("*/*.json")):
-        found = stage.read_json(path)
-        best = found["best"] or {"score": None, "drawn": {}}
+        metrics = stage.read_json(path)
+        best = metrics["best"] or {"score": None, "drawn": {}}
         drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in best["drawn"].items())
         score = "–" if best["score"] is None else f"{best['score']:.3f}"
-        rows.append([found["model"], found["task"], found["metric"], score, f"{found['trials']}", f"{found['cost']['seconds']:.0f}", drawn])
+        rows.append([
+            metrics["model"], metrics["task"], metrics["metric"], score, f"{metrics['trials']}", f"{metrics['cost']['seconds']:.0f}", drawn,
+        ])  # fmt: skip
     terminal.say("")
     terminal.table(["model", "task", "metric", "best on dev", "trials", "seconds", "drawn"], rows)
     terminal.say(f"report   {SEARCH / 'index.html'}" if page else "report   not among what was built: `sesame run budget`")

@@ -98,10 +98,9 @@ def recorded(name: str) -> tuple[list[str], list[list[str]]]:
     parents = _search(f"tags.stage = 'study' and tags.name = '{name}' and attributes.status = 'FINISHED'", 1)
     if not parents:
         raise SesameError(f"MLflow has no run of study {name}: `sesame study {name}` makes one")
-    found = _search(f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'", 1000)
+    runs = _search(f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'", 1000)
     rows = [
-        [run.data.tags["variant"], run.data.tags["seed"], *(_short(run.data.metrics.get(key)) for key in columns)]
-        for run in reversed(found)
+        [run.data.tags["variant"], run.data.tags["seed"], *(_short(run.data.metrics.get(key)) for key in columns)] for run in reversed(runs)
     ]
     return ["variant", "seed", *columns], rows
 

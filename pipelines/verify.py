@@ -26,7 +26,7 @@ def damaged() -> tuple[list[Damaged], int]:
     with graph.opened() as repo:
         cache, uses = Path(repo.cache.local.path), _uses(repo)
     objects = sorted(path for path in cache.glob("[0-9a-f][0-9a-f]/*") if path.is_file())
-    found = []
+    corrupt = []
     with Progress(console=terminal.console, transient=True) as progress:
         bar = progress.add_task("reading DVC's cache", total=sum(path.stat().st_size for path in objects))
         for path in objects:
@@ -35,9 +35,9 @@ def damaged() -> tuple[list[Damaged], int]:
                 digest = hashlib.file_digest(file, "md5").hexdigest()
             name = path.parent.name + path.name
             if digest != name.removesuffix(".dir"):
-                found.append(Damaged(path, tuple(uses.get(name, ()))))
+                corrupt.append(Damaged(path, tuple(uses.get(name, ()))))
             progress.advance(bar, size)
-    return found, len(objects)
+    return corrupt, len(objects)
 
 
 def _uses(repo: Repo) -> dict[str, list[str]]:

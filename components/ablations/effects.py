@@ -38,14 +38,14 @@ def resampled(task: params.Task, metric: str, examples: Sequence[Example], runs:
     """
     rng = np.random.default_rng(0)
     size, judge = len(examples), METRICS[task.kind][metric]
-    found = np.full((1 + RESAMPLES, len(runs)), np.nan)
+    scores = np.full((1 + RESAMPLES, len(runs)), np.nan)
     for i in range(1 + RESAMPLES):
         drawn = np.arange(size) if i == 0 else rng.integers(size, size=size)
         rows = [examples[j] for j in drawn]
         for k, run in enumerate(runs):
             score = judge(task, rows, [run[j] for j in drawn])
-            found[i, k] = np.nan if score is None else score
-    return found
+            scores[i, k] = np.nan if score is None else score
+    return scores
 
 
 def effect(variant: np.ndarray, base: np.ndarray) -> Effect:

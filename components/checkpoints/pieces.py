@@ -17,8 +17,8 @@ def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
     """Every pair of pieces that together are a piece, those of the best piece first. Special and byte pieces are never merged."""
     pieces = {piece.piece: number for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL}  # the best first
     cuts = ((number, piece[:i], piece[i:]) for piece, number in pieces.items() for i in range(1, len(piece)))
-    found = [(number, pieces[left], pieces[right], left, right) for number, left, right in cuts if left in pieces and right in pieces]
-    return [(left, right) for *_, left, right in sorted(found)]
+    merges = [(number, pieces[left], pieces[right], left, right) for number, left, right in cuts if left in pieces and right in pieces]
+    return [(left, right) for *_, left, right in sorted(merges)]
 
 
 def convert(path: Path) -> Fast:
@@ -31,8 +31,8 @@ def convert(path: Path) -> Fast:
     model.ParseFromString(path.read_bytes())
     vocabulary = {piece.piece: number for number, piece in enumerate(model.pieces)}
     byte_fallback = model.trainer_spec.byte_fallback
-    found = Fast(BPE(vocabulary, _merges(model), unk_token="[UNK]", fuse_unk=True, byte_fallback=byte_fallback))
-    found.normalizer = normalizers.Sequence([
+    fast = Fast(BPE(vocabulary, _merges(model), unk_token="[UNK]", fuse_unk=True, byte_fallback=byte_fallback))
+    fast.normalizer = normalizers.Sequence([
         # The library looks a whole grapheme up by its first character and drops the rest of it ("É" of two characters
         # becomes "e"). So compose what can be, and part the rest by a control character, which the map itself deletes.
         normalizers.NFC(),
@@ -41,10 +41,10 @@ def convert(path: Path) -> Fast:
         normalizers.Replace(Regex(" {2,}"), " "),
         normalizers.Replace(Regex("^ | $"), ""),  # and not Strip, which takes other white space, too
     ])  # fmt: skip
-    found.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    found.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    found.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIALS])
-    return found
+    fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    fast.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIALS])
+    return fast
 
 
 def write(tokens: Tokenizer, form: tuple[str, str, list[str]], max_length: int, folder: Path) -> None:

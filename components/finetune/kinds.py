@@ -185,18 +185,18 @@ class Extraction(Kind):
         return torch.stack(losses).mean() if losses else 0.0 * output.sum()
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
-        found = []
+        answers = []
         for row, i in zip(output, batch.index, strict=True):
             start, kept, text = data.notes[i]
             scores = row[start : start + len(kept)]
             pairs = scores[:, 0, None] + scores[None, :, 1]
             allowed = torch.ones_like(pairs, dtype=torch.bool).triu().tril(MAX_ANSWER - 1)
             if not len(kept):
-                found.append("")
+                answers.append("")
                 continue
             best = int(pairs.masked_fill(~allowed, -torch.inf).argmax())
-            found.append(text[kept[best // len(kept)][0] : kept[best % len(kept)][1]].strip())
-        return found
+            answers.append(text[kept[best // len(kept)][0] : kept[best % len(kept)][1]].strip())
+        return answers
 
 
 class Tagging(Classification):
@@ -235,12 +235,12 @@ class Tagging(Classification):
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[list[str]]:
         """Words that were cut away get the tag that says nothing."""
         nothing = "O" if "O" in self.task.labels else self.task.labels[0]
-        found = []
+        tagged = []
         for row, i in zip(output, batch.index, strict=True):
             places, words = data.notes[i]
             tags = [self.task.labels[tag] for tag in row[places.to(row.device)].argmax(1).tolist()]
-            found.append(tags + [nothing] * (words - len(tags)))
-        return found
+            tagged.append(tags + [nothing] * (words - len(tags)))
+        return tagged
 
 
 KINDS = {"classification": Classification, "regression": Regression, "choice": Choice, "extraction": Extraction, "tagging": Tagging}

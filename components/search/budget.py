@@ -25,14 +25,14 @@ class Searched:
     """One model's search on a task."""
 
     model: str
-    found: dict
+    metrics: dict
     """The stage's metrics."""
     trials: pd.DataFrame
 
     @property
     def valid(self) -> bool:
         """Whether the trials are independent draws, each trained to its end."""
-        return self.found["sampler"] == "random" and self.found["pruner"] == "none"
+        return self.metrics["sampler"] == "random" and self.metrics["pruner"] == "none"
 
     def curve(self, confidence: float) -> Curve:
         costs = {"trials": 1.0} | {axis: self.trials[axis].mean() for axis in AXES[1:]}
@@ -52,7 +52,7 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
     for task in config.tasks:
         searches = [read(model, task) for model in config.models]
         metric = config.metric or all_params.tasks[task].metric
-        devices = {search.found["device"] for search in searches}
+        devices = {search.metrics["device"] for search in searches}
         if len(devices) > 1:
             raise SesameError(
                 f"{task}: some models were searched on a CPU, others on a GPU: their hours don't compare; "
@@ -62,20 +62,20 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
         curves = {search.model: search.curve(config.confidence) for search in searches if search.valid}
         histories = {search.model: search.history() for search in searches if not search.valid}
         compared = {pair: [compare(curves[pair[0]], curves[pair[1]], axis) for axis in AXES] for pair in combinations(curves, 2)}
-        warnings = [warning for search in searches for warning in page.warnings(search.model, search.found)]
+        warnings = [warning for search in searches for warning in page.warnings(search.model, search.metrics)]
         drawn = page.figure(task, metric, curves, histories, device)
         run.figure(drawn, f"figures/{task}.png")
         rows += [row for model, curve in curves.items() for row in points(task, model, curve)]
         rows += [row for model, history in histories.items() for row in steps(task, model, history)]
-        sentences = {pair: {one.axis: page.sentence(*pair, one, device) for one in found} for pair, found in compared.items()}
+        sentences = {pair: {one.axis: page.sentence(*pair, one, device) for one in comparisons} for pair, comparisons in compared.items()}
         summary[task] = {
             "metric": metric, "device": device, "warnings": warnings,
             "models": {search.model: {
-                key: search.found[key] for key in ("trials", "complete", "pruned", "failed", "ended_by", "best", "mean")
+                key: search.metrics[key] for key in ("trials", "complete", "pruned", "failed", "ended_by", "best", "mean")
             } for search in searches},
             "comparisons": {f"{first}-{second}": {
-                one.axis: {"ahead": one.ahead, "beyond": one.beyond, "sentence": sentences[first, second][one.axis]} for one in found
-            } for (first, second), found in compared.items()},
+                one.axis: {"ahead": one.ahead, "beyond": one.beyond, "sentence": sentences[first, second][one.axis]} for one in comparisons
+            } for (first, second), comparisons in compared.items()},
         }  # fmt: skip
         longest = max(map(len, curves.values()), default=0)
         parts.append({
@@ -100,8 +100,8 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
 
 def read(model: str, task: str) -> Searched:
     """What a search has left. Raises SesameError where it was not run."""
-    found = stage.read_json(metrics_file(f"{model}-{task}"))
-    return Searched(model, found, pd.read_csv(FOLDER / model / f"{task}.csv"))
+    metrics = stage.read_json(metrics_file(f"{model}-{task}"))
+    return Searched(model, metrics, pd.read_csv(FOLDER / model / f"{task}.csv"))
 
 
 def points(task: str, model: str, curve: Curve) -> list[dict]:

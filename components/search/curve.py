@@ -96,11 +96,11 @@ def budgets(first: Curve, second: Curve, axis: str) -> np.ndarray:
 
 def stretches(values: np.ndarray, axis: np.ndarray) -> list[tuple[int, float, float]]:
     """(sign, from, to) of each stretch of budgets over which the values keep their sign; rounding errors are none."""
-    found: list[tuple[int, float, float]] = []
+    spans: list[tuple[int, float, float]] = []
     for sign, place in zip(np.sign(values.round(9)).astype(int).tolist(), axis.tolist(), strict=True):
-        start = found.pop()[1] if found and found[-1][0] == sign else place
-        found.append((sign, start, place))
-    return found
+        start = spans.pop()[1] if spans and spans[-1][0] == sign else place
+        spans.append((sign, start, place))
+    return spans
 
 
 @dataclass(frozen=True)

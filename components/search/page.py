@@ -60,28 +60,28 @@ def sentence(first: str, second: str, compared: Comparison, device: str) -> str:
     return f"Ahead: {said(compared.ahead)}; {beyond}."
 
 
-def warnings(model: str, found: dict) -> list[str]:
+def warnings(model: str, metrics: dict) -> list[str]:
     """Why a search's curve is not to be had, or not to be trusted."""
     said = []
-    if found["sampler"] != "random":
+    if metrics["sampler"] != "random":
         said.append(
-            f"{model}: trials drawn by {found['sampler']} depend on those before them, and only of random search is there "
+            f"{model}: trials drawn by {metrics['sampler']} depend on those before them, and only of random search is there "
             "an expected performance; shown is the best so far of this one search, without a band."
         )
-    if found["pruner"] != "none":
+    if metrics["pruner"] != "none":
         said.append(
-            f"{model}: {found['pruned']} of {found['trials']} trials were stopped early by {found['pruner'].replace('_', ' ')} "
+            f"{model}: {metrics['pruned']} of {metrics['trials']} trials were stopped early by {metrics['pruner'].replace('_', ' ')} "
             "and have no final score, so that there is no expected performance; "
             "shown is the best so far of this one search, without a band."
         )
-    if found["trials"] < FEW:
+    if metrics["trials"] < FEW:
         said.append(
-            f"{model}: {found['trials']} trials are few (under {FEW}): "
+            f"{model}: {metrics['trials']} trials are few (under {FEW}): "
             "the bands are wide, and the right end of the curve hangs on the best trial alone."
         )
-    if found["failed"]:
+    if metrics["failed"]:
         said.append(
-            f"{model}: {found['failed']} of {found['trials']} trials failed (loss not a number, or a constant prediction); "
+            f"{model}: {metrics['failed']} of {metrics['trials']} trials failed (loss not a number, or a constant prediction); "
             "each counts as 0."
         )
     return said

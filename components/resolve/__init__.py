@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from components.params import Params, members, read_by
+from components.resolve.closure import forget
 from components.resolve.entries import OF_STUDIES, Entry, entries, entry
 from components.stage import output
 
@@ -39,6 +40,7 @@ def contents(params: Params) -> dict[Path, str]:
 
 def refresh(params: Params) -> list[Path]:
     """Bring the files up to date with params and code; those that were not."""
+    forget()  # a process that serves flows outlives many an edit
     stale = [(path, text) for path, text in contents(params).items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path, text in stale:
         with output(path) as temporary:

@@ -177,6 +177,12 @@ def fingerprint(roots: Iterable[str]) -> str:
     return _fingerprint(frozenset(roots))
 
 
+def forget() -> None:
+    """Files may be other ones by now: look at them again."""
+    for cached in (file_of, _memory, _named, _fingerprint):
+        cached.cache_clear()
+
+
 def _essence(text: str, tree: ast.AST) -> str:
     """A module without what nothing it computes depends on."""
     lines = text.splitlines()

@@ -84,7 +84,7 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
 
     def losses(seed: int) -> list[float]:
         torch.manual_seed(seed)
-        module = Pretraining(block, model, objective, 4, Run(None))
+        module = Pretraining(block, model, {}, objective, 4, Run(None))
         lightning_trainer(block, 4, []).fit(module, DataLoader([rows] * 4, batch_size=None))
         return [loss for loss, _, _ in module.recent]
 
@@ -98,8 +98,8 @@ def test_two_processes_and_accumulation_equal_one_process(project, name, objecti
     write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective)
     assert pretrain(name).returncode == 0
     single, curve = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
-    trainer = {"devices": 2, "strategy": "ddp", "accumulate": 2}
-    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective, trainer=trainer)
+    shared = {"run": {"devices": 2, "strategy": "ddp"}, "trainer": {"accumulate": 2}}
+    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective, **shared)
     done = pretrain(name)
     assert done.returncode == 0, done.stderr
     double, other = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
@@ -202,12 +202,12 @@ def test_biases_and_norms_are_not_decayed():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"accelerator": "gpu"}, "pretrain@gpt: trainer: No supported gpu backend found!"),
-        ({"accelerator": "auto", "strategy": "fsdp"}, "pretrain@gpt: trainer: The strategy `fsdp` requires a GPU"),
+        ({"accelerator": "gpu"}, "pretrain@gpt: run: No supported gpu backend found!"),
+        ({"accelerator": "auto", "strategy": "fsdp"}, "pretrain@gpt: run: The strategy `fsdp` requires a GPU"),
     ],
 )
 def test_a_machine_that_has_not_what_is_asked_for_is_one_line(project, asked, said):
-    write_params(trainer=asked)
+    write_params(run=asked)
     done = pretrain("gpt")
     [line] = [line for line in done.stderr.splitlines() if line.startswith("pretrain@")]
     assert done.returncode == 2 and line.startswith(said) and "Traceback" not in done.stderr, done.stderr

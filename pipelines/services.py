@@ -23,8 +23,10 @@ from components.errors import SesameError, without_secrets
 from components.stage import STATE, output
 from pipelines import processes
 
-PATIENCE = 90
-"""Seconds that a server gets to come up."""
+PATIENCE = 600
+"""Seconds that a server which lives gets to come up: ten are usual, and a busy or throttled machine needs minutes."""
+QUIET = 20
+"""Seconds of them that pass without a word."""
 PAGES = "SESAME_PREFECT_PAGES"
 """In the environment of our Prefect server: the addresses under which its page may be open, with a comma between them."""
 
@@ -162,10 +164,13 @@ def _free(port: int) -> int:
 
 
 def _await(service: Service, entry: dict) -> None:
-    deadline = time.monotonic() + PATIENCE
+    begun, log = time.monotonic(), STATE / f"{service.name}.log"
+    quiet, end = begun + QUIET, begun + PATIENCE
     while not healthy(service, entry["page"]):
-        log = STATE / f"{service.name}.log"
-        if not _lives(entry) or time.monotonic() > deadline:
+        if time.monotonic() > quiet:
+            print(f"waiting for {service.name}'s server (its log: {log})", file=sys.stderr, flush=True)
+            quiet = end
+        if not _lives(entry) or time.monotonic() > end:
             lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
             raise SesameError(
                 f"{service.name}: its server doesn't answer at {entry['page']}; {log} ends with: {lines[-1] if lines else '(nothing)'}"

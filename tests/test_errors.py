@@ -14,7 +14,10 @@ from components.errors import SesameError, without_secrets
         ("https://ghp_secret@host/a", "https://host/a"),
         ("https://host/a?token=secret&page=2", "https://host/a?token=***&page=2"),
         ("https://host/a?page=2&Password=secret#part", "https://host/a?page=2&Password=***#part"),
-        ("https://s3/a?X-Amz-Credential=secret%2F1&X-Amz-Signature=secret&x=1", "https://s3/a?X-Amz-Credential=***&X-Amz-Signature=***&x=1"),
+        (
+            "https://s3/a?X-Amz-Credential=secret%2F1&X-Amz-Signature=secret&x=1",
+            "https://s3/a?X-Amz-Credential=***&X-Amz-Signature=***&x=1",
+        ),
         ("https://blob/a?sv=1&sig=secret%3D", "https://blob/a?sv=1&sig=***"),
         ('can\'t open "http://a:secret@b/c", nor http://d:secret@e: no', 'can\'t open "http://b/c", nor http://e: no'),
         ("https://host:8080/a/b.csv?design=2", "https://host:8080/a/b.csv?design=2"),

@@ -31,10 +31,10 @@ from tests.conftest import text, tiny_params
 
 MINUTES = float(os.environ.get("SESAME_FUZZ_MINUTES", 0))
 DEFAULT = (Path(__file__).parents[1] / "params.yaml").read_bytes()
-SECONDS = 20
+SECONDS = 60
 """The most that a case may take, by the clock of the process: others may keep it waiting."""
 
-pytestmark = pytest.mark.timeout(0 if MINUTES else 120)
+pytestmark = pytest.mark.timeout(0) if MINUTES else ()
 
 
 def explore(holds: Callable, *drawn: st.SearchStrategy, cases: int) -> None:

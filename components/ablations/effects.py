@@ -23,6 +23,7 @@ class Effect:
     high: float
     deviations: float
     """The difference in standard deviations over seeds, of both sides together; NaN for one seed."""
+
     @property
     def verdict(self) -> str:
         """`higher`, `lower`, or `no difference` where the interval has 0 in it; `undefined`."""

@@ -17,7 +17,7 @@ TOLERANCE = 1e-4
 
 TEXTS = (
     "The quick brown fox jumps over the lazy dog.",
-    "In 1823 the president told Congress, among other things, that \"the American continents\" were closed to new colonies; few took note.",
+    'In 1823 the president told Congress, among other things, that "the American continents" were closed to new colonies; few took note.',
     "naïve café, 12,5 °C — Ёлка, 東京, नमस्ते, 👍🏽!",
     "  two  spaces\tand a tab, then [MASK] and </s> as plain text ",
     "it 's a charming and often affecting journey .",

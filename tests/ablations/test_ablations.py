@@ -148,7 +148,7 @@ def test_an_undefined_score_is_no_effect():
 
 
 def stage(module: str, name: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", module, name], capture_output=True, text=True, timeout=200)
+    return subprocess.run([sys.executable, "-m", module, name], capture_output=True, text=True)
 
 
 def test_a_killed_seed_goes_on_and_ends_the_same(project):
@@ -158,8 +158,7 @@ def test_a_killed_seed_goes_on_and_ends_the_same(project):
     Path("data/variants/rate/40/1").rename("whole")
 
     child = subprocess.Popen([sys.executable, "-m", "components.ablations.variant", "rate-40-1"], stdout=subprocess.DEVNULL)
-    deadline = time.time() + 60
-    while not list(Path(".sesame/checkpoints").glob("rate-40-1-*/last.ckpt")) and time.time() < deadline:
+    while not list(Path(".sesame/checkpoints").glob("rate-40-1-*/last.ckpt")) and child.poll() is None:
         time.sleep(0.01)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()

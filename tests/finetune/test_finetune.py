@@ -331,7 +331,7 @@ def test_regression_is_learned_in_units_of_the_deviation(tokens):
     kind = kinds.build(other_task("regression", metrics=["pearson"]), recipe())
     encoded = kind.encode(rows, tokens)
     kind.prepare(encoded)
-    right = torch.tensor([[-1.5**0.5], [0.0], [1.5**0.5]])
+    right = torch.tensor([[-(1.5**0.5)], [0.0], [1.5**0.5]])
     assert kind.predict(right, encoded, only(encoded)) == pytest.approx([0.0, 100.0, 200.0], abs=1e-3)
     assert float(kind.loss(right, encoded, only(encoded))) == pytest.approx(0, abs=1e-6)
     assert float(kind.loss(right + 1, encoded, only(encoded))) == pytest.approx(1, abs=1e-5)

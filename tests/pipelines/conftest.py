@@ -52,13 +52,13 @@ class Lab:
 
     def ended(self, process: subprocess.Popen, code: int) -> str:
         """Wait for a started `sesame`; its output."""
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate()
         assert process.returncode == code, output
         assert not re.search(r"^(Traceback|.*Warning:)", output, re.M), output  # of ours; a stage's own has its name in front
         return output
 
-    def until(self, condition: Callable[[], object], seconds: float = 30) -> None:
-        until(condition, seconds)
+    def until(self, condition: Callable[[], object]) -> None:
+        until(condition)
 
     def processes(self) -> list[psutil.Process]:
         """Everything alive that works in this lab."""
@@ -75,19 +75,18 @@ class Lab:
         found: dict[str, str] = {}
 
         def settled() -> bool:  # task runs reach the database as events, a moment later
-            rows = requests.post(f"{api}/task_runs/filter", json={"flow_runs": {"id": {"any_": [run]}}}, timeout=10).json()
+            rows = requests.post(f"{api}/task_runs/filter", json={"flow_runs": {"id": {"any_": [run]}}}).json()
             found.update({row["name"]: row["state_name"] for row in rows})
             final = {"Completed", "Cached", "Failed", "Skipped", "Stopped"}
             return len(rows) == expected and all(row["state_name"] in final for row in rows)
 
-        until(settled, 20)
-        return found | {"flow": requests.get(f"{api}/flow_runs/{run}", timeout=10).json()["state_name"]}
+        until(settled)
+        return found | {"flow": requests.get(f"{api}/flow_runs/{run}").json()["state_name"]}
 
 
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what must come; a hang is pytest-timeout's affair, whose limit suits the slowest machine."""
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.1)
 
 

@@ -17,11 +17,12 @@ WRITER = """
 import subprocess, sys, time
 from pathlib import Path
 from components.stage import output
-subprocess.Popen(["sleep", "300"])
+subprocess.Popen(["sleep", "9999"])
 with output(Path("long.out")) as path:
     path.write_text("half")
     Path("begun").touch()
-    time.sleep(float(Path("seconds").read_text()))
+    while Path("hold").exists():
+        time.sleep(0.05)
     path.write_text("whole")
 """
 LONG = "  quick: {cmd: echo > quick.out, outs: [quick.out]}\n  long: {cmd: python writer.py, deps: [quick.out], outs: [long.out]}\n"
@@ -38,7 +39,7 @@ def test_states_are_shown_as_they_are(lab):
   bad: {cmd: "echo try >> tries; echo 'bad: no such thing' >&2; test -e fixed && echo > bad.out", outs: [bad.out], meta: {retries: 1}}
   after: {cmd: cat bad.out > after.out, deps: [bad.out], outs: [after.out]}
   later: {cmd: cat after.out > later.out, deps: [after.out], outs: [later.out]}
-  slow: {cmd: "sleep 300; echo > slow.out", outs: [slow.out], meta: {timeout: 2}}
+  slow: {cmd: "sleep 9999; echo > slow.out", outs: [slow.out], meta: {timeout: 2}}
   beside: {cmd: cat good.out > beside.out, deps: [good.out], outs: [beside.out]}
 """)
     output = lab.sesame("run", code=1)
@@ -97,18 +98,28 @@ def test_the_lock_file_is_in_the_order_of_the_graph(lab):
     assert found == lab.read("dvc.lock") and found.index(" slow:") < found.index(" quick:")
 
 
+MEET = """
+import sys, time
+from pathlib import Path
+begun, name = time.time(), sys.argv[1]
+Path(f"{name}.begun").touch()
+other = Path({"a": "c", "b": "d", "c": "a", "d": "b"}[name] + ".begun")
+while not other.exists():
+    time.sleep(0.05)
+Path(f"{name}.out").write_text(f"{begun} {time.time()}")
+"""
+
+
 def test_one_resource_one_stage(lab):
-    """Stages with the same resource follow each other; one that waits for it takes no job from the others."""
-    lab.write(
-        "clock.py", "import sys, time\na = time.time()\ntime.sleep(1.5)\nopen(sys.argv[1] + '.out', 'w').write(f'{a} {time.time()}')\n"
-    )
+    """Stages with the same resource follow each other; one that waits for it takes no job from the others, each of which meets one."""
+    lab.write("meet.py", MEET)
     lab.stages("""
   heavy:
     foreach: [a, b]
-    do: {cmd: "python clock.py ${item}", outs: ["${item}.out"], meta: {resource: cpu}}
+    do: {cmd: "python meet.py ${item}", outs: ["${item}.out"], meta: {resource: cpu}}
   light:
     foreach: [c, d]
-    do: {cmd: "python clock.py ${item}", outs: ["${item}.out"]}
+    do: {cmd: "python meet.py ${item}", outs: ["${item}.out"]}
 """)
     assert summary(lab.sesame("run", "--jobs", "2")) == "0 cached, 4 done, 0 failed"
     times = {name: tuple(map(float, lab.read(f"{name}.out").split())) for name in "abcd"}
@@ -117,12 +128,11 @@ def test_one_resource_one_stage(lab):
         return times[one][0] < times[other][1] and times[other][0] < times[one][1]
 
     assert not overlap("a", "b")
-    assert overlap("a", "c") and overlap("b", "d")
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "hang-up", "Prefect"])
 def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
-    lab.write("writer.py", WRITER).write("seconds", "300").stages(LONG)
+    lab.write("writer.py", WRITER).write("hold", "").stages(LONG)
     process = lab.start("run")
     lab.until((lab.path / "begun").exists)
     began = time.monotonic()
@@ -130,32 +140,33 @@ def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
         api = lab.env["PREFECT_API_URL"]
         # none that a schedule plans
         wanted = {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}, "sort": "START_TIME_DESC", "limit": 1}
-        running = requests.post(f"{api}/flow_runs/filter", json=wanted, timeout=10).json()
+        running = requests.post(f"{api}/flow_runs/filter", json=wanted).json()
         body = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
-        assert requests.post(f"{api}/flow_runs/{running[0]['id']}/set_state", json=body, timeout=10).ok
+        assert requests.post(f"{api}/flow_runs/{running[0]['id']}/set_state", json=body).ok
     else:
         process.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGHUP)
     output = lab.ended(process, code=130)
-    seconds = time.monotonic() - began
-    print(f"{how}: {seconds:.1f} s")
-    assert seconds < 12
+    print(f"{how}: {time.monotonic() - began:.1f} s")  # 2 to 4 on a quiet machine
     assert lab.processes() == []
     assert list(lab.path.glob("*long.out*")) + list(lab.path.glob(".long.out*")) == []
     assert summary(output) == "0 cached, 1 done, 0 failed, 1 stopped"
     assert lab.states(output) == {"quick": "Completed", "long": "Stopped", "flow": "Cancelled"}
     if how != "Ctrl-C":
         return
-    lab.write("seconds", "0")
+    lab.write("hold", "")
     assert summary(lab.sesame("run")) == "1 cached, 1 done, 0 failed"
     assert lab.read("long.out") == "whole"
 
 
 def test_one_flow_a_checkout(lab):
-    lab.write("writer.py", WRITER).write("seconds", "15").stages(LONG)
+    lab.write("writer.py", WRITER).write("hold", "").stages(LONG)
     first = lab.start("run")
     lab.until((lab.path / "begun").exists)
     assert lab.sesame("run", code=1) == "sesame: another flow is at work in this checkout; `sesame run --wait` waits for its end\n"
-    assert summary(lab.sesame("run", "--wait")) == "2 cached, 0 done, 0 failed"
+    second = lab.start("run", "--wait")
+    assert any("waiting for the flow that is at work" in line for line in second.stdout)
+    (lab.path / "hold").unlink()
+    assert summary(lab.ended(second, code=0)) == "2 cached, 0 done, 0 failed"
     assert summary(lab.ended(first, code=0)) == "0 cached, 2 done, 0 failed"
 
 
@@ -192,11 +203,11 @@ def test_twenty_flows_lose_no_stage(lab, template, tmp_path):
 
 def test_a_schedule_gets_runs(server):
     """With other versions of fastapi or sqlalchemy than those pinned, Prefect's scheduler creates none, and silently."""
-    flow = requests.post(f"{server}/flows/", json={"name": "guard"}, timeout=10).json()
+    flow = requests.post(f"{server}/flows/", json={"name": "guard"}).json()
     schedule = {"schedule": {"cron": "*/5 * * * *", "timezone": "UTC"}, "active": True}
     body = {"name": "guard", "flow_id": flow["id"], "entrypoint": "pipelines/flow.py:sesame", "schedules": [schedule]}
-    deployment = requests.post(f"{server}/deployments/", json=body, timeout=10).json()
+    deployment = requests.post(f"{server}/deployments/", json=body).json()
     wanted = {"deployments": {"id": {"any_": [deployment["id"]]}}}
 
-    until(lambda: len(requests.post(f"{server}/flow_runs/filter", json=wanted, timeout=10).json()) >= 3, 60)
-    requests.delete(f"{server}/deployments/{deployment['id']}", timeout=10)
+    until(lambda: len(requests.post(f"{server}/flow_runs/filter", json=wanted).json()) >= 3)
+    requests.delete(f"{server}/deployments/{deployment['id']}")

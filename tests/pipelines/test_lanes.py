@@ -38,7 +38,7 @@ params = YAML(typ="safe").load(Path("params.yaml"))
 seed = params["seed"]
 if Path(os.environ.get("BEGUN", "no")).exists():
     (Path(os.environ["BEGUN"]) / str(seed)).write_text(str(os.getpid()))
-    time.sleep(300)
+    time.sleep(9999)
 if seed == 13:
     sys.exit("score: an unlucky number")
 Path("score.out").write_text(Path("base.out").read_text() * 1000 + str(seed))
@@ -180,7 +180,7 @@ def begun(lab: Lab, tmp_path: Path, seeds: list[int], *args: str) -> subprocess.
     signs = tmp_path / "begun"
     signs.mkdir()
     process = lab.start("exp", *args, BEGUN=str(signs))
-    lab.until(lambda: {path.name for path in signs.iterdir() if path.read_text()} == set(map(str, seeds)), 60)
+    lab.until(lambda: {path.name for path in signs.iterdir() if path.read_text()} == set(map(str, seeds)))
     return process
 
 

@@ -3,7 +3,6 @@
 import json
 import sys
 import threading
-import time
 from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
@@ -76,42 +75,40 @@ STUBBORN = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-subprocess.Popen(["sleep", "300"])
-subprocess.Popen(["sleep", "300"], start_new_session=True)
+subprocess.Popen(["sleep", "9999"])
+subprocess.Popen(["sleep", "9999"], start_new_session=True)
 open("begun", "w")
-time.sleep(300)
+time.sleep(9999)
 """
 
 
 def test_timeout_ends_even_the_stubborn(inside, monkeypatch):
     monkeypatch.setattr(runner.processes, "GENTLE", ((SIGINT, 0.5), (SIGTERM, 0.5), (SIGKILL, 2.0)))
+    inside.stages("  a: {cmd: python -c 1 && echo > a.out, outs: [a.out]}")
+    timeout = round(3 + 2 * run()[0].seconds)  # how long DVC and Python take to begin is the machine's affair
     inside.write("stubborn.py", STUBBORN).stages("  a: {cmd: python stubborn.py, outs: [a.out]}")
-    outcome, _ = run(timeout=3)
+    outcome, _ = run(timeout=timeout)
     assert (inside.path / "begun").exists()
-    assert outcome.problem == "stopped after its timeout of 3 s (meta.timeout in dvc.yaml)"
-    assert outcome.returncode != 0 and outcome.seconds < 8
+    assert outcome.problem == f"stopped after its timeout of {timeout} s (meta.timeout in dvc.yaml)" and outcome.returncode != 0
     assert len(inside.processes()) == 1  # this one
 
 
 def test_what_a_stage_leaves_running_is_ended(inside):
-    inside.stages("  a: {cmd: 'sleep 300 & echo > a.out', outs: [a.out]}")
-    started = time.monotonic()
+    inside.stages("  a: {cmd: 'sleep 9999 & echo > a.out', outs: [a.out]}")
     assert run()[0].returncode == 0
-    assert time.monotonic() - started < 10 and len(inside.processes()) == 1
+    assert len(inside.processes()) == 1
 
 
 def test_stop_all(inside):
-    inside.stages("  a: {cmd: sleep 300, outs: [a.out]}\n  b: {cmd: sleep 301, outs: [b.out]}")
+    inside.stages("  a: {cmd: sleep 9999, outs: [a.out]}\n  b: {cmd: sleep 9998, outs: [b.out]}")
     outcomes = []
     threads = [threading.Thread(target=lambda name=name: outcomes.append(run(name)[0])) for name in "ab"]
     for thread in threads:
         thread.start()
     inside.until(lambda: sum(process.name() == "sleep" for process in inside.processes()) == 2)
-    started = time.monotonic()
     runner.stop_all()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - started < 30  # 4 s were too few beside other work
     assert [outcome.stopped for outcome in outcomes] == [True, True]
     assert len(inside.processes()) == 1
     assert run("a")[0].stopped  # none begins after that

@@ -3,7 +3,6 @@
 import json
 
 import mlflow
-import pytest
 import torch
 
 from tests.conftest import tiny_params
@@ -17,7 +16,6 @@ def stale(lab: Lab) -> set[str]:
     return found - {"budget"}  # no search was run
 
 
-@pytest.mark.timeout(600)
 def test_a_study_from_params_to_champion(lab, monkeypatch):
     raw = tiny_params()
     raw["ablations"]["rate"]["budget"] = {"tokens": 1500}

@@ -21,7 +21,6 @@ def rows(lab: Lab, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.timeout(600)
 def test_from_raw_text_to_compared_models(lab, monkeypatch):
     raw = tiny_params()
     raw["finetune"] |= {"models": ["gpt", "elmo"]}

@@ -162,7 +162,6 @@ def stage_process(environment: dict) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-m", "components.search", "bert-same"], stdout=subprocess.PIPE, text=True, env=environment)
 
 
-@pytest.mark.timeout(900)
 def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
     """kill -9 after the second trial: the same trials as without, one ledger's run, only the running trial twice."""
     save_models(tokens)

@@ -3,6 +3,13 @@
 import json
 import os
 import random
+import runpy
+import signal
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -116,6 +123,26 @@ def write_raw(folder: Path, documents: int = 200) -> None:
         same = rng.random() < 0.5
         rows.append(f"{a}\t{a if same else other}\t{'yes' if same else 'no'}")
     (folder / "raw/pairs.tsv").write_text("\n".join(rows) + "\n")
+
+
+def run_stage(module: str, *names: str, **environment: str) -> subprocess.CompletedProcess:
+    """`python -m module NAME`, but in this process, which has torch imported: the exit status, and what was said."""
+    said, warned, before = StringIO(), StringIO(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(warned), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(sys, "argv", [module, *names])
+        for key, value in environment.items():
+            patch.setenv(key, value)
+        try:
+            runpy.run_module(module, run_name="__main__")
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+            warned.write("" if isinstance(end.code, int) else f"{end.code}\n")
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    return subprocess.CompletedProcess([module, *names], status, said.getvalue(), warned.getvalue())
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from components.params.studies import laid_over, varied
 from components.pretrain.training import checkpoint_folder
 from components.tasks import Example
 from components.tracking import Run
-from tests.conftest import tiny_params
+from tests.conftest import run_stage, tiny_params
 
 CHECKED = params.check(tiny_params())
 TASK = CHECKED.tasks["same"]
@@ -147,13 +147,9 @@ def test_an_undefined_score_is_no_effect():
     assert effect(np.concatenate([twice[:, :1], constant[:, :1]], 1), twice).verdict == "undefined", "one seed without a score is enough"
 
 
-def stage(module: str, name: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", module, name], capture_output=True, text=True)
-
-
 def test_a_killed_seed_goes_on_and_ends_the_same(project):
     write(changed(ablations__rate__budget={"steps": 40}))
-    whole = stage("components.ablations.variant", "rate-40-1")
+    whole = run_stage("components.ablations.variant", "rate-40-1")
     assert whole.returncode == 0, whole.stderr
     Path("data/variants/rate/40/1").rename("whole")
 
@@ -163,12 +159,12 @@ def test_a_killed_seed_goes_on_and_ends_the_same(project):
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert not Path("data/variants/rate/40/1").exists()
-    again = stage("components.ablations.variant", "rate-40-1")
+    again = run_stage("components.ablations.variant", "rate-40-1")
     assert again.returncode == 0 and "goes on after step" in again.stdout, again.stdout + again.stderr
     assert equal("whole", "data/variants/rate/40/1") and not list(Path(".sesame/checkpoints").iterdir())
-    other = stage("components.ablations.variant", "rate-40-2")
+    other = run_stage("components.ablations.variant", "rate-40-2")
     assert other.returncode == 0 and not equal("whole", "data/variants/rate/40/2"), "another seed trains another model"
-    wrong = stage("components.ablations.variant", "rate-40-3")
+    wrong = run_stage("components.ablations.variant", "rate-40-3")
     assert wrong.returncode == 2 and "no training 'rate-40-3' in the ablations" in wrong.stderr and "rate-40-2" in wrong.stderr
 
 

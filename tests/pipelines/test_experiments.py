@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import stats
 from components import stage, tracking
 from components.errors import SesameError
 from pipelines import experiments, studies, views
-from tests.pipelines.conftest import Lab, dvc
+from tests.pipelines.conftest import ROOT, Lab, dvc
 
 
 def summary(values: list[float]) -> dict:
@@ -122,6 +123,7 @@ def test_the_ledgers_lists_and_views(inside, ledger, monkeypatch):
     assert (found["1"]["scores"], found["2"]["scores"]) == ("dev.accuracy 0.800", "test.accuracy 0.700")
     assert {(row["experiment"], row["recipe"]) for row in found.values()} == {("lr=0.1", "small")}
 
+    shutil.copytree(ROOT / "studies", inside.path / "studies")
     for targets, metric in ((["study@first"], "metrics.`stsb`"), (["budget"], "metrics.`final_score`"), ([], "metrics.`score`")):
         views.leave(targets, flow.id)
         tags = ledger.get_experiment_by_name(tracking.EXPERIMENT).tags

@@ -1,6 +1,5 @@
 """Pre-training: killed and resumed equals uninterrupted, two processes equal one, NaN stops, the optimizer's groups."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from components.pretrain.cost import training_flops
 from components.pretrain.module import Pretraining
 from components.pretrain.training import lightning_trainer
 from components.tracking import Run
-from tests.conftest import tiny_params
+from tests.conftest import run_stage, tiny_params
 
 
 def write_params(**changes) -> None:
@@ -36,9 +35,7 @@ def write_params(**changes) -> None:
 
 
 def pretrain(name: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "components.pretrain", name], capture_output=True, text=True, env=os.environ | environment
-    )  # fmt: skip
+    return run_stage("components.pretrain", name, **environment)
 
 
 def weights(name: str) -> dict[str, torch.Tensor]:
@@ -99,7 +96,8 @@ def test_two_processes_and_accumulation_equal_one_process(project, name, objecti
     single, curve = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
     shared = {"run": {"devices": 2, "strategy": "ddp"}, "trainer": {"accumulate": 2}}
     write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective, **shared)
-    done = pretrain(name)
+    command = [sys.executable, "-m", "components.pretrain", name]  # the first rank starts the others with the same
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     double, other = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
     for key, value in single.items():

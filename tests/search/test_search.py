@@ -15,7 +15,7 @@ import torch
 from lightning import Fabric
 from ruamel.yaml import YAML
 
-from components import params, stage, tokenizer
+from components import params, stage, tokenizer, tracking
 from components.errors import SesameError
 from components.finetune import kinds, loop, methods
 from components.models import store
@@ -24,7 +24,7 @@ from components.search import budget
 from components.search.draws import Draws
 from components.tasks import read
 from components.tracking import Run
-from tests.conftest import tiny_params
+from tests.conftest import run_stage, tiny_params
 
 COSTS = {"seconds", "hours", "kwh"}
 SEARCHED = {"models": ["bert", "elmo"], "tasks": ["same"]}
@@ -158,16 +158,13 @@ def write_params(project: Path, **changes) -> None:
         YAML().dump(tiny_params(search=tiny_params()["search"] | SEARCHED | changes), file)
 
 
-def stage_process(environment: dict) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "components.search", "bert-same"], stdout=subprocess.PIPE, text=True, env=environment)
-
-
 def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
     """kill -9 after the second trial: the same trials as without, one ledger's run, only the running trial twice."""
     save_models(tokens)
     write_params(project, budget={"trials": 5})
-    environment = os.environ | {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": f"sqlite:///{project}/ledger.db"}
-    child = stage_process(environment)
+    ledger = {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": f"sqlite:///{project}/ledger.db"}
+    command = [sys.executable, "-m", "components.search", "bert-same"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | ledger)
     for line in child.stdout:
         if line.startswith("trial 2 "):
             child.send_signal(signal.SIGKILL)
@@ -178,9 +175,10 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
     assert 2 <= done < 5 and not Path("data/search").exists()
     with journal.open("a") as file:
         file.write('{"trial": 3, "sta')  # as if the kill had come in the middle of a line
-    child = stage_process(environment)
-    said, _ = child.communicate()
-    assert child.returncode == 0 and f"goes on after {done} trials" in said and said.count("\ntrial ") == 5 - done
+    tracking.client.cache_clear()
+    again = run_stage("components.search", "bert-same", **ledger)
+    tracking.client.cache_clear()
+    assert again.returncode == 0 and f"goes on after {done} trials" in again.stdout and again.stdout.count("\ntrial ") == 5 - done
     found = [{key: value for key, value in row.items() if key not in COSTS} for row in rows()]
     assert not list(Path(".sesame/search").iterdir()), "nothing is left to go on with"
     searched(checked(budget={"trials": 5}))
@@ -188,7 +186,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
 
     import mlflow
 
-    client = mlflow.MlflowClient(environment["MLFLOW_TRACKING_URI"])
+    client = mlflow.MlflowClient(ledger["MLFLOW_TRACKING_URI"])
     runs = client.search_runs([client.get_experiment_by_name("sesame").experiment_id])
     [parent] = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     trials = [run for run in runs if run.data.tags.get("state") == "complete" and run.data.tags["mlflow.parentRunId"] == parent.info.run_id]

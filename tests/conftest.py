@@ -81,7 +81,7 @@ def tiny_params(**changes) -> dict:
             "train_examples": 60, "eval_examples": None,
             "accelerator": "cpu", "precision": "32-true", "threads": 1,
             "recipes": {
-                "bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", **recipe},
+                "bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", "pair": "apart", **recipe},
             },
         },
         "checkpoints": {},
@@ -93,7 +93,7 @@ def tiny_params(**changes) -> dict:
         },
         "baselines": {
             "methods": ["majority", "logistic_regression"], "tokenizer": "tiny", "embedding_size": 8,
-            "recipe": {"method": "full", **recipe},
+            "recipe": {"method": "full", "pair": "apart", **recipe},
         },
         "vectors": {
             "one": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2},

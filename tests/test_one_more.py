@@ -49,7 +49,6 @@ FAMILY = {
 
 
         class Model(LanguageModel):
-            pairs = False
             stack = "steps"
             embeddings = frozenset({"token_embedding"})
 

@@ -2,12 +2,21 @@
 
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from components import params, stage
 from components.finetune import loop
 from components.finetune.bench import Bench, readable
 from components.models import store
+from components.models.contract import LanguageModel
 from components.tasks import metrics
 from components.tracking import Run
+
+
+def parts(model: LanguageModel, part: str) -> list[Tensor]:
+    """The weights of a part of a model as they are now."""
+    return [value.clone() for name, value in model.state_dict().items() if name.partition(".")[0] == part]
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
@@ -17,13 +26,14 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     bench = Bench.of(all_params, task, {"train": by.train_examples, "dev": all_params.finetune.eval_examples})
     readable(start, by.recipe)
     ready = bench.ready(start, by.recipe, by.seed)
-    data, its = ready.encode(bench.rows), store.about(start)
+    data, its, model = ready.encode(bench.rows), store.about(start), ready.module.model
+    drawn = {part: parts(model, part) for part in model.absent}
     fitted = loop.fit(
         bench.fabric, ready.module, ready.kind, data["train"], by.recipe, by.seed,
         lambda epoch, loss: print(f"epoch {epoch}: loss {loss:.4f}", flush=True), bench.judge(), data["dev"],
     )  # fmt: skip
-    model = ready.module.model
-    absent = [part for part in model.absent if part != "pooler" or ready.kind.per_token]  # the pooler has now been trained
+    # a part that no pre-training had touched may have been trained now, as the pooler under the linear head
+    absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
     step = {"by": "tuned", "on": task, "method": by.recipe.method, "tokens": fitted.tokens, "flops": fitted.flops}
     with stage.output(folder) as target:
         store.save(target, model.state_dict(), its.architecture, ready.tokens, absent, [*its.lineage, step])

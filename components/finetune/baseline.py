@@ -66,13 +66,12 @@ def majority(rows: dict[str, list[Example]]) -> dict[str, list]:
 class Averaging(nn.Module):
     """A deep averaging network (Iyyer et al. 2015): the mean of the token vectors, two layers; for a pair [u, v, |u - v|, u * v]."""
 
-    joined = False
-
     def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
         super().__init__()
+        self.joined = recipe.pair == "joined"
         self.vectors = nn.Embedding(vocab_size, size)
         self.head = nn.Sequential(
-            nn.Dropout(recipe.dropout), nn.Linear((4 if pair else 1) * size, recipe.hidden_size), nn.ReLU(),
+            nn.Dropout(recipe.dropout), nn.Linear((4 if pair and not self.joined else 1) * size, recipe.hidden_size), nn.ReLU(),
             nn.Linear(recipe.hidden_size, kind.outputs),
         )  # fmt: skip
 
@@ -89,10 +88,10 @@ class BiLSTM(nn.Module):
 
     def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
         super().__init__()
-        self.joined = not kind.apart
+        self.joined = recipe.pair == "joined" or not kind.apart
         self.vectors = nn.Embedding(vocab_size, size)
         self.head = BiLSTMAttentionHead(
-            nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and kind.apart, kind.per_token
+            nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and not self.joined, kind.per_token
         )
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:

@@ -112,4 +112,5 @@ class Bench:
     def protocol(self, recipe: params.Recipe, split: str | None = None, note: str = "") -> str:
         """On what and how these figures were got, for every table."""
         split = split or judged(self.task)
-        return metrics.protocol(split, selection(recipe) + note, len(self.rows["train"]), len(self.rows[split]))
+        reading = f", pairs read {'jointly' if recipe.pair == 'joined' else 'apart'}" if self.pair else ""
+        return metrics.protocol(split, selection(recipe) + reading + note, len(self.rows["train"]), len(self.rows[split]))

@@ -97,7 +97,7 @@ def over_seeds(
     _write(scores_folder, [row for arm in arms for row in arm.predictions], list(bench.rows))
     return {
         "model": model_name, "derived": store.about(folder).derived_by, "task": task_name, "method": recipe.method,
-        "metric": task.metric, "split": judged(task), "protocol": bench.protocol(recipe),
+        "metric": task.metric, "split": judged(task), "pair": recipe.pair if bench.pair else None, "protocol": bench.protocol(recipe),
         "trainable_parameters": fitted.trained_parameters,
         "trainable_share": fitted.trained_parameters / (ready.parameters + store.count_parameters(ready.module.head)),
         "costs": {arm.init: arm.costs for arm in arms},

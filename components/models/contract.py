@@ -11,8 +11,6 @@ from torch import Tensor, nn
 class LanguageModel(nn.Module, ABC):
     """A network as pre-training leaves it. Its `forward` is between a family and its objectives; all others read it by what stands here."""
 
-    pairs: ClassVar[bool]
-    """Whether it was trained on two texts in one input."""
     stack: ClassVar[str] = "blocks"
     """The list of layers, first to last."""
     embeddings: ClassVar[frozenset[str]]

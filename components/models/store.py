@@ -74,8 +74,8 @@ def load(folder: Path, pretrained: bool = True) -> tuple[LanguageModel, tokenize
     """
     its, tokens = about(folder), tokenizer.load(folder)
     model = build(its.architecture, tokens)
+    model.absent = its.absent  # in both, so that a method trains the same parts
     if pretrained:
-        model.absent = its.absent
         random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
         with stage.reading(folder / "model.safetensors"):
             model.load_state_dict(random | load_file(folder / "model.safetensors"))

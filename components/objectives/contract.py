@@ -64,5 +64,9 @@ class Objective(ABC):
         """Parts of the model that this leaves as they are drawn, as heads that it does not use. All others must get a gradient."""
         return []
 
+    def controls(self, train: Batches, valid: Batches) -> dict[str, float]:
+        """Figures for what of the task can be had the cheap way, as an answer that one segment alone gives away; for the metrics."""
+        return {}
+
     def check(self, batches: Batches, steps: int | None) -> None:  # noqa: B027  (most have nothing to check)
         """Raises SesameError where the settings can make no difference in so many steps (None: not known before)."""

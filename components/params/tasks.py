@@ -225,9 +225,13 @@ class Recipe(Block):
     class_weights: Literal["balanced"] | None = None
     """`balanced`: a class weighs by the inverse of its frequency.
     This and smoothing are for classification and tagging; other kinds have no classes."""
-    head: Literal["pooled", "bilstm"] = "pooled"
-    """On a model that is not frozen: a linear layer on its pooled output, or a biLSTM with attention over its top layer, as on the
-    left-to-right model of Devlin et al. 2019, table 5."""
+    pair: Literal["joined", "apart"] = "joined"
+    """The two texts of a pair: one input of two segments, or read one by one and compared by the head as [u, v, |u - v|, u * v].
+    Models are compared with each other under the same: apart, it does not matter whether pre-training has met pairs. (Choices,
+    answers and tags are always read in one input.)"""
+    head: Literal["pooled", "mix", "bilstm"] = "pooled"
+    """On a model that is not frozen: a linear layer on its pooled output; one on the mean over the tokens of its mixed layers, as
+    under the method `mix`; or a biLSTM with attention over its top layer, as on the left-to-right model of Devlin et al. 2019, table 5."""
     hidden_size: Size = 128
     """Width of the biLSTM, of `features` and of `head: bilstm`."""
     layer: int = -1

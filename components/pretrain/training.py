@@ -204,7 +204,7 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     """What the stage reports: the last validation, what was read, and how fast."""
     peak = matmul_peak(trainer.strategy.root_device, torch.bfloat16 if "bf16" in str(trainer.precision) else torch.float32)
     speed = module.timed_tokens / module.timed_seconds if module.timed_seconds else module.tokens / module.seconds
-    return module.valid | {
+    return module.valid | setup.objective.controls(setup.train, setup.valid) | {
         "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,

@@ -8,6 +8,7 @@ import statistics
 import string
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
@@ -19,6 +20,8 @@ from components.tasks import Example
 
 Metric = Callable[[params.Task, list[Example], list], float | None]
 """Over (task, examples, predictions), as a fraction; None where it is undefined."""
+Value = Callable[[Any, Any], float]
+"""Of one prediction, held against its label."""
 
 
 def _gold(examples: list[Example]) -> list:
@@ -30,11 +33,6 @@ def _groups(examples: list[Example], predicted: list) -> list[list[tuple[Example
     for example, prediction in zip(examples, predicted, strict=True):
         groups.setdefault(example.group, []).append((example, prediction))
     return list(groups.values())
-
-
-def accuracy(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """The share of examples with the right label."""
-    return float(np.mean([prediction == label for prediction, label in zip(predicted, _gold(examples), strict=True)]))
 
 
 def f1(task: params.Task, examples: list[Example], predicted: list) -> float:
@@ -76,22 +74,10 @@ def _correlation(function: Callable) -> Metric:
     return correlation
 
 
-def right_choice(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """The share of examples with one of the right choices."""
-    return float(np.mean([choice in label for choice, label in zip(predicted, _gold(examples), strict=True)]))
-
-
 def normalised(answer: str) -> str:
     """Lower case, without punctuation, articles and superfluous white space (Rajpurkar et al. 2016)."""
     answer = "".join(character for character in answer.lower() if character not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", answer).split())
-
-
-def _best(match: Callable[[str, str], float]) -> Metric:
-    """The mean over examples of the best match with any of the right answers."""
-    return lambda task, examples, predicted: statistics.fmean(
-        max(match(prediction, answer) for answer in label) for prediction, label in zip(predicted, _gold(examples), strict=True)
-    )
 
 
 def _same(prediction: str, answer: str) -> float:
@@ -118,16 +104,38 @@ def tag_accuracy(task: params.Task, examples: list[Example], predicted: list) ->
     return float(np.mean([prediction == tag for prediction, tag in pairs]))
 
 
+def _best(match: Callable[[str, str], float]) -> Value:
+    """The best match with any of the right answers."""
+    return lambda prediction, answers: max(match(prediction, answer) for answer in answers)
+
+
+def _mean(value: Value) -> Metric:
+    return lambda task, examples, predicted: statistics.fmean(value(*pair) for pair in zip(predicted, _gold(examples), strict=True))
+
+
+MEANS: dict[str, dict[str, Value]] = {
+    "classification": {"accuracy": lambda prediction, label: float(prediction == label)},
+    "regression": {},
+    "choice": {
+        "accuracy": lambda prediction, right: float(prediction in right), "f1": _best(_overlap), "exact_match": _best(_same),
+    },
+    "extraction": {"f1": _best(_overlap), "exact_match": _best(_same)},
+    "tagging": {},
+}  # fmt: skip
+"""Metrics that are means over the examples: what one prediction counts."""
+
 METRICS: dict[str, dict[str, Metric]] = {
     "classification": {
-        "accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation,
-        "exact_match": all_right, "gender_parity": gender_parity,
+        "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation, "exact_match": all_right,
+        "gender_parity": gender_parity,
     },
     "regression": {"pearson": _correlation(pearsonr), "spearman": _correlation(spearmanr)},
-    "choice": {"accuracy": right_choice, "f1": _best(_overlap), "exact_match": _best(_same)},
-    "extraction": {"f1": _best(_overlap), "exact_match": _best(_same)},
+    "choice": {},
+    "extraction": {},
     "tagging": {"f1": entity_f1, "accuracy": tag_accuracy},
 }  # fmt: skip
+for _kind, _values in MEANS.items():
+    METRICS[_kind] |= {_metric: _mean(_value) for _metric, _value in _values.items()}
 """By kind of task. A prediction is a label's name; a score; a choice's name; an answer; a tag per word."""
 
 

@@ -163,12 +163,31 @@ def accuracy(found: list[str], rows) -> float:
 
 
 @pytest.mark.parametrize(
-    ("name", "method"), [("bert", "full"), ("gpt", "full"), ("elmo", "full"), ("elmo", "features"), ("bert", "features")]
-)
-def test_a_learnable_task_is_learned_and_a_seed_repeats(name, method, tokens, rows):
-    _, found, fitted = train(name, tokens, rows, method)
+    ("name", "recipe"),
+    [
+        ("bert", {"method": "full"}), ("gpt", {"method": "full"}), ("elmo", {"method": "full"}), ("bert", {"method": "features"}),
+        ("elmo", {"method": "features", "pair": "apart"}), ("bert", {"method": "full", "pair": "apart", "head": "mix"}),
+    ],
+)  # fmt: skip
+def test_a_learnable_task_is_learned_and_a_seed_repeats(name, recipe, tokens, rows):
+    _, found, fitted = train(name, tokens, rows, **recipe)
     assert accuracy(found, rows) > 0.95 and fitted.flops > 0
-    assert found == train(name, tokens, rows, method)[1]
+    assert found == train(name, tokens, rows, **recipe)[1]
+
+
+@pytest.mark.parametrize("method", ["bitfit", "adapters", "lora", "prompt"])
+def test_random_weights_are_trained_in_the_same_places(method, tokens, project):
+    """A pooler that no pre-training has touched is trained in both arms, or what they differ in is not pre-training alone."""
+    block = CHECKED.models["bert"].architecture
+    model = store.build(block, tokens)
+    state = {name: value for name, value in model.state_dict().items() if not name.startswith(("pooler", "next_sentence"))}
+    store.save(Path("data/models/bert"), state, block, tokens, ["next_sentence", "pooler"], [])
+    trained = []
+    for pretrained in (True, False):
+        model, _ = store.load(Path("data/models/bert"), pretrained)
+        module = methods.build(model, tokens, recipe(method=method), kinds.build(TASK, recipe()), pair=True)
+        trained.append({name for name, value in module.named_parameters() if value.requires_grad})
+    assert trained[0] == trained[1] and any("pooler" in name for name in trained[0])
 
 
 CHANGES = {
@@ -306,9 +325,15 @@ def test_mix_starts_as_the_plain_mean():
     torch.testing.assert_close(ScalarMix(4)(layers), layers.mean(2))
 
 
-def test_a_frozen_pair_reads_each_text_as_if_it_were_alone(tokens, rows):
-    module, kind, _ = build("elmo", tokens, "mix")
-    encoded = module.inputs(kind.encode(rows[:6], tokens, joined=False), FABRIC)
+@pytest.mark.parametrize(
+    ("name", "method", "head"),
+    [("elmo", "mix", "pooled"), ("bert", "full", "pooled"), ("gpt", "full", "mix"), ("elmo", "bitfit", "bilstm"), ("gpt", "prompt", "mix")],
+)
+def test_a_pair_read_apart_reads_each_text_as_if_it_were_alone(name, method, head, tokens, rows):
+    """Whatever the model, the method and the head."""
+    module, kind, _ = build(name, tokens, method, pair="apart", head=head, prompt_length=4)
+    assert not module.joined
+    encoded = module.inputs(kind.encode(rows[:6], tokens, module.joined), FABRIC)
     together = torch.cat([module.eval()(batch.texts, batch.segments) for batch in data.batches(encoded, 6, None)])
     [order] = [batch.index for batch in data.batches(encoded, 6, None)]
     alone = torch.cat([module(batch.texts, batch.segments) for batch in data.batches(encoded, 1, None)])

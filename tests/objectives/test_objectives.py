@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from components import encode, objectives, params
+from components.encode import Split
 from components.errors import SesameError
 from components.keyed import uniform
 from components.models import store
@@ -13,9 +15,10 @@ from components.models.decoder.block import DecoderArchitecture
 from components.objectives.bilm.batches import LaneBatches
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
-from components.objectives.examples.segments import pairs
+from components.objectives.examples.segments import exchanged, pairs
 from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.block import MaskedLM
+from components.objectives.mlm.control import from_b_alone
 from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED, Sums
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
@@ -102,7 +105,7 @@ def test_static_masks_are_those_of_the_first_epoch(tokens, train_split, next_sen
 
 
 def test_next_sentence_pairs(train_split):
-    everything = pairs(train_split, 24, np.random.default_rng(0))
+    everything = np.concatenate([pairs(train_split, 24, np.random.default_rng(seed)) for seed in range(4)])
     alone = everything[:, 4] == IGNORED
     assert (everything[alone, 2] == everything[alone, 3]).all(), "a segment left alone has no B and asks nothing"
     found = everything[~alone]
@@ -120,6 +123,52 @@ def test_next_sentence_pairs(train_split):
     opened = set(everything[:, 0].tolist()) | set(found[~random, 2].tolist())
     firsts = train_split.segments[:, 0]
     assert np.isin(firsts, list(opened)).mean() > 0.5, "segments not used as B go back and open the next example"
+
+
+def with_marks(documents: int, seed: int) -> Split:
+    """Documents of two to five segments, each of which opens with a piece (7) that stands nowhere else; all others are noise."""
+    rng = np.random.default_rng(seed)
+    tokens, segments, firsts = [], [], [0]
+    for _ in range(documents):
+        tokens.append(CLS)
+        for number in range(rng.integers(2, 6)):
+            start = len(tokens)
+            tokens += [7] * (number == 0) + rng.integers(8, 60, rng.integers(3, 9)).tolist()
+            segments.append((start, len(tokens)))
+            tokens.append(SEP)
+        firsts.append(len(segments))
+    return Split(np.array(tokens), np.array(segments), np.array(firsts))
+
+
+def test_the_second_segment_alone_tells_nothing_of_the_answer(tokens):
+    """Drawn from anywhere, a random B opens its document in a third of the pairs and a true one never: right in two of three."""
+    train, valid = (MaskedBatches(CONFIG, tokens, with_marks(documents, seed), 8, 40, 1) for seed, documents in enumerate((3000, 1500)))
+    assert from_b_alone(train, valid) == pytest.approx(0.5, abs=0.035), "three standard errors of some 1,900 answers"
+    asked = train.examples[train.examples[:, 4] != IGNORED]
+    opens = train.text.segments[train.text.documents[:-1], 0]
+    assert not np.isin(asked[:, 2], opens).any() and np.isin(asked[:, 0], opens).mean() > 0.3
+    random, sizes = asked[:, 4] == 1, asked[:, 3] - asked[:, 2]
+    assert stats.ks_2samp(sizes[random], sizes[~random]).pvalue > 0.01, "nor does its length"
+    both = sizes + asked[:, 1] - asked[:, 0]
+    assert stats.ks_2samp(both[random], both[~random]).pvalue > 0.01, "nor that of both"
+
+    peek = MaskedBatches(CONFIG, tokens, with_marks(3000, 0), 8, 40, 1)
+    told = peek.examples[:, 4] == 1
+    peek.examples[told, 2] = np.random.default_rng(0).choice(opens, told.sum())  # what the figure is for
+    peek.examples[told, 3] = peek.examples[told, 2] + 4
+    assert from_b_alone(peek, peek) > 0.95
+
+
+def test_segments_are_exchanged_between_documents_and_by_length():
+    rng = np.random.default_rng(0)
+    sizes = dict(enumerate(rng.integers(1, 90, 400).tolist()))
+    documents = {row: 0 if row < 300 else row for row in sizes}  # one is longer than all others together
+    others = exchanged(list(sizes), sizes, documents, rng)
+    assert others.keys() == sizes.keys() and all(documents[row] != documents[other] for row, other in others.items())
+    assert max(abs(sizes[row] - sizes[other]) for row, other in others.items()) < 12
+    assert len(exchanged([1, 301], sizes, documents, rng)) == 2
+    with pytest.raises(SesameError, match="two documents of more than one segment"):
+        exchanged([0, 1], {0: 3, 1: 4}, {0: 0, 1: 0}, rng)
 
 
 def test_masked_batch_layout(tokens, train_split):

@@ -18,15 +18,12 @@ FEATURE_BATCH_SIZE = 256
 
 
 class Frozen(nn.Module):
-    """Weights frozen; the layers' outputs are computed once and kept in bf16: 2 * layers * width bytes a token.
-
-    A model that was not trained on pairs reads the two texts one by one, and the head compares them.
-    """
+    """Weights frozen; the layers' outputs are computed once and kept in bf16: 2 * layers * width bytes a token."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
         self.model, self.per_token = model.requires_grad_(False), kind.per_token
-        self.joined = model.pairs or not kind.apart
+        self.joined = recipe.pair == "joined" or not kind.apart
         self.head = self.build(model, recipe, kind, pair and not self.joined)
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:

@@ -1,12 +1,14 @@
 """All weights tuned."""
 
+import torch
 from lightning import Fabric
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from components import params
 from components.finetune.data import Encoded, Texts
 from components.finetune.kinds import Kind
-from components.models.common.heads import BiLSTMAttentionHead, PooledHead
+from components.models.common.heads import BiLSTMAttentionHead, MeanHead, PooledHead, ScalarMix, compared
 from components.models.contract import LanguageModel
 from components.tokenizer import Tokenizer
 
@@ -16,13 +18,15 @@ class Full(nn.Module):
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
-        self.model, self.recipe, self.per_token, self.joined = model, recipe, kind.per_token, True
+        self.model, self.recipe, self.per_token = model, recipe, kind.per_token
+        self.joined = recipe.pair == "joined" or not kind.apart
+        apart, width, outputs, dropout = pair and not self.joined, model.width, kind.outputs, recipe.dropout
         if recipe.head == "bilstm":
-            self.head = BiLSTMAttentionHead(
-                nn.Flatten(2), model.width, recipe.hidden_size, kind.outputs, recipe.dropout, False, kind.per_token
-            )
+            self.head = BiLSTMAttentionHead(nn.Flatten(2), width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
+        elif recipe.head == "mix":
+            self.head = MeanHead(ScalarMix(model.num_layers + 1), width, outputs, dropout, apart, kind.per_token)
         else:
-            self.head = PooledHead(model.width, kind.outputs, recipe.dropout)
+            self.head = PooledHead((4 if apart else 1) * width, outputs, dropout)
 
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         return data
@@ -34,12 +38,17 @@ class Full(nn.Module):
             getattr(self.model, part).requires_grad_(True)
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
-        """One text (ids (batch, length), lengths (batch,)) -> (batch, outputs), or (batch, length, outputs)."""
-        [(ids, lengths)] = texts
+        """One or two texts (ids (batch, length), lengths (batch,)) -> (batch, outputs), or (batch, length, outputs)."""
+        longest = max(ids.shape[1] for ids, _ in texts)
+        ids = torch.cat([pad(ids, (0, longest - ids.shape[1])) for ids, _ in texts])  # one pass over both texts
+        lengths = torch.cat([lengths for _, lengths in texts])
+        segments = segments if len(texts) == 1 else torch.zeros_like(ids)
+        if self.recipe.head == "mix":
+            return self.head(self.model.features(ids, lengths, segments), lengths, len(texts))
         hidden = self.model.top(ids, lengths, segments)
         if self.recipe.head == "bilstm":
-            return self.head(hidden[:, :, None], lengths, 1)
-        return self.head(hidden if self.per_token else self.model.pool(hidden, lengths))
+            return self.head(hidden[:, :, None], lengths, len(texts))
+        return self.head(hidden if self.per_token else compared(self.model.pool(hidden, lengths), len(texts)))
 
 
 Method = Full

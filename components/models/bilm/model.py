@@ -66,7 +66,6 @@ class Direction(nn.Module):
 class BiLM(LanguageModel):
     """Two language models. `layers` reads sentences from a fresh state, so that a sentence always gives the same vectors."""
 
-    pairs = False
     stack = "lstms"
     embeddings = frozenset({"token_vectors"})
     embedding = "token_vectors"

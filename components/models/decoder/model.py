@@ -16,7 +16,6 @@ from components.tokenizer import Tokenizer
 class Decoder(LanguageModel):
     """As published: pre-LN, learned positions, tied output; residual projections drawn at 0.02 / sqrt(2 layers)."""
 
-    pairs = False
     embeddings = frozenset({"token_embedding", "position_embedding", "positions", "output_embedding"})
     low_rank = ("query_key_value",)
 

@@ -14,7 +14,6 @@ from components.tokenizer import Tokenizer
 class Encoder(LanguageModel):
     """As published: post-LN, learned positions, segments, the output's matrix that of the embedding."""
 
-    pairs = True
     embeddings = frozenset({
         "token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "positions", "output_embedding",
     })  # fmt: skip

@@ -10,6 +10,7 @@ from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.mlm import block
 from components.objectives.mlm.batches import MaskedBatches
+from components.objectives.mlm.control import from_b_alone
 from components.objectives.scoring import IGNORED, score
 from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
 
@@ -35,6 +36,9 @@ class MaskedLM(Contract):
                 f"objective.static makes no difference: the budget ends after {steps:,} "
                 f"of the {batches.epoch_steps():,} steps of the first epoch; use less text or a larger budget"
             )
+
+    def controls(self, train: MaskedBatches, valid: MaskedBatches) -> dict[str, float]:
+        return {"nsp_from_b_alone": from_b_alone(train, valid)} if self.config.next_sentence else {}
 
     def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         targets = rows["labels"][rows["labels"] != IGNORED]

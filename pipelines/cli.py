@@ -156,6 +156,24 @@ def plan(
 
 
 @command
+def batch(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Of `models` in params.yaml.")],
+    step: Annotated[int, typer.Argument(metavar="STEP", help="As the training's log counts them, from 1.")],
+    rows: Annotated[int, typer.Option(help="How many rows of it.")] = 8,
+) -> None:
+    """Show what a model reads in a step of its pre-training: text, masks, pairs, the documents that each row is of."""
+    from components.pretrain.batch import batch as read
+    from pipelines import terminal
+
+    shown = read(params.load(), model, step)
+    for row in shown[:rows]:
+        about = ", ".join([f"documents {row['documents']}", *([row["asked"]] if row.get("asked") else [])])
+        terminal.say(about, "bold")
+        terminal.say(row["text"])
+    terminal.say(f"{min(rows, len(shown))} of {len(shown)} rows of step {step}; the same in every run with these params", "dim")
+
+
+@command
 def profile(
     name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="Where the local files of a *_files profile lie.")] = None,
@@ -178,8 +196,8 @@ def compare(
     task: Annotated[str, typer.Argument(metavar="TASK")],
     split: Annotated[str, typer.Option(help="Which examples.")] = "dev",
 ) -> None:
-    """Hold two models against each other on the same examples: the difference with its 95 % interval (paired bootstrap)."""
-    from components.tasks import bootstrap
+    """Hold two models against each other on the same examples: the difference, its 95 % interval over seeds and examples, a verdict."""
+    from components.tasks import verdicts
     from pipelines import terminal
 
     all_params = params.load()
@@ -190,15 +208,17 @@ def compare(
     sides = [(name, init or "pretrained") for name, _, init in (side.partition(":") for side in (a, b))]
     for name, init in sides:
         if name not in all_params.finetune.models or init not in all_params.finetune.inits:
-            known = ", ".join(all_params.finetune.models)
             known, inits = ", ".join(all_params.finetune.models), ", ".join(all_params.finetune.inits)
             raise SesameError(f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {inits})")
-    difference = bootstrap.paired(all_params, task, split, *sides)
+    places = {side: (Path("data/scores", side[0], task), side[1]) for side in sides}
+    metric, examples, scored = verdicts.sides(all_params, task, split, places)
+    difference = verdicts.difference(*(scored[side] for side in sides))
+    [verdict] = verdicts.verdicts([difference])
+    runs = " and ".join(f"{count} run{'s' * (count > 1)}" for count in difference.runs)
     terminal.say(
-        f"{task} {split}, {difference.metric} over {difference.examples:,} examples: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
-        f"difference {difference.difference:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+        f"{task} {split}, {metric} over {examples:,} examples, {runs}: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
+        f"difference {difference.difference:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]: {verdict}"
     )
-    terminal.say("the interval is of the examples; the spread over seeds stands in the report")
 
 
 @command

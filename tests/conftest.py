@@ -81,7 +81,8 @@ def tiny_params(**changes) -> dict:
             "train_examples": 60, "eval_examples": None,
             "accelerator": "cpu", "precision": "32-true", "threads": 1,
             "recipes": {
-                "bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe}, "elmo": {"method": "features", "pair": "apart", **recipe},
+                "bert": {"method": "full", **recipe}, "gpt": {"method": "full", **recipe},
+                "elmo": {"method": "features", "pair": "apart", **recipe},
             },
         },
         "checkpoints": {},

@@ -154,6 +154,9 @@ OBJECTIVE = {
                 parts = {"restore": logits, "generator": proposed}
                 return {name: score(part.flatten(0, 1), labels, model.training) for name, part in parts.items()}, None
 
+            def explain(self, batches, step):
+                return [{"documents": "", "text": ""} for _ in batches[step]["ids"]]
+
             def samples(self, model, text, prompts):
                 return [{"prompt": prompt, "output": "restored"} for prompt in prompts]
     ''',

@@ -18,7 +18,6 @@ from components import corpora, encode, params, stage, tasks, tokenizer
 from components.align import vectors
 from components.errors import SesameError
 from components.models import store
-from components.tasks import bootstrap
 from tests.conftest import tiny_params, write_raw
 
 
@@ -200,7 +199,7 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
         "data/models/bert/config.json": (lambda: store.load(model), "pretrain@bert"),
         "data/models/bert/model.safetensors": (lambda: store.load(model), "pretrain@bert"),
         "data/scores/bert/same/predictions.jsonl": (
-            lambda: bootstrap.read(Path("data/scores/bert/same"), "dev", "pretrained"),
+            lambda: tasks.predictions(Path("data/scores/bert/same"), "dev", "pretrained"),
             "finetune@bert-same",
         ),
         "data/vectors/one/vocabulary.txt": (lambda: vectors.load("data/vectors/one"), "vectors@one"),

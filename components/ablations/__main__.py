@@ -8,7 +8,7 @@ from markupsafe import Markup
 from ruamel.yaml import YAML
 
 from components import params, stage
-from components.ablations import plots, tables
+from components.ablations import expectations, plots, tables
 from components.ablations.folders import LAST
 from components.params import varied
 from components.report import pages
@@ -21,10 +21,15 @@ PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").rea
 
 def study(all_params: params.Params, name: str, run: Run) -> dict:
     block = all_params.ablations[name]
-    frame = tables.table(all_params, name)
+    compared = tables.comparisons(all_params, name)
+    frame = tables.table(all_params, name, compared)
     metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
-    readings = tables.readings(all_params, name, frame)
-    figures = {"plot": plots.against(block, frame, metrics), "effects": plots.effects(block, frame, metrics)}
+    outcomes = [expectations.outcome(own, tables.find(compared, own, block.base)) for own in block.expects]
+    readings = tables.readings(all_params, name, frame, compared)
+    figures = {
+        "plot": plots.against(block, frame, metrics, tables.reads(all_params, name)),
+        "effects": plots.effects(block, frame, metrics),
+    }
     figures = {key: figure for key, figure in figures.items() if figure}
     run.tag(study=name)
     for key, figure in figures.items():
@@ -39,7 +44,9 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
         name=name, block=block, frame=frame, metrics=metrics, readings=readings, protocols=protocols,
         figures={key: Markup(svg(figure)) for key, figure in figures.items()}, published=published(block),
         changes={variant: tables.change(block.variants[variant]) for variant in variants},
-        number=number, unguarded=tables.unguarded(all_params, name),
+        outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None, signed=signed,
+        contrasts=[[own for own in compared if own.milestone == LAST and (own.variant, own.against) == pair] for pair in block.contrasts],
+        comparisons=sum(own.milestone == LAST for own in compared), number=number, unguarded=tables.unguarded(all_params, name),
     )  # fmt: skip
     runs(all_params, name, run)
     run.artifact(FOLDER / f"{name}.csv")
@@ -48,7 +55,25 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     last = frame[frame["milestone"] == LAST]
     columns = ["parameters", "tokens", "steps", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]
     rows = last.set_index("variant")[columns]
-    return {"reading": " ".join(readings), "variants": rows.astype(object).where(rows.notna(), None).to_dict("index")}
+    contrasts = [
+        {"task": own.task, "variant": own.variant, "against": own.against, "verdict": own.verdict}
+        | {key: None if np.isnan(value := getattr(own.difference, key)) else value for key in tables.FIGURES}
+        for own in compared if own.milestone == LAST
+    ]  # fmt: skip
+    expected = [own.expected.model_dump(mode="json") | {"outcome": own.said} for own in outcomes]
+    figures = {"variants": rows.astype(object).where(rows.notna(), None).to_dict("index"), "comparisons": contrasts, "expected": expected}
+    figures = {"reading": " ".join(readings)} | figures
+    digest(all_params, {name: figures})
+    return figures
+
+
+def digest(all_params: params.Params, newest: dict[str, dict]) -> None:
+    """A page of all studies, with what the ones that have been run have found: `newest`, or what stands in their file."""
+    files = {name: FOLDER / f"{name}.json" for name in all_params.ablations}
+    known = {name: stage.read_json(file) for name, file in files.items() if file.exists()} | newest
+    # results of an earlier form have no comparisons; they are as good as not run
+    studies = {name: (block, own if "expected" in (own := known.get(name, {})) else None) for name, block in all_params.ablations.items()}
+    pages.write(FOLDER / "index.html", Path(__file__).with_name("digest.html.j2"), "all studies", studies=studies)
 
 
 def runs(all_params: params.Params, name: str, run: Run) -> None:
@@ -81,6 +106,14 @@ def published(block: params.Ablation) -> dict | None:
         shown = [f"{figure}" if figures is first else f"{figure} ({figure - start:+.1f})" for figure, start in less]
         rows.append({"variant": variant, **dict(zip(paper["columns"], shown, strict=True))})
     return paper | {"frame": pd.DataFrame(rows)}
+
+
+def signed(own: tables.Comparison) -> str:
+    """`+0.049 [+0.010, +0.088]`."""
+    figures = own.difference
+    if np.isnan(figures.difference):
+        return "undefined"
+    return f"{figures.difference:+.3f} [{figures.low:+.3f}, {figures.high:+.3f}]"
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -15,11 +15,19 @@ TITLES = {
 }  # fmt: skip
 
 
-def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure:
-    """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's milestones."""
+LOSSES = {"loss", "perplexity", "bits_per_byte"}
+
+
+def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str], reads: dict[str, str]) -> Figure:
+    """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's milestones.
+
+    `reads` has how each variant reads: a loss is drawn of those alone that read as the base does, since others don't compare.
+    """
     figure, axes = plt.subplots(1, len(study.plot.y), figsize=(4.3 * len(study.plot.y), 3.6), constrained_layout=True, squeeze=False)
     for axis, y in zip(axes.flat, study.plot.y, strict=True):
         for style, (variant, rows) in zip(styles(), frame.groupby("variant", sort=False), strict=False):
+            if {study.plot.x, y} & LOSSES and reads[variant] != reads[study.base]:
+                continue
             spread = rows.get(f"{y}_std")
             axis.errorbar(rows[study.plot.x], rows[y], yerr=spread, markersize=6, capsize=2.5, linewidth=1.2, label=variant, **style)
         if frame[study.plot.x].max() > 4 * frame[study.plot.x].min():
@@ -27,7 +35,8 @@ def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
             axis.xaxis.set_minor_formatter(NullFormatter())  # theirs would overlap
         axis.set_xlabel(TITLES[study.plot.x])
         axis.set_title(metrics.get(y) or TITLES[y])
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    drawn = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=5)
     return figure
 
 

@@ -1,23 +1,32 @@
 """The figures of a study: a row a variant, and for a study with milestones one for each of them."""
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from components import params, stage, tasks
-from components.ablations.effects import Effect, effect, resampled
 from components.ablations.folders import LAST, pretrained_folder, transferred_folder
-from components.tasks import bootstrap, metrics
+from components.tasks import metrics, verdicts
 
 PRETRAINING = ("loss", "perplexity", "bits_per_byte")
+FIGURES = ("difference", "low", "high", "p", "deviations")
+"""Of a comparison, in the table."""
 
 
 def variants(all_params: params.Params, study: str) -> list[str]:
     """The variants of a study, its base first."""
     block = all_params.ablations[study]
     return [block.base, *(name for name in block.variants if name != block.base)]
+
+
+def reads(all_params: params.Params, study: str) -> dict[str, str]:
+    """How each variant's objective reads: from both sides, left to right, each direction apart."""
+    block = all_params.ablations[study]
+    models = {variant: params.varied(all_params.models, block, variant, block.seeds[0]) for variant in variants(all_params, study)}
+    return {variant: model.objective.needs for variant, model in models.items()}
 
 
 def seeds(all_params: params.Params, study: str, variant: str) -> list[params.Member]:
@@ -55,12 +64,65 @@ def _over_seeds(results: list[dict]) -> dict:
     }
 
 
-def table(all_params: params.Params, study: str) -> pd.DataFrame:
-    """Budget, pre-training and scores of every variant, and of each task the effect against the base at the same milestone."""
+@dataclass(frozen=True)
+class Comparison:
+    """A variant held against another on a task."""
+
+    task: str
+    variant: str
+    against: str
+    milestone: str
+    difference: verdicts.Difference
+    verdict: str
+    """One of `verdicts.verdicts`; empty for models kept on the way, which are no part of the question."""
+
+
+def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
+    """Every variant against the base, at each milestone, and the declared contrasts. Holm's correction is over those of the last models."""
+    block, results = all_params.ablations[study], {own: transferred(all_params, study, own) for own in variants(all_params, study)}
+    against_base = [(variant, block.base) for variant in results if variant != block.base]
+    compared = []
+    for task in block.tasks:
+        sides = scored(all_params, study, task, results)
+        for milestone in (*map(str, block.milestones), LAST):
+            for variant, other in (*against_base, *(block.contrasts if milestone == LAST else ())):
+                difference = verdicts.difference(sides[variant, milestone], sides[other, milestone])
+                compared.append(Comparison(task, variant, other, milestone, difference, ""))
+    last = [own for own in compared if own.milestone == LAST]
+    said = dict(zip(map(id, last), verdicts.verdicts([own.difference for own in last]), strict=True))
+    return [replace(own, verdict=said.get(id(own), "")) for own in compared]
+
+
+def find(compared: list[Comparison], expected: params.Expectation, base: str) -> Comparison:
+    """The comparison, of the last models, that an expectation is about."""
+    wanted = (expected.task, expected.variant, expected.against or base, LAST)
+    return next(own for own in compared if (own.task, own.variant, own.against, own.milestone) == wanted)
+
+
+def scored(all_params: params.Params, study: str, task: str, results: dict[str, dict]) -> dict[tuple[str, str], verdicts.Side]:
+    """(variant, milestone) -> the scores of its runs, on the examples of the split that tables show."""
+    first = results[all_params.ablations[study].base][task]
+    split, metric = (first[LAST][key] for key in ("split", "metric"))
+    points = [(variant, milestone) for variant in results for milestone in first]
+    read = {point: predictions(all_params, study, point[0], task, point[1], split) for point in points}
+    # only examples that every run has judged can be compared
+    judged = [row for row in tasks.read(Path("data/tasks", task), split) if all(row.id in run for runs in read.values() for run in runs)]
+    block = all_params.tasks[task]
+    return {point: verdicts.side(block, metric, judged, [[run[row.id] for row in judged] for run in runs]) for point, runs in read.items()}
+
+
+def predictions(all_params: params.Params, study: str, variant: str, task: str, milestone: str, split: str) -> list[dict]:
+    """Of each seed: example -> its prediction."""
+    folders = [transferred_folder(own) / task / milestone for own in seeds(all_params, study, variant)]
+    return [runs for folder in folders for runs in tasks.predictions(folder, split, "pretrained").values()]
+
+
+def table(all_params: params.Params, study: str, compared: list[Comparison]) -> pd.DataFrame:
+    """Budget, pre-training and scores of every variant, and of each task the difference from the base at the same milestone."""
     block, rows = all_params.ablations[study], []
-    results = {variant: transferred(all_params, study, variant) for variant in variants(all_params, study)}
-    effects = {task: compared(all_params, study, task, results) for task in block.tasks}
-    for variant, scores in results.items():
+    less = {(own.task, own.variant, own.milestone): own for own in compared if own.against == block.base}
+    for variant in variants(all_params, study):
+        scores = transferred(all_params, study, variant)
         for milestone in (*map(str, block.milestones), LAST):
             figures = pretrained(all_params, study, variant, milestone)
             row: dict = {"variant": variant, "milestone": milestone, "n": len(figures)}
@@ -71,61 +133,41 @@ def table(all_params: params.Params, study: str) -> pd.DataFrame:
                 values = [figure[key] for figure in figures]
                 row |= {key: np.mean(values), f"{key}_std": np.std(values, ddof=1) if len(values) > 1 else np.nan}
             for task in block.tasks:
-                part = scores[task][milestone]
-                summary, against = part["scores"][part["split"]][part["metric"]], effects[task].get((variant, milestone))
+                part, own = scores[task][milestone], less.get((task, variant, milestone))
+                summary = part["scores"][part["split"]][part["metric"]]
                 row |= {task: summary["mean"], f"{task}_std": summary["std"]}
-                row |= {f"{task}_{key}": getattr(against, key, np.nan) for key in ("difference", "low", "high", "deviations")}
-                row[f"{task}_verdict"] = against.verdict if against else ""
+                row |= {f"{task}_{key}": getattr(own.difference, key) if own else np.nan for key in FIGURES}
+                row[f"{task}_verdict"] = own.verdict if own else ""
             rows.append(row)
     frame = pd.DataFrame(rows)
     return frame.astype({column: float for column in frame.columns if column in block.tasks or column.endswith("_std")})
 
 
-def predictions(all_params: params.Params, study: str, variant: str, task: str, milestone: str, split: str) -> list[dict]:
-    """Of each seed: example -> the row with its prediction."""
-    folders = [transferred_folder(own) / task / milestone for own in seeds(all_params, study, variant)]
-    return [runs for folder in folders for runs in bootstrap.read(folder, split, "pretrained").values()]
+def shown(own: Comparison, base: str) -> str:
+    """A comparison in a sentence."""
+    figures = own.difference
+    name = own.variant if own.against == base else f"{own.variant} than with {own.against}"
+    return f"{name} ({figures.difference:+.3f} [{figures.low:+.3f}, {figures.high:+.3f}])"
 
 
-def compared(all_params: params.Params, study: str, task: str, results: dict[str, dict]) -> dict[tuple[str, str], Effect]:
-    """(variant, milestone) -> the effect against the base, on the examples of the split that tables show."""
-    base, *others = results
-    split, metric = (results[base][task][LAST][key] for key in ("split", "metric"))
-    points = [(variant, milestone) for variant in results for milestone in results[base][task]]
-    read = {point: predictions(all_params, study, point[0], task, point[1], split) for point in points}
-    # only examples that every run has judged can be compared
-    judged = [row for row in tasks.read(Path("data/tasks", task), split) if all(row.id in run for runs in read.values() for run in runs)]
-    block = all_params.tasks[task]
-    draws = {point: resampled(block, metric, judged, [[run[row.id] for row in judged] for run in runs]) for point, runs in read.items()}
-    return {point: effect(draws[point], draws[base, point[1]]) for point in points if point[0] in others}
-
-
-def readings(all_params: params.Params, study: str, frame: pd.DataFrame) -> list[str]:
+def readings(all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison]) -> list[str]:
     """What the numbers support: a sentence on the effects, and one on unequal budgets where there are."""
     block, last = all_params.ablations[study], frame[frame["milestone"] == LAST]
     base, others = last.iloc[0], last.iloc[1:]
+    judged = [own for own in compared if own.milestone == LAST]
     said = []
     for task in block.tasks:
         for direction in ("higher", "lower"):
-            rows = others[others[f"{task}_verdict"] == direction]
-            names = [
-                f"{row['variant']} ({row[f'{task}_difference']:+.3f} [{row[f'{task}_low']:+.3f}, {row[f'{task}_high']:+.3f}])"
-                for _, row in rows.iterrows()
-            ]
-            if names:
-                said.append(f"{task} is {direction} with {', '.join(names)}")
-    noise = "of seeds and examples" if len(block.seeds) > 1 else "of examples (one seed says nothing of the noise of training)"
-    total = len(others) * len(block.tasks)
-    count = sum(int((others[f"{task}_verdict"] == "no difference").sum()) for task in block.tasks)
-    undefined = sum(int((others[f"{task}_verdict"] == "undefined").sum()) for task in block.tasks)
-    if said:
-        sentence = (
-            f"Against {base['variant']}: {'; '.join(said)}; {count} of {total} comparisons show no difference beyond the noise {noise}."
-        )
-    else:
-        sentence = f"Against {base['variant']} no variant makes a difference beyond the noise {noise}: none of {total} comparisons does."
-    if undefined:
-        sentence += f" In {undefined} the score was undefined (constant predictions)."
+            names = [shown(own, block.base) for own in judged if (own.task, own.verdict) == (task, direction)]
+            said += [f"{task} is {direction} with {', '.join(names)}"] if names else []
+    count = {verdict: sum(own.verdict == verdict for own in judged) for verdict in ("not beyond noise", "one run", "undefined")}
+    sentence = f"Against {base['variant']}: {'; '.join(said) if said else 'no difference is beyond the noise of seeds and examples'}."
+    if said and count["not beyond noise"]:
+        sentence += f" {count['not beyond noise']} of {len(judged)} comparisons are not beyond the noise of seeds and examples."
+    if count["one run"]:
+        sentence = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
+    if count["undefined"]:
+        sentence += f" In {count['undefined']} the score was undefined (constant predictions)."
     uneven = []
     for key, unit in (("tokens", "tokens"), ("steps", "steps"), ("flops", "FLOPs")):
         rows = [f"{row['variant']} {row[key] / base[key]:.2g} ×" for _, row in others.iterrows() if abs(row[key] / base[key] - 1) > 0.1]

@@ -1,6 +1,6 @@
 """Stage `align`: `python -m components.align NAME` writes data/align/NAME.
 
-scores.csv (mapping, retrieval, p1, p5, p10, coverage, queries, chance_p1), mapping.npz (one (d, d) matrix per mapping,
+scores.csv (mapping, retrieval, p1, p5, p10, intervals, coverage, queries, chance_p1), mapping.npz (one (d, d) matrix per mapping,
 from the normalised source space to the normalised target space), examples.csv (some test words and what was found),
 and for two spaces of one language moved.csv (how far each word moved).
 """
@@ -51,6 +51,8 @@ def body(params: Params, name: str, run) -> dict:
         "chance_p1": evaluate.chance(queries, pairs.test, target.words),
     }
     metrics: dict = facts | {"train_pairs": len(pairs.train)}
+    taught = {translation for _, translation in pairs.train}
+    unseen, reference = np.array([not pairs.test[word] & taught for word in queries]), None
     matrices, scores, examples = {}, [], []
     for mapping in alignment.mappings:
         matrices[mapping] = MAPPINGS[mapping](train_x, train_y)
@@ -58,8 +60,11 @@ def body(params: Params, name: str, run) -> dict:
         metrics[mapping] = {}
         for retrieval in alignment.retrievals:
             best = top(RETRIEVALS[retrieval](mapped[asked], y, mapped, alignment.csls_k), max(evaluate.RANKS))
-            metrics[mapping][retrieval] = precision = evaluate.precision(best, queries, pairs.test, target.words)
-            scores.append({"mapping": mapping, "retrieval": retrieval} | precision | facts)
+            hits = evaluate.hits(best, queries, pairs.test, target.words)
+            reference = hits[:, 0] if reference is None else reference  # that of the first mapping and retrieval
+            precision = evaluate.precision(hits)
+            metrics[mapping][retrieval] = precision | evaluate.intervals(hits[:, 0], reference, unseen)
+            scores.append({"mapping": mapping, "retrieval": retrieval} | metrics[mapping][retrieval] | facts)
             print(f"{mapping}, {retrieval}: " + ", ".join(f"{k} {v:.1%}" for k, v in precision.items()), flush=True)
             examples += [
                 {

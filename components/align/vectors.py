@@ -12,6 +12,7 @@ import numpy as np
 
 from components import corpora, params, stage
 from components.align import trainers
+from components.errors import SesameError
 
 WORD = re.compile(r"[^\W\d_]+")
 """What a word is here: a run of letters. Digits, punctuation and the apostrophe separate."""
@@ -41,15 +42,44 @@ def load(path: str | Path, limit: int | None = None) -> Space:
     return Space(list(words[:limit]), counts[:limit], vectors[:limit])
 
 
-def sentences_of(path: Path) -> list[list[str]]:
-    """The lower-cased words of each segment of a corpus' training split."""
-    return [WORD.findall(segment.lower()) for document in corpora.read(path, "train") for segment in document]
+def sentences_of(settings: params.Vectors) -> list[list[str]]:
+    """The lower-cased words of each segment of a corpus' training split, or of a half of it; no more than `max_words`."""
+    folder = Path("data/corpora", settings.corpus)
+    documents = [[WORD.findall(segment.lower()) for segment in document] for document in corpora.read(folder, "train")]
+    if settings.half:
+        if len(documents) < 2:
+            raise SesameError(f"{folder} has one document, of which there are no halves")
+        documents = halves(documents, settings.half.split)[settings.half.side == "second"]
+    return cut([sentence for document in documents for sentence in document], settings.max_words)
+
+
+def halves(documents: list[list[list[str]]], split: int) -> tuple[list, list]:
+    """Documents in two groups of as many words: in an order drawn by `split`, each goes where there are fewer; the larger group is cut."""
+    sizes = [sum(map(len, document)) for document in documents]
+    parts: tuple[list[int], list[int]] = ([], [])
+    words = [0, 0]
+    for i in np.random.default_rng(split).permutation(len(documents)).tolist():
+        smaller = int(words[1] < words[0])
+        parts[smaller].append(i)
+        words[smaller] += sizes[i]
+    taken = [[documents[i] for i in sorted(part)] for part in parts]
+    larger = int(words[1] > words[0])
+    taken[larger] = [cut([sentence for document in taken[larger] for sentence in document], words[1 - larger])]
+    return taken[0], taken[1]
+
+
+def cut(sentences: list[list[str]], words: int | None) -> list[list[str]]:
+    """The first sentences with so many words together; None: all."""
+    if words is None:
+        return sentences
+    total = np.cumsum([len(sentence) for sentence in sentences])
+    return sentences[: int(np.searchsorted(total, words, side="right"))]
 
 
 def body(params: params.Params, name: str, run) -> dict:
     """Train the vectors `name`; the counts. Raises SesameError where the corpus is not there, or too short."""
     settings = params.vectors[name]
-    sentences = sentences_of(Path("data/corpora", settings.corpus))
+    sentences = sentences_of(settings)
     corpus_words = sum(map(len, sentences))
     started = time.perf_counter()
     space = Space(*trainers.load(settings.kind)(sentences, settings))

@@ -1,11 +1,13 @@
-"""`python -m components.finetune.baseline TASK`: what needs no pre-training, on the same examples -> data/metrics/baseline/<task>.json.
+"""`python -m components.finetune.baseline TASK`: what needs no pre-training, on the same examples -> data/baselines/<task>/.
 
-The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], which draw no random
-numbers and so have one run and no spread; and two networks over token vectors that start at random: a deep averaging
-network and a biLSTM with attention.
+The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or of its second text alone, which
+shows what the labels owe to the way that the texts were written (Gururangan et al. 2018); all these draw no random numbers and so
+have one run and no spread; and two networks over token vectors that start at random: a deep averaging network and a biLSTM with
+attention.
 """
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,7 +18,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 from torch import Tensor, nn
 
 from components import params, stage, tokenizer
-from components.finetune import kinds, loop
+from components.finetune import kinds, loop, runs
 from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded
 from components.models import store
@@ -25,11 +27,13 @@ from components.tasks import Example, metrics
 from components.tracking import Run
 
 LINEAR = {
+    "second_text": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
     "logistic_regression": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
     "linear_svm": {"classification": LinearSVC(dual=False), "regression": LinearSVR(loss="squared_epsilon_insensitive", dual=False)},
 }
 FITS = {
     "majority": {"classification", "tagging"}, "logistic_regression": {"classification", "regression"},
+    "second_text": {"classification", "regression"},
     "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline can do."""
@@ -107,9 +111,9 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     block, bench = all_params.baselines, Bench.of(all_params, name)
     task, rows = bench.task, bench.rows
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
-    baselines, tokens, flops = {}, 0, 0
+    baselines, lines, tokens, flops = {}, [], 0, 0
     for method in block.methods:
-        if task.kind not in FITS[method]:
+        if task.kind not in FITS[method] or (method == "second_text" and not bench.pair):
             continue
         if method in NETWORKS:
             predictions, size, cost = networks(all_params, bench, method)
@@ -117,14 +121,23 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
         elif method == "majority":
             predictions, size = [majority(rows)], 0
         else:
-            features = bag_of_words(rows, bench.pair)
+            alone = method == "second_text"
+            read = (
+                {split: [replace(row, text_a=row.text_b, text_b=None) for row in part] for split, part in rows.items()} if alone else rows
+            )
+            features = bag_of_words(read, bench.pair and not alone)
             model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
             predictions = [{split: model.predict(features[split]).tolist() for split in labelled}]
             size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
+        seeds = all_params.finetune.seeds if method in NETWORKS else [None]
+        for seed, predicted in zip(seeds, predictions, strict=True):
+            for split in labelled:
+                lines += runs.predicted(method, seed, split, rows[split], predicted[split])
         scores = {split: [metrics.evaluate(task, split, rows[split], predicted[split]) for predicted in predictions] for split in labelled}
         baselines[method] = {"trainable_parameters": size} | {split: metrics.summary(values) for split, values in scores.items()}
         shown = baselines[method][judged(task)][task.metric]["mean"]
         print(f"{method}: {judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
+    runs.write_predictions(Path("data/baselines", name), lines, labelled)
     run.tag(model="baseline", task=name)
     return {
         "task": name, "metric": task.metric, "split": judged(task), "baselines": baselines,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning import Fabric
@@ -16,7 +17,7 @@ from components.finetune import loop
 from components.finetune.bench import Bench, Ready, judged, readable
 from components.finetune.data import Encoded
 from components.models import store
-from components.tasks import metrics
+from components.tasks import Example, metrics
 from components.tracking import Run
 
 
@@ -94,7 +95,7 @@ def over_seeds(
             arm.seconds.append(reader.seconds + fitted.seconds)
         arm.memory_mib = peak_memory(bench.fabric)
         arms.append(arm)
-    _write(scores_folder, [row for arm in arms for row in arm.predictions], list(bench.rows))
+    write_predictions(scores_folder, [row for arm in arms for row in arm.predictions], list(bench.rows))
     return {
         "model": model_name, "derived": store.about(folder).derived_by, "task": task_name, "method": recipe.method,
         "metric": task.metric, "split": judged(task), "pair": recipe.pair if bench.pair else None, "protocol": bench.protocol(recipe),
@@ -117,10 +118,7 @@ def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe
     )  # fmt: skip
     for split in arm.splits:
         predictions = fitted.predict(inputs[split])
-        arm.predictions += [
-            {"init": arm.init, "seed": seed, "split": split, "id": example.id, "prediction": value, "label": example.label}
-            for example, value in zip(bench.rows[split], predictions, strict=True)
-        ]
+        arm.predictions += predicted(arm.init, seed, split, bench.rows[split], predictions)
         if split in arm.scores:
             arm.scores[split].append(metrics.evaluate(task, split, bench.rows[split], predictions))
     arm.epochs.append(fitted.epochs)
@@ -135,7 +133,15 @@ def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe
     return fitted
 
 
-def _write(folder: Path, predictions: list[dict], splits: list[str]) -> None:
+def predicted(init: str, seed: int | None, split: str, examples: Sequence[Example], predictions: Sequence[Any]) -> list[dict]:
+    """A run's predictions as lines of `predictions.jsonl`; `seed` is None where nothing is drawn."""
+    return [
+        {"init": init, "seed": seed, "split": split, "id": example.id, "prediction": value, "label": example.label}
+        for example, value in zip(examples, predictions, strict=True)
+    ]  # fmt: skip
+
+
+def write_predictions(folder: Path, predictions: list[dict], splits: list[str]) -> None:
     """Every prediction, a line each, split by split."""
     predictions.sort(key=lambda row: splits.index(row["split"]))
     with stage.output(folder) as target:

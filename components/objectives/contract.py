@@ -50,6 +50,10 @@ class Objective(ABC):
         """The losses of some rows, and what the same rows of the next step need (LSTM states; None for most)."""
 
     @abstractmethod
+    def explain(self, batches: Batches, step: int) -> list[dict[str, str]]:
+        """What a step reads, for people: of each row `documents` (numbers in the split), `text`, and what is asked of it."""
+
+    @abstractmethod
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """What the model makes of each prompt: `{"prompt": ..., "output": ...}`."""
 

@@ -20,11 +20,22 @@ def _made_here(what: str, *kinds: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+class Half(Block):
+    """One of two disjoint halves of a corpus: whole documents, drawn by `split`, the larger half cut to the words of the other."""
+
+    split: Seed
+    """Which documents are in which half."""
+    side: Literal["first", "second"]
+
+
 class SkipGram(Block):
     """Skip-gram with negative sampling (Mikolov et al. 2013) through gensim: the usual choice from some 100 M words on."""
 
     kind: Literal["skip_gram"]
     corpus: Name
+    half: Half | None = None
+    max_words: Count | None = None
+    """Of the text; the rest is left out, so that two spaces are of as much."""
     vector_size: Size = 100
     window: Size = 5
     min_count: Count = 5
@@ -42,6 +53,9 @@ class PpmiSvd(Block):
 
     kind: Literal["ppmi_svd"]
     corpus: Name
+    half: Half | None = None
+    max_words: Count | None = None
+    """Of the text; the rest is left out."""
     vector_size: Size = 100
     window: Size = 5
     """Words to each side; a neighbour at distance d counts (window + 1 - d) / window."""
@@ -97,6 +111,7 @@ class Alignment(Block):
     csls_k: Count = 10
     max_vocabulary: Count = 20000
     """Most frequent words of each space that take part in retrieval."""
-    control: Name | None = None
-    """Another alignment whose spread of change is the noise floor (same period, other seed)."""
+    controls: list[Name] = []
+    """Alignments of two disjoint halves of one period, several splits of it, each of as much text as these spaces: how far words move
+    without time having passed (Dubossarsky et al. 2017). Two seeds on the same text say nothing of other text."""
     seed: Seed = 1

@@ -36,7 +36,7 @@ def references(raw: Any) -> list[str]:
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
         ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"), ("ablations", "encoding", "encodings"),
-        ("alignments", "source", "vectors"), ("alignments", "target", "vectors"), ("alignments", "control", "alignments"),
+        ("alignments", "source", "vectors"), ("alignments", "target", "vectors"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
             check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table)
@@ -46,6 +46,9 @@ def references(raw: Any) -> list[str]:
         for key in ("tasks", "also_held_out"):
             for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), key)):
                 check(f"mixes.{name}.{key}[{i}]", task, "tasks")
+    for name, alignment in _dictionary(raw, "alignments").items():
+        for i, control in enumerate(_list(_dictionary({"a": alignment}, "a"), "controls")):
+            check(f"alignments.{name}.controls[{i}]", control, "alignments")
     for name, study in _dictionary(raw, "ablations").items():
         study = _dictionary({"s": study}, "s")
         for i, task in enumerate(_list(study, "tasks")):

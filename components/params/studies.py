@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from components.block import Block, Count, Name, Seed, blocks_of
 from components.params.models import Architecture, Budget, Model, Objective
@@ -44,6 +44,20 @@ class Variant(Block):
         return self
 
 
+class Expectation(Block):
+    """What is expected of a comparison before it is made. Its page says which commit fixed it, and what came out."""
+
+    variant: Label
+    against: Label | None = None
+    """Another variant, of a pair in `contrasts`; null: the base."""
+    task: Name
+    direction: Literal["higher", "lower"]
+    matters: PositiveFloat
+    """The smallest difference that would matter, in the task's metric: an interval that excludes it is an answer, too."""
+    because: str | None = None
+    """For the page."""
+
+
 class Ablation(Block):
     """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
 
@@ -55,6 +69,8 @@ class Ablation(Block):
     """What is read, if not what the model reads."""
     base: Label
     """The variant that the others are held against."""
+    contrasts: list[tuple[Label, Label]] = []
+    """Further pairs of variants to hold against each other: the first less the second, `[[ltr, no_nsp]]`."""
     tasks: Annotated[list[Name], Field(min_length=1)]
     seeds: Annotated[list[Seed], Field(min_length=1)]
     """Each trains every variant anew, and fine-tunes it once on every task: the spread is that of both."""
@@ -65,6 +81,8 @@ class Ablation(Block):
     recipe: Recipe
     """How every variant is fine-tuned."""
     plot: Plot
+    expects: list[Expectation] = []
+    """Said and committed before the first run, with the seeds."""
     published: Literal["objective", "size"] | None = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
@@ -82,6 +100,19 @@ class Ablation(Block):
             raise ValueError("milestones: ascending, and less than budget.tokens")
         if self.base not in self.variants:
             raise ValueError(f"base: {self.base!r} is no variant of this study (there are: {', '.join(self.variants)})")
+        for number, pair in enumerate(self.contrasts):
+            if unknown := [variant for variant in pair if variant not in self.variants]:
+                raise ValueError(f"contrasts[{number}]: {unknown[0]!r} is no variant of this study (there are: {', '.join(self.variants)})")
+            if self.base in pair or pair[0] == pair[1] or pair in self.contrasts[:number] or pair[::-1] in self.contrasts[:number]:
+                raise ValueError(f"contrasts[{number}]: two variants, neither of them the base (it is held against all), each pair once")
+        for number, expected in enumerate(self.expects):
+            if expected.task not in self.tasks:
+                raise ValueError(f"expects[{number}].task: {expected.task!r} is no task of this study (there are: {', '.join(self.tasks)})")
+            against = expected.against or self.base
+            known = [(variant, self.base) for variant in self.variants if variant != self.base] + self.contrasts
+            if (expected.variant, against) not in known:
+                pairs = ", ".join(f"{variant} against {other}" for variant, other in known)
+                raise ValueError(f"expects[{number}]: {expected.variant} is not compared with {against} here (compared are: {pairs})")
         columns = (self.plot.x, *self.plot.y)
         if unknown := [column for column in columns if column not in (*get_args(Column), *self.tasks)]:
             raise ValueError(f"plot: {unknown[0]!r} is neither a task of the study nor one of {', '.join(get_args(Column))}")

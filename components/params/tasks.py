@@ -288,8 +288,9 @@ class Adapt(Block):
 class Baselines(Block):
     """What needs no pre-training, on the same examples."""
 
-    methods: list[Literal["majority", "logistic_regression", "linear_svm", "averaging", "bilstm"]]
-    """The commonest label; bag of words; a deep averaging network (Iyyer et al. 2015); a biLSTM with attention."""
+    methods: list[Literal["majority", "second_text", "logistic_regression", "linear_svm", "averaging", "bilstm"]]
+    """The commonest label; bags of words, `second_text` of a pair's second text alone; a deep averaging network (Iyyer et al. 2015);
+    a biLSTM with attention."""
     tokenizer: Name
     """Of the two networks, whose vectors start at random."""
     embedding_size: Size = 100

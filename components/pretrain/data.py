@@ -23,7 +23,7 @@ class Steps(IterableDataset):
 
 
 class PretrainData(L.LightningDataModule):
-    """Training from the trainer's own step, so that a resumed run reads on; validation over the same steps each time."""
+    """Training from the trainer's own step, so that a resumed run reads on; validation on the way over the same steps each time."""
 
     def __init__(self, train: Batches, valid: Batches, validation_batches: int):
         super().__init__()
@@ -38,3 +38,7 @@ class PretrainData(L.LightningDataModule):
 
     def val_dataloader(self) -> DataLoader:
         return self._loader(self.valid, 0, self.validation_steps)
+
+    def whole_split(self) -> DataLoader:
+        """All of the validation text, for the figures of a finished model."""
+        return self._loader(self.valid, 0, self.valid.epoch_steps())

@@ -140,7 +140,7 @@ class Pretraining(L.LightningModule):
             print(f"resumed at step {self.resumed_at:,}", flush=True)
 
     def on_validation_epoch_start(self) -> None:
-        self.sums, self.valid_carry = {}, None
+        self.sums, self.valid_carry, self.parts = {}, None, []
 
     def validation_step(self, batch: dict[str, Tensor], _: int) -> None:
         counts = self.objective.counts(batch)
@@ -150,9 +150,12 @@ class Pretraining(L.LightningModule):
             added |= {f"{name}.loss": loss, f"{name}.correct": correct, f"{name}.count": counts[name]}
         for key, value in added.items():
             self.sums[key] = self.sums.get(key, 0.0) + float(value)
+        main = self.objective.main
+        self.parts.append((float(added[f"{main}.loss"]), float(added[f"{main}.count"])))
 
     def on_validation_epoch_end(self) -> None:
         self.valid = Sums(self._over_ranks(self.sums)).figures(self.objective.main)
+        self.valid["loss_se"] = self._standard_error(self.valid["loss"])
         if not self.recent:
             return
         row = {"step": self.global_step, "tokens": self.tokens, "seconds": round(self.seconds, 2)}
@@ -165,6 +168,12 @@ class Pretraining(L.LightningModule):
         if self.trainer.is_global_zero:
             figures = f"valid loss {self.valid['loss']:.4f}, {self.valid['bits_per_byte']:.3f} bits/byte"
             print(f"step {self.global_step:,}: {figures}", flush=True)
+
+    def _standard_error(self, mean: float) -> float:
+        """Of the mean loss: targets of one batch are not independent, so it is from batch to batch (of a rank's rows)."""
+        own = {"squares": sum((loss - count * mean) ** 2 for loss, count in self.parts), "batches": float(len(self.parts))}
+        total = self._over_ranks(own | {"count": sum(count for _, count in self.parts)})
+        return math.sqrt(total["squares"] * total["batches"] / max(1.0, total["batches"] - 1)) / total["count"]
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
         carry = self.carry

@@ -197,6 +197,7 @@ def _fit(trainer: L.Trainer, module: Pretraining, data: PretrainData, last: Path
         raise
     if not module.valid or module.curve[-1]["step"] != trainer.global_step:  # the last step need not be one that is validated after
         trainer.validate(module, data, verbose=False)
+    trainer.validate(module, data.whole_split(), verbose=False)  # the figures are those of the whole split, the curve of a part
     return trainer.strategy.lightning_module_state_dict()  # gathers shards under FSDP: every rank takes part
 
 
@@ -271,7 +272,7 @@ class Kept(Callback):
         module.eval()
         with torch.no_grad(), trainer.precision_plugin.val_step_context():
             module.on_validation_epoch_start()
-            for batch in trainer.datamodule.val_dataloader():
+            for batch in trainer.datamodule.whole_split():
                 module.validation_step(trainer.strategy.batch_to_device(batch), 0)
             module.on_validation_epoch_end()
         module.train()

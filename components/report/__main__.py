@@ -3,6 +3,7 @@
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -24,24 +25,25 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "scores": tables.scores(metrics), "alignment": tables.alignment(all_params), "costs": tables.costs(metrics),
         "pretraining": tables.pretraining(metrics),
     }  # fmt: skip
-    verdicts, papers = tables.verdicts(frames["scores"]), _papers(all_params, metrics)
-    figures = _figures(all_params, frames, verdicts)
+    gains, papers = tables.gains(frames["scores"], tables.comparisons(all_params, metrics)), _papers(all_params, metrics)
+    figures = _figures(all_params, frames, gains)
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
     frames |= {"bars": tables.bars(frames["scores"]), "benchmarks": benchmarks.long(papers)}
     for key, frame in frames.items():
         with stage.output(FOLDER / f"{key}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    _page(all_params, metrics, frames, papers, verdicts, figures)
+    _page(all_params, metrics, frames, papers, gains, figures)
     run.artifact(FOLDER / "index.html")
     for key in frames:
         run.artifact(FOLDER / f"{key}.csv")
     print(f"report: {FOLDER / 'index.html'}")
     # `dvc metrics` lists every figure of its files: it gets the few that fit a terminal, figures.json has the others.
-    nested, total = _nested(verdicts), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
+    nested, total = _nested(gains), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
     summary = {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]}
     stage.write_json(FOLDER / "summary.json", summary)
-    return {"scores": nested, "gains_beyond_spread": sum(row["verdict"] == "gain" for row in verdicts), "total": total}
+    beyond = {"gains_beyond_noise": sum(verdict(row["gain"]) == "higher" for row in gains), "ahead": sum(row["ahead"] for row in gains)}
+    return {"scores": nested, **beyond, "total": total}
 
 
 def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:
@@ -51,11 +53,11 @@ def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str,
     return {name: frame for name, frame in papers.items() if frame is not None}
 
 
-def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], verdicts: list[dict]) -> dict[str, Figure]:
+def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: list[dict]) -> dict[str, Figure]:
     """The pictures of what there is."""
     figures = {"costs": plots.costs(frames["costs"])}
-    if verdicts:
-        figures["scores"] = plots.scores(verdicts)
+    if gains:
+        figures["scores"] = plots.scores(gains)
     if all_params.models:
         figures["curves"] = plots.curves(tables.curves(all_params))
     return figures
@@ -63,16 +65,16 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], verdict
 
 def _page(
     all_params: params.Params, metrics: benchmarks.Metrics, frames: dict[str, pd.DataFrame], papers: dict[str, pd.DataFrame],
-    verdicts: list[dict], figures: dict[str, Figure],
+    gains: list[dict], figures: dict[str, Figure],
 ) -> None:  # fmt: skip
     moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
     pages.write(
         FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
-        verdicts=verdicts, reading=reading(verdicts), seeds=len(all_params.finetune.seeds),
-        protocols=sorted({row["pretrained"]["protocol"] for row in verdicts}), papers=papers, published=benchmarks.PUBLISHED,
+        gains=gains, reading=reading(gains), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
+        protocols=sorted({row["pretrained"]["protocol"] for row in gains}), papers=papers, published=benchmarks.PUBLISHED,
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
-        pretraining=frames["pretraining"], alignment=frames["alignment"], costs=frames["costs"],
+        pretraining=frames["pretraining"], alignment=aligned(frames["alignment"]), costs=frames["costs"],
         total=frames["costs"].sum(numeric_only=True), contexts={key: context(model) for key, model in all_params.models.items()},
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},
@@ -88,29 +90,57 @@ def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:
     return None if None in scores else statistics.fmean(scores)
 
 
-def _nested(verdicts: list[dict]) -> dict:
+def _nested(gains: list[dict]) -> dict:
     """model -> task -> start -> mean; None where it is undefined."""
     nested: dict = {}
-    for row in verdicts:
+    for row in gains:
         starts = {init: row[init]["mean"] for init in ("pretrained", "random") if row[init] is not None}
         figures = {init: None if mean != mean else float(mean) for init, mean in starts.items()}
         nested.setdefault(row["model"], {})[row["task"]] = figures
     return nested
 
 
-def reading(verdicts: list[dict]) -> str:
-    """One sentence that the numbers support."""
-    gains = [f"{row['model']} on {row['task']}" for row in verdicts if row["verdict"] == "gain"]
-    losses = [f"{row['model']} on {row['task']}" for row in verdicts if row["verdict"] == "loss"]
-    compared = [row for row in verdicts if row["random"] is not None]
+def verdict(judged: tables.Judged | None) -> str:
+    """In a word."""
+    return "not compared" if judged is None else judged.verdict
+
+
+def less(judged: tables.Judged | None) -> str:
+    """`+0.049 [+0.010, +0.088]`."""
+    if judged is None or np.isnan(judged.difference.difference):
+        return "–"
+    own = judged.difference
+    return f"{own.difference:+.3f} [{own.low:+.3f}, {own.high:+.3f}]"
+
+
+def reading(gains: list[dict]) -> str:
+    """What the numbers support, in two sentences."""
+    compared = [row for row in gains if row["gain"] is not None]
+    cases = {word: [f"{row['model']} on {row['task']}" for row in compared if verdict(row["gain"]) == word] for word in ("higher", "lower")}
     if not compared:
         return "No model was held against random weights of its own architecture."
-    unclear = sum(row["verdict"] == "undefined" for row in compared)
-    rest = len(compared) - len(gains) - len(losses) - unclear
-    sentence = f"Pre-training helps beyond the spread over seeds in {len(gains)} of {len(compared)} cases ({', '.join(gains) or 'none'})"
-    sentence += f"; it hurts in {len(losses)} ({', '.join(losses)})" if losses else ""
-    sentence += f"; in {rest} there is no difference beyond seed noise" if rest else ""
-    return sentence + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else ".")
+    unclear = sum(verdict(row["gain"]) in ("one run", "undefined") for row in compared)
+    rest = len(compared) - len(cases["higher"]) - len(cases["lower"]) - unclear
+    sentence = (
+        f"Pre-training helps beyond noise in {len(cases['higher'])} of {len(compared)} cases ({', '.join(cases['higher']) or 'none'})"
+    )
+    sentence += f"; it hurts in {len(cases['lower'])} ({', '.join(cases['lower'])})" if cases["lower"] else ""
+    sentence += f"; in {rest} the difference is not beyond the noise of seeds and examples" if rest else ""
+    sentence += f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."
+    ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
+    return f"{sentence} Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}."
+
+
+def aligned(frame: pd.DataFrame) -> pd.DataFrame:
+    """The scores of alignments as the page shows them, intervals in brackets."""
+
+    def interval(form: str, *columns: str) -> list[str]:
+        return [f"{form} [{form}, {form}]" % tuple(row[column] for column in columns) for _, row in frame.iterrows()]
+
+    shown = frame[["pair", "mapping", "retrieval"]].assign(**{"P@1": interval("%.3f", "p1", "p1_low", "p1_high")})
+    shown["less the first"] = interval("%+.3f", "less_first", "less_low", "less_high")
+    others = {"p5": "P@5", "p10": "P@10", "p1_unseen": "P@1 untaught", "queries_unseen": "of", "coverage": "coverage", "queries": "queries"}
+    return shown.join(frame[list(others)].rename(columns=others))
 
 
 def formats(frame: pd.DataFrame) -> dict[str, str]:

@@ -39,29 +39,36 @@ def svg(figure: Figure) -> str:
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
+READS = {"both_sides": "both sides seen", "left_to_right": "left to right", "each_direction": "each direction"}
+
+
 def curves(table: pd.DataFrame) -> Figure:
-    """Validation loss against tokens, and bits per byte, which compares across models."""
-    figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), constrained_layout=True)
-    titles = {"loss": "Validation loss (nats a target)", "bits_per_byte": "Bits per byte of the targets"}
-    for axis, (column, title) in zip(axes, titles.items(), strict=True):
-        for style, (model, rows) in zip(styles(), table.groupby("model", sort=False), strict=False):
-            axis.plot(rows["tokens"] / 1e6, rows[column], markersize=4.5, label=model, **style)
+    """Validation loss against tokens, a panel for each way to read, since no two of them compare; bits per byte of left-to-right models."""
+    panels = [(f"Loss, {READS[reads]} (nats a target)", "loss", rows) for reads, rows in table.groupby("reads", sort=False)]
+    panels += [
+        ("Bits per byte, left to right", "bits_per_byte", rows) for reads, rows in table.groupby("reads") if reads == "left_to_right"
+    ]
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.2), constrained_layout=True, squeeze=False)
+    style = dict(zip(table["model"].unique(), styles(), strict=False))
+    for axis, (title, column, rows) in zip(axes.flat, panels, strict=True):
+        for model, own in rows.groupby("model", sort=False):
+            axis.plot(own["tokens"] / 1e6, own[column], markersize=4.5, label=model, **style[model])
         axis.set_title(title)
         axis.set_xlabel("tokens (millions)")
-    axes[0].legend()
+        axis.legend()
     return figure
 
 
-def scores(verdicts: list[dict]) -> Figure:
+def scores(gains: list[dict]) -> Figure:
     """Each task's scores: pre-trained and random with the spread over seeds, the baseline as a line."""
-    tasks = list(dict.fromkeys(row["task"] for row in verdicts))
+    tasks = list(dict.fromkeys(row["task"] for row in gains))
     columns = min(len(tasks), 3)
     lines = -(-len(tasks) // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(4.2 * columns, 2.4 * lines + 0.8), constrained_layout=True, squeeze=False)
     for axis in axes.flat[len(tasks) :]:
         axis.remove()
     for axis, task in zip(axes.flat, tasks, strict=False):
-        rows = [row for row in verdicts if row["task"] == task]
+        rows = [row for row in gains if row["task"] == task]
         for i, row in enumerate(rows):
             for init, colour, shift in (("random", GREY, 0.12), ("pretrained", COLOURS[0], -0.12)):
                 figures = row[init]
@@ -69,7 +76,8 @@ def scores(verdicts: list[dict]) -> Figure:
                     continue
                 label = init if i == 0 else None  # once for the legend
                 axis.errorbar(figures["mean"], i + shift, xerr=figures["std"], fmt="o", color=colour, capsize=3, label=label)
-        axis.axvline(rows[0]["baseline"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="best baseline")
+        if rows[0]["baseline"] is not None:
+            axis.axvline(rows[0]["baseline"]["mean"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="best baseline")
         axis.set_yticks(range(len(rows)), [row["model"] for row in rows])
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_title(f"{task}: {rows[0]['metric']}")

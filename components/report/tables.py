@@ -1,19 +1,25 @@
 """The figures of the report, gathered from the metrics files and samples that the stages wrote."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from components import params, stage
+from components.tasks import verdicts
 
 SCORES = [
     "model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share",
     "seconds", "memory_mib", "cut", "lost", "stage",
 ]  # fmt: skip
-ALIGNMENT = ["pair", "mapping", "retrieval", "p1", "p5", "p10", "coverage", "queries"]
+ALIGNMENT = [
+    "pair", "mapping", "retrieval", "p1", "p1_low", "p1_high", "less_first", "less_low", "less_high", "p5", "p10", "p1_unseen",
+    "queries_unseen", "coverage", "queries",
+]  # fmt: skip
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
-PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "perplexity", "bits_per_byte", "tokens_per_second"]
+PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second"]
 
 
 def stages(all_params: params.Params) -> list[tuple[str, str]]:
@@ -64,35 +70,53 @@ def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCORES).astype({key: float for key in ("mean", "median", "std")})  # undefined is NaN here
 
 
-def verdicts(table: pd.DataFrame) -> list[dict]:
-    """For each model and task of `finetune`: pre-trained less random, beside the spread over seeds, and the best baseline.
+@dataclass(frozen=True)
+class Judged:
+    """A model fine-tuned from its own weights, less something else on the same task."""
 
-    The gain counts as beyond the spread when the difference of the means exceeds the sum of both standard deviations.
+    difference: verdicts.Difference
+    verdict: str
+    """One of `verdicts.verdicts`, over all comparisons of the page."""
+
+
+def comparisons(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> dict[tuple[str, str, str], Judged]:
+    """(model, task, `random` or a baseline) -> what `finetune` gave less that.
+
+    A model is held against random weights of its architecture and against every baseline; Holm's correction is over all of them.
     """
+    tuned = [measured for (group, _), measured in metrics.items() if group == "finetune"]
+    compared = {}
+    for task in dict.fromkeys(measured["task"] for measured in tuned):
+        arms = [(own["model"], init) for own in tuned if own["task"] == task for init in ("pretrained", "random") if init in own]
+        split = next(own["split"] for own in tuned if own["task"] == task)
+        baselines = list(metrics["baseline", task]["baselines"])
+        places = {arm: (Path("data/scores", arm[0], task), arm[1]) for arm in arms}
+        places |= {("baseline", method): (Path("data/baselines", task), method) for method in baselines}
+        _, _, sides = verdicts.sides(all_params, task, split, places)
+        for model, init in arms:
+            others = [(model, "random")] if (model, "random") in sides else []
+            for other in [*others, *(("baseline", method) for method in baselines)] if init == "pretrained" else ():
+                compared[model, task, other[1]] = verdicts.difference(sides[model, init], sides[other])
+    said = verdicts.verdicts(list(compared.values()))
+    return {key: Judged(difference, verdict) for (key, difference), verdict in zip(compared.items(), said, strict=True)}
+
+
+def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> list[dict]:
+    """For each model and task of `finetune`: from its own weights, from random ones, the best baseline, and what it has less each."""
     rows = []
     for (model, task), scored in table[table["stage"] == "finetune"].groupby(["model", "task"], sort=False):
         by_init = scored.set_index("init")
-        trained, untrained = by_init.loc["pretrained"], by_init.loc["random"] if "random" in by_init.index else None
-        gain = spread = float("nan")
-        if untrained is not None:
-            gain, spread = trained["mean"] - untrained["mean"], trained["std"] + untrained["std"]
-        # A baseline whose score is undefined is none to be held against.
+        against = {other: judged for (*place, other), judged in compared.items() if place == [model, task]}
+        # a baseline whose score is undefined is none to be held against
         baselines = table[(table["init"] == "baseline") & (table["task"] == task)].dropna(subset="mean").sort_values("mean")
-        baseline = baselines.iloc[-1] if len(baselines) else {"mean": float("nan"), "model": "none"}
+        best = baselines.iloc[-1] if len(baselines) else None
+        said = {judged.verdict for other, judged in against.items() if other != "random"} - {"undefined"}
         rows.append({
-            "model": model, "task": task, "metric": trained["metric"], "pretrained": trained, "random": untrained,
-            "baseline": baseline["mean"], "baseline_method": baseline["model"], "gain": gain, "spread": spread,
-            "verdict": "not compared" if untrained is None else _verdict(gain, spread),
+            "model": model, "task": task, "metric": by_init.loc["pretrained"]["metric"], "pretrained": by_init.loc["pretrained"],
+            "random": by_init.loc["random"] if "random" in by_init.index else None, "baseline": best,
+            "gain": against.get("random"), "lead": None if best is None else against.get(best["model"]), "ahead": said == {"higher"},
         })  # fmt: skip
     return rows
-
-
-def _verdict(gain: float, spread: float) -> str:
-    if pd.isna(gain) or pd.isna(spread):  # one seed, or a constant prediction
-        return "undefined"
-    if gain > spread:
-        return "gain"
-    return "loss" if gain < -spread else "no difference beyond the spread"
 
 
 def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
@@ -115,21 +139,31 @@ def lookups(pair: str, words: int = 12) -> pd.DataFrame:
 
 
 def moved(all_params: params.Params, pair: str, words: int = 20) -> tuple[pd.DataFrame, dict] | None:
-    """The words that moved most, each beside how far it moves between two trainings on one period; None without a control.
+    """The words that moved most, beyond what words as frequent move between two halves of one period; None without such controls.
 
-    A word's change counts as its distance less the control's: rare words are far from themselves in any two trainings.
+    Rare words are far from themselves in any two texts: distance falls with the logarithm of the frequency, and what counts as a
+    word's change is its distance less that line's (Dubossarsky et al. 2017). It is beyond a control where 95 % of the control's are less.
     """
-    control = all_params.alignments[pair].control
-    if control is None:
+    controls = all_params.alignments[pair].controls
+    if not controls:
         return None
-    table, floor = _csv(Path("data/align", pair, "moved.csv")), _csv(Path("data/align", control, "moved.csv"))
-    table = table.merge(floor[["word", "distance"]].rename(columns={"distance": "control"}), on="word")
+    table, floors = _moved(pair), {control: _moved(control) for control in controls}
+    pooled = pd.concat(floors.values())
+    line = np.polyfit(pooled["rarity"], pooled["distance"], 1)
+    limits = {name: float((own["distance"] - np.polyval(line, own["rarity"])).quantile(0.95)) for name, own in floors.items()}
+    table["control"] = np.polyval(line, table["rarity"])
     table["change"] = table["distance"] - table["control"]
-    limits = {
-        "words": len(table), "control": control, "mean": table["distance"].mean(), "control_mean": table["control"].mean(),
-        "control_p95": table["control"].quantile(0.95), "beyond": float((table["distance"] > table["control"].quantile(0.95)).mean()),
+    facts = {
+        "words": len(table), "controls": list(floors), "mean": table["distance"].mean(), "control_mean": pooled["distance"].mean(),
+        "beyond": {name: float((table["change"] > limit).mean()) for name, limit in limits.items()},
     }  # fmt: skip
-    return table.sort_values("change", ascending=False).head(words), limits
+    return table.drop(columns="rarity").sort_values("change", ascending=False).head(words), facts
+
+
+def _moved(pair: str) -> pd.DataFrame:
+    """How far each word moved, with its rarity: the logarithm of how often it stands in the text where it is rarer."""
+    table = _csv(Path("data/align", pair, "moved.csv"))
+    return table.assign(rarity=-np.log(table[["source_count", "target_count"]].min(axis=1)))
 
 
 def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
@@ -145,8 +179,9 @@ def bars(table: pd.DataFrame) -> pd.DataFrame:
 
 def curves(all_params: params.Params) -> pd.DataFrame:
     """The validation rows of every model: step, tokens, losses."""
-    frames = [_csv(Path("data/curves", f"{name}.csv")).assign(model=name) for name in all_params.models]
-    return pd.concat(frames) if frames else pd.DataFrame(columns=["model", "tokens", "loss", "bits_per_byte"])
+    needs = {name: model.objective.needs for name, model in all_params.models.items()}
+    frames = [_csv(Path("data/curves", f"{name}.csv")).assign(model=name, reads=reads) for name, reads in needs.items()]
+    return pd.concat(frames) if frames else pd.DataFrame(columns=["model", "reads", "tokens", "loss", "bits_per_byte"])
 
 
 def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:

@@ -57,6 +57,21 @@ def read(path: str | Path, split: str) -> list[Example]:
         return [Example(**row) for row in rows]
 
 
+def predictions(folder: Path, split: str, init: str) -> dict[int | None, dict[str, object]]:
+    """seed -> id -> prediction, out of a folder's `predictions.jsonl`; the seed of what draws no random numbers is None.
+
+    Raises SesameError where there are none.
+    """
+    found: dict[int | None, dict[str, object]] = {}
+    with reading(file := folder / "predictions.jsonl"):
+        for row in read_lines(file):
+            if row["split"] == split and row["init"] == init:
+                found.setdefault(row["seed"], {})[row["id"]] = row["prediction"]
+    if not found:
+        raise SesameError(f"{folder} has no predictions for the {split} split from {init} weights")
+    return found
+
+
 def card(path: str | Path) -> dict:
     """What a task is: licence, sources, counts and label shares per split."""
     return read_json(Path(path) / "card.json")

@@ -7,24 +7,28 @@ The one rule of the report, the studies and `sesame compare`. A difference of tw
   (the jackknife; Efron and Tibshirani 1993, chapter 11). Examples that are judged together, as the answers to a question, leave together.
 
 Both are added and taken against Student's t with the degrees of freedom of Welch and Satterthwaite, so that three seeds count as three.
-What the runs' disagreement on single examples adds is in both, which makes the interval a little too wide, never too narrow. Where a table makes
-many comparisons, a difference is beyond noise when it is so after Holm's correction over all of them (Holm 1979).
+What the runs' disagreement on single examples adds is in both, which makes the interval a little too wide, never too narrow. Where
+a table makes many comparisons, a difference is beyond noise when it is so after Holm's correction over all of them (Holm 1979).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan, sqrt
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from scipy.stats import t as student
 
-from components import params
+from components import params, tasks
+from components.errors import SesameError
 from components.tasks import Example
 from components.tasks.metrics import MEANS, METRICS
 
 BLOCKS = 100
 """Of examples that are left out in turn; fewer where there are fewer groups."""
 LEVEL = 0.05
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,28 @@ class Difference:
         """In standard deviations over the runs, of both sides together; NaN for one run."""
         spread = sqrt(self.of_runs / sum(1 / n for n in self.runs)) if self.of_runs == self.of_runs else nan
         return self.difference / spread if spread else nan
+
+
+def sides(all_params: params.Params, name: str, split: str, places: Mapping[Key, tuple[Path, str]]) -> tuple[str, int, dict[Key, Side]]:
+    """Sides out of `predictions.jsonl`, by folder and start, on the examples that every run has judged: the metric, how many, the sides.
+
+    Raises SesameError where the split has no labels, a folder no predictions, or all no example in common.
+    """
+    task = all_params.tasks[name]
+    declared = task.splits[split]
+    if not declared.labelled:
+        raise SesameError(f"the split {split} of {name} has no labels: it is for submission only")
+    metric = (declared.metrics or task.metrics)[0]
+    read = {key: tasks.predictions(folder, split, init) for key, (folder, init) in places.items()}
+    examples = tasks.read(Path("data/tasks", name), split)
+    judged = [example for example in examples if all(example.id in by_id for runs in read.values() for by_id in runs.values())]
+    if not judged:
+        raise SesameError(f"{', '.join(sorted({str(folder) for folder, _ in places.values()}))}: no example of {name} {split} in common")
+    scored = {
+        key: side(task, metric, judged, [[by_id[own.id] for own in judged] for by_id in runs.values()], None not in runs)
+        for key, runs in read.items()
+    }  # fmt: skip
+    return metric, len(judged), scored
 
 
 def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequence[Sequence[object]], drawn: bool = True) -> Side:

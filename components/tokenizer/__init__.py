@@ -61,6 +61,11 @@ class Tokenizer:
         texts.append(self.processor.decode(run))
         return " ".join(text for text in texts if text)
 
+    def stream(self, ids: list[int]) -> str:
+        """Text of ids across documents: `¶` is where one opens, segments stand side by side."""
+        marks = {CLS: " ¶", SEP: ""}
+        return "".join(marks.get(i, self.pieces[i].decode(errors="replace")) for i in ids).strip()
+
     def save(self, folder: Path) -> None:
         """Put the file into a folder."""
         shutil.copy(self.path, folder / FILE)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,12 @@ from safetensors.torch import load_file
 
 from components import params
 from components.ablations import __main__ as study_stage
-from components.ablations import champion, tables, transfer, variant
-from components.ablations.effects import effect, resampled
+from components.ablations import champion, expectations, tables, transfer, variant
 from components.errors import SesameError
 from components.objectives.clm.block import CausalLM
 from components.params.studies import laid_over, varied
 from components.pretrain.training import checkpoint_folder
-from components.tasks import Example
+from components.tasks import Example, verdicts
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
 
@@ -93,6 +93,12 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
             "milestones: ascending, and less than budget.tokens",
         ),
         ({"ablations__rate__seeds": [1, 1]}, "ablations.rate: seeds has one twice"),
+        ({"ablations__rate__contrasts": [["40", "15"]]}, "contrasts[0]: two variants, neither of them the base"),
+        ({"ablations__rate__contrasts": [["40", "50"]]}, "contrasts[0]: '50' is no variant of this study"),
+        (
+            {"ablations__rate__expects": [{"variant": "15", "task": "same", "direction": "lower", "matters": 0.1}]},
+            "expects[0]: 15 is not compared with 15 here (compared are: 40 against 15)",
+        ),
         ({"ablations__rate__published": "rates"}, "ablations.rate.published: Input should be 'objective' or 'size'"),
         (
             {"ablations__rate__recipe__max_length": 64},
@@ -119,32 +125,78 @@ def answers(right: float, seed: int, size: int = 400) -> tuple[list[Example], li
     return [Example(str(i), "a", "b", str(label)) for i, label in enumerate(gold)], found
 
 
-def test_effects_tell_a_difference_from_noise():
+def scores(*rights: float):
+    """A side of as many runs, right with these probabilities."""
     rows, _ = answers(0.5, 0)
-
-    def scores(*rights):
-        return resampled(TASK, "accuracy", rows, [answers(right, seed)[1] for seed, right in enumerate(rights)])
-
-    base = scores(0.70, 0.71, 0.69)
-    same, better = effect(base, base), effect(scores(0.85, 0.86, 0.84), base)
-    assert same.difference == 0 and same.low < 0 < same.high and same.verdict == "no difference"
-    assert better.verdict == "higher" and better.low > 0.05 and better.deviations > 3
-    assert effect(base, scores(0.85, 0.86, 0.84)).verdict == "lower"
-    assert effect(scores(0.95, 0.5, 0.7), base).verdict == "no difference", "seeds that disagree widen the interval"
-    narrow, wide = (effect(scores(*rights), base) for rights in ((0.75, 0.75, 0.75), (0.85, 0.65, 0.75)))
-    assert wide.high - wide.low > 1.3 * (narrow.high - narrow.low)
-    predictions = [answers(right, seed)[1] for seed, right in enumerate((0.70, 0.71, 0.69))]
-    accuracies = [np.mean([label == row.label for label, row in zip(labels, rows, strict=True)]) for labels in predictions]
-    assert (base[0] == accuracies).all()
+    return verdicts.side(TASK, "accuracy", rows, [answers(right, seed)[1] for seed, right in enumerate(rights)])
 
 
-def test_an_undefined_score_is_no_effect():
-    task = params.check(changed(tasks__same__metrics=["matthews_correlation"])).tasks["same"]
-    rows, found = answers(0.7, 1)
-    constant = resampled(task, "matthews_correlation", rows, [["yes"] * len(rows)] * 2)
-    twice = resampled(task, "matthews_correlation", rows, [found, found])
-    assert effect(constant, twice).verdict == "undefined"
-    assert effect(np.concatenate([twice[:, :1], constant[:, :1]], 1), twice).verdict == "undefined", "one seed without a score is enough"
+def compared(task: str, variant: str, against: str, side, other) -> tables.Comparison:
+    difference = verdicts.difference(side, other)
+    return tables.Comparison(task, variant, against, "last", difference, verdicts.verdicts([difference])[0])
+
+
+BASE = (0.70, 0.71, 0.69)
+
+
+def test_what_was_expected_is_held_against_what_was_found():
+    def said(*rights, direction="higher", matters=0.05):
+        expected = params.Expectation(variant="40", task="same", direction=direction, matters=matters)
+        return expectations.outcome(expected, compared("same", "40", "15", scores(*rights), scores(*BASE))).said
+
+    better = (0.85, 0.86, 0.84)
+    assert said(*better) == "as expected" and said(*better, direction="lower") == "the opposite"
+    assert said(*BASE, matters=0.2) == "no difference of that size"
+    assert re.fullmatch(r"not resolved: \d+ seeds would be needed", wide := said(0.85, 0.55, 0.70, matters=0.06)), wide
+    assert said(0.70, 0.70, 0.70, matters=0.001) == "not resolved: more test examples would be needed"
+    single = expectations.outcome(
+        params.Expectation(variant="40", task="same", direction="higher", matters=0.1),
+        compared("same", "40", "15", scores(0.9), scores(0.7)),
+    )
+    assert single.said == "not resolved: one seed"
+
+
+def test_the_seeds_that_would_be_needed_are_about_enough():
+    rough = verdicts.difference(scores(0.85, 0.55, 0.70), scores(0.70, 0.60, 0.75))
+    needed = expectations.seeds_needed(rough, 0.08)
+    deviation = (rough.of_runs / (1 / 3 + 1 / 3)) ** 0.5
+    assert needed == pytest.approx(2 * (1.97 * deviation / 0.08) ** 2, rel=0.25) and expectations.seeds_needed(rough, 0.001) is None
+
+
+def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def git(*args: str) -> str:
+        return subprocess.run(["git", *args], check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(expects: list, note: str = "") -> str:
+        raw = changed(ablations__rate__expects=expects)
+        with open("studies/params.yaml", "w") as file:
+            YAML().dump({"ablations": raw["ablations"]}, file)
+            file.write(f"# {note}\n")
+        git("add", "-A")
+        git("commit", "-qm", "a")
+        return git("rev-parse", "--short", "HEAD")
+
+    def said(expects: list) -> str:
+        return expectations.fixed("rate", params.check(changed(ablations__rate__expects=expects)).ablations["rate"])
+
+    Path("studies").mkdir()
+    for args in (["init", "-q"], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
+        git(*args)
+    higher = [{"variant": "40", "task": "same", "direction": "higher", "matters": 0.02}]
+    commit([])
+    assert said(higher).startswith("Its seeds and expectations are not committed as they stand")
+    fixed = commit(higher)
+    commit(higher, "a comment")
+    assert said(higher).startswith(f"Its seeds and expectations were fixed in commit {fixed} (") and "no results had been" in said(higher)
+    Path("data/report/studies").mkdir(parents=True)
+    Path("data/report/studies/rate.json").write_text("{}")
+    results = commit(higher, "results")
+    assert said(higher).endswith(f"before its first results ({results}).")
+    lower = [higher[0] | {"direction": "lower"}]
+    late = commit(lower)
+    assert said(lower).startswith(f"Its seeds or expectations were changed in commit {late} (") and f"committed ({results})" in said(lower)
 
 
 def test_a_killed_seed_goes_on_and_ends_the_same(project):
@@ -190,7 +242,15 @@ def test_milestones_on_the_way_change_nothing_and_flops_are_a_budget(project):
 
 def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     plot = {"x": "tokens", "y": ["loss", "same"]}
-    everything = write(changed(ablations__rate__budget={"tokens": 3000}, ablations__rate__milestones=[1000], ablations__rate__plot=plot))
+    expects = [{"variant": "40", "task": "same", "direction": "higher", "matters": 0.1, "because": "less is copied"}]
+    everything = write(
+        changed(
+            ablations__rate__budget={"tokens": 3000},
+            ablations__rate__milestones=[1000],
+            ablations__rate__plot=plot,
+            ablations__rate__expects=expects,
+        )
+    )
     for member in params.members(everything.ablations):
         for module, body in ((variant, variant.train), (transfer, transfer.transfer)):
             metrics = body(everything, member.name, Run(None))
@@ -204,7 +264,9 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert all(float(row[key]) > 0 for row in rows for key in positive)
     assert not rows[0]["same_low"] and float(rows[3]["same_low"]) <= float(rows[3]["same_difference"]) <= float(rows[3]["same_high"])
     assert float(rows[3]["same"]) - float(rows[1]["same"]) == pytest.approx(float(rows[3]["same_difference"]), abs=1e-5)
-    page = Path("data/report/studies/rate.html").read_text()
+    page, all_of_them = (Path("data/report/studies", name).read_text() for name in ("rate.html", "index.html"))
+    [expected] = found["expected"]
+    assert expected["outcome"] in page and expected["outcome"] in all_of_them and found["reading"] in unescape(all_of_them)
     assert page.count("<svg") == 2 and found["reading"].split(":")[0] in page and "3,000 tokens" in page
     assert not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
     assert set(found["variants"]) == {"15", "40"}
@@ -218,20 +280,13 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
 def test_the_reading_says_no_more_than_the_numbers():
     import pandas as pd
 
-    def frame(low, high, flops=1.0):
+    def read(side, flops=1.0) -> list[str]:
         common = {"milestone": "last", "flops": 100.0, "tokens": 10, "steps": 2}
-        base = {"variant": "15", **common, "same_verdict": ""}
-        verdict = "higher" if low > 0 else "lower" if high < 0 else "no difference"
-        columns = {"same_difference": (low + high) / 2, "same_low": low, "same_high": high, "same_verdict": verdict}
-        return pd.DataFrame([base, {"variant": "40", **common, "flops": 100.0 * flops, **columns}])
+        frame = pd.DataFrame([{"variant": "15", **common}, {"variant": "40", **common, "flops": 100.0 * flops}])
+        return tables.readings(CHECKED, "rate", frame, [compared("same", "40", "15", side, scores(*BASE[: side.runs]))])
 
-    assert tables.readings(CHECKED, "rate", frame(-0.1, 0.2)) == [
-        "Against 15 no variant makes a difference beyond the noise of seeds and examples: none of 1 comparisons does."
-    ]
-    assert tables.readings(CHECKED, "rate", frame(0.1, 0.3, flops=2)) == [
-        "Against 15: same is higher with 40 (+0.200 [+0.100, +0.300]); "
-        "0 of 1 comparisons show no difference beyond the noise of seeds and examples.",
-        "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's.",
-    ]
-    one_seed = params.check(changed(ablations__rate__seeds=[1]))
-    assert "one seed says nothing of the noise of training" in tables.readings(one_seed, "rate", frame(-0.1, 0.2))[0]
+    assert read(scores(0.72, 0.69, 0.70)) == ["Against 15: no difference is beyond the noise of seeds and examples."]
+    first, second = read(scores(0.85, 0.86, 0.84), flops=2)
+    assert re.fullmatch(r"Against 15: same is higher with 40 \(\+0\.1\d\d \[\+0\.\d+, \+0\.\d+\]\)\.", first), first
+    assert second == "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's."
+    assert read(scores(0.9))[0].startswith("One seed says nothing of the noise of training")

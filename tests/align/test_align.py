@@ -106,7 +106,8 @@ def test_any_translation_is_a_hit():
     words = list("abcdefghijkl")
     best = np.array([list(range(10)), list(range(10)), list(range(10))])
     gold = {"x": {"a", "z"}, "y": {"e", "c"}, "z": {"l"}}
-    assert evaluate.precision(best, ["x", "y", "z"], gold, words) == {"p1": 1 / 3, "p5": 2 / 3, "p10": 2 / 3}
+    hits = evaluate.hits(best, ["x", "y", "z"], gold, words)
+    assert evaluate.precision(hits) == {"p1": 1 / 3, "p5": 2 / 3, "p10": 2 / 3}
 
 
 def test_coverage_needs_both_sides_and_chance_counts_golds():
@@ -254,6 +255,34 @@ def test_vectors_do_not_depend_on_the_hash_seed(tmp_path):
     assert len(digests) == 1
 
 
+def test_precision_has_an_interval_and_a_paired_one():
+    """The paired interval of two mappings that mostly agree is narrower than either's own; what was taught is counted apart."""
+    first = np.repeat([True, False], [60, 140])
+    better = first.copy()
+    better[60:70] = True
+    own = evaluate.intervals(better, first, np.arange(200) >= 50)
+    assert own["less_first"] == pytest.approx(0.05) and 0 < own["less_low"] < 0.05 < own["less_high"]
+    assert own["less_high"] - own["less_low"] < 0.6 * (own["p1_high"] - own["p1_low"])
+    assert own["p1_low"] < 0.35 < own["p1_high"] and (own["p1_unseen"], own["queries_unseen"]) == (20 / 150, 150)
+    same = evaluate.intervals(first, first, np.zeros(200, bool))
+    assert (same["less_first"], same["less_low"], same["less_high"], same["p1_unseen"]) == (0, 0, 0, None)
+
+
+def test_halves_are_disjoint_of_as_many_words_and_drawn():
+    draw = random.Random(0)
+    documents = [[[f"w{i}"] * draw.randint(1, 9) for _ in range(draw.randint(1, 30))] for i in range(40)]
+
+    def words(half) -> list[str]:
+        return [word for document in half for sentence in document for word in sentence]
+
+    first, second = vectors.halves(documents, 1)
+    a, b = words(first), words(second)
+    assert not set(a) & set(b) and len(set(a) | set(b)) > 38 and 0 <= abs(len(a) - len(b)) < 9
+    assert words(vectors.halves(documents, 1)[0]) == a != words(vectors.halves(documents, 2)[0])
+    sentences = [sentence for document in documents for sentence in document]
+    assert 290 < sum(map(len, vectors.cut(sentences, 300))) <= 300 and vectors.cut(sentences, None) == sentences
+
+
 def test_two_languages_end_to_end(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus("one", "")
@@ -275,6 +304,7 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
     folder = Path("data/align/pair")
     scores = table(folder / "scores.csv")
     assert [(row["mapping"], row["retrieval"]) for row in scores] == [(m, r) for m in MAPPINGS for r in RETRIEVALS]
+    assert all(row["queries_unseen"] == "30" and row["p1_unseen"] == row["p1"] for row in scores), "each word has one translation"
     assert float(scores[3]["p10"]) == metrics["procrustes"]["csls"]["p10"] and scores[0]["coverage"] == "1.0"
     assert np.load(folder / "mapping.npz")["procrustes"].shape == (20, 20) and not (folder / "moved.csv").exists()
     examples = table(folder / "examples.csv")

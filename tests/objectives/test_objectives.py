@@ -1,5 +1,7 @@
 """What is masked, paired, packed and streamed; that a batch depends on (seed, step) only."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +23,7 @@ from components.objectives.mlm.block import MaskedLM
 from components.objectives.mlm.control import from_b_alone
 from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED, Sums
+from components.pretrain.batch import batch
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 
 CONFIG = MaskedLM(name="mlm")
@@ -183,6 +186,22 @@ def test_masked_batch_layout(tokens, train_split):
             assert len(seps) == (1 if batch["is_random"][row] == IGNORED else 2)
             assert (segments[: seps[0] + 1] == 0).all() and (segments[seps[0] + 1 : length] == 1).all() and (segments[length:] == 0).all()
         assert batches.tokens(step) == batch["lengths"].sum()
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_what_a_step_reads_is_shown_with_its_documents(name, project, tokens, train_split):
+    """The text of a row stands in the documents that it is said to be of; a masked LM's targets are marked."""
+    rows = batch(params.check(tiny_params()), name, 3)
+    assert rows == batch(params.check(tiny_params()), name, 3) != batch(params.check(tiny_params()), name, 4) and len(rows) == 8
+    for row in rows:
+        text = re.sub(r"\[([^]]*) → [^]]*\]", r"\1", row["text"]).replace("¶", "").replace("|", "")
+        bounds, own = train_split.document_tokens, list(map(int, row["documents"].split()))
+        source = "".join(tokens.stream(train_split.tokens[bounds[i] : bounds[i + 1]].tolist()) for i in own)
+        assert re.sub(r"\W", "", text)[:40] in re.sub(r"\W", "", source), (row, source)
+    assert ("→" in rows[0]["text"]) == ("asked" in rows[0]) == (name == "bert")
+    if name == "bert":
+        assert {row["asked"] for row in rows} <= {"B follows A", "B is random", "no question"}
+        assert all(len(row["documents"].split()) == 1 + (row["asked"] == "B is random") for row in rows)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])

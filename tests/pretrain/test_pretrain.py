@@ -1,11 +1,13 @@
 """Pre-training: killed and resumed equals uninterrupted, two processes equal one, NaN stops, the optimizer's groups."""
 
+import json
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from ruamel.yaml import YAML
@@ -13,12 +15,12 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader
 
-from components import objectives, params
+from components import encode, objectives, params
 from components.models import store
 from components.optimizer import adamw, factor, matrices
 from components.pretrain.cost import training_flops
 from components.pretrain.module import Pretraining
-from components.pretrain.training import lightning_trainer
+from components.pretrain.training import lightning_trainer, valid_batches
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
 
@@ -104,6 +106,31 @@ def test_two_processes_and_accumulation_equal_one_process(project, name, objecti
         torch.testing.assert_close(double[key], value, atol=2e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
     for ours, theirs in zip(curve[1:], other[1:], strict=True):
         assert [float(x) for x in ours.split(",")[3:5]] == pytest.approx([float(x) for x in theirs.split(",")[3:5]], rel=1e-4)
+
+
+def test_the_final_loss_is_that_of_the_whole_validation_text(project):
+    """With its standard error from batch to batch; the curve is of a part. What B alone says of next-sentence prediction is beside it."""
+    write_params(budget={"steps": 4}, trainer={"validation_batches": 1})
+    assert pretrain("bert").returncode == 0
+    metrics = json.loads(Path("data/metrics/pretrain/bert.json").read_text())
+    block = params.load().models["bert"]
+    model, tokens = store.load(Path("data/models/bert"))
+    objective = objectives.build(block.objective, tokens)
+    batches = valid_batches(objective, encode.load(Path("data/encoded/tiny"), "valid"), block)
+    with torch.no_grad():
+        rows = [batches[step] for step in range(batches.epoch_steps())]
+        losses = np.array([float(objective.losses(model.eval(), row, None)[0]["mlm"][0]) for row in rows])
+    counts = np.array([float(objective.counts(row)["mlm"]) for row in rows])
+    mean = losses.sum() / counts.sum()
+    assert (
+        len(rows) > 2
+        and metrics["loss"] == pytest.approx(mean, rel=1e-5)
+        and metrics["perplexity"] == pytest.approx(np.exp(mean), rel=1e-4)
+    )
+    squares = np.square(losses - counts * mean).sum()
+    assert metrics["loss_se"] == pytest.approx((squares * len(rows) / (len(rows) - 1)) ** 0.5 / counts.sum(), rel=1e-3)
+    assert float(Path("data/curves/bert.csv").read_text().splitlines()[-1].split(",")[4]) != pytest.approx(mean, rel=1e-4)
+    assert 0.2 < metrics["nsp_from_b_alone"] < 0.8, "chance, on a few dozens of pairs"
 
 
 def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(project):

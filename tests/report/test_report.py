@@ -1,46 +1,19 @@
 """What the report concludes from scores."""
 
+import json
+import re
+import shutil
+from collections.abc import Sequence
 from itertools import combinations, islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
-from components import params
+from components import params, tasks
 from components.report import benchmarks, plots, tables
-from components.report.__main__ import reading, spread
+from components.report.__main__ import less, reading, spread
 from tests.conftest import tiny_params
-
-
-def frame(trained, untrained, std=0.01):
-    common = {"task": "t", "method": "full", "metric": "accuracy", "protocol": "p", "trainable_parameters": 1, "median": 0.5}
-    rows = [
-        {"stage": "finetune", "model": "m", "init": "pretrained", "mean": trained, "std": std, "n": 3} | common,
-        {"stage": "finetune", "model": "m", "init": "random", "mean": untrained, "std": std, "n": 3} | common,
-        {"stage": "baseline", "model": "majority", "init": "baseline", "mean": 0.3, "std": None, "n": 1} | common,
-        {"stage": "baseline", "model": "linear_svm", "init": "baseline", "mean": 0.5, "std": None, "n": 1} | common,
-        {"stage": "baseline", "model": "averaging", "init": "baseline", "mean": None, "std": None, "n": 3} | common,
-    ]
-    return pd.DataFrame(rows if untrained is not None else rows[:1], columns=tables.SCORES)
-
-
-@pytest.mark.parametrize(
-    ("trained", "untrained", "verdict"),
-    [(0.60, 0.50, "gain"), (0.50, 0.60, "loss"), (0.51, 0.50, "no difference beyond the spread"), (float("nan"), 0.5, "undefined")],
-)
-def test_a_gain_counts_beyond_the_spread_only(trained, untrained, verdict):
-    [row] = tables.verdicts(frame(trained, untrained))
-    assert row["verdict"] == verdict and (row["baseline"], row["baseline_method"]) == (0.5, "linear_svm")
-
-
-def test_the_reading_says_what_the_numbers_support():
-    gain, nothing, loss = (tables.verdicts(frame(trained, 0.5))[0] for trained in (0.6, 0.51, 0.4))
-    assert reading([gain, nothing]) == (
-        "Pre-training helps beyond the spread over seeds in 1 of 2 cases (m on t); in 1 there is no difference beyond seed noise."
-    )
-    assert "it hurts in 1 (m on t)" in reading([gain, loss]) and "in 0 of 1 cases (none)" in reading([nothing])
-
 
 FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
 
@@ -54,7 +27,81 @@ def measured(model: str, task: str, split="dev", method="full", **metrics) -> di
     }  # fmt: skip
 
 
-def test_one_seed_and_an_undefined_baseline_make_a_table():
+CHECKED = params.check(tiny_params())
+SEEDS = (1, 2, 3)
+
+
+def predictions(folder: str, init: str, seeds: Sequence[int | None], right: float) -> None:
+    """Of as many runs, each right on such a share of the test examples, and not on the same ones."""
+    examples, lines = tasks.read("data/tasks/same", "test"), []
+    for seed in seeds:
+        hits = np.random.default_rng([len(init), seed or 0, round(100 * right)]).permutation(len(examples)) < right * len(examples)
+        for example, hit in zip(examples, hits, strict=True):
+            wrong = "no" if example.label == "yes" else "yes"
+            said = {"init": init, "seed": seed, "split": "test", "id": example.id, "prediction": example.label if hit else wrong}
+            lines.append(json.dumps(said) + "\n")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with open(Path(folder, "predictions.jsonl"), "a") as file:
+        file.writelines(lines)
+
+
+def gains(trained: float, untrained: float | None, seeds: Sequence[int] = SEEDS, baseline: float = 0.5) -> dict:
+    """The row of a model of which so much is right, from its own and from random weights."""
+    for folder in ("data/scores", "data/baselines"):
+        shutil.rmtree(folder, ignore_errors=True)
+    inits = {"pretrained": trained} | ({} if untrained is None else {"random": untrained})
+    for init, right in inits.items():
+        predictions("data/scores/bert/same", init, seeds, right)
+    predictions("data/baselines/same", "linear_svm", [None], baseline)
+    predictions("data/baselines/same", "majority", [None], 0.3)
+    model = measured("bert", "same", split="test", accuracy=trained)
+    if untrained is None:
+        del model["random"]
+    own = {"task": "same", "metric": "accuracy", "split": "test", "protocol": "p"}
+    part = {"trainable_parameters": 1}
+    own["baselines"] = {
+        name: part | {"test": {"accuracy": FIGURES | {"mean": mean}}} for name, mean in (("linear_svm", baseline), ("majority", 0.3))
+    }  # fmt: skip
+    metrics = {("finetune", "bert-same"): model, ("baseline", "same"): own}
+    [row] = tables.gains(tables.scores(metrics), tables.comparisons(CHECKED, metrics))
+    return row
+
+
+def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
+    row = gains(0.95, 0.5)
+    assert (row["gain"].verdict, row["lead"].verdict, row["ahead"], row["baseline"]["model"]) == ("higher", "higher", True, "linear_svm")
+    assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", less(row["gain"]))
+    assert reading([row]) == (
+        "Pre-training helps beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond noise: bert on same."
+    )
+    row = gains(0.6, 0.55, baseline=0.6)
+    assert (row["gain"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
+    assert reading([row]) == (
+        "Pre-training helps beyond noise in 0 of 1 cases (none); in 1 the difference is not beyond the noise of seeds and examples. "
+        "Ahead of every simple baseline beyond noise: none."
+    )
+    row = gains(0.3, 0.95)
+    assert row["gain"].verdict == "lower" and "it hurts in 1 (bert on same)" in reading([row])
+
+
+def test_one_seed_claims_nothing(project):
+    row = gains(0.95, 0.5, seeds=[1])
+    assert (
+        row["gain"].verdict == "one run"
+        and not row["ahead"]
+        and "in 1 it can't be said (one seed, or an undefined score)." in reading([row])
+    )
+    assert spread({"mean": 0.5, "std": float("nan"), "n": 1}) == "0.500 (1)"
+    assert spread({"mean": float("nan"), "std": 0, "n": 1}) == "undefined"
+
+
+def test_without_random_weights_nothing_is_claimed(project):
+    row = gains(0.95, None)
+    assert row["random"] is None and row["gain"] is None and less(None) == "–"
+    assert reading([row]).startswith("No model was held against random weights")
+
+
+def test_an_undefined_baseline_makes_a_table():
     undefined = {"dev": {"f1": FIGURES | {"mean": None, "median": None}}, "trainable_parameters": 3}
     table = tables.scores(
         {
@@ -62,21 +109,13 @@ def test_one_seed_and_an_undefined_baseline_make_a_table():
             ("baseline", "t"): {"task": "t", "metric": "f1", "split": "dev", "baselines": {"majority": undefined}},
         }
     )
-    assert [row["verdict"] for row in tables.verdicts(table)] == ["undefined"] and table["mean"].isna().tolist() == [False, False, True]
-
-
-def test_what_cannot_be_said_is_not_called_noise():
-    assert reading(tables.verdicts(frame(0.9, 0.1, std=float("nan")))).endswith("in 1 it can't be said (one seed, or an undefined score).")
+    [row] = tables.gains(table, {})
+    assert row["baseline"] is None and row["lead"] is None and table["mean"].isna().tolist() == [False, False, True]
 
 
 def test_tasks_that_the_pre_training_text_was_not_cleared_of_are_named():
     chosen = selected(["same", "cola"])
     assert tables.unguarded(chosen) == ["cola"]
-
-
-def test_without_random_weights_nothing_is_claimed():
-    [row] = tables.verdicts(frame(0.9, None))
-    assert row["verdict"] == "not compared" and reading([row]).startswith("No model was held against random weights")
 
 
 def selected(finetune: list[str], **adapt) -> params.Params:
@@ -123,13 +162,6 @@ def test_tuning_and_freezing_side_by_side():
     assert table[["method", "same accuracy", "seconds"]].values.tolist() == [["full", 0.8, 2.0], ["biases", 0.7, 2.0]]
 
 
-def test_one_seed_has_no_spread_and_claims_nothing():
-    [row] = tables.verdicts(frame(0.9, 0.1, std=float("nan")))
-    assert row["verdict"] == "undefined"
-    assert spread({"mean": 0.5, "std": float("nan"), "n": 1}) == "0.500 (1)"
-    assert spread({"mean": float("nan"), "std": 0, "n": 1}) == "undefined"
-
-
 def test_cards_show_notes_and_no_password():
     raw = tiny_params()
     raw["tasks"]["same"] |= {
@@ -142,6 +174,42 @@ def test_cards_show_notes_and_no_password():
 
 def test_the_default_says_where_dev_and_test_differ():
     assert "dev and test are not to be compared" in params.load(Path(__file__).parents[2] / "params.yaml").tasks["stsb"].note
+
+
+def test_a_word_has_moved_beyond_what_words_as_frequent_do_between_two_halves(project):
+    """Without frequency half of the rare words would have changed, and no frequent one."""
+    rng = np.random.default_rng(0)
+    counts = np.exp(rng.uniform(4, 9, 1000)).astype(int)
+    rarity = (9 - np.log(counts)) / 5
+
+    def write(pair: str, more: np.ndarray) -> None:
+        distance = 0.05 + 0.3 * rarity + rng.normal(0, 0.02, 1000) + more
+        rows = {"word": [f"w{i}" for i in range(1000)], "distance": distance, "source_count": counts, "target_count": 2 * counts}
+        Path("data/align", pair).mkdir(parents=True)
+        pd.DataFrame(rows).to_csv(f"data/align/{pair}/moved.csv", index=False)
+
+    changed = np.where(np.arange(1000) < 100, 0.15, 0.0)  # whatever their frequency
+    for pair, more in (("half", 0.0), ("other_half", 0.0), ("same", 0.0), ("eras", changed)):
+        write(pair, np.zeros(1000) + more)
+    raw = tiny_params()
+    own = raw["alignments"]["again"]
+    controls = {"controls": ["half", "other_half"]}
+    raw["alignments"] = {"half": own, "other_half": own, "same": own | controls, "eras": own | controls}
+    table, facts = tables.moved(params.check(raw), "eras", words=100)
+    assert sum(int(word[1:]) < 100 for word in table["word"]) > 95
+    assert list(facts["beyond"]) == ["half", "other_half"] and all(0.12 < share < 0.18 for share in facts["beyond"].values())
+    _, nothing = tables.moved(params.check(raw), "same")
+    assert all(share < 0.08 for share in nothing["beyond"].values()) and tables.moved(params.check(raw), "half") is None
+
+
+def test_losses_that_do_not_compare_are_drawn_apart():
+    rows = [{"model": m, "reads": r, "tokens": 1e6 * i, "loss": 4.0 - i, "bits_per_byte": 2.0 - i / 2}
+            for m, r in (("bert", "both_sides"), ("gpt", "left_to_right"), ("gpt2", "left_to_right")) for i in range(2)]  # fmt: skip
+    drawn = {axis.get_title(): [line.get_label() for line in axis.lines] for axis in plots.curves(pd.DataFrame(rows)).axes}
+    assert drawn == {
+        "Loss, both sides seen (nats a target)": ["bert"], "Loss, left to right (nats a target)": ["gpt", "gpt2"],
+        "Bits per byte, left to right": ["gpt", "gpt2"],
+    }  # fmt: skip
 
 
 def seen(colour: str, matrix: np.ndarray) -> np.ndarray:

@@ -26,6 +26,12 @@ class LaneBatches:
     def tokens(self, step: int) -> int:
         return self.batch_size * self.window
 
+    def documents(self, step: int) -> list[str]:
+        """Of each row of a step, the documents that its forward window has text of."""
+        epoch, index = divmod(step, self.epoch_steps())
+        starts = [lane * self.lane + index * self.window for lane in range(self.batch_size)]
+        return [self.stream.documents(epoch, start, start + self.window + 1) for start in starts]
+
     def __getitem__(self, step: int) -> dict[str, Tensor]:
         epoch, index = divmod(step, self.epoch_steps())
         starts = [lane * self.lane + index * self.window for lane in range(self.batch_size)]

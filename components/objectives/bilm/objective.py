@@ -45,6 +45,11 @@ class BidirectionalLM(Contract):
         labels, logits = labels[predicted], model.logits(torch.cat([ahead, back])[predicted])
         return {"bilm": score(logits, labels, model.training)}, pack(states)
 
+    def explain(self, batches: LaneBatches, step: int) -> list[dict[str, str]]:
+        """The windows of the model that reads ahead; `¶` is where a document opens."""
+        rows, documents = batches[step]["forward"], batches.documents(step)
+        return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
+
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """Nearest neighbours, by the top layer, of the `*word*` in its context among words in context of the text."""
         segments = [text.tokens[a:b].tolist() for a, b in text.segments[:BANK] if b > a]

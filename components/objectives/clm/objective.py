@@ -45,6 +45,11 @@ class CausalLM(Contract):
         labels, logits = targets[predicted], model.logits(hidden[predicted])
         return {"clm": score(logits, labels, model.training)}, None
 
+    def explain(self, batches: "PackedBatches", step: int) -> list[dict[str, str]]:
+        """`¶` is where a document opens, which is not predicted."""
+        rows, documents = batches[step]["ids"], batches.documents(step)
+        return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
+
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """A continuation of each prompt, drawn among the 20 likeliest pieces at temperature 0.8."""
         generator = torch.Generator().manual_seed(0)
@@ -78,6 +83,12 @@ class PackedBatches:
 
     def tokens(self, step: int) -> int:
         return self.batch_size * self.max_length
+
+    def documents(self, step: int) -> list[str]:
+        """Of each row of a step, the documents that it has text of."""
+        epoch, index = divmod(step, self.epoch_steps())
+        starts = [(index * self.batch_size + row) * self.max_length for row in range(self.batch_size)]
+        return [self.stream.documents(epoch, start, start + self.max_length + 1) for start in starts]
 
     def __getitem__(self, step: int) -> dict[str, Tensor]:
         epoch, index = divmod(step, self.epoch_steps())

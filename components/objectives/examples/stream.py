@@ -15,10 +15,7 @@ class Stream:
 
     def read(self, epoch: int, start: int, end: int) -> np.ndarray:
         """Tokens start..end of an epoch, (end - start,)."""
-        if epoch != self.epoch:
-            self.order = np.random.default_rng([self.seed, epoch]).permutation(len(self.text))
-            self.ends = np.cumsum(np.diff(self.bounds)[self.order])
-            self.epoch = epoch
+        self._load(epoch)
         parts, place = [], int(np.searchsorted(self.ends, start, side="right"))
         while start < end:
             document = self.order[place]
@@ -27,3 +24,15 @@ class Stream:
             parts.append(self.text.tokens[start + offset : stop + offset])
             start, place = stop, place + 1
         return np.concatenate(parts).astype(np.int64)
+
+    def documents(self, epoch: int, start: int, end: int) -> str:
+        """The numbers of the documents that tokens start..end of an epoch are of."""
+        self._load(epoch)
+        first, last = np.searchsorted(self.ends, [start, end - 1], side="right")
+        return " ".join(map(str, self.order[first : last + 1]))
+
+    def _load(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.order = np.random.default_rng([self.seed, epoch]).permutation(len(self.text))
+            self.ends = np.cumsum(np.diff(self.bounds)[self.order])
+            self.epoch = epoch

@@ -32,7 +32,7 @@ class MaskedBatches:
         rng = np.random.default_rng([self.seed, epoch])
         self.epoch = epoch
         drawn = np.random.default_rng([self.seed, 0]) if self.config.static else rng
-        self.examples = pairs(self.text, self.max_length, drawn) if self.config.next_sentence else spans(self.text, self.max_length)
+        self.examples = pairs(self.text, self.max_length, drawn) if self.config.paired else spans(self.text, self.max_length)
         inner = np.diff(np.searchsorted(self.text.segments[:, 1], self.examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
         self.lengths = np.diff(self.examples[:, :4], axis=1)[:, [0, 2]].sum(1) - inner[:, [0, 2]].sum(1)
         self.lengths += np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2)
@@ -45,7 +45,7 @@ class MaskedBatches:
         if epoch == len(self.epochs):
             self.epochs.append(steps)
 
-    def _find(self, step: int) -> np.ndarray:
+    def chosen(self, step: int) -> np.ndarray:
         """The examples of a step; loads its epoch."""
         epoch = 0
         while True:
@@ -63,7 +63,7 @@ class MaskedBatches:
         return self.epochs[0]
 
     def tokens(self, step: int) -> int:
-        chosen = self._find(step)  # first, since it may load another epoch with other lengths
+        chosen = self.chosen(step)  # first, since it may load another epoch with other lengths
         return int(self.lengths[chosen].sum())
 
     def _ordinary(self, start: int, end: int) -> np.ndarray:
@@ -71,7 +71,7 @@ class MaskedBatches:
         return tokens[tokens != SEP]
 
     def __getitem__(self, step: int) -> dict[str, Tensor]:
-        chosen = self._find(step)
+        chosen = self.chosen(step)
         lengths = self.lengths[chosen]
         ids = np.zeros((len(chosen), lengths.max()), dtype=np.int64)
         segment_ids = np.zeros_like(ids)

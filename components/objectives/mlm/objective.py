@@ -1,5 +1,6 @@
 """Masked language modelling with next-sentence prediction (Devlin et al. 2019, section 3.1 and appendix A)."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,6 +55,30 @@ class MaskedLM(Contract):
             logits = model.next_sentence(model.pool(hidden, rows["lengths"]))
             parts["nsp"] = score(logits, rows["is_random"], model.training)
         return parts, None
+
+    def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
+        """`[dog → MASK]` is a target that the model doesn't see, `[dog → cat]` one replaced by another piece, `[dog → dog]` one left."""
+        rows, examples = batches[step], batches.examples[batches.chosen(step)]
+        shown = []
+        for ids, labels, length, (a, _, b, b_end, answer) in zip(
+            rows["ids"], rows["labels"], rows["lengths"].tolist(), examples, strict=True
+        ):
+            text = "".join(self._piece(*pair) for pair in zip(ids[:length].tolist(), labels[:length].tolist(), strict=True))
+            documents = np.searchsorted(batches.text.document_tokens, [a, b] if b < b_end else [a], side="right") - 1
+            question = {IGNORED: "no question", 0: "B follows A", 1: "B is random"}[int(answer)] if self.config.paired else "no pairs"
+            shown.append({"documents": " ".join(map(str, dict.fromkeys(documents.tolist()))), "asked": question, "text": text.strip()})
+        return shown
+
+    def _piece(self, seen: int, target: int) -> str:
+        """A piece as the text shows it, with what became of it where it is a target."""
+
+        def name(i: int) -> str:
+            return SPECIALS[i].strip("[]") if i < len(SPECIALS) else self.tokenizer.pieces[i].decode(errors="replace")
+
+        if target == IGNORED:
+            return {CLS: "", SEP: " |"}.get(seen, name(seen))
+        space = " " if name(target).startswith(" ") else ""
+        return f"{space}[{name(target).strip()} → {name(seen).strip()}]"
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """The five likeliest pieces for each `[MASK]` of a prompt."""

@@ -1,0 +1,102 @@
+"""What a study said beforehand, held against what came out; and the commit that fixed it."""
+
+import subprocess
+from dataclasses import dataclass
+from math import isnan, sqrt
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from scipy.stats import t as student
+
+from components import params
+from components.ablations.tables import Comparison
+from components.tasks import verdicts
+
+MOST = 200
+"""Seeds a side beyond which nobody would go."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An expectation of a study and what became of it."""
+
+    expected: params.Expectation
+    comparison: Comparison
+    said: str
+
+
+def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
+    """An interval within the smallest difference that matters excludes one of that size; a wider one with 0 in it has resolved nothing."""
+    difference, verdict = comparison.difference, comparison.verdict
+    if verdict in ("higher", "lower"):
+        said = "as expected" if verdict == expected.direction else "the opposite"
+    elif verdict in ("undefined", "one run"):
+        said = f"not resolved: {'one seed' if verdict == 'one run' else 'the score is undefined'}"
+    elif -expected.matters < difference.low and difference.high < expected.matters:
+        said = "no difference of that size"
+    else:
+        needed = seeds_needed(difference, expected.matters)
+        said = f"not resolved: {f'{needed} seeds' if needed else 'more test examples'} would be needed"
+    return Outcome(expected, comparison, said)
+
+
+def seeds_needed(difference: verdicts.Difference, reach: float) -> int | None:
+    """Seeds a side with which half the 95 % interval is no more than `reach`, from the spread seen; None where examples alone exceed it.
+
+    That many resolve a difference of this size three times out of four or so, not always: the spread is itself an estimate.
+    """
+    if isnan(difference.of_runs):
+        return None
+    each = difference.of_runs / sum(1 / n for n in difference.runs)  # variance of one run, of both sides in the mean
+    for n in range(2, MOST + 1):
+        runs = 2 * each / n
+        variance = runs + difference.of_examples
+        free = variance**2 / (runs**2 / (2 * n - 2) + difference.of_examples**2 / (verdicts.BLOCKS - 1)) if variance else 1.0
+        if student.ppf(1 - verdicts.LEVEL / 2, free) * sqrt(variance) <= reach:
+            return n
+    return None
+
+
+def fixed(name: str, study: params.Ablation) -> str:
+    """Since which commit the study has said what it says now, and whether that was before its results were first committed."""
+    stated = _stated(study.model_dump(mode="json"))
+    since = None
+    for commit in _git("log", "--format=%h %cs", "--", params.STUDIES).splitlines():  # newest first
+        if _stated(_study_at(commit.split()[0], name)) != stated:
+            break
+        since = commit
+    if since is None:
+        return "Its seeds and expectations are not committed as they stand: nothing shows that they were fixed beforehand."
+    commit, day = since.split()
+    results = _git("log", "--format=%h", "--diff-filter=A", "--", f"data/report/studies/{name}.json").splitlines()
+    if not results:
+        return f"Its seeds and expectations were fixed in commit {commit} ({day}); no results had been committed."
+    first = results[-1]
+    if commit != first and not _git("merge-base", "--is-ancestor", commit, first, check=False):
+        return f"Its seeds and expectations were fixed in commit {commit} ({day}), before its first results ({first})."
+    return f"Its seeds or expectations were changed in commit {commit} ({day}), when results had been committed ({first})."
+
+
+def _stated(block: dict | None) -> dict | None:
+    """What is fixed beforehand: seeds, expectations, budget and tasks. None where it says nothing."""
+    if not block:
+        return None
+    try:
+        checked = params.Ablation.model_validate(block)
+    except ValueError:  # of an older form of the file
+        return None
+    return checked.model_dump(mode="json", include={"seeds", "expects", "budget", "tasks", "base", "contrasts"})
+
+
+def _study_at(commit: str, name: str) -> dict | None:
+    """The block of a study in a commit; None where there was none."""
+    try:
+        return YAML(typ="safe").load(_git("show", f"{commit}:{params.STUDIES}"))["ablations"].get(name)
+    except (YAMLError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _git(*args: str, check: bool = True) -> str:
+    """What git prints, empty where there is no repository; without `check` the exit status as text, empty for 0."""
+    done = subprocess.run(["git", *args], capture_output=True, text=True)
+    return done.stdout if check else "" if done.returncode == 0 else str(done.returncode)

@@ -1,0 +1,132 @@
+"""One rule for all comparisons: its interval, its errors on simulated runs, groups, Holm's correction, a user's mistakes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import matthews_corrcoef
+
+from components import params, tasks
+from components.errors import SesameError
+from components.tasks import Example, verdicts
+from components.tasks.verdicts import Side, difference, holm, of_values, side
+from tests.conftest import tiny_params
+
+CHECKED = params.check(tiny_params())
+TASK = CHECKED.tasks["same"]
+BLOCKS = np.array_split(np.arange(500), verdicts.BLOCKS)
+
+
+def simulated(rng: np.random.Generator, runs: int, deviation: float, gain: float) -> tuple[Side, Side]:
+    """Two models on 500 examples of differing difficulty; a run's accuracy moves by `deviation`, one model's is higher by `gain`."""
+    chance = rng.beta(2, 1.3, 500)
+
+    def model(better: float) -> Side:
+        own = np.clip(chance + better + rng.normal(0, deviation, (runs, 1)), 0, 1)
+        return of_values((rng.random(own.shape) < own).astype(float), BLOCKS)
+
+    return model(gain), model(0.0)
+
+
+def found(runs: int, deviation: float, gain: float, times: int = 300) -> float:
+    """The share of simulated comparisons with a verdict."""
+    rng = np.random.default_rng([runs, round(1000 * deviation), round(1000 * gain)])
+    said = [verdicts.verdicts([difference(*simulated(rng, runs, deviation, gain))]) for _ in range(times)]
+    return float(np.mean([word in (["higher"], ["lower"]) for word in said]))
+
+
+def test_verdicts_are_seldom_wrong_and_find_what_is_large_enough():
+    """Without a difference 5 % at most (three standard errors of 300 trials: .088); the power grows with the seeds (docs/studies.md)."""
+    wrong = {(runs, deviation): found(runs, deviation, 0.0) for runs in (2, 3, 5, 10) for deviation in (0.0, 0.03)}
+    right = {(runs, gain): found(runs, 0.02, gain) for runs in (3, 5, 10) for gain in (0.04, 0.08)}
+    print("without a difference", wrong, "with one", right)
+    assert max(wrong.values()) < 0.088
+    for gain in (0.04, 0.08):
+        assert right[3, gain] < right[5, gain] < right[10, gain]
+    assert right[10, 0.04] > 0.4 and right[5, 0.08] > 0.8
+
+
+def test_many_seeds_of_one_test_set_give_welchs_interval_and_many_examples_of_one_seed_the_paired_one():
+    rng = np.random.default_rng(0)
+    a, b = (Side(scores, np.repeat(scores[None], 100, 0)) for scores in rng.normal([[0.60], [0.58]], 0.02, (2, 12)))  # no example matters
+    ours, theirs = difference(a, b), stats.ttest_ind(a.scores, b.scores, equal_var=False)
+    assert (ours.low, ours.high) == pytest.approx(theirs.confidence_interval()) and ours.p == pytest.approx(theirs.pvalue)
+    values = (rng.random((2, 1, 2000)) < [[[0.7]], [[0.6]]]).astype(float)
+    blocks = [np.array([i]) for i in range(2000)]
+    ours = difference(*(of_values(own, blocks, drawn=False) for own in values))
+    theirs = stats.ttest_rel(*values[:, 0])
+    interval = theirs.confidence_interval()
+    assert (ours.low, ours.high, ours.p) == pytest.approx((interval.low, interval.high, theirs.pvalue), rel=0.02)
+    same = difference(a, a)
+    assert same.difference == 0 and same.low < 0 < same.high, "other seeds would have come out otherwise"
+
+
+def rows(size: int, per_group: int = 1) -> list[Example]:
+    gold = np.random.default_rng(1).choice(["no", "yes"], size)
+    return [Example(str(i), "a", "b", str(label), group=str(i // per_group) if per_group > 1 else None) for i, label in enumerate(gold)]
+
+
+def test_a_metric_that_is_no_mean_is_judged_without_each_block_too():
+    examples, rng = rows(300), np.random.default_rng(2)
+    predictions = [[row.label if rng.random() < 0.8 else "no" for row in examples] for _ in range(3)]
+    own = side(TASK, "matthews_correlation", examples, predictions)
+    block = verdicts.blocks_of(examples)[7]
+    kept = [i for i in range(300) if i not in block]
+    expected = matthews_corrcoef([examples[i].label for i in kept], [predictions[1][i] for i in kept])
+    assert own.without.shape == (100, 3) and own.without[7, 1] == pytest.approx(expected)
+    constant = side(TASK, "matthews_correlation", examples, [["yes"] * 300] * 3)
+    assert verdicts.verdicts([difference(own, constant), difference(constant, own)]) == ["undefined"] * 2
+
+
+def test_examples_that_are_judged_together_leave_together():
+    """Answers to one question are right or wrong together: as if they were single, the interval would be too narrow."""
+    rng = np.random.default_rng(3)
+    whole, right = rows(600, per_group=10), np.repeat(rng.random(60) < 0.7, 10)
+    assert all(len({whole[i].group for i in block}) * 10 == len(block) for block in verdicts.blocks_of(whole))
+    alike = [row.label if ok else "no" if row.label == "yes" else "yes" for row, ok in zip(whole, right, strict=True)]
+    widths = []
+    for examples in (whole, [Example(row.id, "a", "b", row.label) for row in whole]):
+        own, other = (side(TASK, "accuracy", examples, [run], drawn=False) for run in (alike, ["yes"] * 600))
+        widths.append(difference(own, other))
+    assert widths[0].high - widths[0].low > 1.8 * (widths[1].high - widths[1].low)
+    assert verdicts.blocks_of(rows(6, per_group=6)) == [], "one group says nothing of others"
+
+
+def test_holms_correction():
+    assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5]) and holm([]) == []
+    rng = np.random.default_rng(4)
+    one = difference(*simulated(rng, 5, 0.01, 0.06))
+    nothing = [difference(*simulated(rng, 5, 0.01, 0.0)) for _ in range(40)]
+    assert verdicts.verdicts([one]) == ["higher"] and set(verdicts.verdicts(nothing)) == {"not beyond noise"}
+    assert sum(own.p < 0.05 for own in nothing) <= 5
+    single = difference(*simulated(rng, 1, 0.01, 0.3))
+    assert verdicts.verdicts([single]) == ["one run"] and single.low > 0, "an interval of the examples, and no verdict"
+
+
+def write(model: str, right: np.ndarray, rows: list[Example]) -> None:
+    """Predictions of some seeds, right where `right`, (seeds, examples), says so."""
+    other, folder = {"yes": "no", "no": "yes"}, Path("data/scores", model, "same")
+    folder.mkdir(parents=True)
+    lines = [
+        {"init": "pretrained", "seed": seed, "split": "test", "id": row.id, "prediction": row.label if ok else other[row.label]}
+        for seed, own in enumerate(right) for row, ok in zip(rows, own, strict=True)
+    ]  # fmt: skip
+    (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_sides_are_read_from_what_the_stages_wrote(project):
+    examples, rng = tasks.read("data/tasks/same", "test"), np.random.default_rng(0)
+    right = rng.random((2, 3, len(examples))) < np.array([[[0.9]], [[0.5]]])
+    for model, own in zip(("good", "worse"), right, strict=True):
+        write(model, own, examples)
+    places = {model: (Path("data/scores", model, "same"), "pretrained") for model in ("good", "worse")}
+    metric, count, sides = verdicts.sides(CHECKED, "same", "test", places)
+    assert (metric, count) == ("accuracy", len(examples)) and sides["good"].scores == pytest.approx(right[0].mean(1))
+    assert difference(sides["good"], sides["worse"]).low > 0
+    absent = r"data/scores/none/same/predictions.jsonl: no such file; run the stage that writes it first \(`sesame run finetune@none-same`"
+    with pytest.raises(SesameError, match=absent):
+        verdicts.sides(CHECKED, "same", "test", {"none": (Path("data/scores/none/same"), "pretrained")})
+    with pytest.raises(SesameError, match="no predictions for the test split from random weights"):
+        verdicts.sides(CHECKED, "same", "test", {"good": (Path("data/scores/good/same"), "random")})

@@ -25,6 +25,7 @@ from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED, Sums
 from components.pretrain.batch import batch
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
+from tests.conftest import tiny_params
 
 CONFIG = MaskedLM(name="mlm")
 
@@ -321,6 +322,5 @@ def test_too_small_a_text_is_one_line(name, tokens, train_split):
 
 
 def _block(name: str) -> params.Model:
-    from tests.conftest import tiny_params
 
     return params.check(tiny_params()).models[name]

@@ -65,7 +65,7 @@ class MaskedLM(Contract):
         ):
             text = "".join(self._piece(*pair) for pair in zip(ids[:length].tolist(), labels[:length].tolist(), strict=True))
             documents = np.searchsorted(batches.text.document_tokens, [a, b] if b < b_end else [a], side="right") - 1
-            question = {IGNORED: "no question", 0: "B follows A", 1: "B is random"}[int(answer)] if self.config.paired else "no pairs"
+            question = {IGNORED: "no question", 0: "B follows A", 1: "B is random"}[answer] if self.config.paired else "no pairs"
             shown.append({"documents": " ".join(map(str, dict.fromkeys(documents.tolist()))), "asked": question, "text": text.strip()})
         return shown
 

@@ -18,7 +18,7 @@ class Mistake(NamedTuple):
 TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
     "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
-    "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py", "align": "tests/align/test_align.py",
+    "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py", "verdicts": "tests/tasks/test_verdicts.py", "align": "tests/align/test_align.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -36,6 +36,7 @@ KINDS, METHODS = "components/finetune/kinds.py", "components/finetune/methods"
 LOOP, STAGE = "components/finetune/loop.py", "components/stage.py"
 RESUMED, MICRO = "test_killed_and_resumed_equals_uninterrupted", "test_two_processes_and_accumulation_equal_one_process"
 DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
+VERDICTS = "components/tasks/verdicts.py"
 JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/align/retrieval.py", "pipelines/graph.py"
 
 MISTAKES = [
@@ -58,8 +59,11 @@ MISTAKES = [
             "config.mask_share + config.random_share)", "config.mask_share + 2 * config.random_share)", named("objectives")),
     Mistake("the same masks in every epoch", "components/objectives/mlm/batches.py",
             "(self.seed, 0 if self.config.static else self.epoch)", "(self.seed, 0)", named("objectives")),
-    Mistake("random pairs from the same document", SEGMENTS, "other += other >= document", "other = document", named("objectives")),
-    Mistake("what a random B displaces is lost", SEGMENTS, "                stop = split\n", "", named("objectives")),
+    Mistake("random pairs from the same document", SEGMENTS,
+            "if waiting and documents[waiting[0]] != documents[row]:", "if waiting:", named("objectives")),
+    Mistake("what a random B displaces is lost", SEGMENTS,
+            "segment = split if is_random else stop", "segment = stop", named("objectives")),
+    Mistake("the second segment of any length", SEGMENTS, "[sizes[row] for row in rows]))]", "[0 for _ in rows]))]", named("objectives")),
     Mistake("documents see each other", CLM, "(same & causal)[:, None]", "causal.expand_as(same)[:, None]", named("objectives")),
     Mistake("loss on [CLS], left to right", CLM,
             "        predicted = targets != CLS  #", "        predicted = targets == targets  #", named("objectives")),
@@ -145,6 +149,12 @@ MISTAKES = [
     Mistake("an undefined Matthews correlation is 0", "components/tasks/metrics.py",
             "len(set(_gold(examples))) == 1:\n        return None", "len(set(_gold(examples))) == 1:\n        return 0.0",
             named("metrics")),
+    Mistake("an interval of the examples alone", VERDICTS, "of_runs = a.variance + b.variance", "of_runs = 0.0", named("verdicts")),
+    Mistake("an interval of the runs alone", VERDICTS,
+            "parts = [(of_examples, blocks - 1)] + [", "parts = [", named("verdicts")),
+    Mistake("answers to one question leave one by one", VERDICTS,
+            "if example.group is None else", "if True else", named("verdicts")),
+    Mistake("no correction for many comparisons", VERDICTS, "(len(values) - rank) * values[i]", "values[i]", named("verdicts")),
     Mistake("CSLS with one cosine", RETRIEVAL, "return 2 * queries @ targets.T -", "return queries @ targets.T -", named("align")),
     Mistake("CSLS crowded by the queries alone", RETRIEVAL,
             "neighbourhood(targets, sources, k)", "neighbourhood(targets, queries, k)", named("align")),

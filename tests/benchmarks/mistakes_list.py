@@ -18,7 +18,8 @@ class Mistake(NamedTuple):
 TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
     "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
-    "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py", "verdicts": "tests/tasks/test_verdicts.py", "align": "tests/align/test_align.py",
+    "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py",
+    "verdicts": "tests/tasks/test_verdicts.py", "align": "tests/align/test_align.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 

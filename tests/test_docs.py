@@ -1,0 +1,30 @@
+"""What the docs show can be pasted: every block of params is one that the project takes."""
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from components import params
+from components.params.studies import laid_over
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = [
+    (path, number, block)
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S))
+]
+
+
+@pytest.mark.parametrize(("path", "number", "block"), BLOCKS, ids=[f"{path.name}-{number}" for path, number, _ in BLOCKS])
+def test_a_block_of_the_docs_is_taken_beside_the_default(path, number, block):
+    yaml = YAML(typ="safe")
+    default = yaml.load(ROOT / "params.yaml") | yaml.load(ROOT / "studies/params.yaml")
+    shown = yaml.load(block)
+    assert shown.keys() <= default.keys(), f"{path.name}: sections of params.yaml, so that it is clear where the block goes"
+    params.check(laid_over(default, shown))
+
+
+def test_there_are_such_blocks():
+    assert {path.name for path, _, _ in BLOCKS} >= {"adaptation.md", "comparisons.md", "search.md", "studies.md"}

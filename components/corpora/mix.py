@@ -15,9 +15,12 @@ from components.corpora.cleaning import words_of
 from components.corpora.sentences import sentences
 from components.params import Params
 
+NEAR = 6
+"""Words from which a held-out text is looked for with one word changed, too: "A man is cooking." is near to much that is not its copy."""
 TELLING = 8
 """Words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's."""
 _SKIPPED = re.compile(r"[\W_]+")
+_WORD = re.compile(r"\w+")
 
 
 def key_of(sentence: str) -> str:
@@ -34,14 +37,50 @@ def texts(task: str, split: str) -> Iterator[Document]:
             yield [" ".join(text.split()) for text in fields if text and text.strip()]
 
 
-def held_out_keys(params: Params, tasks: list[str]) -> set[str]:
-    """Keys of the texts that the tasks are judged on, all their splits but train, and of the telling sentences in them."""
-    keys = set()
-    for task in tasks:
-        for split in [split for split in params.tasks[task].splits if split != "train"]:
-            for text in chain.from_iterable(texts(task, split)):
-                keys |= {key_of(text)} | {key_of(sentence) for sentence in sentences(text) if len(sentence.split()) >= TELLING}
-    return keys - {""}
+class HeldOut:
+    """The texts that the tasks are judged on, all their splits but train, and the telling sentences in them."""
+
+    def __init__(self, params: Params, tasks: list[str]):
+        self.keys: set[str] = set()
+        self.near: set[str] = set()
+        for task in tasks:
+            for split in [split for split in params.tasks[task].splits if split != "train"]:
+                for text in chain.from_iterable(texts(task, split)):
+                    self._add(text)
+                    for sentence in sentences(text):
+                        if len(sentence.split()) >= TELLING:
+                            self._add(sentence)
+        self.keys -= {""}
+
+    def _add(self, text: str) -> None:
+        self.keys.add(key_of(text))
+        words = words_in(text)
+        if len(words) >= NEAR:
+            self.near |= {" ".join(words), *replaced(words), *shortened(words)}
+
+    def same(self, sentence: str) -> bool:
+        return key_of(sentence) in self.keys
+
+    def differs_by_a_word(self, sentence: str) -> bool:
+        """Whether one of them becomes this sentence by putting another word in the place of one, adding one, or leaving one out."""
+        words = words_in(sentence)
+        if len(words) < NEAR - 1:
+            return False
+        return " ".join(words) in self.near or not self.near.isdisjoint(replaced(words)) or not self.near.isdisjoint(shortened(words))
+
+
+def words_in(sentence: str) -> list[str]:
+    return _WORD.findall(sentence.casefold())
+
+
+def replaced(words: list[str]) -> Iterator[str]:
+    """The sentence with each word made unknown in turn: two that share one of these differ by that word at most."""
+    return (" ".join((*words[:i], "*", *words[i + 1 :])) for i in range(len(words)))
+
+
+def shortened(words: list[str]) -> Iterator[str]:
+    """The sentence without each of its words in turn."""
+    return (" ".join((*words[:i], *words[i + 1 :])) for i in range(len(words)))
 
 
 def body(params: Params, name: str, run) -> dict:
@@ -49,8 +88,8 @@ def body(params: Params, name: str, run) -> dict:
     mix = params.mixes[name]
     base = Path("data/corpora", mix.corpus)
     judged = [*mix.tasks, *mix.also_held_out]
-    held_out = held_out_keys(params, judged)
-    words, removed, dropped = Counter(), Counter({mix.corpus: 0} | dict.fromkeys(mix.tasks, 0)), Counter(duplicates=0, emptied=0)
+    held_out, origins = HeldOut(params, judged), {mix.corpus: 0} | dict.fromkeys(mix.tasks, 0)
+    words, removed, near, dropped = Counter(), Counter(origins), Counter(origins), Counter(duplicates=0, emptied=0)
 
     def mixed() -> Iterator[tuple[str, Document]]:
         """(where it is from: the corpus or a task, document)"""
@@ -67,8 +106,10 @@ def body(params: Params, name: str, run) -> dict:
                 dropped["duplicates"] += 1
                 continue
             seen.add(whole)
-            kept = [segment for segment in document if key_of(segment) not in held_out]
-            removed[origin] += len(document) - len(kept)
+            others = [segment for segment in document if not held_out.same(segment)]
+            kept = [segment for segment in others if not held_out.differs_by_a_word(segment)]
+            removed[origin] += len(document) - len(others)
+            near[origin] += len(others) - len(kept)
             if not kept:
                 dropped["emptied"] += 1
                 continue
@@ -80,16 +121,18 @@ def body(params: Params, name: str, run) -> dict:
         "language": params.corpora[mix.corpus].language,
         "licence": "; ".join([params.corpora[mix.corpus].licence] + [f"{task}: {params.tasks[task].licence}" for task in mix.tasks]),
         "contains": f"{mix.corpus}; unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
-        "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out",
+        "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out, "
+        f"from {NEAR} words on those that differ from one by a word, too",
         "sources": corpora.card(base)["sources"],
-        "words": words,  # these three are counted while documents are written
+        "words": words,  # these four are counted while documents are written
         "removed_sentences": removed,
+        "removed_near_duplicates": near,
         "dropped": dropped,
     }
     card = writer.write(name, documents(), params.corpora[mix.corpus].splits, params.seed, about)
     for origin, count in words.items():
-        print(f"{origin}: {count} words, {removed[origin]} sentences of other splits taken out", flush=True)
-    return writer.counts(card) | {"parts": words, "removed_sentences": removed}
+        print(f"{origin}: {count} words, {removed[origin]} sentences of other splits and {near[origin]} near them taken out", flush=True)
+    return writer.counts(card) | {"parts": words, "removed_sentences": removed, "removed_near_duplicates": near}
 
 
 if __name__ == "__main__":

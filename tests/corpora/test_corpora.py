@@ -255,6 +255,25 @@ def test_mix(project):
         assert {tuple(d) for d in corpora.read("data/corpora/small", split) if stolen not in d} <= {tuple(d) for d in mixed[split]}
 
 
+def test_what_differs_from_a_held_out_text_by_a_word_is_taken_out(project):
+    """Replaced, added or left out; a short one, or two words, are another text."""
+    judged = "Two young dogs run through the wet grass."
+    kept = ["Two old cats run through the wet grass.", "Two young dogs sleep.", "Dogs run through the grass.", "A man sings ."]
+    near = [
+        "two young DOGS walk through the wet grass",
+        "Two young dogs run through wet grass.",
+        "Two very young dogs run through the wet grass!",
+    ]
+    tasks = {"used": task("used", train=[(text, None) for text in (*kept, *near, judged)], dev=[(judged, None), ("A man sings it.", None)])}
+    (project / "data.txt").write_text("Nothing of it here.")
+    settings = params(LINES, tasks=tasks)
+    corpus_stage.body(settings, "small", None)
+    metrics = mix.body(settings, "mixed", None)
+    mixed = {segment for split in corpora.SPLITS for document in corpora.read("data/corpora/mixed", split) for segment in document}
+    assert mixed == {*kept, "Nothing of it here."}
+    assert metrics["removed_sentences"]["used"] == 1 and metrics["removed_near_duplicates"] == {"small": 0, "used": 3}
+
+
 def test_pairs_with_the_same_first_text_stay_together(project):
     draw = random.Random(0)
     premises = [sentence(draw) for _ in range(60)]

@@ -195,10 +195,11 @@ def test_what_a_step_reads_is_shown_with_its_documents(name, project, tokens, tr
     rows = batch(params.check(tiny_params()), name, 3)
     assert rows == batch(params.check(tiny_params()), name, 3) != batch(params.check(tiny_params()), name, 4) and len(rows) == 8
     for row in rows:
-        text = re.sub(r"\[([^]]*) → [^]]*\]", r"\1", row["text"]).replace("¶", "").replace("|", "")
+        text = re.sub(r"\[([^]]*) → [^]]*\]", r"\1", row["text"]).replace("¶", "")
         bounds, own = train_split.document_tokens, list(map(int, row["documents"].split()))
         source = "".join(tokens.stream(train_split.tokens[bounds[i] : bounds[i + 1]].tolist()) for i in own)
-        assert re.sub(r"\W", "", text)[:40] in re.sub(r"\W", "", source), (row, source)
+        assert all(re.sub(r"\W", "", segment) in re.sub(r"\W", "", source) for segment in text.split("|") if name == "bert"), (row, source)
+        assert re.sub(r"\W", "", text)[:20] in re.sub(r"\W", "", source), (row, source)
     assert ("→" in rows[0]["text"]) == ("asked" in rows[0]) == (name == "bert")
     if name == "bert":
         assert {row["asked"] for row in rows} <= {"B follows A", "B is random", "no question"}

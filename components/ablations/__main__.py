@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 from components import params, stage
@@ -20,51 +21,68 @@ PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").rea
 
 
 def study(all_params: params.Params, name: str, run: Run) -> dict:
+    """Compare, judge what was expected, write the table and the pages, leave the rows in the ledger; the figures."""
     block = all_params.ablations[name]
     compared = tables.comparisons(all_params, name)
     frame = tables.table(all_params, name, compared)
-    metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
-    outcomes = [expectations.outcome(own, tables.find(compared, own, block.base)) for own in block.expects]
     readings = tables.readings(all_params, name, frame, compared)
+    outcomes = [expectations.outcome(own, tables.find(compared, own, block.base)) for own in block.expects]
+    metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
     figures = {
-        "plot": plots.against(block, frame, metrics, tables.reads(all_params, name)),
-        "effects": plots.effects(block, frame, metrics),
-    }
+        "plot": plots.against(block, frame, metrics, tables.reads(all_params, name)), "effects": plots.effects(block, frame, metrics),
+    }  # fmt: skip
     figures = {key: figure for key, figure in figures.items() if figure}
     run.tag(study=name)
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
     with stage.output(FOLDER / f"{name}.csv") as temporary:
         frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    variants = tables.variants(all_params, name)
-    results = [milestones for variant in variants for milestones in tables.transferred(all_params, name, variant).values()]
-    protocols = sorted({result["protocol"] for milestones in results for result in milestones.values()})
-    pages.write(
-        FOLDER / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
-        name=name, block=block, frame=frame, metrics=metrics, readings=readings, protocols=protocols,
-        figures={key: Markup(svg(figure)) for key, figure in figures.items()}, published=published(block),
-        changes={variant: tables.change(block.variants[variant]) for variant in variants},
-        outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None, signed=signed,
-        contrasts=[[own for own in compared if own.milestone == LAST and (own.variant, own.against) == pair] for pair in block.contrasts],
-        comparisons=sum(own.milestone == LAST for own in compared), number=number, unguarded=tables.unguarded(all_params, name),
-    )  # fmt: skip
+    _page(all_params, name, frame, compared, readings, outcomes, figures)
     runs(all_params, name, run)
     run.artifact(FOLDER / f"{name}.csv")
     run.artifact(FOLDER / f"{name}.html")
     print(*readings, sep="\n")
-    last = frame[frame["milestone"] == LAST]
+    found = _found(block, frame, compared, readings, outcomes)
+    digest(all_params, {name: found})
+    return found
+
+
+def _found(
+    block: params.Ablation, frame: pd.DataFrame, compared: list[tables.Comparison], readings: list[str],
+    outcomes: list[expectations.Outcome],
+) -> dict:  # fmt: skip
+    """What the study's JSON has: of the last models."""
     columns = ["parameters", "tokens", "steps", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]
-    rows = last.set_index("variant")[columns]
-    contrasts = [
+    rows = frame[frame["milestone"] == LAST].set_index("variant")[columns]
+    judged = [
         {"task": own.task, "variant": own.variant, "against": own.against, "verdict": own.verdict}
         | {key: None if np.isnan(value := getattr(own.difference, key)) else value for key in tables.FIGURES}
         for own in compared if own.milestone == LAST
     ]  # fmt: skip
-    expected = [own.expected.model_dump(mode="json") | {"outcome": own.said} for own in outcomes]
-    figures = {"variants": rows.astype(object).where(rows.notna(), None).to_dict("index"), "comparisons": contrasts, "expected": expected}
-    figures = {"reading": " ".join(readings)} | figures
-    digest(all_params, {name: figures})
-    return figures
+    return {
+        "reading": " ".join(readings), "variants": rows.astype(object).where(rows.notna(), None).to_dict("index"), "comparisons": judged,
+        "expected": [own.expected.model_dump(mode="json") | {"outcome": own.said} for own in outcomes],
+    }  # fmt: skip
+
+
+def _page(
+    all_params: params.Params, name: str, frame: pd.DataFrame, compared: list[tables.Comparison], readings: list[str],
+    outcomes: list[expectations.Outcome], figures: dict[str, Figure],
+) -> None:  # fmt: skip
+    block, variants = all_params.ablations[name], tables.variants(all_params, name)
+    results = [milestones for variant in variants for milestones in tables.transferred(all_params, name, variant).values()]
+    last = [own for own in compared if own.milestone == LAST]
+    pages.write(
+        FOLDER / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
+        name=name, block=block, frame=frame, readings=readings, published=published(block),
+        metrics={task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks},
+        protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()}),
+        figures={key: Markup(svg(figure)) for key, figure in figures.items()},
+        changes={variant: tables.change(block.variants[variant]) for variant in variants},
+        outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
+        contrasts=[[own for own in last if (own.variant, own.against) == pair] for pair in block.contrasts], comparisons=len(last),
+        number=number, signed=signed, unguarded=tables.unguarded(all_params, name),
+    )  # fmt: skip
 
 
 def digest(all_params: params.Params, newest: dict[str, dict]) -> None:

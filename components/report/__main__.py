@@ -128,7 +128,10 @@ def reading(gains: list[dict]) -> str:
     sentence += f"; in {rest} the difference is not beyond the noise of seeds and examples" if rest else ""
     sentence += f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."
     ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
-    return f"{sentence} Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}."
+    return (
+        f"{sentence} Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}. "
+        "Each model was pre-trained once: another pre-training may come out differently."
+    )
 
 
 def aligned(frame: pd.DataFrame) -> pd.DataFrame:

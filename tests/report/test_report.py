@@ -72,13 +72,14 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     assert (row["gain"].verdict, row["lead"].verdict, row["ahead"], row["baseline"]["model"]) == ("higher", "higher", True, "linear_svm")
     assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", less(row["gain"]))
     assert reading([row]) == (
-        "Pre-training helps beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond noise: bert on same."
+        "Pre-training helps beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond noise: bert on same. "
+        "Each model was pre-trained once: another pre-training may come out differently."
     )
     row = gains(0.6, 0.55, baseline=0.6)
     assert (row["gain"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
     assert reading([row]) == (
         "Pre-training helps beyond noise in 0 of 1 cases (none); in 1 the difference is not beyond the noise of seeds and examples. "
-        "Ahead of every simple baseline beyond noise: none."
+        "Ahead of every simple baseline beyond noise: none. Each model was pre-trained once: another pre-training may come out differently."
     )
     row = gains(0.3, 0.95)
     assert row["gain"].verdict == "lower" and "it hurts in 1 (bert on same)" in reading([row])

@@ -11,7 +11,8 @@ from components import params, stage
 from components.tasks import verdicts
 
 SCORES = [
-    "model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters", "median", "trainable_share",
+    "model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters",
+    "median", "trainable_share",
     "seconds", "memory_mib", "cut", "lost", "stage",
 ]  # fmt: skip
 ALIGNMENT = [

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from tests.conftest import write_raw
+from tests.pipelines.zygote import Command, Zygote
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -24,9 +25,8 @@ BIN = Path(sys.executable).parent
 class Lab:
     """A temporary checkout with a valid params.yaml and whatever dvc.yaml a test writes."""
 
-    def __init__(self, path: Path, env: dict[str, str]):
-        self.path = path
-        self.env = env
+    def __init__(self, path: Path, env: dict[str, str], zygote: Zygote | None = None):
+        self.path, self.env, self.zygote = path, env, zygote
 
     def stages(self, text: str) -> "Lab":
         (self.path / "dvc.yaml").write_text(f"stages:\n{text}")
@@ -40,8 +40,11 @@ class Lab:
     def read(self, name: str) -> str:
         return (self.path / name).read_text()
 
-    def start(self, *args: str, **env: str) -> subprocess.Popen:
+    def start(self, *args: str, **env: str) -> subprocess.Popen | Command:
+        """Start `sesame`: forked where a server is there, since only without one does it read Prefect's settings after starting one."""
         environment = os.environ | self.env | env
+        if self.zygote and environment["PREFECT_API_URL"]:
+            return self.zygote.start(list(args), self.path, environment)
         return subprocess.Popen(
             [BIN / "sesame", *args], cwd=self.path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -50,7 +53,7 @@ class Lab:
         """Run `sesame`; its output."""
         return self.ended(self.start(*args, **env), code)
 
-    def ended(self, process: subprocess.Popen, code: int) -> str:
+    def ended(self, process: subprocess.Popen | Command, code: int) -> str:
         """Wait for a started `sesame`; its output."""
         output, _ = process.communicate()
         assert process.returncode == code, output
@@ -153,10 +156,17 @@ def bare(template, tmp_path) -> Lab:
     return Lab(path, {"PREFECT_API_URL": "", "MLFLOW_TRACKING_URI": "", "SESAME_TRACKING": "off"})
 
 
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.end()
+
+
 @pytest.fixture
-def lab(bare, server) -> Lab:
+def lab(bare, server, zygote) -> Lab:
     """A lab that uses the session's Prefect server."""
-    bare.env["PREFECT_API_URL"] = server
+    bare.env["PREFECT_API_URL"], bare.zygote = server, zygote
     return bare
 
 

@@ -81,12 +81,12 @@ class Judged:
 
 
 def comparisons(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> dict[tuple[str, str, str], Judged]:
-    """(model, task, `random` or a baseline) -> what `finetune` gave less that.
+    """(model as tables call it, task, `random` or a baseline) -> what `finetune` gave less that.
 
     A model is held against random weights of its architecture and against every baseline; Holm's correction is over all of them.
     """
     tuned = [measured for (group, _), measured in metrics.items() if group == "finetune"]
-    compared = {}
+    names, compared = {own["model"]: named(own) for own in tuned}, {}
     for task in dict.fromkeys(measured["task"] for measured in tuned):
         arms = [(own["model"], init) for own in tuned if own["task"] == task for init in ("pretrained", "random") if init in own]
         split = next(own["split"] for own in tuned if own["task"] == task)
@@ -97,7 +97,7 @@ def comparisons(all_params: params.Params, metrics: dict[tuple[str, str], dict])
         for model, init in arms:
             others = [(model, "random")] if (model, "random") in sides else []
             for other in [*others, *(("baseline", method) for method in baselines)] if init == "pretrained" else ():
-                compared[model, task, other[1]] = verdicts.difference(sides[model, init], sides[other])
+                compared[names[model], task, other[1]] = verdicts.difference(sides[model, init], sides[other])
     said = verdicts.verdicts(list(compared.values()))
     return {key: Judged(difference, verdict) for (key, difference), verdict in zip(compared.items(), said, strict=True)}
 

@@ -45,7 +45,9 @@ def predictions(folder: str, init: str, seeds: Sequence[int | None], right: floa
         file.writelines(lines)
 
 
-def gains(trained: float, untrained: float | None, seeds: Sequence[int] = SEEDS, baseline: float = 0.5) -> dict:
+def gains(
+    trained: float, untrained: float | None, seeds: Sequence[int] = SEEDS, baseline: float = 0.5, derived: Sequence[str] = ()
+) -> dict:  # fmt: skip
     """The row of a model of which so much is right, from its own and from random weights."""
     for folder in ("data/scores", "data/baselines"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -54,7 +56,7 @@ def gains(trained: float, untrained: float | None, seeds: Sequence[int] = SEEDS,
         predictions("data/scores/bert/same", init, seeds, right)
     predictions("data/baselines/same", "linear_svm", [None], baseline)
     predictions("data/baselines/same", "majority", [None], 0.3)
-    model = measured("bert", "same", split="test", accuracy=trained)
+    model = measured("bert", "same", split="test", accuracy=trained) | {"derived": list(derived)}
     if untrained is None:
         del model["random"]
     own = {"task": "same", "metric": "accuracy", "split": "test", "protocol": "p"}
@@ -81,6 +83,8 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
         "Pre-training helps beyond noise in 0 of 1 cases (none); in 1 the difference is not beyond the noise of seeds and examples. "
         "Ahead of every simple baseline beyond noise: none. Each model was pre-trained once: another pre-training may come out differently."
     )
+    row = gains(0.95, 0.5, derived=["tuned on snli"])
+    assert row["model"] == "bert (tuned on snli)" and row["gain"].verdict == "higher" and row["ahead"]
     row = gains(0.3, 0.95)
     assert row["gain"].verdict == "lower" and "it hurts in 1 (bert on same)" in reading([row])
 

@@ -14,6 +14,7 @@ from components.tasks import verdicts
 
 MOST = 200
 """Seeds a side beyond which nobody would go."""
+POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
     return Outcome(expected, comparison, said)
 
 
-def seeds_needed(difference: verdicts.Difference, reach: float) -> int | None:
-    """Seeds a side with which half the 95 % interval is no more than `reach`, from the spread seen; None where examples alone exceed it.
+def seeds_needed(difference: verdicts.Difference, size: float) -> int | None:
+    """Seeds a side with which a difference of `size` would be found in POWER of the cases, from the spread seen, itself an estimate.
 
-    That many resolve a difference of this size three times out of four or so, not always: the spread is itself an estimate.
+    None where so many examples do not tell it with any number of seeds.
     """
     if isnan(difference.of_runs):
         return None
@@ -52,7 +53,7 @@ def seeds_needed(difference: verdicts.Difference, reach: float) -> int | None:
         runs = 2 * each / n
         variance = runs + difference.of_examples
         free = variance**2 / (runs**2 / (2 * n - 2) + difference.of_examples**2 / (verdicts.BLOCKS - 1)) if variance else 1.0
-        if student.ppf(1 - verdicts.LEVEL / 2, free) * sqrt(variance) <= reach:
+        if (student.ppf(1 - verdicts.LEVEL / 2, free) + student.ppf(POWER, free)) * sqrt(variance) <= size:
             return n
     return None
 

@@ -147,7 +147,7 @@ def test_what_was_expected_is_held_against_what_was_found():
     better = (0.85, 0.86, 0.84)
     assert said(*better) == "as expected" and said(*better, direction="lower") == "the opposite"
     assert said(*BASE, matters=0.2) == "no difference of that size"
-    assert re.fullmatch(r"not resolved: \d+ seeds would be needed", wide := said(0.85, 0.55, 0.70, matters=0.06)), wide
+    assert re.fullmatch(r"not resolved: \d+ seeds would be needed", wide := said(0.85, 0.55, 0.70, matters=0.1)), wide
     assert said(0.70, 0.70, 0.70, matters=0.001) == "not resolved: more test examples would be needed"
     single = expectations.outcome(
         params.Expectation(variant="40", task="same", direction="higher", matters=0.1),
@@ -158,9 +158,10 @@ def test_what_was_expected_is_held_against_what_was_found():
 
 def test_the_seeds_that_would_be_needed_are_about_enough():
     rough = verdicts.difference(scores(0.85, 0.55, 0.70), scores(0.70, 0.60, 0.75))
-    needed = expectations.seeds_needed(rough, 0.08)
-    deviation = (rough.of_runs / (1 / 3 + 1 / 3)) ** 0.5
-    assert needed == pytest.approx(2 * (1.97 * deviation / 0.08) ** 2, rel=0.25) and expectations.seeds_needed(rough, 0.001) is None
+    needed = expectations.seeds_needed(rough, 0.1)
+    of_one = rough.of_runs / (1 / 3 + 1 / 3)
+    assert needed == pytest.approx(2 * of_one / ((0.1 / (1.97 + 0.84)) ** 2 - rough.of_examples), rel=0.2)
+    assert expectations.seeds_needed(rough, 0.001) is None
 
 
 def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch):

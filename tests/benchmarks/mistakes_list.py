@@ -44,7 +44,9 @@ MISTAKES = [
     # data
     Mistake("near-duplicates compared at .1", CLEANING, ">= self.options.near_duplicates for key", ">= 0.1 for key", named("corpora")),
     Mistake("decontamination by the letter", "components/corpora/mix.py",
-            "if key_of(segment) not in held_out", "if segment not in held_out", named("corpora")),
+            "return key_of(sentence) in self.keys", "return sentence in self.keys", named("corpora")),
+    Mistake("near duplicates stay where a word was added", "components/corpora/mix.py",
+            "return \" \".join(words) in self.near or not", "return not", named("corpora")),
     Mistake("a failed stage leaves its temporary output", STAGE,
             "    finally:\n        _remove(temporary)", "    finally:\n        pass", named("stage", "test_output_is_whole_or_not_there")),
     Mistake("the old output goes before the new one is whole", STAGE,

@@ -33,7 +33,7 @@ def test_from_raw_text_to_compared_models(lab, monkeypatch):
     assert page.count("<svg") == 3 and not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
 
     scores = rows(lab, "scores")
-    assert list(scores[0])[:10] == ["model", "task", "method", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters"]
+    assert list(scores[0])[:10] == ["model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol"]
     assert {(row["model"], row["init"], row["n"]) for row in scores} == {
         ("gpt", "pretrained", "2"), ("gpt", "random", "2"), ("elmo", "pretrained", "2"), ("elmo", "random", "2"),
         ("majority", "baseline", "1"), ("logistic_regression", "baseline", "1"),

@@ -55,6 +55,7 @@ def curves(table: pd.DataFrame) -> Figure:
             axis.plot(own["tokens"] / 1e6, own[column], markersize=4.5, label=model, **style[model])
         axis.set_title(title)
         axis.set_xlabel("tokens (millions)")
+        axis.locator_params(axis="x", nbins=4)  # the panels are narrow
         axis.legend()
     return figure
 

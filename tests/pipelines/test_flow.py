@@ -153,7 +153,7 @@ def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
     assert lab.states(output) == {"quick": "Completed", "long": "Stopped", "flow": "Cancelled"}
     if how != "Ctrl-C":
         return
-    lab.write("hold", "")
+    (lab.path / "hold").unlink()
     assert summary(lab.sesame("run")) == "1 cached, 1 done, 0 failed"
     assert lab.read("long.out") == "whole"
 

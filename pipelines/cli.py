@@ -210,14 +210,15 @@ def compare(
         if name not in all_params.finetune.models or init not in all_params.finetune.inits:
             known, inits = ", ".join(all_params.finetune.models), ", ".join(all_params.finetune.inits)
             raise SesameError(f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {inits})")
-    places = {side: (Path("data/scores", side[0], task), side[1]) for side in sides}
-    metric, examples, scored = verdicts.sides(all_params, task, split, places)
+    metric = (all_params.tasks[task].splits[split].metrics or all_params.tasks[task].metrics)[0]
+    places = {(model, init): [(Path("data/scores", model, task), init)] for model, init in sides}
+    examples, scored = verdicts.sides(all_params, task, split, metric, places)
     difference = verdicts.difference(*(scored[side] for side in sides))
     [verdict] = verdicts.verdicts([difference])
     runs = " and ".join(f"{count} run{'s' * (count > 1)}" for count in difference.runs)
     terminal.say(
         f"{task} {split}, {metric} over {examples:,} examples, {runs}: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
-        f"difference {difference.difference:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]: {verdict}"
+        f"difference {difference.shown}: {verdict}"
     )
 
 

@@ -10,13 +10,12 @@ from ruamel.yaml import YAML
 
 from components import params, stage
 from components.ablations import expectations, plots, tables
-from components.ablations.folders import LAST
+from components.ablations.folders import LAST, REPORTS
 from components.params import varied
 from components.report import pages
 from components.report.plots import svg
 from components.tracking import Run, flatten
 
-FOLDER = Path("data/report/studies")
 PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
 
 
@@ -35,12 +34,12 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     run.tag(study=name)
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
-    with stage.output(FOLDER / f"{name}.csv") as temporary:
+    with stage.output(REPORTS / f"{name}.csv") as temporary:
         frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    _page(all_params, name, frame, compared, readings, outcomes, figures)
+    _page(all_params, name, frame, compared, readings, outcomes, metrics, figures)
     runs(all_params, name, run)
-    run.artifact(FOLDER / f"{name}.csv")
-    run.artifact(FOLDER / f"{name}.html")
+    run.artifact(REPORTS / f"{name}.csv")
+    run.artifact(REPORTS / f"{name}.html")
     print(*readings, sep="\n")
     found = _found(block, frame, compared, readings, outcomes)
     digest(all_params, {name: found})
@@ -67,31 +66,30 @@ def _found(
 
 def _page(
     all_params: params.Params, name: str, frame: pd.DataFrame, compared: list[tables.Comparison], readings: list[str],
-    outcomes: list[expectations.Outcome], figures: dict[str, Figure],
+    outcomes: list[expectations.Outcome], metrics: dict[str, str], figures: dict[str, Figure],
 ) -> None:  # fmt: skip
     block, variants = all_params.ablations[name], tables.variants(all_params, name)
     results = [milestones for variant in variants for milestones in tables.transferred(all_params, name, variant).values()]
     last = [own for own in compared if own.milestone == LAST]
     pages.write(
-        FOLDER / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
+        REPORTS / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
         name=name, block=block, frame=frame, readings=readings, published=published(block),
-        metrics={task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks},
-        protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()}),
+        metrics=metrics, protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()}),
         figures={key: Markup(svg(figure)) for key, figure in figures.items()},
         changes={variant: tables.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
         contrasts=[[own for own in last if (own.variant, own.against) == pair] for pair in block.contrasts], comparisons=len(last),
-        number=number, signed=signed, unguarded=tables.unguarded(all_params, name),
+        number=number, unguarded=tables.unguarded(all_params, name),
     )  # fmt: skip
 
 
 def digest(all_params: params.Params, newest: dict[str, dict]) -> None:
     """A page of all studies, with what the ones that have been run have found: `newest`, or what stands in their file."""
-    files = {name: FOLDER / f"{name}.json" for name in all_params.ablations}
+    files = {name: REPORTS / f"{name}.json" for name in all_params.ablations}
     known = {name: stage.read_json(file) for name, file in files.items() if file.exists()} | newest
     # results of an earlier form have no comparisons; they are as good as not run
     studies = {name: (block, own if "expected" in (own := known.get(name, {})) else None) for name, block in all_params.ablations.items()}
-    pages.write(FOLDER / "index.html", Path(__file__).with_name("digest.html.j2"), "all studies", studies=studies)
+    pages.write(REPORTS / "index.html", Path(__file__).with_name("digest.html.j2"), "all studies", studies=studies)
 
 
 def runs(all_params: params.Params, name: str, run: Run) -> None:
@@ -126,14 +124,6 @@ def published(block: params.Ablation) -> dict | None:
     return paper | {"frame": pd.DataFrame(rows)}
 
 
-def signed(own: tables.Comparison) -> str:
-    """`+0.049 [+0.010, +0.088]`."""
-    figures = own.difference
-    if np.isnan(figures.difference):
-        return "undefined"
-    return f"{figures.difference:+.3f} [{figures.low:+.3f}, {figures.high:+.3f}]"
-
-
 def number(value: float, digits: int = 3) -> str:
     """A figure for the page; large ones in millions, or with an exponent."""
     if value is None or np.isnan(value):
@@ -144,4 +134,4 @@ def number(value: float, digits: int = 3) -> str:
 
 
 if __name__ == "__main__":
-    stage.main("study", study, "ablations", metrics_file=lambda _, name: FOLDER / f"{name}.json")
+    stage.main("study", study, "ablations", metrics_file=lambda _, name: REPORTS / f"{name}.json")

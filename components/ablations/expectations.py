@@ -9,6 +9,7 @@ from ruamel.yaml.error import YAMLError
 from scipy.stats import t as student
 
 from components import params
+from components.ablations.folders import REPORTS
 from components.ablations.tables import Comparison
 from components.tasks import verdicts
 
@@ -50,9 +51,9 @@ def seeds_needed(difference: verdicts.Difference, size: float) -> int | None:
         return None
     each = difference.of_runs / sum(1 / n for n in difference.runs)  # variance of one run, of both sides in the mean
     for n in range(2, MOST + 1):
-        runs = 2 * each / n
-        variance = runs + difference.of_examples
-        free = variance**2 / (runs**2 / (2 * n - 2) + difference.of_examples**2 / (verdicts.BLOCKS - 1)) if variance else 1.0
+        parts = [(each / n, n - 1)] * 2 + [(difference.of_examples, verdicts.BLOCKS - 1)]
+        variance = sum(part for part, _ in parts)
+        free = verdicts.freedom(parts) if variance else 1.0
         if (student.ppf(1 - verdicts.LEVEL / 2, free) + student.ppf(POWER, free)) * sqrt(variance) <= size:
             return n
     return None
@@ -69,11 +70,12 @@ def fixed(name: str, study: params.Ablation) -> str:
     if since is None:
         return "Its seeds and expectations are not committed as they stand: nothing shows that they were fixed beforehand."
     commit, day = since.split()
-    results = _git("log", "--format=%h", "--diff-filter=A", "--", f"data/report/studies/{name}.json").splitlines()
+    results = _git("log", "--format=%h", "--diff-filter=A", "--", str(REPORTS / f"{name}.json")).splitlines()
     if not results:
         return f"Its seeds and expectations were fixed in commit {commit} ({day}); no results had been committed."
     first = results[-1]
-    if commit != first and not _git("merge-base", "--is-ancestor", commit, first, check=False):
+    before = subprocess.run(["git", "merge-base", "--is-ancestor", commit, first], capture_output=True).returncode == 0
+    if commit != first and before:
         return f"Its seeds and expectations were fixed in commit {commit} ({day}), before its first results ({first})."
     return f"Its seeds or expectations were changed in commit {commit} ({day}), when results had been committed ({first})."
 
@@ -97,7 +99,6 @@ def _study_at(commit: str, name: str) -> dict | None:
         return None
 
 
-def _git(*args: str, check: bool = True) -> str:
-    """What git prints, empty where there is no repository; without `check` the exit status as text, empty for 0."""
-    done = subprocess.run(["git", *args], capture_output=True, text=True)
-    return done.stdout if check else "" if done.returncode == 0 else str(done.returncode)
+def _git(*args: str) -> str:
+    """What git prints; empty where there is no repository, or no such file."""
+    return subprocess.run(["git", *args], capture_output=True, text=True).stdout

@@ -5,6 +5,7 @@ from pathlib import Path
 from components import params
 from components.errors import SesameError
 
+REPORTS = Path("data/report/studies")
 LAST = "last"
 """The model at the end of its budget; others are named by the tokens they had read."""
 

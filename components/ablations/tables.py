@@ -1,13 +1,12 @@
 """The figures of a study: a row a variant, and for a study with milestones one for each of them."""
 
 import json
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from components import params, stage, tasks
+from components import params, stage
 from components.ablations.folders import LAST, pretrained_folder, transferred_folder
 from components.tasks import metrics, verdicts
 
@@ -79,18 +78,16 @@ class Comparison:
 
 def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
     """Every variant against the base, at each milestone, and the declared contrasts. Holm's correction is over those of the last models."""
-    block, results = all_params.ablations[study], {own: transferred(all_params, study, own) for own in variants(all_params, study)}
-    against_base = [(variant, block.base) for variant in results if variant != block.base]
+    block = all_params.ablations[study]
+    against_base = [(variant, block.base) for variant in variants(all_params, study)[1:]]
     compared = []
     for task in block.tasks:
-        sides = scored(all_params, study, task, results)
+        sides = scored(all_params, study, task)
         for milestone in (*map(str, block.milestones), LAST):
             for variant, other in (*against_base, *(block.contrasts if milestone == LAST else ())):
-                difference = verdicts.difference(sides[variant, milestone], sides[other, milestone])
-                compared.append(Comparison(task, variant, other, milestone, difference, ""))
-    last = [own for own in compared if own.milestone == LAST]
-    said = dict(zip(map(id, last), verdicts.verdicts([own.difference for own in last]), strict=True))
-    return [replace(own, verdict=said.get(id(own), "")) for own in compared]
+                compared.append((task, variant, other, milestone, verdicts.difference(sides[variant, milestone], sides[other, milestone])))
+    said = iter(verdicts.verdicts([difference for *_, milestone, difference in compared if milestone == LAST]))
+    return [Comparison(*own, next(said) if own[3] == LAST else "") for own in compared]
 
 
 def find(compared: list[Comparison], expected: params.Expectation, base: str) -> Comparison:
@@ -99,22 +96,16 @@ def find(compared: list[Comparison], expected: params.Expectation, base: str) ->
     return next(own for own in compared if (own.task, own.variant, own.against, own.milestone) == wanted)
 
 
-def scored(all_params: params.Params, study: str, task: str, results: dict[str, dict]) -> dict[tuple[str, str], verdicts.Side]:
+def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, str], verdicts.Side]:
     """(variant, milestone) -> the scores of its runs, on the examples of the split that tables show."""
-    first = results[all_params.ablations[study].base][task]
-    split, metric = (first[LAST][key] for key in ("split", "metric"))
-    points = [(variant, milestone) for variant in results for milestone in first]
-    read = {point: predictions(all_params, study, point[0], task, point[1], split) for point in points}
-    # only examples that every run has judged can be compared
-    judged = [row for row in tasks.read(Path("data/tasks", task), split) if all(row.id in run for runs in read.values() for run in runs)]
-    block = all_params.tasks[task]
-    return {point: verdicts.side(block, metric, judged, [[run[row.id] for row in judged] for run in runs]) for point, runs in read.items()}
-
-
-def predictions(all_params: params.Params, study: str, variant: str, task: str, milestone: str, split: str) -> list[dict]:
-    """Of each seed: example -> its prediction."""
-    folders = [transferred_folder(own) / task / milestone for own in seeds(all_params, study, variant)]
-    return [runs for folder in folders for runs in tasks.predictions(folder, split, "pretrained").values()]
+    block = all_params.ablations[study]
+    first = transferred(all_params, study, block.base)[task][LAST]
+    places = {
+        (variant, milestone): [(transferred_folder(own) / task / milestone, "pretrained") for own in seeds(all_params, study, variant)]
+        for variant in variants(all_params, study) for milestone in (*map(str, block.milestones), LAST)
+    }  # fmt: skip
+    _, sides = verdicts.sides(all_params, task, first["split"], first["metric"], places)
+    return sides
 
 
 def table(all_params: params.Params, study: str, compared: list[Comparison]) -> pd.DataFrame:
@@ -145,9 +136,8 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
 
 def shown(own: Comparison, base: str) -> str:
     """A comparison in a sentence."""
-    figures = own.difference
     name = own.variant if own.against == base else f"{own.variant} than with {own.against}"
-    return f"{name} ({figures.difference:+.3f} [{figures.low:+.3f}, {figures.high:+.3f}])"
+    return f"{name} ({own.difference.shown})"
 
 
 def readings(all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison]) -> list[str]:

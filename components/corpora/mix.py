@@ -56,26 +56,24 @@ class HeldOut:
         self.keys.add(key_of(text))
         words = words_in(text)
         if len(words) >= NEAR:
-            self.near |= {" ".join(words), *replaced(words), *shortened(words)}
+            self.near |= {" ".join(words), *shortened(words)}
 
     def same(self, sentence: str) -> bool:
         return key_of(sentence) in self.keys
 
     def differs_by_a_word(self, sentence: str) -> bool:
-        """Whether one of them becomes this sentence by putting another word in the place of one, adding one, or leaving one out."""
+        """Whether one of them becomes this sentence by replacing a word, adding one, leaving one out, or moving one.
+
+        Two such sentences are the same without that word: one of them whole and the other shortened, or both shortened.
+        """
         words = words_in(sentence)
         if len(words) < NEAR - 1:
             return False
-        return " ".join(words) in self.near or not self.near.isdisjoint(replaced(words)) or not self.near.isdisjoint(shortened(words))
+        return " ".join(words) in self.near or not self.near.isdisjoint(shortened(words))
 
 
 def words_in(sentence: str) -> list[str]:
     return _WORD.findall(sentence.casefold())
-
-
-def replaced(words: list[str]) -> Iterator[str]:
-    """The sentence with each word made unknown in turn: two that share one of these differ by that word at most."""
-    return (" ".join((*words[:i], "*", *words[i + 1 :])) for i in range(len(words)))
 
 
 def shortened(words: list[str]) -> Iterator[str]:

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 from components import params, stage, tokenizer
 from components.finetune import kinds, loop, runs
 from components.finetune.bench import Bench, judged
-from components.finetune.data import Encoded
+from components.finetune.data import Encoded, stacked
 from components.models import store
 from components.models.common.heads import BiLSTMAttentionHead, compared
 from components.tasks import Example, metrics
 from components.tracking import Run
 
 LINEAR = {
-    "second_text": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
     "logistic_regression": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
     "linear_svm": {"classification": LinearSVC(dual=False), "regression": LinearSVR(loss="squared_epsilon_insensitive", dual=False)},
 }
+LINEAR["second_text"] = LINEAR["logistic_regression"]
 FITS = {
     "majority": {"classification", "tagging"}, "logistic_regression": {"classification", "regression"},
     "second_text": {"classification", "regression"},
@@ -72,10 +72,9 @@ class Averaging(nn.Module):
 
     def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
         super().__init__()
-        self.joined = recipe.pair == "joined"
         self.vectors = nn.Embedding(vocab_size, size)
         self.head = nn.Sequential(
-            nn.Dropout(recipe.dropout), nn.Linear((4 if pair and not self.joined else 1) * size, recipe.hidden_size), nn.ReLU(),
+            nn.Dropout(recipe.dropout), nn.Linear((4 if pair and not kind.joined else 1) * size, recipe.hidden_size), nn.ReLU(),
             nn.Linear(recipe.hidden_size, kind.outputs),
         )  # fmt: skip
 
@@ -92,16 +91,14 @@ class BiLSTM(nn.Module):
 
     def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
         super().__init__()
-        self.joined = recipe.pair == "joined" or not kind.apart
         self.vectors = nn.Embedding(vocab_size, size)
         self.head = BiLSTMAttentionHead(
-            nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and not self.joined, kind.per_token
+            nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and not kind.joined, kind.per_token
         )
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
-        longest = max(ids.shape[1] for ids, _ in texts)
-        ids = torch.cat([nn.functional.pad(ids, (0, longest - ids.shape[1])) for ids, _ in texts])
-        return self.head(self.vectors(ids), torch.cat([lengths for _, lengths in texts]), len(texts))
+        ids, lengths = stacked(texts)
+        return self.head(self.vectors(ids), lengths, len(texts))
 
 
 NETWORKS = {"averaging": Averaging, "bilstm": BiLSTM}
@@ -155,7 +152,7 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list
         torch.manual_seed(seed)
         kind = kinds.build(bench.task, block.recipe)
         module = bench.fabric.to_device(NETWORKS[method](tokens.vocab_size, block.embedding_size, block.recipe, kind, bench.pair))
-        encoded = encoded or {split: kind.encode(part, tokens, module.joined) for split, part in bench.rows.items()}
+        encoded = encoded or {split: kind.encode(part, tokens) for split, part in bench.rows.items()}
         fitted = loop.fit(
             bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
         )  # fmt: skip

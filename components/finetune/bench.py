@@ -58,7 +58,7 @@ class Ready:
 
     def encode(self, rows: Mapping[str, list[Example]]) -> dict[str, Encoded]:
         """The examples of each split as the module's inputs, before `module.inputs`."""
-        return {split: self.kind.encode(examples, self.tokens, self.module.joined) for split, examples in rows.items()}
+        return {split: self.kind.encode(examples, self.tokens) for split, examples in rows.items()}
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,5 @@ class Bench:
     def protocol(self, recipe: params.Recipe, split: str | None = None, note: str = "") -> str:
         """On what and how these figures were got, for every table."""
         split = split or judged(self.task)
-        reading = f", pairs read {'jointly' if recipe.pair == 'joined' else 'apart'}" if self.pair else ""
+        reading = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
         return metrics.protocol(split, selection(recipe) + reading + note, len(self.rows["train"]), len(self.rows[split]))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from components.tokenizer import Tokenizer, fit_pair
 
@@ -104,3 +104,10 @@ def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterat
 def padded(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Rows filled with 0 to (batch, longest, ...), and lengths (batch,)."""
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
+
+
+def stacked(texts: Texts) -> tuple[Tensor, Tensor]:
+    """One text or two as one batch, so that a model makes one pass over both: (texts * batch, longest, ...), lengths (texts * batch,)."""
+    longest = max(rows.shape[1] for rows, _ in texts)
+    filled = [nn.functional.pad(rows, (0, 0) * (rows.dim() - 2) + (0, longest - rows.shape[1])) for rows, _ in texts]
+    return torch.cat(filled), torch.cat([lengths for _, lengths in texts])

@@ -26,16 +26,16 @@ class Kind:
     """Whether a pair can be read as two inputs."""
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
-        self.task, self.recipe = task, recipe
+        self.task, self.recipe, self.joined = task, recipe, joined(task, recipe)
         self.outputs = len(task.labels) or 1
 
-    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
-        """Tokenise; what a cut takes away is counted. With `joined` a pair is one input of two segments, else two inputs."""
+    def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
+        """Tokenise; what a cut takes away is counted. A pair is one input of two segments, or where the recipe reads apart two inputs."""
         first, second, offsets = tokenised(examples, tokens)
         data = Encoded([], [], [self.target(example) for example in examples])
         for i, example in enumerate(examples):
             a, b = first[i], second[i]
-            if joined or b is None:
+            if self.joined or b is None:
                 rows = [join(tokens, a, b, self.recipe.max_length, self.task.cut)]
                 kept = (rows[0].first, rows[0].second)
             else:
@@ -116,7 +116,7 @@ class Choice(Kind):
 
     apart = False
 
-    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
+    def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
         first = tokens.encode([example.text_a for example in examples])
         second = iter(tokens.encode([text for example in examples for text in example.choices.values()]))
         data = Encoded([], [], [], choices=True)
@@ -152,7 +152,7 @@ class Extraction(Kind):
         super().__init__(task, recipe)
         self.outputs = 2
 
-    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
+    def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
         first = tokens.encode([example.text_a for example in examples])
         second = tokens.encode_offsets([example.text_b for example in examples])
         data = Encoded([], [], [])
@@ -204,7 +204,7 @@ class Tagging(Classification):
 
     per_token, apart = True, False
 
-    def encode(self, examples: list[Example], tokens: Tokenizer, joined: bool = True) -> Encoded:
+    def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
         # a space before each word but the first: byte-level BPE tells a word within a text from one at its beginning
         pieces = iter(tokens.encode([" " * (i > 0) + word for example in examples for i, word in enumerate(example.words)]))
         data = Encoded([], [], [])
@@ -249,6 +249,11 @@ KINDS = {"classification": Classification, "regression": Regression, "choice": C
 def build(task: params.Task, recipe: params.Recipe) -> Kind:
     """The kind of a task."""
     return KINDS[task.kind](task, recipe)
+
+
+def joined(task: params.Task, recipe: params.Recipe) -> bool:
+    """Whether a pair is one input of two segments, not two inputs."""
+    return recipe.pair == "joined" or not KINDS[task.kind].apart
 
 
 def balanced(targets: list[int], classes: int) -> Tensor:

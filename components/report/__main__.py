@@ -107,10 +107,7 @@ def verdict(judged: tables.Judged | None) -> str:
 
 def less(judged: tables.Judged | None) -> str:
     """`+0.049 [+0.010, +0.088]`."""
-    if judged is None or np.isnan(judged.difference.difference):
-        return "–"
-    own = judged.difference
-    return f"{own.difference:+.3f} [{own.low:+.3f}, {own.high:+.3f}]"
+    return "–" if judged is None or np.isnan(judged.difference.difference) else judged.difference.shown
 
 
 def reading(gains: list[dict]) -> str:

@@ -88,9 +88,8 @@ def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame 
         measured = {task: metrics[stage, pattern.format(task)] for task in tasks if (stage, pattern.format(task)) in metrics}
         if not measured:
             continue
-        first = next(iter(measured.values()))
-        row = {"model": named(first), "method": method, "pairs": next((own["pair"] for own in measured.values() if own.get("pair")), None)}
-        row |= {"stage": stage}
+        pairs = next((own["pair"] for own in measured.values() if own.get("pair")), None)
+        row = {"model": named(next(iter(measured.values()))), "method": method, "pairs": pairs, "stage": stage}
         for task in tasks:
             there = measured.get(task)
             scores = there["pretrained"][there["split"]][there["metric"]] if there else {}

@@ -89,11 +89,11 @@ def comparisons(all_params: params.Params, metrics: dict[tuple[str, str], dict])
     names, compared = {own["model"]: named(own) for own in tuned}, {}
     for task in dict.fromkeys(measured["task"] for measured in tuned):
         arms = [(own["model"], init) for own in tuned if own["task"] == task for init in ("pretrained", "random") if init in own]
-        split = next(own["split"] for own in tuned if own["task"] == task)
+        split, metric = next((own["split"], own["metric"]) for own in tuned if own["task"] == task)
         baselines = list(metrics["baseline", task]["baselines"])
-        places = {arm: (Path("data/scores", arm[0], task), arm[1]) for arm in arms}
-        places |= {("baseline", method): (Path("data/baselines", task), method) for method in baselines}
-        _, _, sides = verdicts.sides(all_params, task, split, places)
+        places = {arm: [(Path("data/scores", arm[0], task), arm[1])] for arm in arms}
+        places |= {("baseline", method): [(Path("data/baselines", task), method)] for method in baselines}
+        _, sides = verdicts.sides(all_params, task, split, metric, places)
         for model, init in arms:
             others = [(model, "random")] if (model, "random") in sides else []
             for other in [*others, *(("baseline", method) for method in baselines)] if init == "pretrained" else ():

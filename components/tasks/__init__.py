@@ -6,6 +6,7 @@ needs besides; labels are names or numbers, never indices; `card.json` says what
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -84,13 +85,18 @@ def subset(examples: list[Example], size: int | None, seed: int) -> list[Example
     """
     if size is None or size >= len(examples):
         return examples
-    groups: dict[str, list[Example]] = {}
-    for i, example in enumerate(examples):
-        groups.setdefault(f"{i}" if example.group is None else f"group {example.group}", []).append(example)
-    pools = list(groups.values())
-    drawn: list[Example] = []
-    for i in np.random.default_rng(seed).permutation(len(pools)):
-        if drawn and len(drawn) + len(pools[i]) > size:
+    groups = judged_together(examples)
+    drawn: list[int] = []
+    for i in np.random.default_rng(seed).permutation(len(groups)):
+        if drawn and len(drawn) + len(groups[i]) > size:
             break
-        drawn += pools[i]
-    return drawn
+        drawn += groups[i]
+    return [examples[i] for i in drawn]
+
+
+def judged_together(examples: Sequence[Example]) -> list[list[int]]:
+    """The places of the examples of each group, in the order of their first ones; an example without a group is one of its own."""
+    groups: dict[str, list[int]] = {}
+    for i, example in enumerate(examples):
+        groups.setdefault(f"{i}" if example.group is None else f"group {example.group}", []).append(i)
+    return list(groups.values())

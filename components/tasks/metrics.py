@@ -125,17 +125,18 @@ MEANS: dict[str, dict[str, Value]] = {
 """Metrics that are means over the examples: what one prediction counts."""
 
 METRICS: dict[str, dict[str, Metric]] = {
-    "classification": {
-        "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation, "exact_match": all_right,
-        "gender_parity": gender_parity,
-    },
-    "regression": {"pearson": _correlation(pearsonr), "spearman": _correlation(spearmanr)},
-    "choice": {},
-    "extraction": {},
-    "tagging": {"f1": entity_f1, "accuracy": tag_accuracy},
+    kind: {metric: _mean(value) for metric, value in MEANS[kind].items()} | others
+    for kind, others in {
+        "classification": {
+            "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation, "exact_match": all_right,
+            "gender_parity": gender_parity,
+        },
+        "regression": {"pearson": _correlation(pearsonr), "spearman": _correlation(spearmanr)},
+        "choice": {},
+        "extraction": {},
+        "tagging": {"f1": entity_f1, "accuracy": tag_accuracy},
+    }.items()
 }  # fmt: skip
-for _kind, _values in MEANS.items():
-    METRICS[_kind] |= {_metric: _mean(_value) for _metric, _value in _values.items()}
 """By kind of task. A prediction is a label's name; a score; a choice's name; an answer; a tag per word."""
 
 

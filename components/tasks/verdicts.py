@@ -82,30 +82,41 @@ class Difference:
     @property
     def deviations(self) -> float:
         """In standard deviations over the runs, of both sides together; NaN for one run."""
-        spread = sqrt(self.of_runs / sum(1 / n for n in self.runs)) if self.of_runs == self.of_runs else nan
+        spread = sqrt(self.of_runs / sum(1 / n for n in self.runs))
         return self.difference / spread if spread else nan
 
+    @property
+    def shown(self) -> str:
+        """`+0.049 [+0.010, +0.088]`."""
+        if isnan(self.difference):
+            return "undefined"
+        return f"{self.difference:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
-def sides(all_params: params.Params, name: str, split: str, places: Mapping[Key, tuple[Path, str]]) -> tuple[str, int, dict[Key, Side]]:
-    """Sides out of `predictions.jsonl`, by folder and start, on the examples that every run has judged: the metric, how many, the sides.
 
-    Raises SesameError where the split has no labels, a folder no predictions, or all no example in common.
+def sides(
+    all_params: params.Params, name: str, split: str, metric: str, places: Mapping[Key, Sequence[tuple[Path, str]]]
+) -> tuple[int, dict[Key, Side]]:
+    """Sides by a metric out of `predictions.jsonl`: of each the folders and starts whose runs are its own. Only examples that every
+    run has judged can be compared: how many these are comes first.
+
+    Raises SesameError where the split has no labels, a folder no predictions, or all runs no example in common.
     """
-    task = all_params.tasks[name]
-    declared = task.splits[split]
-    if not declared.labelled:
+    task, runs, drawn = all_params.tasks[name], {}, {}
+    if not task.splits[split].labelled:
         raise SesameError(f"the split {split} of {name} has no labels: it is for submission only")
-    metric = (declared.metrics or task.metrics)[0]
-    read = {key: tasks.predictions(folder, split, init) for key, (folder, init) in places.items()}
+    for key, own in places.items():
+        read = [seeds for folder, init in own for seeds in tasks.predictions(folder, split, init).items()]
+        runs[key], drawn[key] = [by_id for _, by_id in read], all(seed is not None for seed, _ in read)
     examples = tasks.read(Path("data/tasks", name), split)
-    judged = [example for example in examples if all(example.id in by_id for runs in read.values() for by_id in runs.values())]
+    judged = [example for example in examples if all(example.id in by_id for by_ids in runs.values() for by_id in by_ids)]
     if not judged:
-        raise SesameError(f"{', '.join(sorted({str(folder) for folder, _ in places.values()}))}: no example of {name} {split} in common")
+        folders = sorted({str(folder) for own in places.values() for folder, _ in own})
+        raise SesameError(f"{', '.join(folders)}: no example of {name} {split} in common")
     scored = {
-        key: side(task, metric, judged, [[by_id[own.id] for own in judged] for by_id in runs.values()], None not in runs)
-        for key, runs in read.items()
+        key: side(task, metric, judged, [[by_id[own.id] for own in judged] for by_id in by_ids], drawn[key])
+        for key, by_ids in runs.items()
     }  # fmt: skip
-    return metric, len(judged), scored
+    return len(judged), scored
 
 
 def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequence[Sequence[object]], drawn: bool = True) -> Side:
@@ -133,14 +144,11 @@ def of_values(values: np.ndarray, blocks: Sequence[np.ndarray], drawn: bool = Tr
 
 def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:
     """Indices of the examples that leave together, whole groups, up to BLOCKS of them and the same ones for the same examples."""
-    groups: dict[str, list[int]] = {}
-    for i, example in enumerate(examples):
-        groups.setdefault(f"{i}" if example.group is None else f"group {example.group}", []).append(i)
-    pools = [np.array(pool) for pool in groups.values()]
-    if len(pools) < 2:
+    groups = tasks.judged_together(examples)
+    if len(groups) < 2:
         return []
-    order = np.random.default_rng(0).permutation(len(pools))
-    return [np.concatenate([pools[i] for i in part]) for part in np.array_split(order, min(BLOCKS, len(pools)))]
+    order = np.random.default_rng(0).permutation(len(groups))
+    return [np.concatenate([groups[i] for i in part]) for part in np.array_split(order, min(BLOCKS, len(groups)))]
 
 
 def difference(a: Side, b: Side) -> Difference:
@@ -152,13 +160,18 @@ def difference(a: Side, b: Side) -> Difference:
     parts = [(of_examples, blocks - 1)] + [(own.variance, own.runs - 1) for own in (a, b) if own.drawn and own.runs > 1]
     variance = sum(part for part, _ in parts)
     if variance:
-        freedom = variance**2 / sum(part**2 / free for part, free in parts if free)
-        reach, p = student.ppf(1 - LEVEL / 2, freedom) * sqrt(variance), 2 * student.sf(abs(middle) / sqrt(variance), freedom)
+        degrees = freedom(parts)
+        reach, p = student.ppf(1 - LEVEL / 2, degrees) * sqrt(variance), 2 * student.sf(abs(middle) / sqrt(variance), degrees)
     else:  # the two sides are equal in all that was tried
         reach, p = 0.0, float(middle == 0)
     return Difference(
         a.mean, b.mean, middle - reach, middle + reach, nan if isnan(of_runs) else float(p), (a.runs, b.runs), of_runs, of_examples
     )
+
+
+def freedom(parts: Sequence[tuple[float, int]]) -> float:
+    """Degrees of freedom of a sum of variances, each with its own (Welch 1947, Satterthwaite 1946)."""
+    return sum(part for part, _ in parts) ** 2 / sum(part**2 / free for part, free in parts if free)
 
 
 def verdicts(differences: Sequence[Difference]) -> list[str]:

@@ -213,7 +213,7 @@ def test_a_killed_seed_goes_on_and_ends_the_same(project):
     child.wait()
     assert not Path("data/variants/rate/40/1").exists()
     again = run_stage("components.ablations.variant", "rate-40-1")
-    assert again.returncode == 0 and "goes on after step" in again.stdout, again.stdout + again.stderr
+    assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr
     assert equal("whole", "data/variants/rate/40/1") and not list(Path(".sesame/checkpoints").iterdir())
     other = run_stage("components.ablations.variant", "rate-40-2")
     assert other.returncode == 0 and not equal("whole", "data/variants/rate/40/2"), "another seed trains another model"

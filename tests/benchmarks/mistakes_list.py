@@ -155,7 +155,7 @@ MISTAKES = [
     Mistake("an interval of the examples alone", VERDICTS, "of_runs = a.variance + b.variance", "of_runs = 0.0", named("verdicts")),
     Mistake("an interval of the runs alone", VERDICTS,
             "parts = [(of_examples, blocks - 1)] + [", "parts = [", named("verdicts")),
-    Mistake("answers to one question leave one by one", VERDICTS,
+    Mistake("answers to one question leave one by one", "components/tasks/__init__.py",
             "if example.group is None else", "if True else", named("verdicts")),
     Mistake("no correction for many comparisons", VERDICTS, "(len(values) - rank) * values[i]", "values[i]", named("verdicts")),
     Mistake("CSLS with one cosine", RETRIEVAL, "return 2 * queries @ targets.T -", "return queries @ targets.T -", named("align")),

@@ -38,8 +38,7 @@ def other_task(kind: str, **changes) -> params.Task:
 
 def test_pairs_are_joined_or_kept_apart_and_cuts_counted(tokens):
     rows = [Example("1", "the dog sees the river", "a man", "yes"), Example("2", "the dog " * 40, "a man", "no")]
-    kind = kinds.build(TASK, recipe())
-    joined, apart = kind.encode(rows, tokens), kind.encode(rows, tokens, joined=False)
+    joined, apart = (kinds.build(TASK, recipe(pair=pair)).encode(rows, tokens) for pair in ("joined", "apart"))
     assert joined.cut == apart.cut == 1 and joined.targets == [1, 0]
     for [ids], [segments] in zip(joined.texts, joined.segments, strict=True):
         ids, segments = ids.tolist(), segments.tolist()
@@ -146,7 +145,7 @@ FABRIC = Fabric(accelerator="cpu", precision="32-true")
 
 def train(name: str, tokens, rows, method: str = "full", seed: int = 0, **changes):
     module, kind, chosen = build(name, tokens, method, seed, **changes)
-    encoded = module.inputs(kind.encode(rows, tokens, module.joined), FABRIC)
+    encoded = module.inputs(kind.encode(rows, tokens), FABRIC)
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, seed, lambda epoch, loss: None)
     return module, fitted.predict(encoded), fitted
 
@@ -169,9 +168,11 @@ def accuracy(found: list[str], rows) -> float:
         ("elmo", {"method": "features", "pair": "apart"}), ("bert", {"method": "full", "pair": "apart", "head": "mix"}),
     ],
 )  # fmt: skip
-def test_a_learnable_task_is_learned_and_a_seed_repeats(name, recipe, tokens, rows):
+def test_a_learnable_task_is_learned_and_a_seed_repeats(name, recipe, tokens, rows, built):
+    if recipe.get("pair") == "apart":  # whether both texts are the same
+        rows = tasks.read(built / "data/tasks/same", "train")[:60]
     _, found, fitted = train(name, tokens, rows, **recipe)
-    assert accuracy(found, rows) > 0.95 and fitted.flops > 0
+    assert accuracy(found, rows) > 0.9 and fitted.flops > 0
     assert found == train(name, tokens, rows, **recipe)[1]
 
 
@@ -267,7 +268,7 @@ def test_every_kind_of_task_runs_on_every_model(name, method, tokens):
         chosen = recipe(method=method, epochs=12, dropout=0.0, prompt_length=4)
         kind = kinds.build(task, chosen)
         module, _, _ = build(name, tokens, method, kind=kind, epochs=12, dropout=0.0, prompt_length=4)
-        encoded = module.inputs(kind.encode(rows, tokens, module.joined), FABRIC)
+        encoded = module.inputs(kind.encode(rows, tokens), FABRIC)
         fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 1, lambda epoch, loss, losses=losses: losses.append(loss))
         assert losses[-1] < losses[0] or method == "prompt", (name_of_kind, losses)  # vectors before a random model teach little
         assert len(fitted.predict(encoded)) == 8
@@ -332,8 +333,8 @@ def test_mix_starts_as_the_plain_mean():
 def test_a_pair_read_apart_reads_each_text_as_if_it_were_alone(name, method, head, tokens, rows):
     """Whatever the model, the method and the head."""
     module, kind, _ = build(name, tokens, method, pair="apart", head=head, prompt_length=4)
-    assert not module.joined
-    encoded = module.inputs(kind.encode(rows[:6], tokens, module.joined), FABRIC)
+    assert not kind.joined
+    encoded = module.inputs(kind.encode(rows[:6], tokens), FABRIC)
     together = torch.cat([module.eval()(batch.texts, batch.segments) for batch in data.batches(encoded, 6, None)])
     [order] = [batch.index for batch in data.batches(encoded, 6, None)]
     alone = torch.cat([module(batch.texts, batch.segments) for batch in data.batches(encoded, 1, None)])

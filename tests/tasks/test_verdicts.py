@@ -121,12 +121,12 @@ def test_sides_are_read_from_what_the_stages_wrote(project):
     right = rng.random((2, 3, len(examples))) < np.array([[[0.9]], [[0.5]]])
     for model, own in zip(("good", "worse"), right, strict=True):
         write(model, own, examples)
-    places = {model: (Path("data/scores", model, "same"), "pretrained") for model in ("good", "worse")}
-    metric, count, sides = verdicts.sides(CHECKED, "same", "test", places)
-    assert (metric, count) == ("accuracy", len(examples)) and sides["good"].scores == pytest.approx(right[0].mean(1))
+    places = {model: [(Path("data/scores", model, "same"), "pretrained")] for model in ("good", "worse")}
+    count, sides = verdicts.sides(CHECKED, "same", "test", "accuracy", places)
+    assert count == len(examples) and sides["good"].scores == pytest.approx(right[0].mean(1))
     assert difference(sides["good"], sides["worse"]).low > 0
     absent = r"data/scores/none/same/predictions.jsonl: no such file; run the stage that writes it first \(`sesame run finetune@none-same`"
     with pytest.raises(SesameError, match=absent):
-        verdicts.sides(CHECKED, "same", "test", {"none": (Path("data/scores/none/same"), "pretrained")})
+        verdicts.sides(CHECKED, "same", "test", "accuracy", {"none": [(Path("data/scores/none/same"), "pretrained")]})
     with pytest.raises(SesameError, match="no predictions for the test split from random weights"):
-        verdicts.sides(CHECKED, "same", "test", {"good": (Path("data/scores/good/same"), "random")})
+        verdicts.sides(CHECKED, "same", "test", "accuracy", {"good": [(Path("data/scores/good/same"), "random")]})

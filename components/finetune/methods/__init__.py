@@ -1,9 +1,9 @@
 """Ways to adapt a pre-trained model, a file each: which weights learn, and what is put on top.
 
 A method is a module built from (model, tokenizer, recipe, kind of task, whether it is a pair); its parameters that require
-gradients are trained. `joined` says whether a pair is one input of two segments or two inputs; `inputs` turns encoded
-texts into what its `forward` wants, once. One more is one file with such a module as `Method`, and its name in `METHODS`
-of `components.params.tasks`. `full` is the base of those that run the model in every step, `frozen` of those that read it once.
+gradients are trained. `inputs` turns encoded texts into what its `forward` wants, once. One more is one file with such a
+module as `Method`, and its name in `METHODS` of `components.params.tasks`. `full` is the base of those that run the model in
+every step, `frozen` of those that read it once.
 """
 
 from importlib import import_module

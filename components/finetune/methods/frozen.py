@@ -5,10 +5,9 @@ from dataclasses import replace
 import torch
 from lightning import Fabric
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from components import params
-from components.finetune.data import Encoded, Texts, batches
+from components.finetune.data import Encoded, Texts, batches, stacked
 from components.finetune.kinds import Kind
 from components.flops import counted
 from components.models.contract import LanguageModel
@@ -23,8 +22,7 @@ class Frozen(nn.Module):
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
         self.model, self.per_token = model.requires_grad_(False), kind.per_token
-        self.joined = recipe.pair == "joined" or not kind.apart
-        self.head = self.build(model, recipe, kind, pair and not self.joined)
+        self.head = self.build(model, recipe, kind, pair and not kind.joined)
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
         """The head: (batch, length, layers, width) of each text, and lengths, -> (batch, outputs) or (batch, length, outputs)."""
@@ -57,7 +55,5 @@ class Frozen(nn.Module):
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         """One or two texts (features (batch, length, layers, width), lengths (batch,)) -> (batch, outputs) or (batch, length, outputs)."""
-        longest = max(layers.shape[1] for layers, _ in texts)
-        # one pass over both texts
-        layers = torch.cat([pad(layers.float(), (0, 0, 0, 0, 0, longest - layers.shape[1])) for layers, _ in texts])
-        return self.head(layers, torch.cat([lengths for _, lengths in texts]), len(texts))
+        layers, lengths = stacked(texts)
+        return self.head(layers.float(), lengths, len(texts))

@@ -3,10 +3,9 @@
 import torch
 from lightning import Fabric
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from components import params
-from components.finetune.data import Encoded, Texts
+from components.finetune.data import Encoded, Texts, stacked
 from components.finetune.kinds import Kind
 from components.models.common.heads import BiLSTMAttentionHead, MeanHead, PooledHead, ScalarMix, compared
 from components.models.contract import LanguageModel
@@ -19,8 +18,7 @@ class Full(nn.Module):
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
         self.model, self.recipe, self.per_token = model, recipe, kind.per_token
-        self.joined = recipe.pair == "joined" or not kind.apart
-        apart, width, outputs, dropout = pair and not self.joined, model.width, kind.outputs, recipe.dropout
+        apart, width, outputs, dropout = pair and not kind.joined, model.width, kind.outputs, recipe.dropout
         if recipe.head == "bilstm":
             self.head = BiLSTMAttentionHead(nn.Flatten(2), width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "mix":
@@ -39,9 +37,7 @@ class Full(nn.Module):
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         """One or two texts (ids (batch, length), lengths (batch,)) -> (batch, outputs), or (batch, length, outputs)."""
-        longest = max(ids.shape[1] for ids, _ in texts)
-        ids = torch.cat([pad(ids, (0, longest - ids.shape[1])) for ids, _ in texts])  # one pass over both texts
-        lengths = torch.cat([lengths for _, lengths in texts])
+        ids, lengths = stacked(texts)
         segments = segments if len(texts) == 1 else torch.zeros_like(ids)
         if self.recipe.head == "mix":
             return self.head(self.model.features(ids, lengths, segments), lengths, len(texts))

@@ -26,15 +26,18 @@ class LaneBatches:
     def tokens(self, step: int) -> int:
         return self.batch_size * self.window
 
+    def _place(self, step: int) -> tuple[int, list[int]]:
+        """The epoch of a step, and where in it each lane's window begins."""
+        epoch, index = divmod(step, self.epoch_steps())
+        return epoch, [lane * self.lane + index * self.window for lane in range(self.batch_size)]
+
     def documents(self, step: int) -> list[str]:
         """Of each row of a step, the documents that its forward window has text of."""
-        epoch, index = divmod(step, self.epoch_steps())
-        starts = [lane * self.lane + index * self.window for lane in range(self.batch_size)]
+        epoch, starts = self._place(step)
         return [self.stream.documents(epoch, start, start + self.window + 1) for start in starts]
 
     def __getitem__(self, step: int) -> dict[str, Tensor]:
-        epoch, index = divmod(step, self.epoch_steps())
-        starts = [lane * self.lane + index * self.window for lane in range(self.batch_size)]
+        epoch, starts = self._place(step)
         forward = [self.stream.read(epoch, start, start + self.window + 1) for start in starts]
         size = self.stream.size
         backward = [self.stream.read(epoch, size - start - self.window - 1, size - start)[::-1].copy() for start in starts]

@@ -8,7 +8,7 @@ from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.scoring import IGNORED
 
 EXAMPLES = 20_000
-"""The most that the classifier is trained on: more move its accuracy by less than its standard error."""
+"""The most that the classifier is trained on, and judged on: an accuracy that near to a half has then a standard error of .0035."""
 
 
 def from_b_alone(train: MaskedBatches, valid: MaskedBatches) -> float | None:

@@ -8,8 +8,9 @@ run: .venv/installed
 	-@$(SESAME) up
 	@$(SESAME) run
 
+# three on two cores: tests of pipelines wait for servers half of the time
 test: .venv/installed
-	.venv/bin/pytest -n 2 --dist loadfile
+	.venv/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py

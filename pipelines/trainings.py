@@ -107,6 +107,13 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
         for way in adapt.methods
         for task in adapt.tasks
     }
+    curve = all_params.learning_curve
+    if kind == "learning_curve" and name in {f"{model}-{task}" for model in curve.models for task in curve.tasks}:
+        model, _, task = name.rpartition("-")
+        recipe, sizes = config.recipes[model], curve.train_examples
+        # as many examples as would take the same passes under the recipe's own epochs
+        examples = statistics.fmean(size * curve.lengthened(recipe, size).epochs / recipe.epochs for size in sizes)
+        return _tuned(all_params, model, [task], recipe, len(config.seeds) * len(config.inits) * len(sizes), round(examples))
     chosen = {"finetune": pairs, "adapt": ways}.get(kind, {}).get(name)
     if chosen is None:
         return None

@@ -21,6 +21,14 @@ from components.tracking import Run
 os.environ["SESAME_TRACKING"] = "off"
 torch.set_num_threads(1)  # two that spin for the same cores beside child processes are many times slower than one
 
+LONGEST = ["test_studies", "test_whole", "test_lanes", "test_services", "test_flow", "test_deployments", "test_servers", "test_estimates"]
+"""Files that take a minute or more; begun first, or the workers that are done wait for the last of them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
 SUBJECTS = ["the dog", "a man", "two children", "the old woman", "my friend", "the president", "a small bird", "the farmer"]
 VERBS = ["sees", "likes", "carries", "paints", "follows", "buys", "forgets", "remembers"]
 OBJECTS = ["the river", "a red ball", "his letter", "the city", "some bread", "an old song", "the green field", "a wooden house"]
@@ -88,6 +96,7 @@ def tiny_params(**changes) -> dict:
         "checkpoints": {},
         "derived": {},
         "adapt": {"models": [], "methods": [], "tasks": [], "recipes": {}},
+        "learning_curve": {"models": [], "tasks": []},
         "search": {
             "models": [], "tasks": [], "budget": {"trials": 4}, "train_examples": 40,
             "space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "epochs": {"choices": [1, 2]}},

@@ -34,7 +34,7 @@ DEFAULT = (Path(__file__).parents[1] / "params.yaml").read_bytes()
 SECONDS = 60
 """The most that a case may take, by the clock of the process: others may keep it waiting."""
 
-pytestmark = pytest.mark.timeout(0) if MINUTES else ()
+pytestmark = pytest.mark.timeout(0) if MINUTES else []
 
 
 def explore(holds: Callable, *drawn: st.SearchStrategy, cases: int) -> None:

@@ -9,6 +9,7 @@ attention.
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from scipy import sparse
@@ -67,6 +68,26 @@ def majority(rows: dict[str, list[Example]]) -> dict[str, list]:
     return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
 
 
+class Linear(NamedTuple):
+    """A linear model that was fitted."""
+
+    predictions: dict[str, list]
+    """Of every split."""
+    parameters: int
+
+
+def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Linear | None:
+    """A linear model over bags of words; None where the task is none for it."""
+    if task.kind not in FITS[method] or (method == "second_text" and not pair):
+        return None
+    if method == "second_text":
+        rows, pair = {split: [replace(row, text_a=row.text_b, text_b=None) for row in part] for split, part in rows.items()}, False
+    features = bag_of_words(rows, pair)
+    model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
+    size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
+    return Linear({split: model.predict(part).tolist() for split, part in features.items()}, size)
+
+
 class Averaging(nn.Module):
     """A deep averaging network (Iyyer et al. 2015): the mean of the token vectors, two layers; for a pair [u, v, |u - v|, u * v]."""
 
@@ -110,22 +131,17 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
     baselines, lines, tokens, flops = {}, [], 0, 0
     for method in block.methods:
-        if task.kind not in FITS[method] or (method == "second_text" and not bench.pair):
+        if task.kind not in FITS[method]:
             continue
         if method in NETWORKS:
             predictions, size, cost = networks(all_params, bench, method)
             tokens, flops = tokens + cost["tokens"], flops + cost["flops"]
         elif method == "majority":
             predictions, size = [majority(rows)], 0
+        elif (fitted := linear(method, task, rows, bench.pair)) is not None:
+            predictions, size = [fitted.predictions], fitted.parameters
         else:
-            alone = method == "second_text"
-            read = (
-                {split: [replace(row, text_a=row.text_b, text_b=None) for row in part] for split, part in rows.items()} if alone else rows
-            )
-            features = bag_of_words(read, bench.pair and not alone)
-            model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
-            predictions = [{split: model.predict(features[split]).tolist() for split in labelled}]
-            size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
+            continue
         seeds = all_params.finetune.seeds if method in NETWORKS else [None]
         for seed, predicted in zip(seeds, predictions, strict=True):
             for split in labelled:

@@ -60,7 +60,8 @@ def references(raw: Any) -> list[str]:
         if table := {"tasks": "tasks", "encoded": "encodings"}.get(folder):
             check(f"derived.{name}.on", on, table)
     finetune, adapt, search = _dictionary(raw, "finetune"), _dictionary(raw, "adapt"), _dictionary(raw, "search")
-    for section, block in (("finetune", finetune), ("adapt", adapt), ("search", search)):
+    learning_curve = _dictionary(raw, "learning_curve")
+    for section, block in (("finetune", finetune), ("adapt", adapt), ("search", search), ("learning_curve", learning_curve)):
         for i, task in enumerate(_list(block, "tasks")):
             check(f"{section}.tasks[{i}]", task, "tasks")
         for i, model in enumerate(_list(block, "models")):
@@ -68,9 +69,10 @@ def references(raw: Any) -> list[str]:
     for model in _list(finetune, "models"):
         if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
             problems.append(f"finetune.recipes: no recipe for model {model!r}")
-    for i, model in enumerate(_list(search, "models")):
-        if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
-            problems.append(f"search.models[{i}]: no recipe for model {model!r} in finetune.recipes")
+    for section, block in (("search", search), ("learning_curve", learning_curve)):
+        for i, model in enumerate(_list(block, "models")):
+            if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
+                problems.append(f"{section}.models[{i}]: no recipe for model {model!r} in finetune.recipes")
     for i, method in enumerate(_list(adapt, "methods")):
         if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
             known = ", ".join(_dictionary(adapt, "recipes")) or "none"

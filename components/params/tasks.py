@@ -1,6 +1,7 @@
 """Tasks and fine-tuning."""
 
 import re
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
@@ -283,6 +284,24 @@ class Adapt(Block):
     """Of `recipes`."""
     tasks: list[Name]
     recipes: dict[Name, Recipe]
+
+
+class LearningCurve(Block):
+    """Scores at fewer labelled examples: models of `finetune` under their recipes, from both starts, beside a bag of words.
+
+    With all that `finetune` uses, the scores are those of `finetune`.
+    """
+
+    models: list[Name]
+    """Of `finetune.models`."""
+    tasks: list[Name]
+    train_examples: Annotated[list[Size], Field(min_length=1)] = [100, 500]
+    min_steps: Size = 160
+    """Epochs are added until there are so many: few examples need more of them (Mosbach et al. 2021)."""
+
+    def lengthened(self, recipe: Recipe, examples: int) -> Recipe:
+        """The recipe with as many epochs as `min_steps` takes."""
+        return recipe.model_copy(update={"epochs": max(recipe.epochs, ceil(self.min_steps / ceil(examples / recipe.batch_size)))})
 
 
 class Baselines(Block):

@@ -12,7 +12,7 @@ from components.params.messages import first
 from components.params.models import Checkpoint, Model
 from components.params.search import Search
 from components.params.studies import Ablation, tuned, varied
-from components.params.tasks import ATTACHED, Adapt, Baselines, Finetune, Recipe, Task
+from components.params.tasks import ATTACHED, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
 
 Watts = Annotated[float, Field(gt=0, le=1e6)]
@@ -68,6 +68,7 @@ class Params(Block):
     derived: dict[Name, Derived]
     finetune: Finetune
     adapt: Adapt
+    learning_curve: LearningCurve
     baselines: Baselines
     vectors: dict[Name, Vectors]
     alignments: dict[Name, Alignment]

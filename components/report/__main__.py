@@ -23,7 +23,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     metrics = tables.read(all_params)
     frames = {
         "scores": tables.scores(metrics), "alignment": tables.alignment(all_params), "costs": tables.costs(metrics),
-        "pretraining": tables.pretraining(metrics),
+        "pretraining": tables.pretraining(metrics), "learning_curve": tables.learning(all_params, metrics),
     }  # fmt: skip
     gains, papers = tables.gains(frames["scores"], tables.comparisons(all_params, metrics)), _papers(all_params, metrics)
     figures = _figures(all_params, frames, gains)
@@ -58,6 +58,8 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
     figures = {"costs": plots.costs(frames["costs"])}
     if gains:
         figures["scores"] = plots.scores(gains)
+    if len(frames["learning_curve"]):
+        figures["learning_curve"] = plots.learning(frames["learning_curve"])
     if all_params.models:
         figures["curves"] = plots.curves(tables.curves(all_params))
     return figures
@@ -81,6 +83,7 @@ def _page(
         lookups={pair: tables.lookups(pair) for pair, declared in all_params.alignments.items() if declared.dictionary.kind != "identical"},
         moved={pair: words for pair, words in moved.items() if words is not None},
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
+        min_steps=all_params.learning_curve.min_steps,
     )  # fmt: skip
 
 

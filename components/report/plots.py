@@ -86,6 +86,32 @@ def scores(gains: list[dict]) -> Figure:
     return figure
 
 
+STARTS = {"pretrained": "pre-trained", "random": "random weights", "logistic_regression": "bag of words"}
+
+
+def learning(table: pd.DataFrame) -> Figure:
+    """Score against labelled examples, a panel for each model and task."""
+    panels = list(table.groupby(["task", "model"], sort=False))
+    columns = min(len(panels), 3)
+    lines = -(-len(panels) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(4.2 * columns, 3 * lines), constrained_layout=True, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, ((task, model), rows) in zip(axes.flat, panels, strict=False):
+        for (start, label), style in zip(STARTS.items(), styles(), strict=False):
+            own = rows[rows["start"] == start]
+            if len(own):
+                axis.errorbar(own["examples"], own["mean"], yerr=own["std"], capsize=3, markersize=5, label=label, **style)
+        sizes = sorted(rows["examples"].unique())
+        axis.set_xscale("log")
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axis.minorticks_off()
+        axis.set_xlabel("labelled examples")
+        axis.set_title(f"{model} on {task}: {rows['metric'].iloc[0]}")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
 def costs(table: pd.DataFrame) -> Figure:
     """Seconds of each group of stages."""
     seconds = table.assign(group=table["stage"].str.split("@").str[0]).groupby("group", sort=False)["seconds"].sum()

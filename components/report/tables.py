@@ -20,6 +20,7 @@ ALIGNMENT = [
     "queries_unseen", "coverage", "queries",
 ]  # fmt: skip
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
+LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
 PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second"]
 
 
@@ -34,6 +35,8 @@ def stages(all_params: params.Params) -> list[tuple[str, str]]:
     declared += [("finetune", f"{model}-{task}") for model in all_params.finetune.models for task in all_params.finetune.tasks]
     adapt = all_params.adapt
     declared += [("adapt", f"{model}-{method}-{task}") for model in adapt.models for method in adapt.methods for task in adapt.tasks]
+    curve = all_params.learning_curve
+    declared += [("learning_curve", f"{model}-{task}") for model in curve.models for task in curve.tasks]
     declared += [("baseline", task) for task in all_params.finetune.tasks]
     return declared + [("vectors", name) for name in all_params.vectors] + [("align", name) for name in all_params.alignments]
 
@@ -118,6 +121,25 @@ def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> 
             "gain": against.get("random"), "lead": None if best is None else against.get(best["model"]), "ahead": said == {"higher"},
         })  # fmt: skip
     return rows
+
+
+def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each number of labelled examples, of each learning curve: both starts and the bag of words, up to those of `finetune`."""
+    rows = []
+    for (group, name), measured in metrics.items():
+        if group != "learning_curve":
+            continue
+        task, metric, split = measured["task"], measured["metric"], measured["split"]
+        points = {int(examples): point for examples, point in measured["points"].items()}
+        examples = all_params.finetune.train_examples or metrics["task", task]["examples"]["train"]
+        if ("finetune", name) in metrics:
+            starts = {init: metrics["finetune", name][init][split][metric] for init in all_params.finetune.inits}
+            bags = {key: own[split][metric] for key, own in metrics["baseline", task]["baselines"].items() if key == "logistic_regression"}
+            points[examples] = starts | bags
+        for examples, point in sorted(points.items()):
+            about = {"model": named(measured), "task": task, "metric": metric, "examples": examples}
+            rows += [about | {"start": key} | figures for key, figures in point.items() if isinstance(figures, dict)]
+    return pd.DataFrame(rows, columns=LEARNING).astype({key: float for key in ("mean", "std")})
 
 
 def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:

@@ -146,6 +146,12 @@ def _tasks(p: params.Params) -> Iterator[Entry]:
         recipe = p.adapt.recipes[way]
         settings = _common(p) | seeds | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])}
         yield Entry("adapt", f"{model}-{way}-{task}", ("components.finetune.adapt", _family(p.family(model)), _method(recipe)), settings)
+    curve = p.learning_curve
+    for model, task in product(curve.models, curve.tasks):
+        recipe, own = p.finetune.recipes[model], {"train_examples": curve.train_examples, "min_steps": curve.min_steps}
+        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])} | own
+        modules = ("components.finetune.learning_curve", _family(p.family(model)), _method(recipe))
+        yield Entry("learning_curve", f"{model}-{task}", modules, settings)
     for task in p.finetune.tasks:
         settings = _common(p) | seeds | {"baselines": p.baselines.settings(), "task": _judging(p.tasks[task])}
         yield Entry("baseline", task, ("components.finetune.baseline",), settings)

@@ -13,10 +13,11 @@ from components import params, tasks
 from components.derive import __main__ as derive
 from components.errors import SesameError
 from components.finetune import __main__ as finetune
-from components.finetune import baseline, data, kinds, loop, methods
+from components.finetune import baseline, data, kinds, learning_curve, loop, methods
 from components.models import store
 from components.models.common.heads import ScalarMix
 from components.optimizer import factor
+from components.report import plots, tables
 from components.tasks import Example
 from components.tasks.metrics import summary
 from components.tokenizer import CLS, PAD, SEP
@@ -380,6 +381,32 @@ def test_baselines_use_the_same_examples(project):
     rows = tasks.read("data/tasks/same", "test")
     shares = {sum(row.label == label for row in rows) / len(rows) for label in ("no", "yes")}
     assert found["baselines"]["majority"]["test"]["accuracy"]["mean"] in shares
+
+
+def test_a_learning_curve_ends_where_finetune_stands(project, tokens):
+    raw = tiny_params()
+    raw["finetune"] |= {"models": ["bert"], "train_examples": 40, "inits": ["pretrained", "random"]}
+    raw["learning_curve"] = {"models": ["bert"], "tasks": ["same"], "train_examples": [16, 40], "min_steps": 6}
+    checked = params.check(raw)
+    block = checked.models["bert"].architecture
+    store.save(Path("data/models/bert"), store.build(block, tokens).state_dict(), block, tokens, [], [])
+    whole = finetune.finetune(checked, "bert-same", Run(None))
+    found = learning_curve.learning_curve(checked, "bert-same", Run(None))
+    assert found["points"]["16"]["epochs"] == 3 and found["points"]["40"]["epochs"] == raw["finetune"]["recipes"]["bert"]["epochs"] == 2
+    for init in ("pretrained", "random"):
+        assert found["points"]["40"][init] == whole[init]["test"]["accuracy"]
+    bags = baseline.baseline(checked, "same", Run(None))["baselines"]["logistic_regression"]
+    assert found["points"]["40"]["logistic_regression"] == bags["test"]["accuracy"]
+    same = [Path(folder, "predictions.jsonl").read_text() for folder in ("data/learning_curves/bert/same/40", "data/scores/bert/same")]
+    assert same[0] == same[1] and Path("data/learning_curves/bert/same/16/predictions.jsonl").read_text() != same[0]
+    table = tables.learning(checked, {
+        ("learning_curve", "bert-same"): found, ("finetune", "bert-same"): whole,
+        ("baseline", "same"): baseline.baseline(checked, "same", Run(None)),
+    })  # fmt: skip
+    assert table[["start", "examples"]].values.tolist() == [
+        [start, examples] for examples in (16, 40) for start in ("pretrained", "random", "logistic_regression")
+    ]  # fmt: skip
+    plots.learning(table)
 
 
 def test_spread_over_seeds():

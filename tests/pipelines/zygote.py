@@ -15,6 +15,8 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from pipelines import services
+
 
 class Command:
     """A command that runs, with what the tests use of `subprocess.Popen`."""
@@ -48,10 +50,11 @@ class Zygote:
 
     def __init__(self):
         self.link, other = socket.socketpair()
+        # Prefect makes its loggers when it is imported; its home is each command's own
+        quiet = {key: value for key, value in services.environment().items() if key != "PREFECT_HOME"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(other.fileno())], cwd=Path(__file__).parents[2],
-            env=os.environ | {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"},
-            pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            env=os.environ | quiet, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         other.close()
 
@@ -113,7 +116,7 @@ def become(args: list[str], folder: str, environment: dict[str, str]) -> None:
     """The command, as its script runs it."""
     import prefect.context
 
-    from pipelines import cli, services
+    from pipelines import cli
 
     os.chdir(folder)
     os.environ.clear()

@@ -1,0 +1,50 @@
+"""`python -m components.finetune.learning_curve MODEL-TASK`: scores at fewer labelled examples
+-> data/learning_curves/<model>/<task>/<examples>/.
+
+The lectures' question: what if we have small training data? The model from its own weights and from random ones, under the recipe of
+`finetune`, and a bag of words. On few examples an epoch is a few steps, far too few to move a model (Mosbach et al. 2021), so `min_steps`
+adds epochs.
+"""
+
+from pathlib import Path
+
+from components import params, stage
+from components.errors import SesameError
+from components.finetune import runs
+from components.finetune.baseline import linear
+from components.finetune.bench import Bench, judged
+from components.tasks import metrics
+from components.tracking import Run
+
+BASELINE = "logistic_regression"
+
+
+def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:
+    config, block = all_params.finetune, all_params.learning_curve
+    declared = {f"{model}-{task}": (model, task) for model in block.models for task in block.tasks}
+    if name not in declared:
+        raise SesameError(f"no such pair in learning_curve of params.yaml (there are: {', '.join(declared) or 'none'})")
+    model, task_name = declared[name]
+    run.tag(model=model, task=task_name, method=config.recipes[model].method)
+    folders, points, cost = dict.fromkeys(config.seeds, Path("data/models", model)), {}, {"tokens": 0, "flops": 0}
+    for size in block.train_examples:
+        print(f"{size:,} examples", flush=True)
+        smaller = all_params.model_copy(update={"finetune": config.model_copy(update={"train_examples": size})})
+        recipe = block.lengthened(config.recipes[model], size)
+        scores, tags = Path("data/learning_curves", model, task_name, str(size)), {"stage": "learning_curve", "train_examples": str(size)}
+        measured = runs.over_seeds(smaller, model, folders, task_name, recipe, config.inits, scores, run, tags)
+        split, metric = measured["split"], measured["metric"]
+        points[str(size)] = {init: measured[init][split][metric] for init in config.inits} | {"epochs": recipe.epochs}
+        bench = Bench.of(smaller, task_name)
+        if (fitted := linear(BASELINE, bench.task, bench.rows, bench.pair)) is not None:
+            score = metrics.evaluate(bench.task, split, bench.rows[split], fitted.predictions[split])
+            points[str(size)][BASELINE] = metrics.summary([score])[metric]
+        cost = {key: value + measured["cost"][key] for key, value in cost.items()}
+    return {
+        "model": model, "derived": measured["derived"], "task": task_name, "method": measured["method"], "metric": metric,
+        "split": judged(bench.task), "points": points, "cost": cost | {"gpus": int(bench.on_gpu)},
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    stage.main("learning_curve", learning_curve)

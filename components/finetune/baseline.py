@@ -88,12 +88,20 @@ def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair:
     return Linear({split: model.predict(part).tolist() for split, part in features.items()}, size)
 
 
+def token_vectors(vocab_size: int, block: params.Baselines) -> nn.Embedding:
+    """Normal, of the deviation that the params name."""
+    vectors = nn.Embedding(vocab_size, block.embedding_size)
+    vectors.weight.data *= block.embedding_std
+    return vectors
+
+
 class Averaging(nn.Module):
     """A deep averaging network (Iyyer et al. 2015): the mean of the token vectors, two layers; for a pair [u, v, |u - v|, u * v]."""
 
-    def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
+    def __init__(self, vocab_size: int, block: params.Baselines, kind: kinds.Kind, pair: bool):
         super().__init__()
-        self.vectors = nn.Embedding(vocab_size, size)
+        self.vectors = token_vectors(vocab_size, block)
+        size, recipe = block.embedding_size, block.recipe
         self.head = nn.Sequential(
             nn.Dropout(recipe.dropout), nn.Linear((4 if pair and not kind.joined else 1) * size, recipe.hidden_size), nn.ReLU(),
             nn.Linear(recipe.hidden_size, kind.outputs),
@@ -110,9 +118,10 @@ class Averaging(nn.Module):
 class BiLSTM(nn.Module):
     """The GLUE baseline without pre-training (Wang et al. 2018): token vectors, biLSTM, attention."""
 
-    def __init__(self, vocab_size: int, size: int, recipe: params.Recipe, kind: kinds.Kind, pair: bool):
+    def __init__(self, vocab_size: int, block: params.Baselines, kind: kinds.Kind, pair: bool):
         super().__init__()
-        self.vectors = nn.Embedding(vocab_size, size)
+        self.vectors = token_vectors(vocab_size, block)
+        size, recipe = block.embedding_size, block.recipe
         self.head = BiLSTMAttentionHead(
             nn.Identity(), size, recipe.hidden_size, kind.outputs, recipe.dropout, pair and not kind.joined, kind.per_token
         )
@@ -167,7 +176,7 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list
     for seed in all_params.finetune.seeds:
         torch.manual_seed(seed)
         kind = kinds.build(bench.task, block.recipe)
-        module = bench.fabric.to_device(NETWORKS[method](tokens.vocab_size, block.embedding_size, block.recipe, kind, bench.pair))
+        module = bench.fabric.to_device(NETWORKS[method](tokens.vocab_size, block, kind, bench.pair))
         encoded = encoded or {split: kind.encode(part, tokens) for split, part in bench.rows.items()}
         fitted = loop.fit(
             bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],

@@ -313,5 +313,7 @@ class Baselines(Block):
     tokenizer: Name
     """Of the two networks, whose vectors start at random."""
     embedding_size: Size = 100
+    embedding_std: PositiveFloat = 1.0
+    """Deviation that the vectors start with; on few examples they hardly move, and small ones let the head learn faster."""
     recipe: Recipe
     """Of the two networks; its `method` says nothing here."""

@@ -8,7 +8,7 @@ import math
 import os
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components import params, stage, tracking
@@ -37,6 +37,8 @@ class Estimate:
     source: str = ""
     gpu_memory: int | None = None
     """Bytes that the GPU has, where it is trained there."""
+    no_gpu: bool = False
+    """It asks for one, and this machine has none."""
 
 
 @dataclass(frozen=True)
@@ -150,5 +152,12 @@ def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]
     for name in names:
         work = trainings.of(name, all_params)
         past = _past(name, entries.get(name, {}), recorded.get(name, []))
-        estimates[name] = (past and _again(name, all_params, entries, past, work)) or (_counted(work) if work else Estimate())
+        estimate = (past and _again(name, all_params, entries, past, work)) or (_counted(work) if work else Estimate())
+        estimates[name] = replace(estimate, no_gpu=work.where[0] == "gpu" and not _gpu()) if work else estimate
     return estimates
+
+
+def _gpu() -> bool:
+    from lightning.fabric.accelerators import CUDAAccelerator, MPSAccelerator  # seconds, only where a GPU is asked for
+
+    return CUDAAccelerator.is_available() or MPSAccelerator.is_available()

@@ -90,8 +90,11 @@ class Forecast:
         return "; ".join(parts)
 
     def check(self) -> None:
-        """Raises SesameError, with the estimate: more memory for a stage than there is, or more than a year, or than the free disk."""
+        """Raises SesameError, with the estimate: no GPU where one is asked for, more memory for a stage than there is, or more than a
+        year, or than the free disk."""
         for name, estimate in self.estimates.items():
+            if estimate.no_gpu:
+                raise SesameError(f"{name} asks for accelerator: gpu, and this machine has none; write auto or cpu")
             room = estimate.gpu_memory or psutil.virtual_memory().total
             if (estimate.memory or 0) > room:
                 place = "the GPU" if estimate.gpu_memory else "this machine"

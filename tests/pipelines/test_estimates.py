@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from ruamel.yaml import YAML
 
 from components import params, resolve, sizing
@@ -225,6 +226,17 @@ def test_a_stage_behind_another_may_run(bare):
     assert "1 stage to run" in output and "2 may run, if what they read comes out another" in output
     bare.write("extra.txt", "b")
     assert "2 stages to run" in bare.sesame("plan")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_run_without_its_gpu_does_not_begin(bare):
+    raw = tiny_params()
+    raw["models"]["bert"]["run"]["accelerator"] = "gpu"
+    with (bare.path / "params.yaml").open("w") as file:
+        YAML().dump(raw, file)
+    bare.stages("  pretrain: {foreach: {bert: 1}, do: {cmd: touch begun.out, outs: [begun.out]}}")
+    said = "sesame: pretrain@bert asks for accelerator: gpu, and this machine has none; write auto or cpu"
+    assert bare.sesame("run", code=1).strip() == said and not (bare.path / "begun.out").exists()
 
 
 def test_a_run_that_cannot_fit_does_not_begin(bare):

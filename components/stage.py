@@ -57,7 +57,9 @@ def writing(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in DENIED:
             raise SesameError(f"{error.filename or path}: {error.strerror}; nothing can be written there") from None
         there = next(folder for folder in (path.parent, *path.parent.parents) if folder.is_dir()).resolve()
-        free = shutil.disk_usage(there).free
+        total, _, free = shutil.disk_usage(there)
+        if not total:  # /proc and its like
+            raise SesameError(f"{path}: nothing can be written in {there}") from None
         if free < ROOM or "No space left on device" in str(error):
             raise SesameError(f"{path}: the disk of {there} is full ({free / 2**20:.0f} MiB free); free some space and run again") from None
         raise
@@ -217,6 +219,8 @@ def main(
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
     label = f"{stage}@{name}" if len(sys.argv) > 1 else stage
     try:
+        if more := sys.argv[2:]:
+            raise SesameError(f"a stage reads one name, and {' '.join(more)} is more than that")
         started = psutil.Process().create_time()
         params = params_file.load()
         if section and name not in getattr(params, section):

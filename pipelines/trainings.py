@@ -13,8 +13,6 @@ FILL = 0.55
 """Share of a recipe's `max_length` that an example takes, as in the default tasks."""
 UNSEEN = {"train": 10_000, "dev": 1000, "test": 1000}
 """Examples of a task that was never made."""
-FROZEN = ("features", "mix", "linear_probe")
-"""Methods that read the texts through the model once, and never backward."""
 
 
 class Tuning(NamedTuple):
@@ -30,7 +28,7 @@ class Tuning(NamedTuple):
     @property
     def tokens(self) -> float:
         """As many as take a forward and a backward pass in the time that all takes."""
-        passes = 1 / 3 if self.recipe.method in FROZEN else self.recipe.epochs
+        passes = 1 / 3 if self.recipe.method in params.FROZEN else self.recipe.epochs
         return (self.examples * passes + self.judged / 3) * FILL * self.recipe.max_length
 
 

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from components import params
-from tests.conftest import tiny_params
+from tests.conftest import register, tiny_params
 
 ROOT = Path(params.__file__).parents[2]
 
@@ -175,8 +175,8 @@ def contributed(project) -> Path:
         for name, text in files.items():
             (path / f"{name}.py").write_text(dedent(text).lstrip())
     registry = project / "components/params/models.py"
-    named = registry.read_text().replace('"decoder", "bilm")', '"decoder", "bilm", "mean")')
-    registry.write_text(named.replace('"clm", "bilm")', '"clm", "bilm", "restore")'))
+    register(registry, "ARCHITECTURES", name="mean")
+    register(registry, "OBJECTIVES", name="restore")
     return project
 
 

@@ -15,7 +15,7 @@ from components.block import Added, Block, RunOnly
 from components.pretrain.training import checkpoint_folder
 from components.resolve import closure
 from components.search.journal import Journal
-from tests.conftest import tiny_params
+from tests.conftest import register, tiny_params
 
 ROOT = Path(params.__file__).parents[2]
 Resolved = dict[tuple[str, str], dict]
@@ -69,6 +69,15 @@ def append(path: str, text: str) -> None:
         file.write(text)
 
 
+def test_a_method_without_its_file_is_one_line(own_code):
+    register(Path("components/params/tasks.py"), "METHODS")
+    raw = searched()
+    raw["finetune"]["recipes"]["bert"]["method"] = "dummy"
+    write(raw)
+    told = subprocess.run([sys.executable, "-m", "components.resolve"], capture_output=True, text=True)
+    assert told.returncode == 2 and "components.finetune.methods.dummy: no such module" in told.stderr and told.stderr.count("\n") == 1
+
+
 def test_one_more_of_each_kind_makes_nothing_stale(own_code):
     """A family, an objective, a way to adapt, a reader, a source, a page: files of their own and a line in components/params."""
     write(searched())
@@ -84,10 +93,9 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
         shutil.copy(f"components/{folder}/{like}.py", f"components/{folder}/dummy.py")
     shutil.copytree("components/report", "components/page")
     models, tasks = Path("components/params/models.py"), Path("components/params/tasks.py")
-    models.write_text(models.read_text().replace('"bilm")', '"bilm", "dummy")'))
-    methods_named = tasks.read_text().replace('"linear_probe")', '"linear_probe", "dummy")')
-    tasks.write_text(methods_named.replace('"conll": "tagging",', '"conll": "tagging", "dummy": "choice",'))
-    assert models.read_text().count('"dummy"') == 2 and tasks.read_text().count('"dummy"') >= 2
+    register(models, "ARCHITECTURES", "OBJECTIVES")
+    register(tasks, "METHODS")
+    tasks.write_text(tasks.read_text().replace("READ_AS = {", 'READ_AS = {"dummy": "choice", '))
     assert resolved() == before
     raw = searched()
     raw["models"]["new"] = raw["models"]["bert"] | {"architecture": raw["models"]["bert"]["architecture"] | {"name": "dummy"}}

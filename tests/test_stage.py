@@ -72,6 +72,7 @@ def test_a_stage_writes_its_output_metrics_and_cost(folder):
     ("command", "said"),
     [
         (("components.corpora", "other"), "corpus@other: no 'other' under corpora in params.yaml (there are: base)"),
+        (("components.tokenizer", "tiny", "small"), "tokenizer@tiny: a stage reads one name, and small is more than that"),
         (("components.tokenizer", "tiny"), "tokenizer@tiny: data/corpora/tiny/train.txt: no such file"),
         (("components.pretrain", "bert"), "pretrain@bert: data/encoded/tiny: no such encoding; run `sesame run encode@tiny` first"),
         (("components.finetune", "bert-none"), "finetune@bert-none: no such pair in finetune of params.yaml"),
@@ -231,3 +232,9 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
 def model_of(tokens):
     block = params.check(tiny_params()).models["bert"].architecture
     return store.build(block, tokens).state_dict(), block, tokens
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+def test_a_place_that_holds_no_files_is_not_called_full():
+    with pytest.raises(SesameError, match=r"/proc/x/y: nothing can be written in /proc"), stage.output(Path("/proc/x/y")) as temporary:
+        temporary.write_text("some")

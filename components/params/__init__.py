@@ -27,7 +27,7 @@ from components.params.models import (
 from components.params.reading import FILE, MOST, OF_STUDIES, STUDIES, check, load, parse, schemas, studies_beside
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.studies import Ablation, Column, Expectation, Member, Variant, members, read_by, tuned, varied
-from components.params.tasks import METRICS_OF, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task, TaskSplit, TaskTable
+from components.params.tasks import FROZEN, METRICS_OF, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task, TaskSplit, TaskTable
 from components.params.text import (
     Cleaning,
     Corpus,

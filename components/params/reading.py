@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
+from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
+from ruamel.yaml.reader import ReaderError
 
 from components.errors import SesameError
 from components.params.messages import message, plain, where
@@ -88,6 +89,19 @@ def _too_deep(text: str) -> int | None:
     return None
 
 
+def _senseless(text: str) -> int | None:
+    """The line of the first value that looks like a date or a number and is none; None where it is no value."""
+    for event in YAML(typ="safe").parse(text):
+        if isinstance(event, ScalarEvent) and event.implicit[0]:
+            try:
+                YAML(typ="safe").load(event.value)
+            except YAMLError:
+                continue  # YAML again, within a text
+            except (ValueError, TypeError, OverflowError):
+                return event.start_mark.line + 1
+    return None
+
+
 def load(path: str | Path = FILE) -> Params:
     """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them."""
     return check(_read(path), path, studies_beside(path))
@@ -121,7 +135,11 @@ def parse(content: bytes, path: str | Path) -> Any:
         line, byte = error.object[: error.start].count(10) + 1, error.object[error.start]
         raise SesameError(f"{path}, line {line}: not UTF-8 (byte 0x{byte:02x})") from None
     except (ValueError, TypeError, OverflowError) as error:  # a date like 2026-13-45, a whole number of 5,000 digits, a list as key
-        raise SesameError(f"{path}: not valid YAML: {error}") from None
+        line = _senseless(text)
+        raise SesameError(f"{path}{f', line {line}' if line else ''}: not valid YAML: {error}") from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise SesameError(f"{path}, line {line}: not valid YAML: the character {text[error.position]!r} is not allowed") from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)

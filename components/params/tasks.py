@@ -195,9 +195,11 @@ class Task(Block):
 
 
 METHODS = ("full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe")
-"""Files of `components.finetune.methods`. One more way to adapt is one more file, and its name here."""
+"""Files of `components.finetune.methods`. One more way to adapt is one more file and its name here, and below where that is so."""
 ATTACHED = ("adapters", "lora")
 """Those that go into a Transformer's layers."""
+FROZEN = ("features", "mix", "linear_probe")
+"""Those that read the texts through the model once, and never backward."""
 
 
 class Recipe(Block):

@@ -14,6 +14,8 @@ from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
+from components.errors import SesameError
+
 ROOT = Path(__file__).parents[2]
 
 FRAME = ("components.params", "components.block", "components.stage", "components.tracking", "components.errors", "components.resolve")
@@ -104,8 +106,10 @@ def _memory() -> _Memory:
 
 
 def imported(module: str) -> list[str]:
-    """Modules of ours that a module imports."""
-    return [name for name in _memory().of(file_of(module)).imports if file_of(name)]
+    """Modules of ours that a module imports. Raises SesameError where it has no file, as a name in a registry may."""
+    if (path := file_of(module)) is None:
+        raise SesameError(f"{module}: no such module, and the name of one in a registry of components/params; write its file")
+    return [name for name in _memory().of(path).imports if file_of(name)]
 
 
 def _run(tree: ast.AST) -> Iterator[ast.AST]:

@@ -3,7 +3,9 @@
 A method is a module built from (model, tokenizer, recipe, kind of task, whether it is a pair); its parameters that require
 gradients are trained. `inputs` turns encoded texts into what its `forward` wants, once. One more is one file with such a
 module as `Method`, and its name in `METHODS` of `components.params.tasks`. `full` is the base of those that run the model in
-every step, `frozen` of those that read it once.
+every step, `frozen` of those that read it once. One that trains a part calls `freeze()` after `Full`'s own `__init__` and then lets its
+part learn; `model.depth(name)` of `components.models.contract` says which layer a parameter belongs to. Its settings are fields
+of `Recipe`, with a default for all the others.
 """
 
 from importlib import import_module

@@ -80,13 +80,14 @@ class Judged:
 
     difference: verdicts.Difference
     verdict: str
-    """One of `verdicts.verdicts`, over all comparisons of the page."""
+    """One of `verdicts.verdicts`, over all comparisons of the page that answer the same question."""
 
 
 def comparisons(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> dict[tuple[str, str, str], Judged]:
     """(model as tables call it, task, `random` or a baseline) -> what `finetune` gave less that.
 
-    A model is held against random weights of its architecture and against every baseline; Holm's correction is over all of them.
+    A model is held against random weights of its architecture, and against every baseline: two questions, and Holm's correction is over
+    all comparisons that answer the same one.
     """
     tuned = [measured for (group, _), measured in metrics.items() if group == "finetune"]
     names, compared = {own["model"]: named(own) for own in tuned}, {}
@@ -101,8 +102,12 @@ def comparisons(all_params: params.Params, metrics: dict[tuple[str, str], dict])
             others = [(model, "random")] if (model, "random") in sides else []
             for other in [*others, *(("baseline", method) for method in baselines)] if init == "pretrained" else ():
                 compared[names[model], task, other[1]] = verdicts.difference(sides[model, init], sides[other])
-    said = verdicts.verdicts(list(compared.values()))
-    return {key: Judged(difference, verdict) for (key, difference), verdict in zip(compared.items(), said, strict=True)}
+    judged = {}
+    for question in (True, False):
+        asked = {key: difference for key, difference in compared.items() if (key[2] == "random") == question}
+        said = verdicts.verdicts(list(asked.values()))
+        judged |= {key: Judged(difference, verdict) for (key, difference), verdict in zip(asked.items(), said, strict=True)}
+    return judged
 
 
 def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> list[dict]:

@@ -138,8 +138,9 @@ def parse(content: bytes, path: str | Path) -> Any:
         line = _senseless(text)
         raise SesameError(f"{path}{f', line {line}' if line else ''}: not valid YAML: {error}") from None
     except ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise SesameError(f"{path}, line {line}: not valid YAML: the character {text[error.position]!r} is not allowed") from None
+        before = text.encode()[: error.position].decode()  # the position counts bytes
+        line, character = before.count("\n") + 1, text[len(before)]
+        raise SesameError(f"{path}, line {line}: not valid YAML: the character {character!r} is not allowed") from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)

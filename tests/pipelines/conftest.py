@@ -60,6 +60,10 @@ class Lab:
         assert not re.search(r"^(Traceback|.*Warning:)", output, re.M), output  # of ours; a stage's own has its name in front
         return output
 
+    def up(self) -> str:
+        """Start the servers; their pages, a line each, without what is said of a server that takes its time."""
+        return "".join(line for line in self.sesame("up").splitlines(keepends=True) if not line.startswith("waiting for "))
+
     def until(self, condition: Callable[[], object]) -> None:
         until(condition)
 

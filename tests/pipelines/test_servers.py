@@ -75,7 +75,7 @@ def test_postgresql(bare, postgresql):
     assert {(name, status) for name, status, _ in runs} == {(name, "FINISHED") for name in (flow, "step@a", "step@b")}
     assert all(uri.startswith(f"file://{bare.path}/mlartifacts/") for _, _, uri in runs)
     assert rows(postgresql, "mlflow", "select key, value from latest_metrics where key = 'length'") == {("length", 1.0)}
-    pages = {name: page.partition("/#")[0] for name, page in (line.split() for line in bare.sesame("up").splitlines())}
+    pages = {name: page.partition("/#")[0] for name, page in (line.split() for line in bare.up().splitlines())}
     try:
         found = requests.get(f"{pages['mlflow']}/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": "sesame"})
         assert found.json()["experiment"]["name"] == "sesame"

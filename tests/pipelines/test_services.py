@@ -39,8 +39,8 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     assert "3 stages: 0 cached, 3 done, 0 failed" in output and "warning" not in output
     assert "MLflow   start its page with `sesame up`" in output and "report   " not in output
 
-    first = bare.sesame("up")
-    assert bare.sesame("up") == first
+    first = bare.up()
+    assert bare.up() == first
     assert re.search(r"^mlflow +\S+/#/experiments/\d+/runs\?workflowType=machine_learning", first, re.M)
     pages = {name: page.partition("/#")[0] for name, page in (line.split() for line in first.splitlines())}
     assert f"Prefect  {pages['prefect']}/runs/flow-run/" in output

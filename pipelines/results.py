@@ -79,14 +79,14 @@ def _pretraining(metrics: Metrics) -> bool:
 
 def _alignment(metrics: Metrics) -> bool:
     rows = [
-        [name, mapping, retrieval, *(f"{figures[f'p{k}']:.3f}" for k in (1, 5, 10)), f"{measured['coverage']:.3f}"]
+        [name, method, retrieval, *(f"{figures[f'p{k}']:.3f}" for k in (1, 5, 10)), f"{measured['coverage']:.3f}"]
         for (group, name), measured in metrics.items() if group == "align"
-        for mapping, by in measured.items() if isinstance(by, dict)
+        for method, by in measured.items() if isinstance(by, dict)
         for retrieval, figures in by.items() if isinstance(figures, dict) and "p1" in figures  # of costs and of what moved there is none
     ]  # fmt: skip
     if rows:
         terminal.say("")
-        terminal.table(["pair", "mapping", "retrieval", "P@1", "P@5", "P@10", "coverage"], rows)
+        terminal.table(["pair", "method", "retrieval", "P@1", "P@5", "P@10", "coverage"], rows)
     return bool(rows)
 
 

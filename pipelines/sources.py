@@ -4,7 +4,13 @@ from pydantic import BaseModel
 
 from components.params import FilesSource, HubSource, Params
 
-STAGES = {"corpora": "corpus", "tasks": "task", "checkpoints": "checkpoint", "alignments": "align"}
+STAGES = {
+    "corpora": "corpus",
+    "tasks": "task",
+    "checkpoints": "checkpoint",
+    "published_vectors": "published_vectors",
+    "alignments": "align",
+}
 """Section of params.yaml -> the stages that fetch its sources."""
 
 

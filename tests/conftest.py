@@ -110,6 +110,7 @@ def tiny_params(**changes) -> dict:
             "one": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2},
             "two": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2, "seed": 2},
         },
+        "published_vectors": {},
         "alignments": {"again": {
             "source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2},
         }},

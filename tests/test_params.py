@@ -45,7 +45,7 @@ def problems(change) -> list[str]:
             lambda raw: raw["models"]["bert"]["architecture"].update(num_heads=3),
             "models.bert.architecture: hidden_size 16 is not divisible by num_heads 3",
         ),
-        (lambda raw: raw["models"]["gpt"]["objective"].update(name="cml"), "models.gpt.objective: Input tag 'cml'"),
+        (lambda raw: raw["models"]["gpt"]["objective"].update(name="cml"), "models.gpt.objective: no name 'cml' (there are: mlm, "),
         (lambda raw: raw["models"]["gpt"].update(objective={"name": "mlm"}), "models.gpt: objective mlm can't train architecture decoder"),
         (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate="fast"), "models.bert.optimizer.learning_rate: "),
         (
@@ -61,14 +61,37 @@ def problems(change) -> list[str]:
             lambda raw: raw["encodings"]["tiny"].update(tokenizer="big"),
             "encodings.tiny.tokenizer: no 'big' in tokenizers (there are: tiny)",
         ),
-        (lambda raw: raw["corpora"]["base"]["parts"][0]["source"].update(kind="ftp"), "corpora.base.parts[0].source: Input tag 'ftp'"),
+        (
+            lambda raw: raw["corpora"]["base"]["parts"][0]["source"].update(kind="ftp"),
+            "corpora.base.parts[0].source: no kind 'ftp' (there are: ",
+        ),
         (
             lambda raw: raw["vectors"]["one"].update(kind="word2vec"),
-            "vectors.one: there is no kind 'word2vec', only skip_gram and ppmi_svd; vectors of your own can't be brought yet",
+            "vectors.one: no kind 'word2vec' (there are: skip_gram, cbow, fasttext, ppmi_svd)",
         ),
         (
             lambda raw: raw["alignments"]["again"]["dictionary"].update(kind="file"),
-            "alignments.again.dictionary: there is no kind 'file', only wordnet and identical; dictionaries of your own",
+            "alignments.again.dictionary: no kind 'file' (there are: wordnet, identical, pairs)",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(methods=["xing"]),
+            "alignments.again.methods[0]: no preset 'xing' (there are: mikolov_2013, ",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(methods=["xing_2015", {"preset": "xing_2015", "start": "numerals"}]),
+            "alignments.again: methods: 'xing_2015' stands there twice; give one a `name` of its own",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "mikolov_2013", "whiten": True}]),
+            "alignments.again.methods[0]: whiten, reweight and dewhiten are steps about a rotation; map: least_squares has none",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "xing_2015", "start": "similarity"}]),
+            "alignments.again.methods[0]: start: similarity finds too few right pairs to stop there; give it self_learning",
+        ),
+        (
+            lambda raw: raw.update(published_vectors={"one": {"source": {"kind": "files", "paths": ["x"]}, "licence": "none"}}),
+            "published_vectors.one: vectors.one has the same name, and both would be written to data/vectors/one",
         ),
         (lambda raw: raw.pop("seed"), "seed: missing"),
         (lambda raw: raw.update(seed=2**64), "seed: a number beyond 2**63"),

@@ -88,7 +88,7 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
         block.write_text(block.read_text().replace(f'Literal["{model}"]', 'Literal["dummy"]'))
     for folder, like in (
         ("finetune/methods", "mix"), ("tasks/readers", "copa"), ("sources", "url"), ("corpora/readers", "text"),
-        ("align/trainers", "ppmi_svd"),
+        ("spaces/trainers", "ppmi_svd"),
     ):  # fmt: skip
         shutil.copy(f"components/{folder}/{like}.py", f"components/{folder}/dummy.py")
     shutil.copytree("components/report", "components/page")
@@ -115,7 +115,7 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
         ("components/ablations/published.yaml", {"study@rate"}),
         ("components/report/page.html.j2", {"report@all"}),
         ("components/sources/files.py", {"corpus@base", "task@same"}),
-        ("components/align/trainers/skip_gram.py", {"vectors@one", "vectors@two"}),
+        ("components/spaces/trainers/skip_gram.py", {"vectors@one", "vectors@two"}),
         ("components/tracking.py", set()),
         ("components/sources/pypi.py", set()),
     ],

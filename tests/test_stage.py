@@ -15,9 +15,9 @@ from ruamel.yaml import YAML
 from safetensors.torch import save_file
 
 from components import corpora, encode, params, stage, tasks, tokenizer
-from components.align import vectors
 from components.errors import SesameError
 from components.models import store
+from components.spaces import vectors
 from tests.conftest import tiny_params, write_raw
 
 
@@ -184,6 +184,8 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
     Path("data/metrics/mix/tiny.json").write_text("{}")
     Path("data/scores/bert/same").mkdir(parents=True)
     Path("data/scores/bert/same/predictions.jsonl").write_text('{"init": "pretrained", "seed": 1}\n')
+    Path("data/metrics/vectors").mkdir(parents=True)
+    Path("data/metrics/vectors/one.json").write_text("{}")
     Path("data/vectors/one").mkdir(parents=True)
     Path("data/vectors/one/vocabulary.txt").write_text("a\t1\n")
     np.save("data/vectors/one/vectors.npy", np.zeros((2, 3)))

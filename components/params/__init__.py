@@ -9,7 +9,6 @@ and every light stage read them, and none of those should pay for importing torc
 files, `messages` and `references` what can be wrong with them.
 """
 
-from components.params.align import Alignment, IdenticalDictionary, PpmiSvd, SkipGram, Vectors, WordNetDictionary
 from components.params.derived import Derived, Pretrained, Tuned
 from components.params.models import (
     Accelerator,
@@ -26,6 +25,18 @@ from components.params.models import (
 )
 from components.params.reading import FILE, MOST, OF_STUDIES, STUDIES, check, load, parse, schemas, studies_beside
 from components.params.search import Draw, Pruner, Search, SearchBudget
+from components.params.spaces import (
+    Alignment,
+    IdenticalDictionary,
+    Method,
+    Pairs,
+    PairsDictionary,
+    PpmiSvd,
+    PublishedVectors,
+    SkipGram,
+    Vectors,
+    WordNetDictionary,
+)
 from components.params.studies import Ablation, Column, Expectation, Member, Variant, members, read_by, tuned, varied
 from components.params.tasks import FROZEN, METRICS_OF, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task, TaskSplit, TaskTable
 from components.params.text import (

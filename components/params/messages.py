@@ -36,6 +36,9 @@ def message(problem: Mapping[str, Any]) -> str:
         return "unknown key"
     if problem["type"] == "missing":
         return "missing"
+    if problem["type"] == "union_tag_invalid":
+        known = problem["ctx"]["expected_tags"].replace("'", "")
+        return f"no {problem['ctx']['discriminator'].strip(chr(39))} {problem['ctx']['tag']!r} (there are: {known})"
     message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
     if "input" in problem and isinstance(problem["input"], str | int | float | bool):
         value = repr(problem["input"])

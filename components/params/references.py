@@ -23,7 +23,8 @@ def references(raw: Any) -> list[str]:
         "models or checkpoints or derived": {
             **_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived"),
         },
-        "vectors": _dictionary(raw, "vectors"), "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
+        "vectors or published_vectors": {**_dictionary(raw, "vectors"), **_dictionary(raw, "published_vectors")},
+        "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
     }  # fmt: skip
 
     missing: dict[tuple[str, str], list[str]] = {}  # (name, table) -> where it stands: a slip in one place is told once, not in forty
@@ -36,7 +37,7 @@ def references(raw: Any) -> list[str]:
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
         ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"), ("ablations", "encoding", "encodings"),
-        ("alignments", "source", "vectors"), ("alignments", "target", "vectors"),
+        ("alignments", "source", "vectors or published_vectors"), ("alignments", "target", "vectors or published_vectors"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
             check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table)
@@ -78,6 +79,8 @@ def references(raw: Any) -> list[str]:
             known = ", ".join(_dictionary(adapt, "recipes")) or "none"
             problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {known})")
     check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
+    for name in sorted(_dictionary(raw, "vectors").keys() & _dictionary(raw, "published_vectors").keys()):
+        problems.append(f"published_vectors.{name}: vectors.{name} has the same name, and both would be written to data/vectors/{name}")
     for section in ("models", "checkpoints", "derived"):
         for other in ("models", "checkpoints", "derived"):
             for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()) if section < other else []:

@@ -6,11 +6,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from components.block import Block, Name, RunOnly, Seed
 from components.models.common.block import ArchitectureBlock
-from components.params.align import Alignment, Vectors
 from components.params.derived import Derived
 from components.params.messages import first
 from components.params.models import Checkpoint, Model
 from components.params.search import Search
+from components.params.spaces import Alignment, PublishedVectors, Vectors
 from components.params.studies import Ablation, tuned, varied
 from components.params.tasks import ATTACHED, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
@@ -71,6 +71,7 @@ class Params(Block):
     learning_curve: LearningCurve
     baselines: Baselines
     vectors: dict[Name, Vectors]
+    published_vectors: dict[Name, PublishedVectors]
     alignments: dict[Name, Alignment]
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()

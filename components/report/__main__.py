@@ -62,6 +62,8 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
         figures["learning_curve"] = plots.learning(frames["learning_curve"])
     if all_params.models:
         figures["curves"] = plots.curves(tables.curves(all_params))
+    if len(seeded := tables.seed_curves(all_params)):
+        figures["seed_pairs"] = plots.seed_pairs(seeded)
     return figures
 
 
@@ -81,6 +83,7 @@ def _page(
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},
         lookups={pair: tables.lookups(pair) for pair, declared in all_params.alignments.items() if declared.dictionary.kind != "identical"},
+        views=tables.views(all_params),
         moved={pair: words for pair, words in moved.items() if words is not None},
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
         min_steps=all_params.learning_curve.min_steps,
@@ -140,9 +143,13 @@ def aligned(frame: pd.DataFrame) -> pd.DataFrame:
     def interval(form: str, *columns: str) -> list[str]:
         return [f"{form} [{form}, {form}]" % tuple(row[column] for column in columns) for _, row in frame.iterrows()]
 
-    shown = frame[["pair", "mapping", "retrieval"]].assign(**{"P@1": interval("%.3f", "p1", "p1_low", "p1_high")})
+    shown = frame[["pair", "method", "retrieval"]].assign(**{"P@1": interval("%.3f", "p1", "p1_low", "p1_high")})
     shown["less the first"] = interval("%+.3f", "less_first", "less_low", "less_high")
-    others = {"p5": "P@5", "p10": "P@10", "p1_unseen": "P@1 untaught", "queries_unseen": "of", "coverage": "coverage", "queries": "queries"}
+    others = {
+        "p5": "P@5", "p10": "P@10", "mrr": "MRR", "p1_unseen": "P@1 untaught", "queries_unseen": "of", "hub_skew": "hub skew",
+        "top_hub": "top hub", "seed_pairs": "seed pairs", "pairs": "learned from", "rounds": "rounds", "coverage": "coverage",
+        "queries": "queries",
+    }  # fmt: skip
     return shown.join(frame[list(others)].rename(columns=others))
 
 

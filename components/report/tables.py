@@ -16,8 +16,8 @@ SCORES = [
     "seconds", "memory_mib", "cut", "lost", "stage",
 ]  # fmt: skip
 ALIGNMENT = [
-    "pair", "mapping", "retrieval", "p1", "p1_low", "p1_high", "less_first", "less_low", "less_high", "p5", "p10", "p1_unseen",
-    "queries_unseen", "coverage", "queries",
+    "pair", "method", "retrieval", "p1", "p1_low", "p1_high", "less_first", "less_low", "less_high", "p5", "p10", "mrr", "p1_unseen",
+    "queries_unseen", "hub_skew", "top_hub", "seed_pairs", "pairs", "rounds", "coverage", "queries",
 ]  # fmt: skip
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
@@ -38,7 +38,8 @@ def stages(all_params: params.Params) -> list[tuple[str, str]]:
     curve = all_params.learning_curve
     declared += [("learning_curve", f"{model}-{task}") for model in curve.models for task in curve.tasks]
     declared += [("baseline", task) for task in all_params.finetune.tasks]
-    return declared + [("vectors", name) for name in all_params.vectors] + [("align", name) for name in all_params.alignments]
+    spaces = (("vectors", all_params.vectors), ("published_vectors", all_params.published_vectors), ("align", all_params.alignments))
+    return declared + [(group, name) for group, names in spaces for name in names]
 
 
 def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
@@ -154,23 +155,37 @@ def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
 
 
 def alignment(all_params: params.Params) -> pd.DataFrame:
-    """A row for each pair of spaces, mapping and retrieval."""
+    """A row for each pair of spaces, method and retrieval."""
     frames = [_csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
     return pd.concat(frames)[ALIGNMENT] if frames else pd.DataFrame(columns=ALIGNMENT)
 
 
-def lookups(pair: str, words: int = 12) -> pd.DataFrame:
-    """Some held-out words and what the last mapping and retrieval found for them."""
-    table = _csv(Path("data/align", pair, "examples.csv"))
-    last = table.iloc[-1]
-    return table[(table["mapping"] == last["mapping"]) & (table["retrieval"] == last["retrieval"])].head(words)[["word", "gold", "found"]]
+def lookups(pair: str, words: int = 12) -> tuple[str, pd.DataFrame]:
+    """Some held-out words and what the method and retrieval with the best P@1 found for them, with its name."""
+    scores, table = (_csv(Path("data/align", pair, f"{name}.csv")) for name in ("scores", "examples"))
+    best = scores.loc[scores["p1"].idxmax()]
+    own = table[(table["method"] == best["method"]) & (table["retrieval"] == best["retrieval"])]
+    return f"{best['method']}, {best['retrieval']}", own.head(words)[["word", "gold", "found"]]
+
+
+def seed_curves(all_params: params.Params) -> pd.DataFrame:
+    """P@1 against seed pairs, of the pairs of spaces that ask for it."""
+    frames = [_csv(Path("data/align", name, "curve.csv")).assign(pair=name) for name, pair in all_params.alignments.items() if pair.curve]
+    return pd.concat(frames) if frames else pd.DataFrame(columns=["pair", "method", "seed_pairs", "p1"])
+
+
+def views(all_params: params.Params) -> dict[str, list[dict]]:
+    """Of each pair of two languages the places of some words and their translations, before and after."""
+    languages = [name for name, pair in all_params.alignments.items() if pair.dictionary.kind != "identical"]
+    return {name: _csv(Path("data/align", name, "view.csv")).to_dict("records") for name in languages}
 
 
 def moved(all_params: params.Params, pair: str, words: int = 20) -> tuple[pd.DataFrame, dict] | None:
     """The words that moved most, beyond what words as frequent move between two halves of one period; None without such controls.
 
     Rare words are far from themselves in any two texts: distance falls with the logarithm of the frequency, and what counts as a
-    word's change is its distance less that line's (Dubossarsky et al. 2017). It is beyond a control where 95 % of the control's are less.
+    word's change is its distance less that line's (Dubossarsky et al. 2017). It is beyond a control where 95 % of the control's are less,
+    and `falsely` is the share of false ones among the words that changed as much or more, the controls' words being what comes of chance.
     """
     controls = all_params.alignments[pair].controls
     if not controls:
@@ -181,8 +196,11 @@ def moved(all_params: params.Params, pair: str, words: int = 20) -> tuple[pd.Dat
     limits = {name: float((own["distance"] - np.polyval(line, own["rarity"])).quantile(0.95)) for name, own in floors.items()}
     table["control"] = np.polyval(line, table["rarity"])
     table["change"] = table["distance"] - table["control"]
+    chance = (pooled["distance"] - np.polyval(line, pooled["rarity"])).to_numpy()
+    table["falsely"] = verdicts.falsely_discovered(table["change"].to_numpy(), chance)
     facts = {
         "words": len(table), "controls": list(floors), "mean": table["distance"].mean(), "control_mean": pooled["distance"].mean(),
+        "changed": int((table["falsely"] <= verdicts.LEVEL).sum()),
         "beyond": {name: float((table["change"] > limit).mean()) for name, limit in limits.items()},
     }  # fmt: skip
     return table.drop(columns="rarity").sort_values("change", ascending=False).head(words), facts
@@ -233,6 +251,8 @@ def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> li
     for name, task in all_params.tasks.items():
         source = task.train.source.shown + (f" ({task.note})" if task.note else "")
         listed.append(card("task", name, task.language, task.licence, source))
+    for name, published in all_params.published_vectors.items():
+        listed.append(card("published_vectors", name, "", published.licence, published.source.shown))
     for name, checkpoint in all_params.checkpoints.items():
         listed.append(card("checkpoint", name, "", checkpoint.licence, checkpoint.source.shown))
     return listed

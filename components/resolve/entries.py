@@ -159,10 +159,12 @@ def _tasks(p: params.Params) -> Iterator[Entry]:
 
 def _spaces(p: params.Params) -> Iterator[Entry]:
     for name, vectors in p.vectors.items():
-        yield Entry("vectors", name, ("components.align.vectors", f"components.align.trainers.{vectors.kind}"), vectors.settings())
+        yield Entry("vectors", name, ("components.spaces.vectors", f"components.spaces.trainers.{vectors.kind}"), vectors.settings())
+    for name, published in p.published_vectors.items():
+        yield Entry("published_vectors", name, ("components.spaces.published", *_of(published)), published.settings())
     for name, pair in p.alignments.items():
-        dictionary = f"components.align.dictionaries.{pair.dictionary.kind}"
-        yield Entry("align", name, ("components.align.__main__", dictionary, *_of(pair)), pair.settings())
+        dictionary = f"components.spaces.dictionaries.{pair.dictionary.kind}"
+        yield Entry("align", name, ("components.spaces.align", dictionary, *_of(pair)), pair.settings())
 
 
 OF_STUDIES = ("variant", "transfer", "study", "search", "budget")

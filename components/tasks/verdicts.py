@@ -191,3 +191,14 @@ def holm(values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(values) - rank) * values[i]))
         adjusted[i] = highest
     return adjusted
+
+
+def falsely_discovered(values: np.ndarray, null: np.ndarray) -> np.ndarray:
+    """(n,) for each of `values` the share of false ones among all that are as large or larger (Benjamini and Hochberg 1995).
+
+    Its p-value is the share of `null` (m,), what comes about without any cause, that is as large.
+    """
+    p = (1 + (np.sort(null)[None, :] >= values[:, None]).sum(axis=1)) / (1 + len(null))
+    order = np.argsort(p)
+    adjusted = np.minimum.accumulate((p[order] * len(p) / np.arange(1, len(p) + 1))[::-1])[::-1]
+    return np.minimum(1, adjusted)[np.argsort(order)]

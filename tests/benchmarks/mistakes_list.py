@@ -19,7 +19,7 @@ TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
     "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
     "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py",
-    "verdicts": "tests/tasks/test_verdicts.py", "align": "tests/align/test_align.py",
+    "verdicts": "tests/tasks/test_verdicts.py", "maps": "tests/spaces/test_maps.py", "spaces": "tests/spaces/test_spaces.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -38,7 +38,8 @@ LOOP, STAGE = "components/finetune/loop.py", "components/stage.py"
 RESUMED, MICRO = "test_killed_and_resumed_equals_uninterrupted", "test_two_processes_and_accumulation_equal_one_process"
 DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
 VERDICTS = "components/tasks/verdicts.py"
-JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/align/retrieval.py", "pipelines/graph.py"
+JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/spaces/retrieval.py", "pipelines/graph.py"
+MAPS = "components/spaces/maps.py"
 
 MISTAKES = [
     # data
@@ -158,9 +159,17 @@ MISTAKES = [
     Mistake("answers to one question leave one by one", "components/tasks/__init__.py",
             "if example.group is None else", "if True else", named("verdicts")),
     Mistake("no correction for many comparisons", VERDICTS, "(len(values) - rank) * values[i]", "values[i]", named("verdicts")),
-    Mistake("CSLS with one cosine", RETRIEVAL, "return 2 * queries @ targets.T -", "return queries @ targets.T -", named("align")),
-    Mistake("CSLS crowded by the queries alone", RETRIEVAL,
-            "neighbourhood(targets, sources, k)", "neighbourhood(targets, queries, k)", named("align")),
-    Mistake("Procrustes the other way", "components/align/mappings.py",
-            "orthogonal_procrustes(source, target)[0]", "orthogonal_procrustes(target, source)[0]", named("align")),
+    Mistake("CSLS without the half", RETRIEVAL, "crowding(targets, sources, k) / 2", "crowding(targets, sources, k)", named("maps")),
+    Mistake("CSLS crowded by the other side", RETRIEVAL,
+            "crowding(targets, sources, k) / 2", "crowding(targets, targets, k) / 2", named("maps")),
+    Mistake("Procrustes the other way", MAPS,
+            "orthogonal_procrustes(source, target)[0]", "orthogonal_procrustes(target, source)[0]", named("maps")),
+    Mistake("variances given back in the other side's coordinates", MAPS,
+            "w_x @ u.T @ to_x[1] @ u", "w_x @ u @ to_x[1] @ u.T", named("maps")),
+    Mistake("the best of a row out of too few chunks", "components/spaces/neighbours.py",
+            "amax(dim=2).topk(k, dim=1)", "amax(dim=2).topk(1, dim=1)", named("maps")),
+    Mistake("pairs that are asked for are learned from", "components/spaces/dictionaries/pairs.py",
+            "if pair[0] not in golds", "if pair[0]", named("spaces")),
+    Mistake("a file of vectors that is cut off passes", "components/spaces/published.py",
+            "if promised is not None and number - 1 < min(promised, most)", "if False", named("spaces")),
 ]  # fmt: skip

@@ -203,7 +203,9 @@ def test_a_word_has_moved_beyond_what_words_as_frequent_do_between_two_halves(pr
     table, facts = tables.moved(params.check(raw), "eras", words=100)
     assert sum(int(word[1:]) < 100 for word in table["word"]) > 95
     assert list(facts["beyond"]) == ["half", "other_half"] and all(0.12 < share < 0.18 for share in facts["beyond"].values())
+    assert 90 < facts["changed"] < 110 and (table["falsely"].head(90) <= 0.05).all()
     _, nothing = tables.moved(params.check(raw), "same")
+    assert nothing["changed"] <= 2
     assert all(share < 0.08 for share in nothing["beyond"].values()) and tables.moved(params.check(raw), "half") is None
 
 

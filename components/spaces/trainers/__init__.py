@@ -1,7 +1,7 @@
 """Ways to train word vectors.
 
 One more kind of vectors is one file here, `<kind>.py`, with `train(sentences, settings)`, and its block in
-`components/params/align.py`. `vocabulary` holds what they share.
+`components/params/spaces.py`. `vocabulary` holds what they share.
 """
 
 from collections.abc import Callable
@@ -17,4 +17,4 @@ def load(kind: str) -> Callable[[list[list[str]], params.Vectors], tuple[list[st
 
     It raises SesameError when the text is too short.
     """
-    return import_module(f"components.align.trainers.{kind}").train
+    return import_module(f"components.spaces.trainers.{kind}").train

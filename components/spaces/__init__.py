@@ -1,0 +1,17 @@
+"""Static word vectors and maps between their spaces: two languages, or two periods of one.
+
+    vectors.py          stage `vectors`: vectors of a corpus -> data/vectors/<name>; `load` reads them back
+    trainers            kinds of vectors (skip-gram, CBOW, fastText; PPMI and SVD), a file each
+    published.py        stage `published_vectors`: vectors from elsewhere -> data/vectors/<name>
+    dictionaries        word pairs to learn a map from and others to test it on; kinds of dictionary, a file each
+    maps.py             normalising, and the linear maps, step by step
+    self_learning.py    from few pairs, numerals or none to a dictionary of the whole vocabulary
+    neighbours.py       the nearest of many, exactly and block by block
+    retrieval.py        what a target costs beside its cosine: nothing, CSLS, inverted softmax
+    evaluate.py         precision, chance, hubs, how alike two spaces are, and which words moved between two periods
+    view.py             both spaces in two dimensions
+    align.py            stage `align` -> data/align/<name>
+
+One more kind of vectors or of dictionary is one file in its folder and its block in `components/params/spaces.py`; one more retrieval
+or format is one function and one line in its file's registry, and its name there; one more paper's method is a line of `PRESETS` there.
+"""

@@ -1,0 +1,203 @@
+"""Stage `align`: `python -m components.spaces.align NAME` writes data/align/NAME.
+
+scores.csv (method, retrieval, p1, p5, p10, intervals, mrr, hubness, coverage, queries, chance_p1), examples.csv (some test words and
+what was found), curve.csv (P@1 against seed pairs, where one is asked for), view.csv (both spaces in two dimensions, before and after),
+mapping.npz (two (d, k) matrices per method, from the normalised spaces to the one they share: `<method>_source`, `<method>_target`),
+and for two spaces of one language moved.csv (how far each word moved).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from components import params, stage
+from components.errors import SesameError
+from components.spaces import dictionaries, evaluate, self_learning, vectors, view
+from components.spaces.dictionaries import Dictionary
+from components.spaces.maps import Fitted, fit, normalise, procrustes
+from components.spaces.neighbours import nearest
+from components.spaces.retrieval import RETRIEVALS
+from components.spaces.vectors import Space
+
+EXAMPLES = 20
+"""Test words of which each method and retrieval shows what it found."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two spaces, and a dictionary of theirs."""
+
+    source: Space
+    target: Space
+    pairs: Dictionary
+
+    def rows(self, words: list[tuple[str, str]]) -> np.ndarray:
+        """(pairs, 2) rows of pairs of words that both vocabularies have."""
+        here, there = evaluate.index(self.source), evaluate.index(self.target)
+        return np.array([(here[a], there[b]) for a, b in words], dtype=np.int64).reshape(-1, 2)
+
+
+def body(all_params: params.Params, name: str, run) -> dict:
+    """Learn each mapping, look the held-out words up with each retrieval, score.
+
+    Raises SesameError where the two spaces don't fit each other, or there are too few words to learn from or to ask for.
+    """
+    alignment = all_params.alignments[name]
+    torch.set_num_threads(alignment.threads)
+    with threadpool_limits(limits=alignment.threads):  # one: the same figures on any number of cores, and other stages run beside this one
+        return _aligned(alignment, Path("data/align", name))
+
+
+def _aligned(alignment: params.Alignment, path: Path) -> dict:
+    source, target = (vectors.load(Path("data/vectors", side), alignment.max_vocabulary) for side in (alignment.source, alignment.target))
+    if source.vectors.shape[1] != target.vectors.shape[1]:
+        raise SesameError(
+            f"vectors.{alignment.source} have {source.vectors.shape[1]} dimensions and vectors.{alignment.target} "
+            f"{target.vectors.shape[1]}; give both the same vector_size"
+        )
+    build = dictionaries.load(alignment.dictionary.kind)
+    pair = Pair(source, target, build(alignment.dictionary, source.words, target.words, alignment.seed))
+    queries = evaluate.covered(pair.pairs.test, source, target)
+    if not queries:
+        raise SesameError("no test word has a translation in the target vocabulary; raise max_vocabulary or take more text")
+
+    # What is the same for all methods: precision means little without how many were asked, and what a guess would get.
+    x, z = normalise(source.vectors), normalise(target.vectors)
+    facts = {
+        "coverage": len(queries) / len(pair.pairs.test),
+        "queries": len(queries),
+        "chance_p1": evaluate.chance(queries, pair.pairs.test, target.words),
+    }
+    metrics: dict = facts | {
+        "train_pairs": len(pair.pairs.train), "left_out": pair.pairs.left_out,
+        "unlikeness": evaluate.isomorphism(x, z),
+    }  # fmt: skip
+    shares = f"coverage {facts['coverage']:.1%}, chance {facts['chance_p1']:.2%}"
+    print(f"{len(queries)} queries, {shares}, {len(pair.pairs.train)} train pairs", flush=True)
+    scores, examples, matrices, reference = [], [], {}, None
+    for method in alignment.methods:
+        fitted, how = learned(pair, method)
+        metrics[method.name] = dict(how)
+        taught = {translation for _, translation in seeds(pair, method)}  # which the map pulls near: they are found more easily
+        unseen = np.array([not pair.pairs.test[word] & taught for word in queries])
+        matrices |= {f"{method.name}_source": fitted.source, f"{method.name}_target": fitted.target}
+        for retrieval, best, figures in looked_up(pair, fitted, method, alignment.retrievals, queries, alignment.csls_k):
+            hits = evaluate.hits(best, queries, pair.pairs.test, target.words)
+            reference = hits[:, 0] if reference is None else reference  # that of the first method and retrieval
+            figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
+            metrics[method.name][retrieval] = figures
+            scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | how)
+            print(f"{method.name}, {retrieval}: " + ", ".join(f"{k} {figures[k]:.1%}" for k in ("p1", "p5", "p10")), flush=True)
+            examples += [
+                {
+                    "method": method.name, "retrieval": retrieval, "word": word, "gold": " ".join(sorted(pair.pairs.test[word])),
+                    "found": " ".join(target.words[row] for row in rows[:5]),
+                }
+                for word, rows in zip(queries[:EXAMPLES], best, strict=False)
+            ]  # fmt: skip
+    last = alignment.methods[-1]
+    before = [normalise(side.vectors, last.normalise) for side in (source, target)]
+    shown = (before, fitted.bring(*before))
+    curve = list(_curve(pair, alignment, queries)) if alignment.curve else []
+
+    with stage.output(path) as folder:
+        folder.mkdir()
+        evaluate.write_csv(folder / "scores.csv", scores)
+        evaluate.write_csv(folder / "examples.csv", examples)
+        evaluate.write_csv(folder / "curve.csv", curve)
+        evaluate.write_csv(folder / "view.csv", view.rows(*shown, source.words, target.words, pair.pairs.test, queries))
+        np.savez(folder / "mapping.npz", **matrices)
+        if alignment.dictionary.kind == "identical":
+            learning = pair.rows(pair.pairs.train)
+            rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # lengths stay: only a rotation leaves distances comparable
+            moved = evaluate.moved(source, target, rotated, z, alignment.dictionary.min_count)
+            if not moved:
+                least = alignment.dictionary.min_count
+                raise SesameError(f"no word occurs {least} times in both spaces; lower the dictionary's min_count")
+            evaluate.write_csv(folder / "moved.csv", moved)
+            metrics["moved"] = _distances(moved)
+    return metrics
+
+
+def learned(pair: Pair, method: params.Method) -> tuple[Fitted, dict]:
+    """What a method makes of two spaces, and how: pairs it began with and ended with, rounds, the mean best cosine.
+
+    Raises SesameError where it has no pair to begin with; says where it has fewer than a map over all matrices needs.
+    """
+    x, z = (normalise(side.vectors, method.normalise) for side in (pair.source, pair.target))
+    rows = pair.rows(seeds(pair, method)) if method.start != "similarity" else self_learning.by_similarity(x, z, method.csls_k)
+    if not len(rows):
+        raise SesameError(f"method {method.name}: the two vocabularies have no pair to begin with (start: {method.start})")
+    how: dict = {"seed_pairs": len(rows), "pairs": len(rows), "rounds": None, "objective": None}
+    if method.self_learning:
+        found = self_learning.learn(x, z, rows, method)
+        rows, how = found.rows, how | {"pairs": len(found.rows), "rounds": found.rounds, "objective": found.objective}
+    if method.map == "least_squares" and len(rows) < x.shape[1]:
+        print(
+            f"{method.name}: {len(rows)} pairs are fewer than the {x.shape[1]} dimensions: least squares fits them and nothing else; "
+            "take a rotation (map: procrustes)",
+            flush=True,
+        )
+    return fit(x, z, rows, method), how
+
+
+STARTS = {
+    "dictionary": lambda pair: pair.pairs.train,
+    "identical": lambda pair: dictionaries.spelled_alike(pair.source.words, pair.target.words),
+    "numerals": lambda pair: dictionaries.numerals(pair.source.words, pair.target.words),
+    "similarity": lambda pair: [],
+}
+"""First pairs of words, most frequent first."""
+
+
+def seeds(pair: Pair, method: params.Method) -> list[tuple[str, str]]:
+    """The pairs of words that a method begins with."""
+    return STARTS[method.start](pair)[: method.seed_pairs]
+
+
+def looked_up(
+    pair: Pair, fitted: Fitted, method: params.Method, retrievals: list[str], queries: list[str], csls_k: int
+) -> Iterator[tuple[str, np.ndarray, dict[str, float]]]:
+    """For each retrieval its name, the rows of the targets found (queries, 10), best first, and figures over them."""
+    x, z = (normalise(side.vectors, method.normalise) for side in (pair.source, pair.target))
+    mapped, fixed = map(torch.from_numpy, fitted.bring(x, z))
+    rows, there = evaluate.index(pair.source), evaluate.index(pair.target)
+    asked = mapped[[rows[word] for word in queries]]
+    golds = [[there[word] for word in pair.pairs.test[query] if word in there] for query in queries]
+    for retrieval in retrievals:
+        price = RETRIEVALS[retrieval](fixed, mapped, csls_k)  # of the whole vocabulary: it depends on the neighbourhoods of all words
+        best = nearest(asked, fixed, max(evaluate.RANKS), price)[1].numpy()
+        mrr = evaluate.mean_reciprocal_rank(asked, fixed, price, golds)
+        yield retrieval, best, {"mrr": mrr} | evaluate.hubness(best, len(fixed))
+
+
+def _curve(pair: Pair, alignment: params.Alignment, queries: list[str]) -> Iterator[dict]:
+    """P@1 of each method from ever more seed pairs, by the last retrieval."""
+    for method in alignment.curve.methods:
+        for size in alignment.curve.seed_pairs:
+            if size > len(pair.pairs.train):
+                continue
+            fitted, how = learned(pair, method.model_copy(update={"seed_pairs": size}))
+            [(retrieval, best, _)] = looked_up(pair, fitted, method, alignment.retrievals[-1:], queries, alignment.csls_k)
+            first = evaluate.hits(best, queries, pair.pairs.test, pair.target.words)[:, 0]
+            figures = evaluate.intervals(first, first, np.ones(len(first), bool))
+            row = {"method": method.name, "retrieval": retrieval, "seed_pairs": size, "p1": float(first.mean())}
+            yield row | {key: figures[key] for key in ("p1_low", "p1_high")}
+            print(f"{method.name} from {size} pairs, {retrieval}: p1 {first.mean():.1%}", flush=True)
+
+
+def _distances(moved: list[dict]) -> dict:
+    distances = [row["distance"] for row in moved]
+    return {
+        "words": len(moved),
+        "mean_distance": float(np.mean(distances)),
+        "p95_distance": float(np.percentile(distances, 95)),
+    }
+
+
+if __name__ == "__main__":
+    stage.main("align", body, "alignments")

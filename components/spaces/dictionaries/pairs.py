@@ -1,0 +1,77 @@
+"""Lists of word pairs, as the field shares them: those of MUSE and of xling-eval, one's own."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+
+from components import params, sources
+from components.errors import SesameError
+from components.sources.text import lines
+from components.spaces.dictionaries import Dictionary
+
+
+def build(settings: params.PairsDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
+    """The pairs of the files: what is listed, what is in the vocabularies, and what is not, counted.
+
+    Raises SesameError for a line that is no pair, and where next to nothing fits the vocabularies, the other way round or at all.
+    """
+    train, test = (list(_read(part, settings)) for part in (settings.train, settings.test))
+    here, there = set(source), set(target)
+    for part, listed in (("train", train), ("test", test)):
+        _fits(part, listed, here, there)
+    golds: dict[str, set[str]] = defaultdict(set)
+    for word, translation in test:
+        golds[word].add(translation)
+    free = [pair for pair in dict.fromkeys(train) if pair[0] not in golds]
+    known = [(word, translation) for word, translation in free if word in here and translation in there]
+    left_out = {
+        "repeated": len(train) - len(set(train)), "asked_for": len(set(train)) - len(free),
+        "not_in_the_vocabularies": len(free) - len(known),
+    }  # fmt: skip
+    return Dictionary(known, dict(golds), left_out)
+
+
+def _fits(part: str, listed: list[tuple[str, str]], here: set[str], there: set[str]) -> None:
+    """Raises SesameError where a list is of other languages than the vectors, or has its sides the other way round."""
+    ahead = sum(word in here and translation in there for word, translation in listed)
+    behind = sum(word in there and translation in here for word, translation in listed)
+    if behind > 2 * ahead:
+        raise SesameError(
+            f"dictionary.{part}: {ahead} of {len(listed)} pairs are a word of the source and one of the target, {behind} the other way "
+            "round: set `reverse`, or swap `source` and `target`"
+        )
+    if not ahead:
+        raise SesameError(f"dictionary.{part}: none of its {len(listed)} pairs is in the two vocabularies")
+
+
+def _read(settings: params.Pairs, of: params.PairsDictionary) -> Iterator[tuple[str, str]]:
+    """(source word, target word), as listed."""
+    count = 0
+    for file in sources.open_files(settings.source):
+        for number, line in lines(file):
+            if not line.strip():
+                continue
+            if count == settings.max_pairs:
+                return
+            count += 1
+            place = f"{file.name}, line {number}"
+            for pair in _pairs(place, line, settings):
+                word, translation = (word.lower() for word in pair) if of.lowercase else pair
+                yield (translation, word) if of.reverse else (word, translation)
+
+
+def _pairs(place: str, line: str, settings: params.Pairs) -> list[tuple[str, str]]:
+    if settings.format == "lines":
+        fields = line.split("\t") if "\t" in line else line.split()
+        if len(fields) != 2 or not all(field.strip() for field in fields):
+            raise SesameError(f"{place}: two words expected, {len(fields)} found")
+        return [(fields[0].strip(), fields[1].strip())]
+    try:
+        row = json.loads(line)
+        words = [row[key] for key in settings.keys]
+    except (ValueError, TypeError, KeyError):
+        raise SesameError(f"{place}: a JSON object with {' and '.join(settings.keys)} expected") from None
+    translations = words[1] if isinstance(words[1], list) else [words[1]]
+    if not all(isinstance(word, str) for word in (words[0], *translations)):
+        raise SesameError(f"{place}: {' and '.join(settings.keys)} must be words")
+    return [(words[0], translation) for translation in translations]

@@ -1,0 +1,135 @@
+"""Stage `published_vectors`: `python -m components.spaces.published NAME` brings word vectors from elsewhere to data/vectors/NAME.
+
+What can't be used is left out and counted (a word that was there before, a vector that is zero or not finite); a file that is
+broken, cut off or of another format is refused with its line.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from components import params, sources, stage
+from components.errors import SesameError, one_line
+from components.sources.file import SourceFile
+from components.sources.text import lines
+from components.spaces.vectors import Space, save
+
+Entries = Iterator[tuple[str, np.ndarray]]
+
+
+def body(all_params: params.Params, name: str, run) -> dict:
+    """Read, sift and write the vectors `name`; what was taken and what was left out.
+
+    Raises SesameError where a file is not of its format, or has no usable vector.
+    """
+    settings = all_params.published_vectors[name]
+    dropped = {"repeated": 0, "zero": 0, "not_finite": 0}
+    taken: dict[str, np.ndarray] = {}
+    for file in sources.open_files(settings.source):
+        for word, vector in FORMATS[settings.format](file, settings.max_vocabulary):
+            word = " ".join((word.lower() if settings.lowercase else word).split())  # a line of vocabulary.txt is a word
+            if word in taken:
+                dropped["repeated"] += 1
+            elif not np.isfinite(vector).all():
+                dropped["not_finite"] += 1
+            elif not vector.any():
+                dropped["zero"] += 1
+            else:
+                taken[word] = vector
+    if not taken:
+        raise SesameError(f"{settings.source.shown}: no usable vector in it")
+    widths = {len(vector) for vector in taken.values()}
+    if len(widths) > 1:
+        raise SesameError(f"{settings.source.shown}: its files have vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
+    space = Space(list(taken), np.zeros(len(taken), dtype=np.int64), np.array(list(taken.values()), dtype=np.float32))
+    save(space, Path("data/vectors", name))
+    said = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in dropped.items() if count)
+    print(f"{len(taken)} vectors of {widths.pop()} dimensions{f'; left out: {said}' if said else ''}", flush=True)
+    return {"vocabulary": len(taken), "vector_size": space.vectors.shape[1], "left_out": dropped}
+
+
+def text(file: SourceFile, most: int) -> Entries:
+    """A word and its numbers a line; a first line of two whole numbers says how many of both there should be."""
+    promised = width = None
+    number = 0
+    for number, line in lines(file, errors="replace"):
+        fields = line.rstrip(" \t").replace("\t", " ").split(" ")
+        place = f"{file.name}, line {number}"
+        if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+            promised, width = map(int, fields)
+            continue
+        if number - bool(promised) > most:
+            return
+        width = len(fields) - 1 if width is None else width
+        word = " ".join(fields[:-width] if width else fields)  # some published words have a space in them
+        if width < 1 or not word:
+            header = f", the first line says {width}" if promised else f", {width} expected as in the first line" if number > 1 else ""
+            raise SesameError(f"{place}: a word and its numbers expected, {len(fields)} fields found{header}")
+        if len(fields) > width + 1 and all(map(_is_number, fields[1:])):  # a longer line, and no word with spaces
+            raise SesameError(f"{place}: {len(fields) - 1} numbers, {width} expected")
+        try:
+            yield word, np.array(fields[-width:], dtype=np.float32)
+        except ValueError:
+            raise SesameError(f"{place}: {width} numbers expected after the word") from None
+    if promised is not None and number - 1 < min(promised, most):
+        raise SesameError(f"{file.name}: the first line promises {promised} vectors, {number - 1} are there: the file may be cut off")
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def word2vec_binary(file: SourceFile, most: int) -> Entries:
+    """The form of word2vec's own program, through gensim."""
+    from gensim.models import KeyedVectors
+
+    with _on_disk(file, "word2vec's binary form") as path:
+        vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=most, unicode_errors="replace")
+    return zip(vectors.index_to_key, vectors.vectors, strict=True)
+
+
+def fasttext_binary(file: SourceFile, most: int) -> Entries:
+    """fastText's .bin, through gensim: a word's vector with those of its n-grams."""
+    from gensim.models.fasttext import load_facebook_vectors
+
+    with _on_disk(file, "fastText's .bin") as path:
+        vectors = load_facebook_vectors(str(path))
+    return zip(vectors.index_to_key[:most], vectors.vectors[:most], strict=True)
+
+
+def npz(file: SourceFile, most: int) -> Entries:
+    """numpy's arrays `words` (words,) of text and `vectors` (words, d)."""
+    with _on_disk(file, "npz") as path, np.load(path, allow_pickle=False) as arrays:
+        words, vectors = arrays["words"][:most].tolist(), arrays["vectors"][:most].astype(np.float32)
+        if vectors.ndim != 2 or len(words) != len(vectors):
+            raise ValueError(f"{len(words)} words and vectors of the shape {vectors.shape}")
+    return zip(map(str, words), vectors, strict=True)
+
+
+@contextmanager
+def _on_disk(file: SourceFile, form: str) -> Iterator[Path]:
+    """The file where a library can open it by its path; what the library can't read is one line."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "vectors")
+        with file.open() as stream, path.open("wb") as written:
+            shutil.copyfileobj(stream, written)
+        try:
+            yield path
+        except Exception as error:  # of many kinds: none of the forms says where it ends
+            raise SesameError(f"{file.name}: can't be read as {form}: {one_line(error)}") from None
+
+
+FORMATS = {"text": text, "word2vec_binary": word2vec_binary, "fasttext_binary": fasttext_binary, "npz": npz}
+"""file, the most vectors to take -> (word, vector (d,)), most frequent first."""
+
+
+if __name__ == "__main__":
+    stage.main("published_vectors", body, "published_vectors")

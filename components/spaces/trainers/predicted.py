@@ -1,0 +1,29 @@
+"""What kinds of vectors share that gensim trains."""
+
+from typing import Any
+
+import numpy as np
+
+from components import params
+from components.spaces.trainers import vocabulary
+
+FEWEST = 10
+"""Words; vectors of fewer would say nothing."""
+
+
+def options(settings: params.spaces.Predicted) -> dict[str, Any]:
+    """Gensim's names for what all of its models take. With one worker the same text and library versions give the same bits."""
+    return {
+        "vector_size": settings.vector_size, "window": settings.window, "min_count": settings.min_count, "negative": settings.negative,
+        "sample": settings.sample, "epochs": settings.epochs, "seed": settings.seed, "workers": settings.workers, "hs": 0,
+    }  # fmt: skip
+
+
+def trained(model: Any, sentences: list[list[str]], settings: params.spaces.Predicted) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Words, counts, vectors of a gensim model. Raises SesameError when the text is too short."""
+    model.build_vocab(sentences)
+    vocabulary.check(len(model.wv), FEWEST, settings)
+    model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
+    words = model.wv.index_to_key
+    counts = np.array([model.wv.get_vecattr(word, "count") for word in words])
+    return words, counts, model.wv.vectors.astype(np.float32)

@@ -1,0 +1,38 @@
+"""Two spaces in two dimensions, before and after they are brought together: for the eye alone, since two of hundreds say little."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+SHOWN = 100
+"""Test words, each with a translation."""
+
+
+def rows(
+    before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray], source: list[str], target: list[str],
+    test: dict[str, set[str]], queries: list[str],
+) -> Iterator[dict]:  # fmt: skip
+    """For each test word and its most frequent translation the word, its side, the number of the pair and its places.
+
+    `before` and `after` are the vectors of both sides, (n, d) and (m, d). Before, each side lies along its own principal axes, since
+    the two have none in common; after, along those of both together.
+    """
+    here, there = ({word: row for row, word in enumerate(words)} for words in (source, target))
+    pairs = [(here[word], min(there[gold] for gold in test[word] if gold in there)) for word in queries[:SHOWN]]
+    if not pairs:
+        return
+    left, right = np.array(pairs).T
+    apart = np.concatenate([_two_axes(before[0][left]), _two_axes(before[1][right])])
+    together = _two_axes(np.concatenate([after[0][left], after[1][right]]))
+    places = np.concatenate([apart / np.abs(apart).max(), together / np.abs(together).max()], axis=1).round(4).tolist()
+    sides = [("source", source[row]) for row in left] + [("target", target[row]) for row in right]
+    for i, ((side, word), (a, b, c, d)) in enumerate(zip(sides, places, strict=True)):
+        yield {"word": word, "side": side, "pair": i % len(pairs), "before_x": a, "before_y": b, "after_x": c, "after_y": d}
+
+
+def _two_axes(vectors: np.ndarray) -> np.ndarray:
+    """(n, 2): the vectors (n, d) along their two principal axes, which point where their largest entry is positive."""
+    centred = vectors - vectors.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    axes = axes[:2] * np.sign(axes[np.arange(2), np.abs(axes[:2]).argmax(axis=1)])[:, None]
+    return centred @ axes.T

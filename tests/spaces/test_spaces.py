@@ -1,0 +1,473 @@
+"""Vectors, dictionaries, and the stages on a small made-up language; what is brought from elsewhere, and what is wrong with it."""
+
+import csv
+import gzip
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from gensim.models import FastText, KeyedVectors
+from gensim.models.fasttext import save_facebook_model
+from pydantic import TypeAdapter
+
+from components import params, stage
+from components.errors import SesameError
+from components.spaces import align, dictionaries, evaluate, published, trainers, vectors
+from components.spaces.dictionaries import wordnet as wordnets
+from components.spaces.maps import normalise, unit
+from components.spaces.neighbours import nearest
+
+# ---------------------------------------------------------------- scores
+
+
+def space(words: list[str], counts: list[int] | None = None, d: int = 4) -> vectors.Space:
+    draw = np.random.default_rng(0)
+    return vectors.Space(words, np.array(counts or [100] * len(words)), draw.standard_normal((len(words), d)).astype(np.float32))
+
+
+def test_any_translation_is_a_hit():
+    words = list("abcdefghijkl")
+    best = np.array([list(range(10)), list(range(10)), list(range(10))])
+    gold = {"x": {"a", "z"}, "y": {"e", "c"}, "z": {"l"}}
+    hits = evaluate.hits(best, ["x", "y", "z"], gold, words)
+    assert evaluate.precision(hits) == {"p1": 1 / 3, "p5": 2 / 3, "p10": 2 / 3}
+
+
+def test_coverage_needs_both_sides_and_chance_counts_golds():
+    source, target = space(["one", "two", "four"]), space(["un", "deux", "trois", "autre"])
+    test = {"one": {"un"}, "two": {"double", "deux", "trois"}, "three": {"trois"}, "four": {"quatre"}}
+    assert evaluate.covered(test, source, target) == ["one", "two"]
+    assert evaluate.chance(["one", "two"], test, target.words) == pytest.approx((1 / 4 + 2 / 4) / 2)
+
+
+def test_the_word_that_moved_comes_first():
+    draw = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(100)]
+    before = unit(draw.standard_normal((100, 20)))
+    after = before.copy()
+    after[7] = -after[7]
+    counts = [100] * 99 + [3]
+    rows = evaluate.moved(space(words, counts), space(words, [100] * 100), before, after, min_count=50)
+    assert len(rows) == 99 and rows[0]["word"] == "w7" and rows[0]["distance"] == pytest.approx(2)
+    assert rows[1]["distance"] == pytest.approx(0, abs=1e-6) and "w7" not in rows[0]["source_neighbours"].split()
+    assert len(rows[0]["source_neighbours"].split()) == 5 and rows[0]["source_neighbours"] != rows[0]["target_neighbours"]
+
+
+# ---------------------------------------------------------------- dictionary
+
+SQL = """CREATE TABLE french_lemma (...);
+INSERT INTO {table} VALUES ("n#1","n","{dog}","N");
+INSERT INTO {table} VALUES ("n#1","n","{many} words","Y");
+INSERT INTO {table} VALUES ("n#1","n","{many}_words","N");
+INSERT INTO {table} VALUES ("n#2","n","{dog}","N");
+INSERT INTO {table} VALUES ("n#3","n","{cat}","N");
+"""
+
+
+def wordnet(folder: Path, source: str, target: str, **options) -> params.WordNetDictionary:
+    (folder / "english.sql").write_text(source)
+    (folder / "french.sql").write_text(target)
+    files = {"kind": "files", "paths": [str(folder / "*.sql")]}
+    return params.WordNetDictionary(kind="wordnet", source=files, source_table="english_lemma", target_table="french_lemma", **options)
+
+
+def test_wordnet_pairs_share_a_synset_and_are_single_words(tmp_path):
+    french = SQL.format(table="french_lemma", dog="Chien", many="plusieurs", cat="chat")
+    french += 'INSERT INTO french_lemma VALUES ("n#1","n","clebs","N");\nINSERT INTO french_lemma VALUES ("n#9","n","rien","N");\n'
+    dictionary = wordnet(tmp_path, SQL.format(table="english_lemma", dog="dog", many="many", cat="cat"), french, train=10, test=1)
+    candidates, translations = wordnets.translations(dictionary, ["cat", "bird", "dog"])
+    assert candidates == ["cat", "dog"] and translations["dog"] == {"chien": 2, "clebs": 1} and translations["cat"] == {"chat": 1}
+
+
+def test_no_source_word_is_both_learned_from_and_asked_for(tmp_path):
+    source = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
+
+    def lemmas(table, prefix):
+        return "".join(f'INSERT INTO {table} VALUES ("n#{i // 2}","n","{prefix}{word}","N");\n' for i, word in enumerate(source))
+
+    dictionary = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "f"), train=100, test=30)
+    target = [f"f{word}" for word in source[:150]]
+    built = dictionaries.load(dictionary.kind)(dictionary, source, target, seed=1)
+    assert len(built.test) == 30 and not {a for a, _ in built.train} & set(built.test)
+    assert {a for a, _ in built.train} | set(built.test) == set(source[:130])  # the most frequent
+    assert all(b in target for _, b in built.train) and all(len(gold) == 2 for gold in built.test.values())
+    assert dictionaries.load(dictionary.kind)(dictionary, source, target, seed=1) == built
+    assert dictionaries.load(dictionary.kind)(dictionary, source, target, seed=2).test != built.test
+    with pytest.raises(SesameError, match="too few to hold out 30"):
+        dictionaries.load(dictionary.kind)(dictionary, source[:35], target, seed=1)
+
+
+def test_identical_words():
+    dictionary = params.IdenticalDictionary(kind="identical", train=10, test=3)
+    built = dictionaries.load(dictionary.kind)(dictionary, [f"w{i}" for i in range(30)], [f"w{i}" for i in range(10, 40)], seed=1)
+    assert all(a == b for a, b in built.train) and len(built.train) == 10 and all(gold == {word} for word, gold in built.test.items())
+
+
+# ---------------------------------------------------------------- stages
+
+
+def corpus(name: str, prefix: str, documents: int = 1500) -> None:
+    """A language of 15 topics with 8 words each: a sentence stays in its topic. `prefix` makes it another language."""
+    draw = random.Random(0)
+    topics = [[f"{prefix}{chr(97 + t)}{chr(97 + w)}" for w in range(8)] for t in range(15)]
+    lines = [" ".join(draw.choices(draw.choice(topics), k=8)).capitalize() + "." for _ in range(documents)]
+    folder = Path("data/corpora", name)
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text("\n\n".join(lines) + "\n")
+
+
+def table(path: Path) -> list[dict]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def settings(vectors_of: dict, **alignment) -> params.Params:
+    declared = {name: TypeAdapter(params.Vectors).validate_python(raw) for name, raw in vectors_of.items()}
+    return params.Params.model_construct(vectors=declared, alignments={"pair": params.Alignment(**alignment)} if alignment else {})
+
+
+PPMI = {"kind": "ppmi_svd", "vector_size": 20}
+SGNS = {"kind": "skip_gram", "vector_size": 20}
+CBOW = {"kind": "cbow", "vector_size": 20, "epochs": 30}
+FASTTEXT = {"kind": "fasttext", "vector_size": 20, "buckets": 500}
+
+
+@pytest.mark.parametrize("kind", [PPMI, SGNS, CBOW, FASTTEXT])
+def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    metrics = vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
+    assert metrics["words"] == 1500 * 8 and metrics["vocabulary"] == 120
+    space = vectors.load("data/vectors/v")
+    assert space.vectors.shape == (120, 20) and space.counts.sum() == 12000 and list(space.counts) == sorted(space.counts, reverse=True)
+    near = nearest(*[torch.from_numpy(normalise(space.vectors))] * 2, 8)[1].tolist()
+    assert np.mean([space.words[n][0] == word[0] for word, row in zip(space.words, near, strict=True) for n in row]) > 0.9
+    assert len(vectors.load("data/vectors/v", limit=10).words) == 10
+    with pytest.raises(SesameError, match="lower min_count or take more text"):
+        vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
+
+
+def test_every_kind_that_can_be_declared_is_a_file():
+    def kinds(union: object) -> set[str]:
+        return {kind for block in get_args(get_args(union)[0]) for kind in get_args(block.model_fields["kind"].annotation)}
+
+    def there(package: ModuleType, *helpers: str) -> set[str]:
+        return {path.stem for path in Path(package.__file__).parent.glob("*.py")} - {"__init__", *helpers}
+
+    assert kinds(params.Vectors) == there(trainers, "vocabulary", "predicted") and kinds(params.spaces.Dictionary) == there(dictionaries)
+    assert all(callable(trainers.load(kind)) for kind in there(trainers, "vocabulary", "predicted"))
+    assert all(callable(dictionaries.load(kind)) for kind in there(dictionaries))
+
+
+def test_vectors_do_not_depend_on_the_hash_seed(tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from components import params\nfrom components.spaces import trainers\n"
+        "import hashlib, random\n"
+        "draw = random.Random(0); text = [[chr(97 + draw.randrange(26)) for _ in range(9)] for _ in range(300)]\n"
+        "settings = params.SkipGram(kind='skip_gram', corpus='x', vector_size=8)\n"
+        "_, _, trained = trainers.load('skip_gram')(text, settings)\n"
+        "print(hashlib.sha256(trained.tobytes()).hexdigest())\n"
+    )
+    root = str(Path(vectors.__file__).parents[2])
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code, root], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_precision_has_an_interval_and_a_paired_one():
+    """The paired interval of two mappings that mostly agree is narrower than either's own; what was taught is counted apart."""
+    first = np.repeat([True, False], [60, 140])
+    better = first.copy()
+    better[60:70] = True
+    own = evaluate.intervals(better, first, np.arange(200) >= 50)
+    assert own["less_first"] == pytest.approx(0.05) and 0 < own["less_low"] < 0.05 < own["less_high"]
+    assert own["less_high"] - own["less_low"] < 0.6 * (own["p1_high"] - own["p1_low"])
+    assert own["p1_low"] < 0.35 < own["p1_high"] and (own["p1_unseen"], own["queries_unseen"]) == (20 / 150, 150)
+    same = evaluate.intervals(first, first, np.zeros(200, bool))
+    assert (same["less_first"], same["less_low"], same["less_high"], same["p1_unseen"]) == (0, 0, 0, None)
+
+
+def test_halves_are_disjoint_of_as_many_words_and_drawn():
+    draw = random.Random(0)
+    documents = [[[f"w{i}"] * draw.randint(1, 9) for _ in range(draw.randint(1, 30))] for i in range(40)]
+
+    def words(half) -> list[str]:
+        return [word for document in half for sentence in document for word in sentence]
+
+    first, second = vectors.halves(documents, 1)
+    a, b = words(first), words(second)
+    assert not set(a) & set(b) and len(set(a) | set(b)) > 38 and 0 <= abs(len(a) - len(b)) < 9
+    assert words(vectors.halves(documents, 1)[0]) == a != words(vectors.halves(documents, 2)[0])
+    sentences = [sentence for document in documents for sentence in document]
+    assert 290 < sum(map(len, vectors.cut(sentences, 300))) <= 300 and vectors.cut(sentences, None) == sentences
+
+
+def test_two_languages_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    corpus("two", "z")
+
+    def lemmas(table, prefix):
+        return "".join(
+            f'INSERT INTO {table} VALUES ("n#{t}{w}","n","{prefix}{chr(97 + t)}{chr(97 + w)}","N");\n' for t in range(15) for w in range(8)
+        )
+
+    dictionary = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "z"), train=80, test=30)
+    both = {"one": PPMI | {"corpus": "one"}, "two": PPMI | {"corpus": "two"}}
+    curve = {"methods": ["xing_2015"], "seed_pairs": [5, 40, 4000]}
+    made = settings(both, source="one", target="two", dictionary=dictionary, methods=["mikolov_2013", "artetxe_2018a"], curve=curve)
+    for name in both:
+        vectors.body(made, name, None)
+    metrics = align.body(made, "pair", None)
+    assert metrics["coverage"] == 1 and metrics["queries"] == 30 and metrics["train_pairs"] == 80
+    assert metrics["artetxe_2018a"]["csls"]["p10"] > 0.9 and metrics["chance_p1"] == pytest.approx(1 / 120)
+    folder = Path("data/align/pair")
+    scores = table(folder / "scores.csv")
+    ways = [(method, retrieval) for method in ("mikolov_2013", "artetxe_2018a") for retrieval in ("nn", "csls")]
+    assert [(row["method"], row["retrieval"]) for row in scores] == ways
+    assert all(row["queries_unseen"] == "30" and row["p1_unseen"] == row["p1"] for row in scores), "each word has one translation"
+    assert float(scores[3]["p10"]) == metrics["artetxe_2018a"]["csls"]["p10"] and scores[0]["coverage"] == "1.0"
+    assert np.load(folder / "mapping.npz")["artetxe_2018a_source"].shape == (20, 20) and not (folder / "moved.csv").exists()
+    assert [(row["method"], row["seed_pairs"]) for row in table(folder / "curve.csv")] == [("xing_2015", "5"), ("xing_2015", "40")]
+    view = table(folder / "view.csv")
+    assert len(view) == 2 * 30 and {row["side"] for row in view} == {"source", "target"}
+    places = {
+        side: np.array([[row["after_x"], row["after_y"]] for row in view if row["side"] == side], float) for side in ("source", "target")
+    }
+    assert np.linalg.norm(places["source"] - places["target"], axis=1).mean() < 0.3, "a word and its translation are near each other"
+    examples = table(folder / "examples.csv")
+    assert len(examples) == 4 * 20 and examples[0]["gold"] == f"z{examples[0]['word']}" and len(examples[0]["found"].split()) == 5
+    stage.write_json(Path("data/metrics/align/pair.json"), metrics)  # plain numbers only
+
+
+def test_two_periods_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus("old", "")
+    corpus("new", "")
+    text = Path("data/corpora/new/train.txt").read_text()
+    swapped = (
+        text.replace("aa", "SWAP").replace("Aa", "Swap").replace("bb", "aa").replace("Bb", "Aa").replace("SWAP", "bb").replace("Swap", "Bb")
+    )
+    Path("data/corpora/new/train.txt").write_text(swapped)  # two words change their meaning
+    both = {name: SGNS | {"corpus": name, "seed": seed} for seed, name in enumerate(("old", "new"))}
+    made = settings(both, source="old", target="new", dictionary=params.IdenticalDictionary(kind="identical", train=80, test=30))
+    for name in both:
+        vectors.body(made, name, None)
+    metrics = align.body(made, "pair", None)
+    moved = table(Path("data/align/pair/moved.csv"))
+    assert {row["word"] for row in moved[:2]} == {"aa", "bb"} and metrics["moved"]["words"] == len(moved)
+    assert float(moved[0]["distance"]) > 0.5 > metrics["moved"]["mean_distance"]
+
+
+def test_spaces_of_different_width(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    both = {"one": PPMI | {"corpus": "one"}, "two": PPMI | {"corpus": "one", "vector_size": 10}}
+    made = settings(both, source="one", target="two", dictionary=params.IdenticalDictionary(kind="identical", train=80, test=30))
+    for name in both:
+        vectors.body(made, name, None)
+    with pytest.raises(SesameError, match="have 20 dimensions and vectors.two 10"):
+        align.body(made, "pair", None)
+
+
+# ---------------------------------------------------------------- from elsewhere
+
+WORDS = ["the", "of", "The", "Paris", "42", "naïve"]
+ROWS = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [0, 0, 0], [np.nan, 1, 2], [-1.5, 2e-3, 1]], dtype=np.float32)
+
+
+def lines_of(words: list[str] = WORDS, rows: np.ndarray = ROWS) -> str:
+    return "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows.tolist(), strict=True))
+
+
+def brought(path: Path, **options) -> tuple[dict, vectors.Space]:
+    block = params.PublishedVectors(source={"kind": "files", "paths": [str(path)]}, licence="none", **options)
+    metrics = published.body(params.Params.model_construct(published_vectors={"own": block}), "own", None)
+    return metrics, vectors.load("data/vectors/own")
+
+
+@pytest.mark.parametrize("form", ["glove", "word2vec", "gz", "binary", "npz"])
+def test_vectors_from_elsewhere_in_every_form(tmp_path, monkeypatch, form):
+    """What can't be used is left out and counted: words that come again, zero and NaN rows."""
+    monkeypatch.chdir(tmp_path)
+    path, options = Path("vectors.txt"), {}
+    if form == "glove":
+        path.write_text(lines_of())
+    elif form == "word2vec":
+        path.write_text(f"6 3\n{lines_of()}")
+    elif form == "gz":
+        path = Path("vectors.vec.gz")
+        path.write_bytes(gzip.compress(f"6 3\n{lines_of()}".encode()))
+    elif form == "binary":
+        keyed, options = KeyedVectors(3), {"format": "word2vec_binary"}
+        keyed.add_vectors(WORDS, ROWS)
+        keyed.save_word2vec_format(str(path), binary=True)
+    else:
+        path, options = Path("vectors.npz"), {"format": "npz"}
+        np.savez(path, words=np.array(WORDS), vectors=ROWS)
+    metrics, space = brought(path, **options)
+    assert space.words == ["the", "of", "The", "naïve"] and metrics["left_out"] == {"repeated": 0, "zero": 1, "not_finite": 1}
+    np.testing.assert_allclose(space.vectors, ROWS[[0, 1, 2, 5]])
+    metrics, space = brought(path, **options, lowercase=True, max_vocabulary=3)
+    assert space.words == ["the", "of"] and metrics["left_out"]["repeated"] == 1
+    np.testing.assert_allclose(space.vectors[0], ROWS[0])  # the first one stays
+
+
+def test_fasttexts_own_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = FastText([[f"word{i}" for i in range(9)]] * 20, vector_size=6, min_count=1, bucket=50, epochs=1)
+    save_facebook_model(model, "model.bin")
+    _, space = brought(Path("model.bin"), format="fasttext_binary")
+    assert space.words == model.wv.index_to_key
+    np.testing.assert_allclose(space.vectors, model.wv.vectors, rtol=1e-5)
+
+
+def test_words_with_a_space_are_words(tmp_path, monkeypatch):
+    """As in GloVe's vectors of the Common Crawl."""
+    monkeypatch.chdir(tmp_path)
+    Path("glove.txt").write_text("the 1 2\n. . . 3 4\n")
+    assert brought(Path("glove.txt"))[1].words == ["the", ". . ."]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("the 1 2 3\nof 1 2\n", "vectors.txt, line 2: a word and its numbers expected, 3 fields found, 3 expected as in the first line"),
+        ("the 1 2 3\nof 1 2 3 4\n", "vectors.txt, line 2: 4 numbers, 3 expected"),
+        ("the 1 2 3\nof 1 x 3\n", "vectors.txt, line 2: 3 numbers expected after the word"),
+        ("2 4\nthe 1 2 3\nof 1 2 3\n", "vectors.txt, line 2: .* 4 fields found, the first line says 4"),
+        ("5 3\nthe 1 2 3\nof 1 2 3\n", "the first line promises 5 vectors, 2 are there: the file may be cut off"),
+        ("the 0 0\n", "no usable vector in it"),
+        ("", "no usable vector in it"),
+    ],
+)
+def test_a_broken_file_of_vectors_is_one_line(tmp_path, monkeypatch, content, said):
+    monkeypatch.chdir(tmp_path)
+    Path("vectors.txt").write_text(content)
+    with pytest.raises(SesameError, match=said):
+        brought(Path("vectors.txt"))
+    assert not Path("data/vectors").exists()
+
+
+@pytest.mark.parametrize("form", ["word2vec_binary", "fasttext_binary", "npz"])
+def test_a_file_of_another_form_is_one_line(tmp_path, monkeypatch, form):
+    monkeypatch.chdir(tmp_path)
+    Path("vectors.txt").write_text("the 1 2 3\n")
+    with pytest.raises(SesameError, match="vectors.txt: can't be read as ") as raised:
+        brought(Path("vectors.txt"), format=form)
+    assert "\n" not in str(raised.value)
+
+
+def listed(train_pairs: str, test_pairs: str, **options) -> params.PairsDictionary:
+    for name, content in (("train", train_pairs), ("test", test_pairs)):
+        Path(f"{name}.txt").write_text(content)
+    files = {name: {"source": {"kind": "files", "paths": [f"{name}.txt"]}} | options.pop(name, {}) for name in ("train", "test")}
+    return params.PairsDictionary(kind="pairs", **files, **options)
+
+
+ENGLISH, GERMAN = ["the", "dog", "cat", "house"], ["der", "hund", "katze", "haus", "die"]
+
+
+def test_lists_of_pairs(tmp_path, monkeypatch):
+    """Tabs or spaces, several translations, what is not in the vocabularies counted, what is asked for never learned from."""
+    monkeypatch.chdir(tmp_path)
+    dictionary = listed("The\tder\nthe die\nthe die\nbird vogel\ncat katze\n\n", "cat katze\nhouse haus\nhouse heim\nfish fisch\n")
+    built = dictionaries.load("pairs")(dictionary, ENGLISH, GERMAN, 1)
+    assert built.train == [("the", "der"), ("the", "die")]
+    assert built.test == {"cat": {"katze"}, "house": {"haus", "heim"}, "fish": {"fisch"}}
+    assert built.left_out == {"repeated": 1, "asked_for": 1, "not_in_the_vocabularies": 1}
+    lines = '{"en": "the", "de": ["der", "die"]}\n{"en": "dog", "de": "hund"}\n'
+    options = {"format": "jsonl", "keys": ("en", "de")}
+    built = dictionaries.load("pairs")(listed(lines, "cat katze\n", train=options), ENGLISH, GERMAN, 1)
+    assert built.train == [("the", "der"), ("the", "die"), ("dog", "hund")]
+    built = dictionaries.load("pairs")(listed("der the\nhund dog\n", "katze cat\n", reverse=True), ENGLISH, GERMAN, 1)
+    assert built.train == [("the", "der"), ("dog", "hund")] and built.test == {"cat": {"katze"}}
+    built = dictionaries.load("pairs")(listed("the der\ndog hund\n", "cat katze\n", train={"max_pairs": 1}), ENGLISH, GERMAN, 1)
+    assert built.train == [("the", "der")]
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "options", "said"),
+    [
+        (
+            "der the\nhund dog\n",
+            "cat katze\n",
+            {},
+            r"dictionary.train: 0 of 2 pairs are a word of the source .* 2 the other way round: set",
+        ),
+        ("the der\n", "fish fisch\n", {}, "dictionary.test: none of its 1 pairs is in the two vocabularies"),
+        ("", "cat katze\n", {}, "dictionary.train: none of its 0 pairs"),
+        ("the der\nthe\n", "cat katze\n", {}, "train.txt, line 2: two words expected, 1 found"),
+        ("the der das\n", "cat katze\n", {}, "train.txt, line 1: two words expected, 3 found"),
+        ('{"source": 1}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: a JSON object with source and target expected"),
+        ('{"source": 1, "target": "x"}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: source and target must be words"),
+    ],
+)
+def test_lists_that_do_not_fit_are_one_line(tmp_path, monkeypatch, train, test, options, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SesameError, match=said):
+        dictionaries.load("pairs")(listed(train, test, **options), ENGLISH, GERMAN, 1)
+
+
+def test_numerals_and_words_spelled_alike():
+    assert dictionaries.numerals(["the", "1984", "a1", "7"], ["7", "1984", "a1"]) == [("1984", "1984"), ("7", "7")]
+    assert dictionaries.spelled_alike(["the", "taxi", "7"], ["taxi", "7"]) == [("taxi", "taxi"), ("7", "7")]
+
+
+def test_numerals_are_words_where_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("data/corpora/one")
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text("In 1984, 2 men's X5.\n")
+    made = {name: settings({"v": PPMI | {"corpus": "one", "numerals": name}}).vectors["v"] for name in (False, True)}
+    assert vectors.sentences_of(made[False]) == [["in", "men", "s", "x"]]
+    assert vectors.sentences_of(made[True]) == [["in", "1984", "2", "men", "s", "x", "5"]]
+
+
+def own_spaces(**alignment) -> params.Params:
+    """Two spaces of 300 words, one a rotation of the other, and their dictionary."""
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((300, 12)).astype(np.float32)
+    names = [chr(97 + i // 26) + chr(97 + i % 26) for i in range(300)]
+    turn = np.linalg.qr(draw.standard_normal((12, 12)))[0].astype(np.float32)
+    for name, prefix, rows in (("one", "", x), ("two", "z", x @ turn)):
+        vectors.save(
+            vectors.Space([*(prefix + word for word in names[:270]), *map(str, range(30))], np.zeros(300, int), rows),
+            Path(f"data/vectors/{name}"),
+        )
+    pairs = "".join(f"{word} z{word}\n" for word in names[:270])
+    train, test = pairs.splitlines(keepends=True)[:200], pairs.splitlines(keepends=True)[200:]
+    return settings({}, source="one", target="two", dictionary=listed("".join(train), "".join(test)), **alignment)
+
+
+def test_few_pairs_are_warned_of_and_numerals_alone_do(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    methods = [{"preset": "mikolov_2013", "seed_pairs": 8}, {"preset": "artetxe_2018b", "name": "numerals", "start": "numerals"}]
+    metrics = align.body(own_spaces(methods=methods), "pair", None)
+    assert "mikolov_2013: 8 pairs are fewer than the 12 dimensions: least squares fits them and nothing else" in capsys.readouterr().out
+    assert metrics["numerals"]["seed_pairs"] == 30 and metrics["numerals"]["csls"]["p1"] > 0.95
+    assert metrics["numerals"]["csls"]["queries_unseen"] == 70, "no gold is among what numerals taught"
+    assert metrics["unlikeness"] == pytest.approx(0, abs=1)
+
+
+def test_nothing_to_begin_with_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = own_spaces(methods=[{"preset": "xing_2015", "start": "numerals"}])
+    space = vectors.load("data/vectors/two")
+    vectors.save(
+        vectors.Space([word.replace("0", "null") + "x" for word in space.words], space.counts, space.vectors), Path("data/vectors/two")
+    )
+    with pytest.raises(SesameError, match="none of its|method xing_2015: the two vocabularies have no pair to begin with"):
+        align.body(made, "pair", None)

@@ -174,6 +174,32 @@ def batch(
 
 
 @command
+def neighbours(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="With the word between stars: 'a *play* in context'.")],
+    layer: Annotated[int | None, typer.Option(help="0 is below all context; the last one by default.")] = None,
+    vectors: Annotated[str | None, typer.Option(help="Of data/vectors: the word's neighbours without context, beside.")] = None,
+    corpus: Annotated[str | None, typer.Option(help="Whose validation text is looked through; the model's own by default.")] = None,
+    segments: Annotated[int, typer.Option(min=1, help="How many segments of it.")] = 2000,
+    top: Annotated[int, typer.Option(min=1, help="How many neighbours.")] = 8,
+) -> None:
+    """Show the nearest neighbours of a word in its context, by a model, and without it, by word vectors."""
+    from components.spaces import contexts
+    from pipelines import terminal
+
+    all_params = params.load()
+    own = corpus or contexts.corpus_of(all_params, model)
+    read, found = contexts.neighbours(model, text, own, layer, segments, top)
+    terminal.say(f"{model}, layer {read}, among the words of {segments:,} segments of {own}", "bold")
+    terminal.table(["cosine", "in context"], [[f"{score:.3f}", shown] for score, shown in found])
+    if vectors:
+        marked = contexts.marked(text)
+        word = marked.text[marked.start : marked.end]
+        terminal.say(f"{vectors}: {word} without context", "bold")
+        terminal.table(["cosine", "word"], [[f"{score:.3f}", other] for score, other in contexts.without_context(vectors, word, top)])
+
+
+@command
 def profile(
     name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="Where the local files of a *_files profile lie.")] = None,

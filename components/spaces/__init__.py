@@ -10,6 +10,7 @@
     retrieval.py        what a target costs beside its cosine: nothing, CSLS, inverted softmax
     evaluate.py         precision, chance, hubs, how alike two spaces are, and which words moved between two periods
     view.py             both spaces in two dimensions
+    contexts.py         a word in its context among words in theirs, by any model: `sesame neighbours`
     align.py            stage `align` -> data/align/<name>
 
 One more kind of vectors or of dictionary is one file in its folder and its block in `components/params/spaces.py`; one more retrieval

@@ -1,0 +1,78 @@
+"""Neighbours of a word in its context."""
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from components import corpora, params, tokenizer
+from components.errors import SesameError
+from components.models import store
+from components.spaces import contexts, vectors
+from components.spaces.contexts import Word
+from tests.conftest import tiny_params
+
+
+@pytest.fixture
+def model(project) -> Path:
+    """A model with random weights: each of its words is nearest to itself in the same sentence all the same."""
+    torch.manual_seed(0)
+    block, tokens = params.check(tiny_params()).models["bert"].architecture, tokenizer.load(Path("data/tokenizers/tiny"))
+    store.save(Path("data/models/bert"), store.build(block, tokens).state_dict(), block, tokens)
+    return project
+
+
+def test_a_word_finds_its_own_sentence_first(model):
+    text = next(
+        text for text in chain.from_iterable(corpora.read(Path("data/corpora/tiny"), "valid")) if len(vectors.WORD.findall(text)) > 3
+    )
+    place = list(vectors.WORD.finditer(text))[2]
+    prompt = f"{text[: place.start()]}*{place.group()}*{text[place.end() :]}"
+    layer, found = contexts.neighbours("bert", prompt, "tiny", None, 200, 4)
+    assert layer == 2 and len(found) == 4 and found == sorted(found, reverse=True)
+    assert found[0] == (pytest.approx(1, abs=1e-5), Word(text, place.start(), place.end()).shown())
+
+
+def test_a_word_differs_by_its_context_and_not_by_its_batch(model):
+    bert, tokens = store.load(Path("data/models/bert"))
+    bert.eval()
+    texts = ["A word here.", "Some other word here."]
+    words = [[Word(texts[0], 2, 6)], [Word(texts[1], 11, 15)]]
+    for layer in (1, 2):
+        (_, a), (_, b) = contexts.embedded(bert, tokens, texts, words, layer)
+        assert not torch.allclose(a, b, atol=1e-4) and float(a.norm()) == pytest.approx(1)
+        (_, alone) = next(contexts.embedded(bert, tokens, texts[:1], words[:1], layer))
+        torch.testing.assert_close(alone, a, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "said"),
+    [
+        ("no stars", {}, "one word between stars expected, as in 'a .play. in context'; 0 found"),
+        ("*two* *words*", {}, "; 2 found"),
+        ("a *word*", {"layer": 3}, r"model bert has no layer 3 \(0, below all context, to 2\)"),
+        ("long " * 200 + "*word*", {}, "the marked word stands beyond the 32 tokens"),
+    ],
+)
+def test_what_is_wrong_is_one_line(model, prompt, options, said):
+    with pytest.raises(SesameError, match=said):
+        contexts.neighbours("bert", prompt, "tiny", options.get("layer"), 20, 4)
+
+
+def test_without_context(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(0).standard_normal((30, 5)).astype(np.float32)
+    rows[7] = rows[3] + 0.01
+    vectors.save(vectors.Space([f"w{i}" for i in range(30)], np.ones(30, int), rows), Path("data/vectors/own"))
+    found = contexts.without_context("own", "W3", 4)
+    assert found[0][1] == "w7" and len(found) == 4 and "w3" not in [word for _, word in found]
+    with pytest.raises(SesameError, match="data/vectors/own has no vector of 'x'"):
+        contexts.without_context("own", "x", 4)
+
+
+def test_a_model_from_elsewhere_needs_a_corpus():
+    with pytest.raises(SesameError, match="model minilm was not pre-trained here: name a corpus"):
+        contexts.corpus_of(params.load(), "minilm")
+    assert contexts.corpus_of(params.load(), "elmo") == "english"

@@ -160,7 +160,7 @@ class SelfLearning(Block):
     """Most frequent words of either side that take part."""
     keep: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Share of the words of the other side, drawn anew each round, to choose a translation among: drawing lets it leave a bad start.
-    Doubled where nothing is gained, until it is all of them."""
+    Doubled where nothing is gained, and all of them after a half at most."""
     patience: Count = 5
     threshold: Annotated[float, Field(ge=0)] = 1e-6
     max_rounds: Count = 500

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from components import params, stage
+from components import compute, params, stage
 from components.errors import SesameError
 from components.spaces import dictionaries, evaluate, self_learning, vectors, view
 from components.spaces.dictionaries import Dictionary
@@ -47,7 +47,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
     Raises SesameError where the two spaces don't fit each other, or there are too few words to learn from or to ask for.
     """
     alignment = all_params.alignments[name]
-    torch.set_num_threads(alignment.threads)
+    compute.prepare(alignment.threads)
     with threadpool_limits(limits=alignment.threads):  # one: the same figures on any number of cores, and other stages run beside this one
         return _aligned(alignment, Path("data/align", name))
 

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import binomtest, skew, ttest_1samp
 from torch import Tensor
 
-from components.spaces.neighbours import BLOCK, nearest
+from components.spaces.neighbours import blocks, nearest
 from components.spaces.vectors import Space
 
 RANKS = (1, 5, 10)
@@ -63,10 +63,9 @@ def chance(queries: list[str], test: dict[str, set[str]], words: list[str]) -> f
 def mean_reciprocal_rank(queries: Tensor, targets: Tensor, price: Tensor | None, golds: list[list[int]]) -> float:
     """Of each query's (q, d) best translation among all targets (n, d): 1 for the first place, 1/2 for the second (xling-eval's MAP)."""
     inverse = []
-    for start in range(0, len(queries), BLOCK):
-        scores = queries[start : start + BLOCK] @ targets.T
-        scores = scores if price is None else scores - price
-        for row, gold in zip(scores, golds[start : start + BLOCK], strict=True):
+    for start, cosines in blocks(queries, targets):
+        scores = cosines if price is None else cosines.sub_(price)
+        for row, gold in zip(scores, golds[start : start + len(scores)], strict=True):
             inverse.append(1 / (1 + int((row > row[gold].max()).sum())))
     return float(np.mean(inverse))
 

@@ -1,16 +1,16 @@
 """The nearest of many vectors, exactly, without ever holding the square of all cosines.
 
 Rows are unit vectors (float32), so that a product is a cosine. One pass multiplies a block of rows with all columns and reads off
-what is asked of either side: memory stays at BLOCK x columns floats, whatever the vocabulary.
+what is asked of either side: memory stays at two blocks of SCORES floats, half a GiB, whatever the vocabulary.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-BLOCK = 1024
-"""Rows compared at a time."""
+SCORES = 2**26
+"""Pairs of words compared at a time."""
 CHUNK = 32
 """Scores of which the largest is taken first: the k best of a row are in the k chunks with the largest maxima, and a maximum
 costs a fraction of what sorting does."""
@@ -37,7 +37,7 @@ def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def nearest(queries: Tensor, targets: Tensor, k: int, price: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Of each query (q, d) the k best targets (n, d) by cosine less the target's `price` (n,): scores and rows (q, k), best first."""
-    found = [top(_scores(block, targets, price), k) for block in queries.split(BLOCK)]
+    found = [top(scores if price is None else scores.sub_(price), k) for _, scores in blocks(queries, targets)]
     return torch.cat([values for values, _ in found]), torch.cat([places for _, places in found])
 
 
@@ -46,42 +46,38 @@ def crowding(rows: Tensor, others: Tensor, k: int) -> Tensor:
     return nearest(rows, others, k)[0].mean(dim=1)
 
 
-@dataclass(frozen=True)
-class Best:
-    """The best of the other side for each word: `score`, as ranked, and `row`, both (n,)."""
+def both_ways(x: Tensor, z: Tensor, price_x: Tensor | None = None, price_z: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """For each of x (n, d) the row of the best of z (m, d), and for each of z that of the best of x, out of one product of the two.
 
-    score: Tensor
-    row: Tensor
-
-
-def both_ways(x: Tensor, z: Tensor, price_x: Tensor | None = None, price_z: Tensor | None = None) -> tuple[Best, Best]:
-    """For each of x (n, d) the best of z (m, d), and for each of z the best of x, out of one product of the two.
-
-    A word of the other side has its price taken off, (n,) and (m,).
+    A word of the other side has its price taken off, (n,) and (m,): as two more dimensions, since what a word itself costs is the same
+    for all of the other side.
     """
-    forward, score, row = [], torch.full((len(z),), -torch.inf), torch.zeros(len(z), dtype=torch.long)
-    for start, block in zip(range(0, len(x), BLOCK), x.split(BLOCK), strict=True):
-        cosines = block @ z.T
-        forward.append((cosines if price_z is None else cosines - price_z).max(dim=1))
-        own = cosines if price_x is None else cosines - price_x[start : start + len(block), None]
-        values, places = own.max(dim=0)
+    if price_x is not None and price_z is not None:
+        x = torch.cat([x, -price_x[:, None], torch.ones(len(x), 1)], dim=1)
+        z = torch.cat([z, torch.ones(len(z), 1), -price_z[:, None]], dim=1)
+    ahead, score, back = [], torch.full((len(z),), -torch.inf), torch.zeros(len(z), dtype=torch.long)
+    for start, scores in blocks(x, z):
+        ahead.append(scores.argmax(dim=1))
+        values, places = scores.max(dim=0)
         better = values > score
-        score, row = torch.where(better, values, score), torch.where(better, places + start, row)
-    return Best(torch.cat([best.values for best in forward]), torch.cat([best.indices for best in forward])), Best(score, row)
+        score, back = torch.where(better, values, score), torch.where(better, places + start, back)
+    return torch.cat(ahead), back
 
 
 def crowding_both_ways(x: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """(n,), (m,): what `crowding` gives for x among z, and for z among x, out of one product of the two."""
     kx, kz = min(k, len(z)), min(k, len(x))
     own, kept = [], torch.full((len(z), 0), -torch.inf)
-    for block in x.split(BLOCK):
-        cosines = block @ z.T
+    for _, cosines in blocks(x, z):
         own.append(top(cosines, kx)[0].mean(dim=1))
         kept = torch.cat([kept, top(cosines.T.contiguous(), kz)[0]], dim=1)
         kept = kept.topk(min(kz, kept.shape[1]), dim=1).values
     return torch.cat(own), kept.mean(dim=1)
 
 
-def _scores(block: Tensor, targets: Tensor, price: Tensor | None) -> Tensor:
-    cosines = block @ targets.T
-    return cosines if price is None else cosines.sub_(price)
+def blocks(rows: Tensor, columns: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The first row and the scores (b, columns) of each block of `rows`. The next block is written over the last."""
+    size = max(1, SCORES // len(columns))
+    room = torch.empty(min(size, len(rows)), len(columns))
+    for start, block in zip(range(0, len(rows), size), rows.split(size), strict=True):
+        yield start, torch.mm(block, columns.T, out=room[: len(block)])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from components.spaces.neighbours import BLOCK, crowding
+from components.spaces.neighbours import blocks, crowding
 
 INVERSE_TEMPERATURE = 30.0
 """Of the inverted softmax, as in MUSE; Smith et al. fit it to the training pairs."""
@@ -31,7 +31,7 @@ def csls(targets: Tensor, sources: Tensor, k: int) -> Tensor:
 def inverted_softmax(targets: Tensor, sources: Tensor, k: int) -> Tensor:
     """The probability of the query given the target (Smith et al. 2017, section 2.3), as a logarithm over the temperature:
     cos(x, z) − log Σ_s exp(β cos(s, z)) / β, the sum over the whole mapped source vocabulary."""
-    sums = [(INVERSE_TEMPERATURE * block @ sources.T).logsumexp(dim=1) for block in targets.split(BLOCK)]
+    sums = [scores.mul_(INVERSE_TEMPERATURE).logsumexp(dim=1) for _, scores in blocks(targets, sources)]
     return torch.cat(sums) / INVERSE_TEMPERATURE
 
 

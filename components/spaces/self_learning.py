@@ -50,7 +50,8 @@ def learn(x: np.ndarray, z: np.ndarray, rows: np.ndarray, method: params.Method)
         if stalled >= how.patience:
             if keep == 1:
                 break
-            keep, best, stalled = min(1.0, 2 * keep), -np.inf, 0  # more words to choose among have better best ones: compared anew
+            keep = 2 * keep if keep <= 0.25 else 1.0  # to draw most of the words costs as much as to take them all
+            best, stalled = -np.inf, 0  # more words to choose among have better best ones: compared anew
     return Learned(rows, number, objective)
 
 
@@ -74,8 +75,7 @@ def induce(x: Tensor, z: Tensor, keep: float, method: params.Method, draw: np.ra
         if how.retrieval == "csls":
             crowded_x, crowded_z = crowding_both_ways(x, z, k)
             price_x, price_z = crowded_x / 2, crowded_z / 2
-        there, back = both_ways(x, z, price_x, price_z)
-        forward, backward = there.row.numpy(), back.row.numpy()
+        forward, backward = (rows.numpy() for rows in both_ways(x, z, price_x, price_z))
     ahead = np.stack([np.arange(len(x)), forward], axis=1)
     behind = np.stack([backward, np.arange(len(z))], axis=1)
     if how.direction == "forward":
@@ -104,6 +104,6 @@ def by_similarity(x: np.ndarray, z: np.ndarray, k: int) -> np.ndarray:
         signatures.append(torch.from_numpy(likeness / np.linalg.norm(likeness, axis=1, keepdims=True).clip(1e-12)))
     left, right = signatures
     crowded_x, crowded_z = crowding_both_ways(left, right, k)
-    there, back = both_ways(left, right, crowded_x / 2, crowded_z / 2)
+    forward, backward = (rows.numpy() for rows in both_ways(left, right, crowded_x / 2, crowded_z / 2))
     own = np.arange(size)
-    return np.concatenate([np.stack([own, there.row.numpy()], axis=1), np.stack([back.row.numpy(), own], axis=1)])
+    return np.concatenate([np.stack([own, forward], axis=1), np.stack([backward, own], axis=1)])

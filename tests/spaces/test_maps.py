@@ -142,15 +142,15 @@ def test_ties_go_to_the_more_frequent():
 
 
 def test_one_product_serves_both_sides(monkeypatch):
-    monkeypatch.setattr("components.spaces.neighbours.BLOCK", 7)  # several blocks
+    monkeypatch.setattr("components.spaces.neighbours.SCORES", 200)  # several blocks
     draw = np.random.default_rng(0)
     x, z = tensor(unit(draw.standard_normal((40, 6)))), tensor(unit(draw.standard_normal((30, 6))))
     price_x, price_z = torch.rand(40), torch.rand(30)
     cosines = x @ z.T
     there, back = both_ways(x, z, price_x, price_z)
-    assert torch.equal(there.row, (cosines - price_z).argmax(dim=1)) and torch.equal(back.row, (cosines.T - price_x).argmax(dim=1))
-    torch.testing.assert_close(there.score, (cosines - price_z).amax(dim=1))
-    torch.testing.assert_close(back.score, (cosines.T - price_x).amax(dim=1))
+    assert torch.equal(there, (cosines - price_z).argmax(dim=1)) and torch.equal(back, (cosines.T - price_x).argmax(dim=1))
+    there, back = both_ways(x, z)
+    assert torch.equal(there, cosines.argmax(dim=1)) and torch.equal(back, cosines.argmax(dim=0))
     for k in (1, 4, 35):
         own = crowding_both_ways(x, z, k)
         for mine, rows in zip(own, (cosines, cosines.T), strict=True):
@@ -158,7 +158,7 @@ def test_one_product_serves_both_sides(monkeypatch):
 
 
 def test_csls_and_the_inverted_softmax_are_their_formulas(monkeypatch):
-    monkeypatch.setattr("components.spaces.neighbours.BLOCK", 7)
+    monkeypatch.setattr("components.spaces.neighbours.SCORES", 200)
     draw = np.random.default_rng(0)
     source, target = unit(draw.standard_normal((40, 6))), unit(draw.standard_normal((30, 6)))
     queries, k = source[5:15], 4

@@ -81,7 +81,7 @@ def _alignment(metrics: Metrics) -> bool:
     rows = [
         [name, method, retrieval, *(f"{figures[f'p{k}']:.3f}" for k in (1, 5, 10)), f"{measured['coverage']:.3f}"]
         for (group, name), measured in metrics.items() if group == "align"
-        for method, by in measured.items() if isinstance(by, dict)
+        for method, by in measured["methods"].items()
         for retrieval, figures in by.items() if isinstance(figures, dict) and "p1" in figures  # of costs and of what moved there is none
     ]  # fmt: skip
     if rows:

@@ -65,6 +65,12 @@ class FastText(Predicted):
     buckets: Size = 200_000
     """Vectors that the n-grams share by their hash; each has `vector_size` numbers."""
 
+    @model_validator(mode="after")
+    def lengths_fit(self):
+        if self.min_n > self.max_n:
+            raise ValueError(f"min_n ({self.min_n}) is above max_n ({self.max_n})")
+        return self
+
 
 class PpmiSvd(Trained):
     """Factors of the positive pointwise mutual information matrix (Levy, Goldberg and Dagan 2015): steadier on few words.
@@ -179,7 +185,7 @@ class Method(Block):
     """First pairs: the train dictionary's; words spelled alike; numerals; or, with no pairs at all, words whose similarities to the
     other words of their own language are alike (Artetxe et al. 2018b, section 3.2)."""
     seed_pairs: Count | None = None
-    """Only so many of the dictionary's train pairs, the first ones."""
+    """Only so many of the first pairs, the most frequent ones or those listed first."""
     self_learning: SelfLearning | None = None
     map: Literal["procrustes", "least_squares", "rcsls"] = "procrustes"
     whiten: bool = False
@@ -198,6 +204,8 @@ class Method(Block):
     def steps_fit_each_other(self):
         if self.map != "procrustes" and (self.whiten or self.dewhiten or self.reweight != (0.0, 0.0)):
             raise ValueError(f"whiten, reweight and dewhiten are steps about a rotation; map: {self.map} has none")
+        if self.map != "procrustes" and self.dimensions != 1:
+            raise ValueError(f"dimensions that agree best are those of a rotation; map: {self.map} has none")
         if self.dewhiten and not self.whiten:
             raise ValueError("dewhiten undoes whiten, which is off")
         if self.start == "similarity" and self.self_learning is None:
@@ -227,9 +235,12 @@ def _preset(raw: Any) -> Any:
     if not isinstance(raw, dict) or "preset" not in raw:
         return raw
     own = {key: value for key, value in raw.items() if key != "preset"}
-    if raw["preset"] not in PRESETS:
+    if not isinstance(raw["preset"], str) or raw["preset"] not in PRESETS:
         raise ValueError(f"no preset {raw['preset']!r} (there are: {', '.join(PRESETS)})")
-    return {"name": raw["preset"]} | PRESETS[raw["preset"]] | own
+    preset = {"name": raw["preset"]} | PRESETS[raw["preset"]]
+    if isinstance(own.get("self_learning"), dict):  # laid over that of the preset, field by field
+        own["self_learning"] = preset.get("self_learning", {}) | own["self_learning"]
+    return preset | own
 
 
 Methods = Annotated[list[Annotated[Method, BeforeValidator(_preset)]], Field(min_length=1)]
@@ -240,6 +251,12 @@ class SeedCurve(Block):
 
     methods: Methods
     seed_pairs: Annotated[list[Count], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def methods_have_pairs(self):
+        if without := [method.name for method in self.methods if method.start == "similarity"]:
+            raise ValueError(f"methods: {without[0]} starts without pairs, whose number is what a curve is over")
+        return self
 
 
 class Alignment(Block):

@@ -175,6 +175,8 @@ def size(metrics: dict) -> str:
     examples = metrics.get("examples")
     if isinstance(examples, dict):
         return ", ".join(f"{split} {rows:,}" for split, rows in examples.items())
+    if "vocabulary" in metrics:
+        return f"{metrics['vocabulary']:,} vectors of {metrics['vector_size']} dimensions"
     return f"{metrics['words']:,} words" if "words" in metrics else f"{metrics['parameters']:,} parameters"
 
 

@@ -116,17 +116,20 @@ def seed_pairs(table: pd.DataFrame) -> Figure:
     """P@1 against the size of the seed dictionary, a panel for each pair of spaces."""
     panels = list(table.groupby("pair", sort=False))
     figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3), constrained_layout=True, squeeze=False)
+    style, labelled = dict(zip(table["method"].unique(), styles(), strict=False)), set()
     for axis, (pair, rows) in zip(axes.flat, panels, strict=True):
-        for (method, own), style in zip(rows.groupby("method", sort=False), styles(), strict=False):
+        for method, own in rows.groupby("method", sort=False):
             spread = [own["p1"] - own["p1_low"], own["p1_high"] - own["p1"]]
-            axis.errorbar(own["seed_pairs"], own["p1"], yerr=spread, capsize=3, markersize=5, label=method, **style)
+            label = None if method in labelled else method  # once for the legend
+            axis.errorbar(own["seed_pairs"], own["p1"], yerr=spread, capsize=3, markersize=5, label=label, **style[method])
+            labelled.add(method)
         sizes = sorted(rows["seed_pairs"].unique())
         axis.set_xscale("log")
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.minorticks_off()
         axis.set_xlabel("seed pairs")
         axis.set_title(f"{pair}: P@1 ({rows['retrieval'].iloc[0]})")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(loc="outside lower center", ncols=4)
     return figure
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
+from torch import Tensor
 
 from components import compute, params, stage
 from components.errors import SesameError
@@ -59,6 +60,8 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
             f"vectors.{alignment.source} have {source.vectors.shape[1]} dimensions and vectors.{alignment.target} "
             f"{target.vectors.shape[1]}; give both the same vector_size"
         )
+    if alignment.controls and not (source.counts.any() and target.counts.any()):
+        raise SesameError("vectors from elsewhere have no counts of their words, without which it can't be told which words moved")
     build = dictionaries.load(alignment.dictionary.kind)
     pair = Pair(source, target, build(alignment.dictionary, source.words, target.words, alignment.seed))
     queries = evaluate.covered(pair.pairs.test, source, target)
@@ -73,45 +76,44 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
         "chance_p1": evaluate.chance(queries, pair.pairs.test, target.words),
     }
     metrics: dict = facts | {
-        "train_pairs": len(pair.pairs.train), "left_out": pair.pairs.left_out,
-        "unlikeness": evaluate.isomorphism(x, z),
+        "train_pairs": len(pair.pairs.train), "left_out": pair.pairs.left_out, "unlikeness": evaluate.unlikeness(x, z), "methods": {},
     }  # fmt: skip
     shares = f"coverage {facts['coverage']:.1%}, chance {facts['chance_p1']:.2%}"
     print(f"{len(queries)} queries, {shares}, {len(pair.pairs.train)} train pairs", flush=True)
-    scores, examples, matrices, reference = [], [], {}, None
+    scores, examples, matrices, reference, best_p1, shown = [], [], {}, None, -1.0, None
     for method in alignment.methods:
-        fitted, how = learned(pair, method)
-        metrics[method.name] = dict(how)
+        brought = learned(pair, method)
+        metrics["methods"][method.name] = dict(brought.how)
+        matrices |= {f"{method.name}_source": brought.fitted.source, f"{method.name}_target": brought.fitted.target}
         taught = {translation for _, translation in seeds(pair, method)}  # which the map pulls near: they are found more easily
         unseen = np.array([not pair.pairs.test[word] & taught for word in queries])
-        matrices |= {f"{method.name}_source": fitted.source, f"{method.name}_target": fitted.target}
-        for retrieval, best, figures in looked_up(pair, fitted, method, alignment.retrievals, queries, alignment.csls_k):
-            hits = evaluate.hits(best, queries, pair.pairs.test, target.words)
+        for retrieval, found, figures in looked_up(pair, brought, alignment.retrievals, queries, alignment.csls_k):
+            hits = evaluate.hits(found, queries, pair.pairs.test, target.words)
             reference = hits[:, 0] if reference is None else reference  # that of the first method and retrieval
             figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
-            metrics[method.name][retrieval] = figures
-            scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | how)
+            metrics["methods"][method.name][retrieval] = figures
+            scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | brought.how)
             print(f"{method.name}, {retrieval}: " + ", ".join(f"{k} {figures[k]:.1%}" for k in ("p1", "p5", "p10")), flush=True)
             examples += [
                 {
                     "method": method.name, "retrieval": retrieval, "word": word, "gold": " ".join(sorted(pair.pairs.test[word])),
                     "found": " ".join(target.words[row] for row in rows[:5]),
                 }
-                for word, rows in zip(queries[:EXAMPLES], best, strict=False)
+                for word, rows in zip(queries[:EXAMPLES], found, strict=False)
             ]  # fmt: skip
-    last = alignment.methods[-1]
-    before = [normalise(side.vectors, last.normalise) for side in (source, target)]
-    shown = (before, fitted.bring(*before))
-    curve = list(_curve(pair, alignment, queries)) if alignment.curve else []
+            if figures["p1"] > best_p1:
+                best_p1, shown = figures["p1"], brought
 
     with stage.output(path) as folder:
         folder.mkdir()
         evaluate.write_csv(folder / "scores.csv", scores)
         evaluate.write_csv(folder / "examples.csv", examples)
-        evaluate.write_csv(folder / "curve.csv", curve)
-        evaluate.write_csv(folder / "view.csv", view.rows(*shown, source.words, target.words, pair.pairs.test, queries))
+        places = view.rows((x, z), (shown.mapped.numpy(), shown.fixed.numpy()), source.words, target.words, pair.pairs.test, queries)
+        evaluate.write_csv(folder / "view.csv", places)
         np.savez(folder / "mapping.npz", **matrices)
-        if alignment.dictionary.kind == "identical":
+        if alignment.curve:
+            evaluate.write_csv(folder / "curve.csv", _curve(pair, alignment, queries))
+        if alignment.dictionary.kind == "identical" and source.counts.any():
             learning = pair.rows(pair.pairs.train)
             rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # lengths stay: only a rotation leaves distances comparable
             moved = evaluate.moved(source, target, rotated, z, alignment.dictionary.min_count)
@@ -123,26 +125,41 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
     return metrics
 
 
-def learned(pair: Pair, method: params.Method) -> tuple[Fitted, dict]:
-    """What a method makes of two spaces, and how: pairs it began with and ended with, rounds, the mean best cosine.
+@dataclass(frozen=True)
+class Brought:
+    """What a method made of two spaces."""
 
-    Raises SesameError where it has no pair to begin with; says where it has fewer than a map over all matrices needs.
-    """
+    fitted: Fitted
+    mapped: Tensor
+    """(n, k) the source's vectors in the common space, unit rows."""
+    fixed: Tensor
+    """(m, k) the target's."""
+    how: dict
+    """Pairs it began with and ended with, rounds, their mean cosine."""
+
+
+def learned(pair: Pair, method: params.Method) -> Brought:
+    """Bring two spaces together. Raises SesameError where there is no pair to begin with; says where there are too few."""
     x, z = (normalise(side.vectors, method.normalise) for side in (pair.source, pair.target))
     rows = pair.rows(seeds(pair, method)) if method.start != "similarity" else self_learning.by_similarity(x, z, method.csls_k)
+    if method.self_learning:
+        rows = rows[(rows < method.self_learning.vocabulary).all(axis=1)]
     if not len(rows):
-        raise SesameError(f"method {method.name}: the two vocabularies have no pair to begin with (start: {method.start})")
+        among = f" among the {method.self_learning.vocabulary} most frequent words" if method.self_learning else ""
+        raise SesameError(f"method {method.name}: the two vocabularies have no pair to begin with{among} (start: {method.start})")
     how: dict = {"seed_pairs": len(rows), "pairs": len(rows), "rounds": None, "objective": None}
     if method.self_learning:
         found = self_learning.learn(x, z, rows, method)
         rows, how = found.rows, how | {"pairs": len(found.rows), "rounds": found.rounds, "objective": found.objective}
-    if method.map == "least_squares" and len(rows) < x.shape[1]:
+    if (method.map == "least_squares" or method.whiten) and len(rows) < x.shape[1]:
+        step = "whitening" if method.whiten else "least squares"
         print(
-            f"{method.name}: {len(rows)} pairs are fewer than the {x.shape[1]} dimensions: least squares fits them and nothing else; "
-            "take a rotation (map: procrustes)",
+            f"{method.name}: {len(rows)} pairs are fewer than the {x.shape[1]} dimensions: {step} fits them and nothing else; "
+            "take a rotation alone (xing_2015), or self_learning",
             flush=True,
         )
-    return fit(x, z, rows, method), how
+    fitted = fit(x, z, rows, method)
+    return Brought(fitted, *map(torch.from_numpy, fitted.bring(x, z)), how)
 
 
 STARTS = {
@@ -155,34 +172,35 @@ STARTS = {
 
 
 def seeds(pair: Pair, method: params.Method) -> list[tuple[str, str]]:
-    """The pairs of words that a method begins with."""
-    return STARTS[method.start](pair)[: method.seed_pairs]
+    """The pairs of words that a method begins with; none of a word that is asked for."""
+    return [words for words in STARTS[method.start](pair) if words[0] not in pair.pairs.test][: method.seed_pairs]
 
 
 def looked_up(
-    pair: Pair, fitted: Fitted, method: params.Method, retrievals: list[str], queries: list[str], csls_k: int
-) -> Iterator[tuple[str, np.ndarray, dict[str, float]]]:
+    pair: Pair, brought: Brought, retrievals: list[str], queries: list[str], csls_k: int
+) -> Iterator[tuple[str, np.ndarray, dict[str, float]]]:  # fmt: skip
     """For each retrieval its name, the rows of the targets found (queries, 10), best first, and figures over them."""
-    x, z = (normalise(side.vectors, method.normalise) for side in (pair.source, pair.target))
-    mapped, fixed = map(torch.from_numpy, fitted.bring(x, z))
-    rows, there = evaluate.index(pair.source), evaluate.index(pair.target)
-    asked = mapped[[rows[word] for word in queries]]
+    here, there = evaluate.index(pair.source), evaluate.index(pair.target)
+    asked = brought.mapped[[here[word] for word in queries]]
     golds = [[there[word] for word in pair.pairs.test[query] if word in there] for query in queries]
     for retrieval in retrievals:
-        price = RETRIEVALS[retrieval](fixed, mapped, csls_k)  # of the whole vocabulary: it depends on the neighbourhoods of all words
-        best = nearest(asked, fixed, max(evaluate.RANKS), price)[1].numpy()
-        mrr = evaluate.mean_reciprocal_rank(asked, fixed, price, golds)
-        yield retrieval, best, {"mrr": mrr} | evaluate.hubness(best, len(fixed))
+        # The price is of the whole vocabulary: it depends on the neighbourhoods of all words.
+        price = RETRIEVALS[retrieval](brought.fixed, brought.mapped, csls_k)
+        best = nearest(asked, brought.fixed, max(evaluate.RANKS), price)[1].numpy()
+        mrr = evaluate.mean_reciprocal_rank(asked, brought.fixed, price, golds)
+        yield retrieval, best, {"mrr": mrr} | evaluate.hubness(best, len(brought.fixed))
 
 
 def _curve(pair: Pair, alignment: params.Alignment, queries: list[str]) -> Iterator[dict]:
-    """P@1 of each method from ever more seed pairs, by the last retrieval."""
+    """P@1 of each method from ever more seed pairs, by the last retrieval. Raises SesameError where there are fewer pairs than any size."""
+    if min(alignment.curve.seed_pairs) > len(pair.pairs.train):
+        raise SesameError(f"curve.seed_pairs: there are {len(pair.pairs.train)} train pairs, fewer than the smallest size")
     for method in alignment.curve.methods:
-        for size in alignment.curve.seed_pairs:
-            if size > len(pair.pairs.train):
-                continue
-            fitted, how = learned(pair, method.model_copy(update={"seed_pairs": size}))
-            [(retrieval, best, _)] = looked_up(pair, fitted, method, alignment.retrievals[-1:], queries, alignment.csls_k)
+        for size in sorted(alignment.curve.seed_pairs):
+            own = method.model_copy(update={"seed_pairs": size})
+            if len(seeds(pair, own)) < size:
+                break
+            [(retrieval, best, _)] = looked_up(pair, learned(pair, own), alignment.retrievals[-1:], queries, alignment.csls_k)
             first = evaluate.hits(best, queries, pair.pairs.test, pair.target.words)[:, 0]
             figures = evaluate.intervals(first, first, np.ones(len(first), bool))
             row = {"method": method.name, "retrieval": retrieval, "seed_pairs": size, "p1": float(first.mean())}

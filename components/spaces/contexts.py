@@ -24,7 +24,7 @@ from components.spaces.maps import normalise
 from components.spaces.neighbours import nearest
 from components.tokenizer import PAD, Tokenizer
 
-MARKED = re.compile(r"\*([^*]+)\*")
+MARKED = re.compile(r"\*(\S[^*]*)\*")
 BATCH = 64
 AROUND = 40
 """Characters shown to each side of a word."""
@@ -107,9 +107,10 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
 def without_context(name: str, word: str, k: int) -> list[tuple[float, str]]:
     """The k words nearest to a word by the vectors `data/vectors/<name>`. Raises SesameError where they have no such word."""
     space = vectors.load(Path("data/vectors", name))
-    if word.lower() not in space.words:
-        raise SesameError(f"data/vectors/{name} has no vector of {word.lower()!r}")
-    row, rows = space.words.index(word.lower()), torch.from_numpy(normalise(space.vectors).astype(np.float32))
+    own = word if word in space.words else word.lower()
+    if own not in space.words:
+        raise SesameError(f"data/vectors/{name} has no vector of {own!r}")
+    row, rows = space.words.index(own), torch.from_numpy(normalise(space.vectors).astype(np.float32))
     scores, places = nearest(rows[row][None], rows, k + 1)
     return [(score, space.words[place]) for score, place in zip(scores[0].tolist(), places[0].tolist(), strict=True) if place != row][:k]
 

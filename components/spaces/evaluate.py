@@ -77,23 +77,28 @@ def hubness(best: np.ndarray, targets: int) -> dict[str, float]:
     return {"hub_skew": float(skew(times)) if np.ptp(times) else 0.0, "top_hub": float(times.max() / len(best))}
 
 
-def isomorphism(x: np.ndarray, z: np.ndarray, words: int = 1000, k: int = 10) -> float:
-    """How unlike two normalised spaces (n, d), (m, d) are before any mapping: 0 for the same shape.
+def unlikeness(x: np.ndarray, z: np.ndarray, words: int = 1000, k: int = 10) -> float:
+    """How unlike two normalised spaces (n, d), (m, d) are before any map: 0 for the same shape.
 
-    Eigenvector similarity (Søgaard et al. 2018, section 3): the squared differences of the largest eigenvalues of the Laplacians of
-    the two nearest-neighbour graphs over the most frequent `words`, as many as make up 90 % of the smaller sum. Words are joined where
+    Søgaard et al. 2018, section 3: the squared differences of the largest eigenvalues of the Laplacians of the two nearest-neighbour
+    graphs over the most frequent `words` of each, as many as make up 90 % of the sum on the side that needs fewer. Words are joined where
     one is among the k nearest of the other.
     """
-    spectra = []
-    for side in (x, z):
-        rows = torch.from_numpy(side[:words].astype(np.float32))
-        near = nearest(rows, rows, k + 1)[1][:, 1:].numpy()  # the first is the word itself
-        joined = np.zeros((len(rows), len(rows)))
-        joined[np.repeat(np.arange(len(rows)), near.shape[1]), near.ravel()] = 1
-        joined = np.maximum(joined, joined.T)
-        spectra.append(np.linalg.eigvalsh(np.diag(joined.sum(axis=1)) - joined)[::-1])
-    most = min(int(np.searchsorted(np.cumsum(values) / values.sum(), 0.9)) + 1 for values in spectra)
+    words = min(words, len(x), len(z))
+    spectra = [np.linalg.eigvalsh(laplacian(side[:words], k))[::-1] for side in (x, z)]
+    most = min(int(np.searchsorted(np.cumsum(values) / max(values.sum(), 1e-12), 0.9)) + 1 for values in spectra)
     return float(((spectra[0][:most] - spectra[1][:most]) ** 2).sum())
+
+
+def laplacian(rows: np.ndarray, k: int) -> np.ndarray:
+    """(n, n) degrees less adjacency of the graph that joins each of the unit `rows` (n, d) with its k nearest."""
+    vectors = torch.from_numpy(rows.astype(np.float32))
+    near = nearest(vectors, vectors, k + 1)[1].numpy()
+    joined = np.zeros((len(rows), len(rows)))
+    for row, others in enumerate(near):  # a word equal to another may not be its own first neighbour
+        joined[row, [other for other in others if other != row][:k]] = 1
+    joined = np.maximum(joined, joined.T)
+    return np.diag(joined.sum(axis=1)) - joined
 
 
 def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, min_count: int) -> list[dict]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from scipy.linalg import orthogonal_procrustes
+from torch import Tensor
 
 from components import params
 from components.spaces.neighbours import nearest
@@ -32,7 +33,7 @@ NORMALISATIONS = {"unit": unit, "centre": centre}
 
 
 def normalise(vectors: np.ndarray, steps: Iterable[str] = ("unit", "centre", "unit")) -> np.ndarray:
-    """The whole vocabulary (n, d), a step after another (Artetxe et al. 2018a, section 3.1)."""
+    """The whole vocabulary (n, d), a step after another (Artetxe et al. 2018b, section 3.1)."""
     for step in steps:
         vectors = NORMALISATIONS[step](vectors)
     return vectors
@@ -58,20 +59,30 @@ def rcsls(
     """
     x, z, xs, zs = (torch.from_numpy(np.asarray(part, dtype=np.float32)) for part in (source, target, sources, targets))
     w = torch.from_numpy(procrustes(source, target)).float()
-    last, last_w, gradient = np.inf, w, torch.zeros_like(w)
+    last, last_w, gradient = np.inf, w, None
     for _ in range(rounds + 1):
         mapped = x @ w
-        near_z = zs[nearest(mapped, zs, k)[1]].mean(dim=1)  # (pairs, d): of each mapped word the mean of its neighbours
-        near_x = xs[nearest(z, xs @ w, k)[1]].mean(dim=1)
-        loss = float((-2 * (mapped * z) + mapped * near_z + (near_x @ w) * z).sum(dim=1).mean())
+        near_z, near_x = neighbourhood(mapped, zs, zs, k), neighbourhood(z, xs @ w, xs, k)
+        loss = rcsls_loss(w, x, z, near_x, near_z)
         if loss > last:
-            rate, w = rate / 2, last_w
+            rate /= 2
         else:
             gradient = (-2 * x.T @ z + x.T @ near_z + near_x.T @ z) / len(x)
             last, last_w = loss, w
         u, s, vt = torch.linalg.svd(last_w - rate * gradient)
         w = u * s.clamp(max=1) @ vt
     return last_w.numpy()
+
+
+def neighbourhood(queries: Tensor, others: Tensor, values: Tensor, k: int) -> Tensor:
+    """(n, d): for each of `queries` (n, d) the mean of the `values` (m, d) of its k nearest of `others` (m, d)."""
+    return values[nearest(queries, others, k)[1]].mean(dim=1)
+
+
+def rcsls_loss(w: Tensor, x: Tensor, z: Tensor, near_x: Tensor, near_z: Tensor) -> float:
+    """Joulin et al. 2018, equation 7, of the pairs x, z (n, d), given the means of their neighbours of either language, (n, d)."""
+    mapped = x @ w
+    return float((-2 * (mapped * z) + mapped * near_z + (near_x @ w) * z).sum(dim=1).mean())
 
 
 @dataclass(frozen=True)
@@ -91,8 +102,7 @@ def fit(x: np.ndarray, z: np.ndarray, rows: np.ndarray, method: params.Method) -
     source, target = x[rows[:, 0]].astype(np.float64), z[rows[:, 1]].astype(np.float64)
     same = np.eye(x.shape[1])
     if method.map == "least_squares":
-        ends = _kept(len(same), method)
-        return Fitted(least_squares(source, target)[:, :ends], same[:, :ends])
+        return Fitted(least_squares(source, target), same)
     if method.map == "rcsls":
         cut = method.neighbours_among
         return Fitted(rcsls(source, target, x[:cut], z[:cut], method.csls_k), same)
@@ -103,13 +113,8 @@ def fit(x: np.ndarray, z: np.ndarray, rows: np.ndarray, method: params.Method) -
     w_x, w_z = to_x[0] @ u * s**from_source, to_z[0] @ vt.T * s**from_target
     if method.dewhiten:  # each side gets its own variances back, in the coordinates they now have in common
         w_x, w_z = w_x @ u.T @ to_x[1] @ u, w_z @ vt @ to_z[1] @ vt.T
-    kept = _kept(len(s), method)
+    kept = max(1, round(len(s) * method.dimensions))  # those that agree best come first
     return Fitted(w_x[:, :kept], w_z[:, :kept])
-
-
-def _kept(dimensions: int, method: params.Method) -> int:
-    """How many dimensions stay, those that agree best."""
-    return max(1, round(dimensions * method.dimensions))
 
 
 def _whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

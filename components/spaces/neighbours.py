@@ -17,7 +17,7 @@ costs a fraction of what sorting does."""
 
 
 def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row (b, n) and their columns, best first; equal ones by column, the more frequent word first."""
+    """The k largest of each row (b, n) and their columns, best first; of equal ones among them the lower column, the more frequent word."""
     rows, columns = scores.shape
     k = min(k, columns)
     if columns <= k * CHUNK * 2:

@@ -4,6 +4,7 @@ What can't be used is left out and counted (a word that was there before, a vect
 broken, cut off or of another format is refused with its line.
 """
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -27,19 +28,22 @@ def body(all_params: params.Params, name: str, run) -> dict:
     Raises SesameError where a file is not of its format, or has no usable vector.
     """
     settings = all_params.published_vectors[name]
-    dropped = {"repeated": 0, "zero": 0, "not_finite": 0}
+    dropped = {"repeated": 0, "zero": 0, "not_finite": 0, "no_word": 0}
     taken: dict[str, np.ndarray] = {}
-    for file in sources.open_files(settings.source):
-        for word, vector in FORMATS[settings.format](file, settings.max_vocabulary):
-            word = " ".join((word.lower() if settings.lowercase else word).split())  # a line of vocabulary.txt is a word
-            if word in taken:
-                dropped["repeated"] += 1
-            elif not np.isfinite(vector).all():
-                dropped["not_finite"] += 1
-            elif not vector.any():
-                dropped["zero"] += 1
-            else:
-                taken[word] = vector
+    files = sources.open_files(settings.source)
+    entries = itertools.chain.from_iterable(FORMATS[settings.format](file, settings.max_vocabulary) for file in files)
+    for word, vector in itertools.islice(entries, settings.max_vocabulary):
+        word = " ".join((word.lower() if settings.lowercase else word).split())  # a line of vocabulary.txt is a word
+        if not word:
+            dropped["no_word"] += 1
+        elif word in taken:
+            dropped["repeated"] += 1
+        elif not np.isfinite(vector).all():
+            dropped["not_finite"] += 1
+        elif not vector.any():
+            dropped["zero"] += 1
+        else:
+            taken[word] = vector
     if not taken:
         raise SesameError(f"{settings.source.shown}: no usable vector in it")
     widths = {len(vector) for vector in taken.values()}
@@ -75,8 +79,10 @@ def text(file: SourceFile, most: int) -> Entries:
             yield word, np.array(fields[-width:], dtype=np.float32)
         except ValueError:
             raise SesameError(f"{place}: {width} numbers expected after the word") from None
-    if promised is not None and number - 1 < min(promised, most):
-        raise SesameError(f"{file.name}: the first line promises {promised} vectors, {number - 1} are there: the file may be cut off")
+    if promised is not None and number - 1 != promised and number - 1 < most:
+        raise SesameError(
+            f"{file.name}: the first line promises {promised} vectors, {number - 1} are there: the file may be cut off, or of several"
+        )
 
 
 def _is_number(field: str) -> bool:
@@ -109,9 +115,10 @@ def npz(file: SourceFile, most: int) -> Entries:
     """numpy's arrays `words` (words,) of text and `vectors` (words, d)."""
     with _on_disk(file, "npz") as path, np.load(path, allow_pickle=False) as arrays:
         words, vectors = arrays["words"][:most].tolist(), arrays["vectors"][:most].astype(np.float32)
-        if vectors.ndim != 2 or len(words) != len(vectors):
-            raise ValueError(f"{len(words)} words and vectors of the shape {vectors.shape}")
-    return zip(map(str, words), vectors, strict=True)
+        if arrays["words"].dtype.kind != "U" or arrays["words"].ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
+            kind = f"{arrays['words'].dtype} of the shape {arrays['words'].shape}"
+            raise ValueError(f"`words` (words,) of text and `vectors` (words, d) expected; found {kind} and {vectors.shape}")
+    return zip(words, vectors, strict=True)
 
 
 @contextmanager

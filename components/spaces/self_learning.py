@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from components import params
-from components.errors import SesameError
 from components.spaces.maps import procrustes
 from components.spaces.neighbours import both_ways, crowding, crowding_both_ways, nearest
 
@@ -28,16 +27,13 @@ class Learned:
     """(pairs, 2) rows of source and target."""
     rounds: int
     objective: float
-    """Mean best cosine, over the words of both sides that take part."""
+    """Mean cosine of these pairs."""
 
 
 def learn(x: np.ndarray, z: np.ndarray, rows: np.ndarray, method: params.Method) -> Learned:
-    """Induce a dictionary for two normalised spaces (n, d), (m, d) from first pairs `rows` (pairs, 2)."""
+    """Induce a dictionary for two normalised spaces (n, d), (m, d) from first pairs `rows` (pairs, 2), all within its vocabulary."""
     how, draw = method.self_learning, np.random.default_rng(method.seed)
     left, right = x[: how.vocabulary].astype(np.float32), z[: how.vocabulary].astype(np.float32)
-    rows = rows[(rows[:, 0] < len(left)) & (rows[:, 1] < len(right))]
-    if not len(rows):
-        raise SesameError(f"method {method.name}: no pair to begin with is among the {how.vocabulary} most frequent words of both sides")
     keep, best, stalled, objective = how.keep, -np.inf, 0, -np.inf
     fixed = torch.from_numpy(right)
     for number in range(1, how.max_rounds + 1):  # noqa: B007, the number of the last round is a figure
@@ -52,6 +48,8 @@ def learn(x: np.ndarray, z: np.ndarray, rows: np.ndarray, method: params.Method)
                 break
             keep = 2 * keep if keep <= 0.25 else 1.0  # to draw most of the words costs as much as to take them all
             best, stalled = -np.inf, 0  # more words to choose among have better best ones: compared anew
+    if keep < 1:  # the rounds were used up while words were still drawn
+        rows, objective = induce(mapped, fixed, 1.0, method, draw)
     return Learned(rows, number, objective)
 
 

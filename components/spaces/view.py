@@ -24,7 +24,7 @@ def rows(
     left, right = np.array(pairs).T
     apart = np.concatenate([_two_axes(before[0][left]), _two_axes(before[1][right])])
     together = _two_axes(np.concatenate([after[0][left], after[1][right]]))
-    places = np.concatenate([apart / np.abs(apart).max(), together / np.abs(together).max()], axis=1).round(4).tolist()
+    places = np.concatenate([side / max(np.abs(side).max(), 1e-12) for side in (apart, together)], axis=1).round(4).tolist()
     sides = [("source", source[row]) for row in left] + [("target", target[row]) for row in right]
     for i, ((side, word), (a, b, c, d)) in enumerate(zip(sides, places, strict=True)):
         yield {"word": word, "side": side, "pair": i % len(pairs), "before_x": a, "before_y": b, "after_x": c, "after_y": d}
@@ -34,5 +34,6 @@ def _two_axes(vectors: np.ndarray) -> np.ndarray:
     """(n, 2): the vectors (n, d) along their two principal axes, which point where their largest entry is positive."""
     centred = vectors - vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    axes = axes[:2] * np.sign(axes[np.arange(2), np.abs(axes[:2]).argmax(axis=1)])[:, None]
+    axes = np.vstack([axes, np.zeros((2, axes.shape[1]))])[:2]  # of one vector, or of one dimension, there are fewer than two
+    axes = axes * np.sign(axes[np.arange(2), np.abs(axes[:2]).argmax(axis=1)])[:, None]
     return centred @ axes.T

@@ -198,7 +198,7 @@ def falsely_discovered(values: np.ndarray, null: np.ndarray) -> np.ndarray:
 
     Its p-value is the share of `null` (m,), what comes about without any cause, that is as large.
     """
-    p = (1 + (np.sort(null)[None, :] >= values[:, None]).sum(axis=1)) / (1 + len(null))
+    p = (1 + len(null) - np.searchsorted(np.sort(null), values)) / (1 + len(null))
     order = np.argsort(p)
     adjusted = np.minimum.accumulate((p[order] * len(p) / np.arange(1, len(p) + 1))[::-1])[::-1]
     return np.minimum(1, adjusted)[np.argsort(order)]

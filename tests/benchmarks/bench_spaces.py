@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ WORDS, WIDTH, SEEDS = (
     int(os.environ.get(f"SESAME_{name}", default)) for name, default in (("WORDS", 20_000), ("WIDTH", 300), ("SEEDS", 50))
 )
 THREADS = os.cpu_count() or 1
+LIMIT = 600
+"""Seconds after which VecMap is stopped: over 20,000 words a side it takes hours, over SESAME_WORDS=5000 it comes to its end."""
 
 
 def peer(name: str, file: str) -> Path:
@@ -35,7 +38,7 @@ def peer(name: str, file: str) -> Path:
 
 
 def clustered() -> tuple[np.ndarray, np.ndarray]:
-    """Words in clusters of clusters, and the same rotated with noise, in an order that has nothing to do with the first."""
+    """Words in clusters, and the same words rotated with noise."""
     draw = np.random.default_rng(0)
     x = draw.standard_normal((WORDS // 80, WIDTH))[draw.integers(WORDS // 80, size=WORDS)] + 0.45 * draw.standard_normal((WORDS, WIDTH))
     turn = np.linalg.qr(draw.standard_normal((WIDTH, WIDTH)))[0]
@@ -64,7 +67,7 @@ def p1(mapped: np.ndarray, fixed: np.ndarray, asked: np.ndarray) -> float:
 
 
 def test_self_learning_to_convergence(tmp_path):
-    """From few pairs, by the method of Artetxe et al. (2018b): the whole of either program but for reading and writing."""
+    """From few pairs, by the method of Artetxe et al. (2018b), each with its own defaults: VecMap waits 50 rounds for a gain, ours 5."""
     vecmap = peer("vecmap", "map_embeddings.py")
     torch.set_num_threads(THREADS)
     x, y = clustered()
@@ -80,16 +83,17 @@ def test_self_learning_to_convergence(tmp_path):
     (tmp_path / "seeds.txt").write_text("".join(f"a{i} b{i}\n" for i in range(SEEDS)))
     log = tmp_path / "log.tsv"
     command = [sys.executable, "map_embeddings.py", "--semi_supervised", tmp_path / "seeds.txt", "--log", log, "-v"]
-    started = time.perf_counter()
-    subprocess.run([*command, *(tmp_path / name for name in ("x.vec", "y.vec", "x.out", "y.out"))], cwd=vecmap, check=True)
-    whole = time.perf_counter() - started
-    rounds = [line.split("\t") for line in log.read_text().splitlines()] if log.exists() else []
-    theirs = p1(read(tmp_path / "x.out"), read(tmp_path / "y.out"), asked)
+    started, precision = time.perf_counter(), "not known"
+    with suppress(subprocess.TimeoutExpired):
+        places = (tmp_path / name for name in ("x.vec", "y.vec", "x.out", "y.out"))
+        subprocess.run([*command, *places], cwd=vecmap, check=True, timeout=LIMIT, capture_output=True)
+        precision = f"{p1(read(tmp_path / 'x.out'), read(tmp_path / 'y.out'), asked):.3f}"
+    whole, rounds = time.perf_counter() - started, [float(line.split("\t")[-1]) for line in log.read_text().splitlines()]
+    own = f"{ours:.0f} s, {learned.rounds} rounds of {ours / learned.rounds:.2f} s, P@1 {p1(mapped, fixed, asked):.3f}"
+    theirs = f"{whole:.0f} s with reading and writing, {len(rounds)} rounds of {np.mean(rounds):.2f} s, P@1 {precision}"
     print(
-        f"\nself-learning, {WORDS} x {WORDS} x {WIDTH} from {SEEDS} pairs, {THREADS} threads: "
-        f"ours {ours:.0f} s in {learned.rounds} rounds, "
-        f"P@1 {p1(mapped, fixed, asked):.3f}; VecMap {whole:.0f} s with reading and writing in {len(rounds)} rounds, P@1 {theirs:.3f}: "
-        f"{whole / ours:.1f}x"
+        f"\nself-learning, {WORDS} x {WORDS} x {WIDTH} from {SEEDS} pairs, {THREADS} threads: ours {own}; VecMap {theirs}: "
+        f"{whole / ours:.1f}x{' at least' if precision == 'not known' else ''}"
     )
 
 

@@ -175,6 +175,10 @@ def test_cards_show_notes_and_no_password():
     }
     keys = [("corpus", "base"), ("mix", "tiny"), ("task", "same")]
     assert tables.cards(params.check(raw), dict.fromkeys(keys))[-1]["source"] == "https://host/a.tsv (dev and test differ)"
+    raw["published_vectors"] = {"glove": {"source": {"kind": "files", "paths": ["glove.txt"]}, "licence": "none"}}
+    measured = {key: {} for key in keys} | {("published_vectors", "glove"): {"vocabulary": 9000, "vector_size": 50, "left_out": {}}}
+    card = tables.cards(params.check(raw), measured)[-1]
+    assert card["name"] == "glove" and report.size(card["metrics"]) == "9,000 vectors of 50 dimensions"
 
 
 def test_the_default_says_where_dev_and_test_differ():

@@ -103,13 +103,16 @@ def test_whitening_undone_and_nothing_reweighted_is_the_rotation_of_the_whitened
         np.testing.assert_allclose(side @ matrix @ (side @ matrix).T, side @ side.T, atol=1e-8)
 
 
-def test_fewer_pairs_than_dimensions_leave_the_other_directions_as_they_are():
+def test_directions_of_which_the_pairs_say_nothing_are_not_whitened():
+    """Of ten pairs in thirty dimensions: where there is no re-weighting, the other twenty keep their lengths."""
     draw = np.random.default_rng(0)
     x = draw.standard_normal((400, 30))
-    fitted = fit(x, x, same(10), method("artetxe_2018a"))
-    assert np.isfinite(fitted.source).all() and np.isfinite(fitted.target).all()
-    a, b = map(tensor, fitted.bring(x, x))
-    assert (nearest(a[:10], b, 1)[1][:, 0] == torch.arange(10)).all()
+    fitted = fit(x, x, same(10), method("artetxe_2018a", reweight=(0.0, 0.0), dewhiten=False))
+    _, _, vt = np.linalg.svd(x[:10])
+    rest = x @ vt[10:].T @ vt[10:]
+    np.testing.assert_allclose(np.linalg.norm(rest @ fitted.source, axis=1), np.linalg.norm(rest, axis=1))
+    whole = fit(x, x, same(10), method("artetxe_2018a"))
+    assert np.isfinite(whole.source).all() and np.isfinite(whole.target).all()
 
 
 def test_rcsls_makes_its_loss_smaller_than_procrustes_does():
@@ -124,6 +127,22 @@ def test_rcsls_makes_its_loss_smaller_than_procrustes_does():
     w = rcsls(x[rows], z[rows], x, z, 5)
     assert loss(w) < loss(procrustes(x[rows], z[rows])) - 1e-3
     assert np.linalg.norm(w, 2) <= 1 + 1e-5
+
+
+def test_a_step_of_rcsls_goes_down_its_gradient():
+    """The gradient against torch's own, the neighbours held fixed; one small step from Procrustes is along it."""
+    x, z = clustered(600, 12)
+    k, rate = 5, 1e-3
+    start = tensor(procrustes(x[:200], z[:200])).requires_grad_()
+    xs, zs = tensor(x), tensor(z)
+    near_z = zs[nearest((xs[:200] @ start).detach(), zs, k)[1]].mean(dim=1)
+    near_x = xs[nearest(zs[:200], (xs @ start).detach(), k)[1]].mean(dim=1)
+    mapped = xs[:200] @ start
+    (-2 * (mapped * zs[:200]) + mapped * near_z + (near_x @ start) * zs[:200]).sum(dim=1).mean().backward()
+    stepped = start.detach() - rate * start.grad
+    u, s, vt = torch.linalg.svd(stepped)
+    expected = u * s.clamp(max=1) @ vt
+    np.testing.assert_allclose(rcsls(x[:200], z[:200], x, z, k, rounds=1, rate=rate), expected.numpy(), atol=1e-5)
 
 
 # ---------------------------------------------------------------- neighbours and retrieval
@@ -209,6 +228,8 @@ def test_self_learning_gets_from_100_pairs_what_2000_give():
     x, y = clustered()
     learned = self_learning.learn(x, y, same(100), method("artetxe_2018b"))
     assert p1(x, y, fit(x, y, learned.rows, method("artetxe_2018b")), "csls") > 0.9
+    few = self_learning.learn(x, y, same(100), method("artetxe_2018b", self_learning={"max_rounds": 3}))
+    assert few.rounds == 3 and len(set(few.rows[: len(x), 1])) > len(x) / 4, "the last dictionary is chosen among all words"
     assert (learned.rows[:, 0] == learned.rows[:, 1]).mean() > 0.9 and learned.rounds < 200
     again = self_learning.learn(x, y, same(100), method("artetxe_2018b"))
     assert np.array_equal(again.rows, learned.rows) and again.objective == learned.objective
@@ -259,8 +280,30 @@ def test_a_rotated_space_has_the_same_shape_and_another_has_not():
     draw = np.random.default_rng(2)
     rotated = x @ rotation(draw, 30)
     other = normalise(draw.standard_normal((800, 30)))
-    assert evaluate.isomorphism(x, rotated, words=400) == pytest.approx(0, abs=1)
-    assert evaluate.isomorphism(x, y, words=400) < evaluate.isomorphism(x, other, words=400) / 2
+    assert evaluate.unlikeness(x, rotated, words=400) == pytest.approx(0, abs=1)
+    assert evaluate.unlikeness(x, y, words=400) < evaluate.unlikeness(x, other, words=400) / 2
+    assert evaluate.unlikeness(x, x[:300]) == pytest.approx(0, abs=1e-6), "as many words of each"
+
+
+def test_the_graph_of_a_line_of_words():
+    """Four words in a row, each joined with the nearest: two pairs, whose Laplacian has the eigenvalues 2, 2, 0, 0."""
+    angles = np.array([0.0, 0.1, 1.0, 1.1])
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    expected = np.array([[1, -1, 0, 0], [-1, 1, 0, 0], [0, 0, 1, -1], [0, 0, -1, 1]])
+    np.testing.assert_array_equal(evaluate.laplacian(rows, 1), expected)
+    np.testing.assert_array_equal(np.diag(evaluate.laplacian(np.repeat(rows, 2, axis=0), 1)), np.ones(8))  # equal words: not themselves
+    # three joined with all others have 4, 4, 4, 0; of 12 the first three make up 90 %, of 2, 2, 0, 0 the first two
+    full = np.eye(4)
+    assert evaluate.unlikeness(full, rows, k=1) == evaluate.unlikeness(rows, full, k=1)
+    spectrum = np.linalg.eigvalsh(evaluate.laplacian(full, 1))[::-1]
+    assert evaluate.unlikeness(full, rows, k=1) == pytest.approx(sum((spectrum[:2] - 2) ** 2))
+
+
+def test_a_field_laid_over_a_presets_self_learning_leaves_its_others():
+    alignment = {"source": "a", "target": "b", "dictionary": {"kind": "identical", "train": 1, "test": 1}}
+    laid = params.Alignment(**alignment, methods=[{"preset": "conneau_2018", "self_learning": {"vocabulary": 5000}}]).methods[0]
+    own = method("conneau_2018").self_learning
+    assert laid.self_learning == own.model_copy(update={"vocabulary": 5000}) and own.direction == "mutual"
 
 
 def test_presets_are_methods_of_their_papers():

@@ -232,13 +232,13 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
         vectors.body(made, name, None)
     metrics = align.body(made, "pair", None)
     assert metrics["coverage"] == 1 and metrics["queries"] == 30 and metrics["train_pairs"] == 80
-    assert metrics["artetxe_2018a"]["csls"]["p10"] > 0.9 and metrics["chance_p1"] == pytest.approx(1 / 120)
+    assert metrics["methods"]["artetxe_2018a"]["csls"]["p10"] > 0.9 and metrics["chance_p1"] == pytest.approx(1 / 120)
     folder = Path("data/align/pair")
     scores = table(folder / "scores.csv")
     ways = [(method, retrieval) for method in ("mikolov_2013", "artetxe_2018a") for retrieval in ("nn", "csls")]
     assert [(row["method"], row["retrieval"]) for row in scores] == ways
     assert all(row["queries_unseen"] == "30" and row["p1_unseen"] == row["p1"] for row in scores), "each word has one translation"
-    assert float(scores[3]["p10"]) == metrics["artetxe_2018a"]["csls"]["p10"] and scores[0]["coverage"] == "1.0"
+    assert float(scores[3]["p10"]) == metrics["methods"]["artetxe_2018a"]["csls"]["p10"] and scores[0]["coverage"] == "1.0"
     assert np.load(folder / "mapping.npz")["artetxe_2018a_source"].shape == (20, 20) and not (folder / "moved.csv").exists()
     assert [(row["method"], row["seed_pairs"]) for row in table(folder / "curve.csv")] == [("xing_2015", "5"), ("xing_2015", "40")]
     view = table(folder / "view.csv")
@@ -318,7 +318,7 @@ def test_vectors_from_elsewhere_in_every_form(tmp_path, monkeypatch, form):
         path, options = Path("vectors.npz"), {"format": "npz"}
         np.savez(path, words=np.array(WORDS), vectors=ROWS)
     metrics, space = brought(path, **options)
-    assert space.words == ["the", "of", "The", "naïve"] and metrics["left_out"] == {"repeated": 0, "zero": 1, "not_finite": 1}
+    assert space.words == ["the", "of", "The", "naïve"] and metrics["left_out"] == {"repeated": 0, "zero": 1, "not_finite": 1, "no_word": 0}
     np.testing.assert_allclose(space.vectors, ROWS[[0, 1, 2, 5]])
     metrics, space = brought(path, **options, lowercase=True, max_vocabulary=3)
     assert space.words == ["the", "of"] and metrics["left_out"]["repeated"] == 1
@@ -408,7 +408,6 @@ def test_lists_of_pairs(tmp_path, monkeypatch):
             r"dictionary.train: 0 of 2 pairs are a word of the source .* 2 the other way round: set",
         ),
         ("the der\n", "fish fisch\n", {}, "dictionary.test: none of its 1 pairs is in the two vocabularies"),
-        ("", "cat katze\n", {}, "dictionary.train: none of its 0 pairs"),
         ("the der\nthe\n", "cat katze\n", {}, "train.txt, line 2: two words expected, 1 found"),
         ("the der das\n", "cat katze\n", {}, "train.txt, line 1: two words expected, 3 found"),
         ('{"source": 1}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: a JSON object with source and target expected"),
@@ -457,8 +456,8 @@ def test_few_pairs_are_warned_of_and_numerals_alone_do(tmp_path, monkeypatch, ca
     methods = [{"preset": "mikolov_2013", "seed_pairs": 8}, {"preset": "artetxe_2018b", "name": "numerals", "start": "numerals"}]
     metrics = align.body(own_spaces(methods=methods), "pair", None)
     assert "mikolov_2013: 8 pairs are fewer than the 12 dimensions: least squares fits them and nothing else" in capsys.readouterr().out
-    assert metrics["numerals"]["seed_pairs"] == 30 and metrics["numerals"]["csls"]["p1"] > 0.95
-    assert metrics["numerals"]["csls"]["queries_unseen"] == 70, "no gold is among what numerals taught"
+    assert metrics["methods"]["numerals"]["seed_pairs"] == 30 and metrics["methods"]["numerals"]["csls"]["p1"] > 0.95
+    assert metrics["methods"]["numerals"]["csls"]["queries_unseen"] == 70, "no gold is among what numerals taught"
     assert metrics["unlikeness"] == pytest.approx(0, abs=1)
 
 
@@ -467,7 +466,54 @@ def test_nothing_to_begin_with_is_one_line(tmp_path, monkeypatch):
     made = own_spaces(methods=[{"preset": "xing_2015", "start": "numerals"}])
     space = vectors.load("data/vectors/two")
     vectors.save(
-        vectors.Space([word.replace("0", "null") + "x" for word in space.words], space.counts, space.vectors), Path("data/vectors/two")
+        vectors.Space([word.replace("1", "i") for word in space.words[:271]], space.counts[:271], space.vectors[:271]),
+        Path("data/vectors/two"),
     )
-    with pytest.raises(SesameError, match="none of its|method xing_2015: the two vocabularies have no pair to begin with"):
+    vectors.save(vectors.Space(space.words[:270], space.counts[:270], space.vectors[:270]), Path("data/vectors/two"))
+    with pytest.raises(SesameError, match=r"method xing_2015: the two vocabularies have no pair to begin with \(start: numerals\)"):
         align.body(made, "pair", None)
+
+
+def test_no_method_begins_with_what_is_asked_for(tmp_path, monkeypatch):
+    """Words of both sides are asked for; spelled alike, they are no seed. And what was taught is told from what was not."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(60)]
+    for name in ("one", "two"):
+        rows = draw.standard_normal((60, 100)).astype(np.float32)
+        vectors.save(vectors.Space(words, np.zeros(60, int), rows), Path(f"data/vectors/{name}"))
+    identical = {"kind": "identical", "train": 30, "test": 30}
+    metrics = align.body(
+        settings({}, source="one", target="two", dictionary=identical, methods=[{"preset": "xing_2015", "start": "identical"}]),
+        "pair",
+        None,
+    )
+    assert metrics["methods"]["xing_2015"]["nn"]["p1"] < 0.2 and metrics["methods"]["xing_2015"]["seed_pairs"] == 30
+    assert not Path("data/align/pair/moved.csv").exists(), "without counts"
+    taught = listed("wab wab\nwac wac\n", "wad wab\nwae wae\n")
+    metrics = align.body(settings({}, source="one", target="two", dictionary=taught, methods=["xing_2015"]), "pair", None)
+    assert metrics["methods"]["xing_2015"]["nn"]["queries_unseen"] == 1
+    assert 1 / 60 <= metrics["methods"]["xing_2015"]["nn"]["mrr"] < 0.5
+    with pytest.raises(SesameError, match="vectors from elsewhere have no counts of their words"):
+        align.body(settings({}, source="one", target="two", dictionary=identical, controls=["same"]), "pair", None)
+    with pytest.raises(SesameError, match="curve.seed_pairs: there are 2 train pairs, fewer than the smallest size"):
+        align.body(
+            settings({}, source="one", target="two", dictionary=taught, curve={"methods": ["xing_2015"], "seed_pairs": [5, 9]}),
+            "pair",
+            None,
+        )
+
+
+@pytest.mark.parametrize("width", [1, 5])
+def test_one_word_that_can_be_asked_for_is_enough(tmp_path, monkeypatch, width):
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    for name in ("one", "two"):
+        rows = draw.standard_normal((40, width)).astype(np.float32)
+        vectors.save(
+            vectors.Space([f"w{chr(97 + i)}" if i < 26 else f"x{chr(71 + i)}" for i in range(40)], np.zeros(40, int), rows),
+            Path(f"data/vectors/{name}"),
+        )
+    made = settings({}, source="one", target="two", dictionary=listed("wa wa\nwb wb\n", "wd wd\n"), methods=["xing_2015"])
+    assert align.body(made, "pair", None)["queries"] == 1
+    stage.write_json(Path("metrics.json"), align.body(made, "pair", None))  # no NaN

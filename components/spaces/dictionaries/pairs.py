@@ -40,7 +40,7 @@ def _fits(part: str, listed: list[tuple[str, str]], here: set[str], there: set[s
             f"dictionary.{part}: {ahead} of {len(listed)} pairs are a word of the source and one of the target, {behind} the other way "
             "round: set `reverse`, or swap `source` and `target`"
         )
-    if not ahead:
+    if listed and not ahead:
         raise SesameError(f"dictionary.{part}: none of its {len(listed)} pairs is in the two vocabularies")
 
 
@@ -69,7 +69,7 @@ def _pairs(place: str, line: str, settings: params.Pairs) -> list[tuple[str, str
     try:
         row = json.loads(line)
         words = [row[key] for key in settings.keys]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise SesameError(f"{place}: a JSON object with {' and '.join(settings.keys)} expected") from None
     translations = words[1] if isinstance(words[1], list) else [words[1]]
     if not all(isinstance(word, str) for word in (words[0], *translations)):

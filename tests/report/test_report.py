@@ -12,7 +12,7 @@ import pandas as pd
 
 from components import params, tasks
 from components.report import benchmarks, plots, tables
-from components.report.__main__ import less, reading, spread
+from components.report.__main__ import less, reading, size, spread
 from tests.conftest import tiny_params
 
 FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
@@ -178,7 +178,7 @@ def test_cards_show_notes_and_no_password():
     raw["published_vectors"] = {"glove": {"source": {"kind": "files", "paths": ["glove.txt"]}, "licence": "none"}}
     measured = {key: {} for key in keys} | {("published_vectors", "glove"): {"vocabulary": 9000, "vector_size": 50, "left_out": {}}}
     card = tables.cards(params.check(raw), measured)[-1]
-    assert card["name"] == "glove" and report.size(card["metrics"]) == "9,000 vectors of 50 dimensions"
+    assert card["name"] == "glove" and size(card["metrics"]) == "9,000 vectors of 50 dimensions"
 
 
 def test_the_default_says_where_dev_and_test_differ():

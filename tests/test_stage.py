@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from components import corpora, encode, params, stage, tasks, tokenizer
 from components.errors import SesameError
 from components.models import store
-from components.spaces import vectors
+from components.spaces import space
 from tests.conftest import tiny_params, write_raw
 
 
@@ -205,8 +205,8 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
             lambda: tasks.predictions(Path("data/scores/bert/same"), "dev", "pretrained"),
             "finetune@bert-same",
         ),
-        "data/vectors/one/vocabulary.txt": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
-        "data/vectors/one/vectors.npy": (lambda: vectors.load("data/vectors/one"), "vectors@one"),
+        "data/vectors/one/vocabulary.txt": (lambda: space.load("data/vectors/one"), "vectors@one"),
+        "data/vectors/one/vectors.npy": (lambda: space.load("data/vectors/one"), "vectors@one"),
     }
     form, noise = b'{"another": "form"}\n', b"\xff\xfe\x00" * 50
     for file, (load, maker) in opened.items():

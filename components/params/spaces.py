@@ -16,6 +16,9 @@ class Half(Block):
     side: Literal["first", "second"]
 
 
+Intrinsic = Literal["wordsim353", "simlex999", "analogies"]
+
+
 class Trained(Block):
     """What all vectors trained here have."""
 
@@ -25,6 +28,8 @@ class Trained(Block):
     """Of the text; the rest is left out, so that two spaces are of as much."""
     numerals: Annotated[bool, Added(neutral=False)] = False
     """Runs of digits are words, too: the seed of a dictionary that needs no dictionary."""
+    tests: Annotated[list[Intrinsic], Added(neutral=[])] = []
+    """Of English vectors: how near they are to people's judgements of similarity, and whether analogies are found in them."""
     vector_size: Size = 100
     window: Size = 5
     """Words to each side."""
@@ -103,6 +108,8 @@ class PublishedVectors(Block):
     """Of words that differ in case alone the first, most frequent one stays."""
     max_vocabulary: Count = 200_000
     """Words taken, the first ones."""
+    tests: list[Intrinsic] = []
+    """Of English vectors: as in `vectors`."""
 
 
 class WordNetDictionary(Block):

@@ -83,7 +83,7 @@ def _page(
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},
         lookups={pair: tables.lookups(pair) for pair, declared in all_params.alignments.items() if declared.dictionary.kind != "identical"},
-        views=tables.views(all_params),
+        views=tables.views(all_params), word_vectors=tables.word_vectors(all_params, metrics),
         moved={pair: words for pair, words in moved.items() if words is not None},
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
         min_steps=all_params.learning_curve.min_steps,

@@ -154,6 +154,25 @@ def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=PRETRAINING)
 
 
+def word_vectors(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each space of word vectors, with what its own tests say: correlation or accuracy, and the share of the test asked."""
+    rows = []
+    for name, block in {**all_params.vectors, **all_params.published_vectors}.items():
+        measured = metrics.get(("vectors", name)) or metrics["published_vectors", name]
+        row = {
+            "name": name,
+            "kind": getattr(block, "kind", "published"),
+            "words of text": measured.get("words"),
+            "words": measured["vocabulary"],
+        }
+        for test, figures in measured.get("intrinsic", {}).items():
+            for key in ("spearman", "add", "multiply"):
+                if figures.get(key) is not None:
+                    row[test if key == "spearman" else f"{test}, {key}"] = f"{figures[key]:.3f} ({figures['coverage']:.0%})"
+        rows.append(row)
+    return pd.DataFrame(rows).astype(object)
+
+
 def alignment(all_params: params.Params) -> pd.DataFrame:
     """A row for each pair of spaces, method and retrieval."""
     frames = [_csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]

@@ -1,6 +1,7 @@
 """Static word vectors and maps between their spaces: two languages, or two periods of one.
 
-    vectors.py          stage `vectors`: vectors of a corpus -> data/vectors/<name>; `load` reads them back
+    space.py            words with their vectors: `load` and `save` of data/vectors/<name>
+    vectors.py          stage `vectors`: vectors of a corpus -> data/vectors/<name>
     trainers            kinds of vectors (skip-gram, CBOW, fastText; PPMI and SVD), a file each
     published.py        stage `published_vectors`: vectors from elsewhere -> data/vectors/<name>
     dictionaries        word pairs to learn a map from and others to test it on; kinds of dictionary, a file each
@@ -9,6 +10,7 @@
     neighbours.py       the nearest of many, exactly and block by block
     retrieval.py        what a target costs beside its cosine: nothing, CSLS, inverted softmax
     evaluate.py         precision, chance, hubs, how alike two spaces are, and which words moved between two periods
+    intrinsic.py        what vectors say by themselves: word similarity, analogies
     view.py             both spaces in two dimensions
     contexts.py         a word in its context among words in theirs, by any model: `sesame neighbours`
     align.py            stage `align` -> data/align/<name>

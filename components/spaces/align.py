@@ -17,12 +17,12 @@ from torch import Tensor
 
 from components import compute, params, stage
 from components.errors import SesameError
-from components.spaces import dictionaries, evaluate, self_learning, vectors, view
+from components.spaces import dictionaries, evaluate, self_learning, view
 from components.spaces.dictionaries import Dictionary
 from components.spaces.maps import Fitted, fit, normalise, procrustes
 from components.spaces.neighbours import nearest
 from components.spaces.retrieval import RETRIEVALS
-from components.spaces.vectors import Space
+from components.spaces.space import Space, load
 
 EXAMPLES = 20
 """Test words of which each method and retrieval shows what it found."""
@@ -54,7 +54,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
 
 
 def _aligned(alignment: params.Alignment, path: Path) -> dict:
-    source, target = (vectors.load(Path("data/vectors", side), alignment.max_vocabulary) for side in (alignment.source, alignment.target))
+    source, target = (load(Path("data/vectors", side), alignment.max_vocabulary) for side in (alignment.source, alignment.target))
     if source.vectors.shape[1] != target.vectors.shape[1]:
         raise SesameError(
             f"vectors.{alignment.source} have {source.vectors.shape[1]} dimensions and vectors.{alignment.target} "

@@ -19,9 +19,9 @@ from components import compute, corpora, params
 from components.errors import SesameError
 from components.models import store
 from components.models.contract import LanguageModel
-from components.spaces import vectors
 from components.spaces.maps import normalise
 from components.spaces.neighbours import nearest
+from components.spaces.space import WORD, load
 from components.tokenizer import PAD, Tokenizer
 
 MARKED = re.compile(r"\*(\S[^*]*)\*")
@@ -91,7 +91,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
     texts = list(islice(chain.from_iterable(corpora.read(Path("data/corpora", corpus), "valid")), segments))
     for i in range(0, len(texts), BATCH):
         batch = texts[i : i + BATCH]
-        own = [[Word(text, match.start(), match.end()) for match in vectors.WORD.finditer(text)] for text in batch]
+        own = [[Word(text, match.start(), match.end()) for match in WORD.finditer(text)] for text in batch]
         for word, vector in embedded(model, tokens, batch, own, layer):
             words.append(word)
             bank.append(vector)
@@ -106,7 +106,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
 
 def without_context(name: str, word: str, k: int) -> list[tuple[float, str]]:
     """The k words nearest to a word by the vectors `data/vectors/<name>`. Raises SesameError where they have no such word."""
-    space = vectors.load(Path("data/vectors", name))
+    space = load(Path("data/vectors", name))
     own = word if word in space.words else word.lower()
     if own not in space.words:
         raise SesameError(f"data/vectors/{name} has no vector of {own!r}")

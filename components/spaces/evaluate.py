@@ -10,7 +10,7 @@ from scipy.stats import binomtest, skew, ttest_1samp
 from torch import Tensor
 
 from components.spaces.neighbours import blocks, nearest
-from components.spaces.vectors import Space
+from components.spaces.space import Space
 
 RANKS = (1, 5, 10)
 

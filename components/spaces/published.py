@@ -17,7 +17,8 @@ from components import params, sources, stage
 from components.errors import SesameError, one_line
 from components.sources.file import SourceFile
 from components.sources.text import lines
-from components.spaces.vectors import Space, save
+from components.spaces import intrinsic
+from components.spaces.space import Space, save
 
 Entries = Iterator[tuple[str, np.ndarray]]
 
@@ -53,7 +54,8 @@ def body(all_params: params.Params, name: str, run) -> dict:
     save(space, Path("data/vectors", name))
     said = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in dropped.items() if count)
     print(f"{len(taken)} vectors of {widths.pop()} dimensions{f'; left out: {said}' if said else ''}", flush=True)
-    return {"vocabulary": len(taken), "vector_size": space.vectors.shape[1], "left_out": dropped}
+    figures = {"intrinsic": intrinsic.judged(space, settings.tests)} if settings.tests else {}
+    return {"vocabulary": len(taken), "vector_size": space.vectors.shape[1], "left_out": dropped} | figures
 
 
 def text(file: SourceFile, most: int) -> Entries:

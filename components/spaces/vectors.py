@@ -1,56 +1,18 @@
-"""Stage `vectors`: `python -m components.spaces.vectors NAME` writes data/vectors/NAME.
-
-`vectors.npy` is float32 (words, vector_size); `vocabulary.txt` has `word<TAB>count` for each row, most frequent first.
-"""
+"""Stage `vectors`: `python -m components.spaces.vectors NAME` trains data/vectors/NAME."""
 
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from components import corpora, params, stage
 from components.errors import SesameError
-from components.spaces import trainers
+from components.spaces import intrinsic, trainers
+from components.spaces.space import WORD, Space, save
 
-WORD = re.compile(r"[^\W\d_]+")
-"""What a word is here: a run of letters. Digits, punctuation and the apostrophe separate."""
 OR_NUMERAL = re.compile(r"[^\W\d_]+|[0-9]+")
-
-
-@dataclass(frozen=True)
-class Space:
-    """Words with their counts and vectors, most frequent first."""
-
-    words: list[str]
-    counts: np.ndarray
-    """(words,) occurrences in the training text; 0 where they are not known."""
-    vectors: np.ndarray
-    """(words, vector_size) float32."""
-
-
-def load(path: str | Path, limit: int | None = None) -> Space:
-    """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when a file is not there, or broken."""
-    path = Path(path)
-    with stage.reading(path / "vocabulary.txt"):
-        lines = (path / "vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        words, counts = zip(*(line.split("\t") for line in lines), strict=True)
-        counts = np.array(counts, dtype=np.int64)
-    with stage.reading(path / "vectors.npy"):
-        vectors = np.load(path / "vectors.npy")
-        if len(vectors) != len(words):
-            raise ValueError(f"{len(vectors)} vectors, {len(words)} words in vocabulary.txt")
-    return Space(list(words[:limit]), counts[:limit], vectors[:limit])
-
-
-def save(space: Space, path: Path) -> None:
-    """Write a space where `load` reads it."""
-    with stage.output(path) as folder:
-        folder.mkdir()
-        np.save(folder / "vectors.npy", space.vectors)
-        lines = (f"{word}\t{count}\n" for word, count in zip(space.words, space.counts, strict=True))
-        (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
+"""What a word is where numerals are words, too."""
 
 
 def sentences_of(settings: params.Vectors) -> list[list[str]]:
@@ -97,7 +59,11 @@ def body(params: params.Params, name: str, run) -> dict:
     seconds = time.perf_counter() - started
     save(space, Path("data/vectors", name))
     print(f"{settings.kind}: {len(space.words)} vectors out of {corpus_words} words in {seconds:.1f} s", flush=True)
-    return {
+    figures = {}
+    if settings.tests:
+        figures = {"intrinsic": intrinsic.judged(space, settings.tests)}
+        print(", ".join(f"{name} {figure}" for name, figure in figures["intrinsic"].items()), flush=True)
+    return figures | {
         "words": corpus_words,
         "vocabulary": len(space.words),
         "words_per_second": round(corpus_words / seconds),

@@ -10,7 +10,7 @@ import torch
 from components import corpora, params, tokenizer
 from components.errors import SesameError
 from components.models import store
-from components.spaces import contexts, vectors
+from components.spaces import contexts, space
 from components.spaces.contexts import Word
 from tests.conftest import tiny_params
 
@@ -25,10 +25,8 @@ def model(project) -> Path:
 
 
 def test_a_word_finds_its_own_sentence_first(model):
-    text = next(
-        text for text in chain.from_iterable(corpora.read(Path("data/corpora/tiny"), "valid")) if len(vectors.WORD.findall(text)) > 3
-    )
-    place = list(vectors.WORD.finditer(text))[2]
+    text = next(text for text in chain.from_iterable(corpora.read(Path("data/corpora/tiny"), "valid")) if len(space.WORD.findall(text)) > 3)
+    place = list(space.WORD.finditer(text))[2]
     prompt = f"{text[: place.start()]}*{place.group()}*{text[place.end() :]}"
     layer, found = contexts.neighbours("bert", prompt, "tiny", None, 200, 4)
     assert layer == 2 and len(found) == 4 and found == sorted(found, reverse=True)
@@ -65,7 +63,7 @@ def test_without_context(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = np.random.default_rng(0).standard_normal((30, 5)).astype(np.float32)
     rows[7] = rows[3] + 0.01
-    vectors.save(vectors.Space([f"w{i}" for i in range(30)], np.ones(30, int), rows), Path("data/vectors/own"))
+    space.save(space.Space([f"w{i}" for i in range(30)], np.ones(30, int), rows), Path("data/vectors/own"))
     found = contexts.without_context("own", "W3", 4)
     assert found[0][1] == "w7" and len(found) == 4 and "w3" not in [word for _, word in found]
     with pytest.raises(SesameError, match="data/vectors/own has no vector of 'x'"):

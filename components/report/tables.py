@@ -176,7 +176,7 @@ def word_vectors(all_params: params.Params, metrics: dict[tuple[str, str], dict]
 def alignment(all_params: params.Params) -> pd.DataFrame:
     """A row for each pair of spaces, method and retrieval."""
     frames = [_csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
-    return pd.concat(frames)[ALIGNMENT] if frames else pd.DataFrame(columns=ALIGNMENT)
+    return pd.concat(frames, ignore_index=True)[ALIGNMENT] if frames else pd.DataFrame(columns=ALIGNMENT)
 
 
 def lookups(pair: str, words: int = 12) -> tuple[str, pd.DataFrame]:

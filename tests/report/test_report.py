@@ -12,7 +12,7 @@ import pandas as pd
 
 from components import params, tasks
 from components.report import benchmarks, plots, tables
-from components.report.__main__ import less, reading, size, spread
+from components.report.__main__ import aligned, less, reading, size, spread
 from tests.conftest import tiny_params
 
 FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
@@ -211,6 +211,19 @@ def test_a_word_has_moved_beyond_what_words_as_frequent_do_between_two_halves(pr
     _, nothing = tables.moved(params.check(raw), "same")
     assert nothing["changed"] <= 2
     assert all(share < 0.08 for share in nothing["beyond"].values()) and tables.moved(params.check(raw), "half") is None
+
+
+def test_each_score_of_an_alignment_is_one_row_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    raw = tiny_params()
+    raw["alignments"] |= {"other": raw["alignments"]["again"]}
+    for pair in ("again", "other"):
+        Path("data/align", pair).mkdir(parents=True)
+        rows = {column: [0.5, 0.25] for column in tables.ALIGNMENT[1:]} | {"method": ["xing_2015"] * 2, "retrieval": ["nn", "csls"]}
+        pd.DataFrame(rows).to_csv(Path("data/align", pair, "scores.csv"), index=False)
+    shown = aligned(tables.alignment(params.check(raw)))
+    assert shown[["pair", "retrieval"]].values.tolist() == [["again", "nn"], ["again", "csls"], ["other", "nn"], ["other", "csls"]]
+    assert shown["P@1"].tolist()[:2] == ["0.500 [0.500, 0.500]", "0.250 [0.250, 0.250]"]
 
 
 def test_losses_that_do_not_compare_are_drawn_apart():

@@ -231,6 +231,7 @@ def test_which_sources_are_not_fixed():
     raw["corpora"] |= {"pinned": pinned, "loose": loose}
     assert sources.unfixed(params.check(raw)) == {"corpus@base", "corpus@loose", "task@same"}
     default = YAML(typ="safe").load(ROOT / "params.yaml")
+    default["published_vectors"]["glove"] = {"licence": "none", "source": {"kind": "files", "paths": ["x"]}}
     default["checkpoints"]["outside"] = {"family": "encoder", "licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}
     stages = resolve.entries(params.check(default))
     fetching = {own.stage for own in stages if any(module.startswith("components.sources.") for module in own.modules)}

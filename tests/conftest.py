@@ -111,9 +111,12 @@ def tiny_params(**changes) -> dict:
             "two": {"kind": "skip_gram", "corpus": "base", "vector_size": 8, "min_count": 2, "seed": 2},
         },
         "published_vectors": {},
+        "contextual_vectors": {},
         "alignments": {"again": {
             "source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2},
         }},
+        "histories": {},
+        "groups": {},
         "ablations": {"rate": {
             "question": "How much should be masked?", "model": "bert", "base": "15", "tasks": ["same"], "seeds": [1, 2],
             "budget": {"steps": 6},

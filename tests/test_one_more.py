@@ -180,8 +180,24 @@ def contributed(project) -> Path:
     return project
 
 
-def run(module: str, name: str) -> str:
-    done = subprocess.run([sys.executable, "-m", module, name], capture_output=True, text=True)
+SEVERAL = """
+import os, runpy, sys
+import lightning.pytorch
+sys.path[0] = os.getcwd()
+for command in sys.argv[1:]:
+    if os.fork() == 0:
+        module, name = command.split()
+        sys.argv = [module, name]
+        runpy.run_module(module, run_name="__main__")
+        sys.exit()
+    if os.wait()[1]:
+        sys.exit(f"{command} failed")
+"""
+"""Stages one after another, each in a process forked off one that has imported Lightning."""
+
+
+def run(*commands: str) -> str:
+    done = subprocess.run([sys.executable, "-c", SEVERAL, *commands], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -198,15 +214,16 @@ def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
 
-    assert "anything  ->  restored" in run("components.pretrain", "toy")
+    said = run("components.pretrain toy", "components.pretrain toy_mlm", "components.finetune toy-same", "components.resolve all")
+    assert "anything  ->  restored" in said
     metrics = json.loads(Path("data/metrics/pretrain/toy.json").read_text())
     assert metrics["loss"] > 0 and metrics["generator_loss"] > 0 and metrics["perplexity"] > 1
     from safetensors.torch import load_file
 
     saved = load_file("data/models/toy/model.safetensors")
     assert not [name for name in saved if "generator" in name], "what is the objective's own is not saved"
-    assert "12 steps" in run("components.pretrain", "toy_mlm"), "an objective trains every family that reads as it needs"
-    assert "pretrained seed 1: " in run("components.finetune", "toy-same")
-    resolved = run("components.resolve", "all")
+    trained = json.loads(Path("data/metrics/pretrain/toy_mlm.json").read_text())
+    assert trained["steps"] == 12, "an objective trains every family that reads as it needs"
+    assert "pretrained seed 1: " in said and "resolved.json" in said
     entries = json.loads(Path("data/resolved.json").read_text())
-    assert "resolved.json" in resolved and entries["pretrain"]["toy"]["settings"]["architecture"]["hidden_size"] == 16
+    assert entries["pretrain"]["toy"]["settings"]["architecture"]["hidden_size"] == 16

@@ -71,7 +71,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["alignments"]["again"]["dictionary"].update(kind="file"),
-            "alignments.again.dictionary: no kind 'file' (there are: wordnet, identical, pairs)",
+            "alignments.again.dictionary: no kind 'file' (there are: wordnet, identical, pairs, parallel)",
         ),
         (
             lambda raw: raw["alignments"]["again"].update(methods=["xing"]),

@@ -27,10 +27,14 @@ from components.params.reading import FILE, MOST, OF_STUDIES, STUDIES, check, lo
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.spaces import (
     Alignment,
+    ContextualVectors,
+    Groups,
+    History,
     IdenticalDictionary,
     Method,
     Pairs,
     PairsDictionary,
+    ParallelDictionary,
     PpmiSvd,
     PublishedVectors,
     SkipGram,

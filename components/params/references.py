@@ -1,6 +1,9 @@
 """Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
 
+from itertools import combinations
 from typing import Any
+
+SPACES = "vectors, published_vectors or contextual_vectors"
 
 
 def _dictionary(raw: Any, key: str) -> dict:
@@ -23,7 +26,9 @@ def references(raw: Any) -> list[str]:
         "models or checkpoints or derived": {
             **_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived"),
         },
-        "vectors or published_vectors": {**_dictionary(raw, "vectors"), **_dictionary(raw, "published_vectors")},
+        SPACES: {
+            **_dictionary(raw, "vectors"), **_dictionary(raw, "published_vectors"), **_dictionary(raw, "contextual_vectors"),
+        },
         "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
     }  # fmt: skip
 
@@ -37,7 +42,9 @@ def references(raw: Any) -> list[str]:
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
         ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"), ("ablations", "encoding", "encodings"),
-        ("alignments", "source", "vectors or published_vectors"), ("alignments", "target", "vectors or published_vectors"),
+        ("alignments", "source", SPACES), ("alignments", "target", SPACES), ("contextual_vectors", "corpus", "corpora or mixes"),
+        ("contextual_vectors", "model", "models or checkpoints or derived"), ("groups", "first", "corpora or mixes"),
+        ("groups", "second", "corpora or mixes"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
             check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table)
@@ -50,6 +57,9 @@ def references(raw: Any) -> list[str]:
     for name, alignment in _dictionary(raw, "alignments").items():
         for i, control in enumerate(_list(_dictionary({"a": alignment}, "a"), "controls")):
             check(f"alignments.{name}.controls[{i}]", control, "alignments")
+    for name, history in _dictionary(raw, "histories").items():
+        for i, period in enumerate(_list(_dictionary({"h": history}, "h"), "periods")):
+            check(f"histories.{name}.periods[{i}]", period, SPACES)
     for name, study in _dictionary(raw, "ablations").items():
         study = _dictionary({"s": study}, "s")
         for i, task in enumerate(_list(study, "tasks")):
@@ -79,12 +89,13 @@ def references(raw: Any) -> list[str]:
             known = ", ".join(_dictionary(adapt, "recipes")) or "none"
             problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {known})")
     check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
-    for name in sorted(_dictionary(raw, "vectors").keys() & _dictionary(raw, "published_vectors").keys()):
-        problems.append(f"published_vectors.{name}: vectors.{name} has the same name, and both would be written to data/vectors/{name}")
-    for section in ("models", "checkpoints", "derived"):
-        for other in ("models", "checkpoints", "derived"):
-            for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()) if section < other else []:
-                problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/models/{name}")
+    for folder, sections in (
+        ("models", ("models", "checkpoints", "derived")), ("vectors", ("vectors", "published_vectors", "contextual_vectors")),
+        ("align", ("alignments", "histories", "groups")),
+    ):  # fmt: skip
+        for section, other in combinations(sections, 2):
+            for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()):
+                problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/{folder}/{name}")
     for (name, table), places in missing.items():
         others = f"; named so {len(places)} times, the last is {places[-1]}" if len(places) > 1 else ""
         problems.append(f"{places[0]}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'}){others}")

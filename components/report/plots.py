@@ -133,6 +133,46 @@ def seed_pairs(table: pd.DataFrame) -> Figure:
     return figure
 
 
+def hubs(table: pd.DataFrame) -> Figure:
+    """How many targets are among the ten best of at least so many queries, a panel for each pair of spaces: hubs are far right."""
+    panels = list(table.groupby("pair", sort=False))
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3), constrained_layout=True, squeeze=False)
+    for axis, (pair, rows) in zip(axes.flat, panels, strict=True):
+        for (retrieval, own), style in zip(rows.groupby("retrieval", sort=False), styles(), strict=False):
+            own = own.sort_values("times", ascending=False)
+            axis.plot(own["times"], own["targets"].cumsum(), markersize=4, label=retrieval, **style)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("found by at least so many queries")
+        axis.set_title(f"{pair}: targets ({rows['method'].iloc[0]})")
+        axis.legend()
+    return figure
+
+
+def trajectories(table: pd.DataFrame, periods: list[str]) -> Figure:
+    """Chosen words through the periods, among their neighbours of the first and of the last."""
+    figure, axis = plt.subplots(figsize=(8, 6), constrained_layout=True)
+    for (of, rows), style in zip(table.groupby("of", sort=False), styles(), strict=False):
+        near = rows[rows["period"] == ""]
+        for row in near.itertuples():
+            axis.annotate(row.word, (row.x, row.y), color=style["color"], fontsize=8, alpha=0.75, ha="center", va="center")
+        way = rows[rows["period"] != ""].set_index("period").loc[periods]
+        axis.plot(way["x"], way["y"], markersize=4, linewidth=1.2, **style)
+        axis.annotate(f"{of} ({periods[0]})", (way["x"].iloc[0], way["y"].iloc[0]), fontsize=9, xytext=(4, 4), textcoords="offset points")
+        axis.annotate(
+            f"{of} ({periods[-1]})",
+            (way["x"].iloc[-1], way["y"].iloc[-1]),
+            fontsize=9,
+            weight="bold",
+            xytext=(4, 4),
+            textcoords="offset points",
+        )
+        axis.scatter(near["x"], near["y"], s=0)  # so that the axes reach the words
+    axis.set_xticks([])
+    axis.set_yticks([])
+    return figure
+
+
 def costs(table: pd.DataFrame) -> Figure:
     """Seconds of each group of stages."""
     seconds = table.assign(group=table["stage"].str.split("@").str[0]).groupby("group", sort=False)["seconds"].sum()

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from components import params, stage
@@ -14,10 +13,6 @@ SCORES = [
     "model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters",
     "median", "trainable_share",
     "seconds", "memory_mib", "cut", "lost", "stage",
-]  # fmt: skip
-ALIGNMENT = [
-    "pair", "method", "retrieval", "p1", "p1_low", "p1_high", "less_first", "less_low", "less_high", "p5", "p10", "mrr", "p1_unseen",
-    "queries_unseen", "hub_skew", "top_hub", "seed_pairs", "pairs", "rounds", "coverage", "queries",
 ]  # fmt: skip
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
@@ -38,7 +33,11 @@ def stages(all_params: params.Params) -> list[tuple[str, str]]:
     curve = all_params.learning_curve
     declared += [("learning_curve", f"{model}-{task}") for model in curve.models for task in curve.tasks]
     declared += [("baseline", task) for task in all_params.finetune.tasks]
-    spaces = (("vectors", all_params.vectors), ("published_vectors", all_params.published_vectors), ("align", all_params.alignments))
+    spaces = (
+        ("vectors", all_params.vectors), ("published_vectors", all_params.published_vectors),
+        ("contextual_vectors", all_params.contextual_vectors), ("align", all_params.alignments), ("history", all_params.histories),
+        ("group", all_params.groups),
+    )  # fmt: skip
     return declared + [(group, name) for group, names in spaces for name in names]
 
 
@@ -154,83 +153,6 @@ def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=PRETRAINING)
 
 
-def word_vectors(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """A row for each space of word vectors, with what its own tests say: correlation or accuracy, and the share of the test asked."""
-    rows = []
-    for name, block in {**all_params.vectors, **all_params.published_vectors}.items():
-        measured = metrics.get(("vectors", name)) or metrics["published_vectors", name]
-        row = {
-            "name": name,
-            "kind": getattr(block, "kind", "published"),
-            "words of text": measured.get("words"),
-            "words": measured["vocabulary"],
-        }
-        for test, figures in measured.get("intrinsic", {}).items():
-            for key in ("spearman", "add", "multiply"):
-                if figures.get(key) is not None:
-                    row[test if key == "spearman" else f"{test}, {key}"] = f"{figures[key]:.3f} ({figures['coverage']:.0%})"
-        rows.append(row)
-    return pd.DataFrame(rows).astype(object)
-
-
-def alignment(all_params: params.Params) -> pd.DataFrame:
-    """A row for each pair of spaces, method and retrieval."""
-    frames = [_csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
-    return pd.concat(frames, ignore_index=True)[ALIGNMENT] if frames else pd.DataFrame(columns=ALIGNMENT)
-
-
-def lookups(pair: str, words: int = 12) -> tuple[str, pd.DataFrame]:
-    """Some held-out words and what the method and retrieval with the best P@1 found for them, with its name."""
-    scores, table = (_csv(Path("data/align", pair, f"{name}.csv")) for name in ("scores", "examples"))
-    best = scores.loc[scores["p1"].idxmax()]
-    own = table[(table["method"] == best["method"]) & (table["retrieval"] == best["retrieval"])]
-    return f"{best['method']}, {best['retrieval']}", own.head(words)[["word", "gold", "found"]]
-
-
-def seed_curves(all_params: params.Params) -> pd.DataFrame:
-    """P@1 against seed pairs, of the pairs of spaces that ask for it."""
-    frames = [_csv(Path("data/align", name, "curve.csv")).assign(pair=name) for name, pair in all_params.alignments.items() if pair.curve]
-    return pd.concat(frames) if frames else pd.DataFrame(columns=["pair", "method", "seed_pairs", "p1"])
-
-
-def views(all_params: params.Params) -> dict[str, list[dict]]:
-    """Of each pair of two languages the places of some words and their translations, before and after."""
-    languages = [name for name, pair in all_params.alignments.items() if pair.dictionary.kind != "identical"]
-    return {name: _csv(Path("data/align", name, "view.csv")).to_dict("records") for name in languages}
-
-
-def moved(all_params: params.Params, pair: str, words: int = 20) -> tuple[pd.DataFrame, dict] | None:
-    """The words that moved most, beyond what words as frequent move between two halves of one period; None without such controls.
-
-    Rare words are far from themselves in any two texts: distance falls with the logarithm of the frequency, and what counts as a
-    word's change is its distance less that line's (Dubossarsky et al. 2017). It is beyond a control where 95 % of the control's are less,
-    and `falsely` is the share of false ones among the words that changed as much or more, the controls' words being what comes of chance.
-    """
-    controls = all_params.alignments[pair].controls
-    if not controls:
-        return None
-    table, floors = _moved(pair), {control: _moved(control) for control in controls}
-    pooled = pd.concat(floors.values())
-    line = np.polyfit(pooled["rarity"], pooled["distance"], 1)
-    limits = {name: float((own["distance"] - np.polyval(line, own["rarity"])).quantile(0.95)) for name, own in floors.items()}
-    table["control"] = np.polyval(line, table["rarity"])
-    table["change"] = table["distance"] - table["control"]
-    chance = (pooled["distance"] - np.polyval(line, pooled["rarity"])).to_numpy()
-    table["falsely"] = verdicts.falsely_discovered(table["change"].to_numpy(), chance)
-    facts = {
-        "words": len(table), "controls": list(floors), "mean": table["distance"].mean(), "control_mean": pooled["distance"].mean(),
-        "changed": int((table["falsely"] <= verdicts.LEVEL).sum()),
-        "beyond": {name: float((table["change"] > limit).mean()) for name, limit in limits.items()},
-    }  # fmt: skip
-    return table.drop(columns="rarity").sort_values("change", ascending=False).head(words), facts
-
-
-def _moved(pair: str) -> pd.DataFrame:
-    """How far each word moved, with its rarity: the logarithm of how often it stands in the text where it is rarer."""
-    table = _csv(Path("data/align", pair, "moved.csv"))
-    return table.assign(rarity=-np.log(table[["source_count", "target_count"]].min(axis=1)))
-
-
 def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     """A row for each stage; energy is estimated, not measured."""
     return pd.DataFrame([{"stage": f"{group}@{name}"} | measured["cost"] for (group, name), measured in metrics.items()], columns=COSTS)
@@ -245,7 +167,7 @@ def bars(table: pd.DataFrame) -> pd.DataFrame:
 def curves(all_params: params.Params) -> pd.DataFrame:
     """The validation rows of every model: step, tokens, losses."""
     needs = {name: model.objective.needs for name, model in all_params.models.items()}
-    frames = [_csv(Path("data/curves", f"{name}.csv")).assign(model=name, reads=reads) for name, reads in needs.items()]
+    frames = [csv(Path("data/curves", f"{name}.csv")).assign(model=name, reads=reads) for name, reads in needs.items()]
     return pd.concat(frames) if frames else pd.DataFrame(columns=["model", "reads", "tokens", "loss", "bits_per_byte"])
 
 
@@ -283,6 +205,7 @@ def unguarded(all_params: params.Params) -> list[str]:
     return [task for task in dict.fromkeys((*all_params.finetune.tasks, *all_params.adapt.tasks)) if task not in guarded]
 
 
-def _csv(path: Path) -> pd.DataFrame:
+def csv(path: Path) -> pd.DataFrame:
+    """A table that a stage wrote. Raises SesameError where it is not there, or broken."""
     with stage.reading(path):
         return pd.read_csv(path, keep_default_na=False, na_values=[""])  # "nan" and "null" are words too

@@ -162,9 +162,17 @@ def _spaces(p: params.Params) -> Iterator[Entry]:
         yield Entry("vectors", name, ("components.spaces.vectors", f"components.spaces.trainers.{vectors.kind}"), vectors.settings())
     for name, published in p.published_vectors.items():
         yield Entry("published_vectors", name, ("components.spaces.published", *_of(published)), published.settings())
+    for name, contextual in p.contextual_vectors.items():
+        yield Entry(
+            "contextual_vectors", name, ("components.spaces.contextual", _family(p.family(contextual.model))), contextual.settings()
+        )
     for name, pair in p.alignments.items():
         dictionary = f"components.spaces.dictionaries.{pair.dictionary.kind}"
         yield Entry("align", name, ("components.spaces.align", dictionary, *_of(pair)), pair.settings())
+    for name, history in p.histories.items():
+        yield Entry("history", name, ("components.spaces.history",), history.settings())
+    for name, groups in p.groups.items():
+        yield Entry("group", name, ("components.spaces.group",), groups.settings())
 
 
 OF_STUDIES = ("variant", "transfer", "study", "search", "budget")

@@ -1,9 +1,9 @@
 """Stage `align`: `python -m components.spaces.align NAME` writes data/align/NAME.
 
-scores.csv (method, retrieval, p1, p5, p10, intervals, mrr, hubness, coverage, queries, chance_p1), examples.csv (some test words and
-what was found), curve.csv (P@1 against seed pairs, where one is asked for), view.csv (both spaces in two dimensions, before and after),
-mapping.npz (two (d, k) matrices per method, from the normalised spaces to the one they share: `<method>_source`, `<method>_target`),
-and for two spaces of one language moved.csv (how far each word moved).
+scores.csv (method, retrieval, p1, p5, p10, intervals and more), examples.csv (some test words and what was found), hubs.csv (how many
+targets are found how often), curve.csv (P@1 against seed pairs, where one is asked for), view.csv (both spaces in two dimensions, before
+and after), mapping.npz (two (d, k) matrices per method, from the normalised spaces to the one they share: `<method>_source`,
+`<method>_target`), and for two spaces of one language moved.csv (how far each word moved).
 """
 
 from collections.abc import Iterator
@@ -80,20 +80,22 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
     }  # fmt: skip
     shares = f"coverage {facts['coverage']:.1%}, chance {facts['chance_p1']:.2%}"
     print(f"{len(queries)} queries, {shares}, {len(pair.pairs.train)} train pairs", flush=True)
-    scores, examples, matrices, reference, best_p1, shown = [], [], {}, None, -1.0, None
+    scores, examples, hubs, matrices, reference, best_p1, shown = [], [], [], {}, None, -1.0, None
     for method in alignment.methods:
         brought = learned(pair, method)
         metrics["methods"][method.name] = dict(brought.how)
         matrices |= {f"{method.name}_source": brought.fitted.source, f"{method.name}_target": brought.fitted.target}
         taught = {translation for _, translation in seeds(pair, method)}  # which the map pulls near: they are found more easily
         unseen = np.array([not pair.pairs.test[word] & taught for word in queries])
-        for retrieval, found, figures in looked_up(pair, brought, alignment.retrievals, queries, alignment.csls_k):
+        for retrieval, found, mutual, figures in looked_up(pair, brought, alignment.retrievals, queries, alignment.csls_k):
             hits = evaluate.hits(found, queries, pair.pairs.test, target.words)
+            figures |= {"mutual": float(mutual.mean()), "p1_mutual": float(hits[mutual, 0].mean()) if mutual.any() else None}
             reference = hits[:, 0] if reference is None else reference  # that of the first method and retrieval
             figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
             metrics["methods"][method.name][retrieval] = figures
             scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | brought.how)
             print(f"{method.name}, {retrieval}: " + ", ".join(f"{k} {figures[k]:.1%}" for k in ("p1", "p5", "p10")), flush=True)
+            hubs += [{"method": method.name, "retrieval": retrieval} | row for row in evaluate.found_often(found)]
             examples += [
                 {
                     "method": method.name, "retrieval": retrieval, "word": word, "gold": " ".join(sorted(pair.pairs.test[word])),
@@ -108,6 +110,7 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
         folder.mkdir()
         evaluate.write_csv(folder / "scores.csv", scores)
         evaluate.write_csv(folder / "examples.csv", examples)
+        evaluate.write_csv(folder / "hubs.csv", hubs)
         places = view.rows((x, z), (shown.mapped.numpy(), shown.fixed.numpy()), source.words, target.words, pair.pairs.test, queries)
         evaluate.write_csv(folder / "view.csv", places)
         np.savez(folder / "mapping.npz", **matrices)
@@ -178,17 +181,21 @@ def seeds(pair: Pair, method: params.Method) -> list[tuple[str, str]]:
 
 def looked_up(
     pair: Pair, brought: Brought, retrievals: list[str], queries: list[str], csls_k: int
-) -> Iterator[tuple[str, np.ndarray, dict[str, float]]]:  # fmt: skip
-    """For each retrieval its name, the rows of the targets found (queries, 10), best first, and figures over them."""
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, dict]]:  # fmt: skip
+    """For each retrieval its name, the rows of the targets found (queries, 10), best first, for which queries the best one finds the
+    query in turn (queries,), and figures over them."""
     here, there = evaluate.index(pair.source), evaluate.index(pair.target)
-    asked = brought.mapped[[here[word] for word in queries]]
+    rows = torch.tensor([here[word] for word in queries])
+    asked = brought.mapped[rows]
     golds = [[there[word] for word in pair.pairs.test[query] if word in there] for query in queries]
     for retrieval in retrievals:
         # The price is of the whole vocabulary: it depends on the neighbourhoods of all words.
         price = RETRIEVALS[retrieval](brought.fixed, brought.mapped, csls_k)
         best = nearest(asked, brought.fixed, max(evaluate.RANKS), price)[1].numpy()
         mrr = evaluate.mean_reciprocal_rank(asked, brought.fixed, price, golds)
-        yield retrieval, best, {"mrr": mrr} | evaluate.hubness(best, len(brought.fixed))
+        price_back = RETRIEVALS[retrieval](brought.mapped, brought.fixed, csls_k)
+        back = nearest(brought.fixed[best[:, 0]], brought.mapped, 1, price_back)[1][:, 0]
+        yield retrieval, best, (back == rows).numpy(), {"mrr": mrr} | evaluate.hubness(best, len(brought.fixed))
 
 
 def _curve(pair: Pair, alignment: params.Alignment, queries: list[str]) -> Iterator[dict]:
@@ -200,7 +207,7 @@ def _curve(pair: Pair, alignment: params.Alignment, queries: list[str]) -> Itera
             own = method.model_copy(update={"seed_pairs": size})
             if len(seeds(pair, own)) < size:
                 break
-            [(retrieval, best, _)] = looked_up(pair, learned(pair, own), alignment.retrievals[-1:], queries, alignment.csls_k)
+            [(retrieval, best, *_)] = looked_up(pair, learned(pair, own), alignment.retrievals[-1:], queries, alignment.csls_k)
             first = evaluate.hits(best, queries, pair.pairs.test, pair.target.words)[:, 0]
             figures = evaluate.intervals(first, first, np.ones(len(first), bool))
             row = {"method": method.name, "retrieval": retrieval, "seed_pairs": size, "p1": float(first.mean())}

@@ -39,6 +39,10 @@ class Word:
     end: int
     """Characters."""
 
+    def lowered(self) -> str:
+        """The word alone, in lower case."""
+        return self.text[self.start : self.end].lower()
+
     def shown(self) -> str:
         """The word between stars, with what stands around it."""
         before, after = self.text[max(0, self.start - AROUND) : self.start], self.text[self.end : self.end + AROUND]
@@ -71,6 +75,18 @@ def embedded(
                 yield word, normalize(vectors_of[[i + len(tokens.prefix) for i in pieces]].mean(dim=0).float(), dim=0)
 
 
+def layer_of(model: LanguageModel, name: str, layer: int | None) -> int:
+    """The layer that is asked for, None for the last. Raises SesameError where the model has no such layer."""
+    if layer is not None and not 0 <= layer <= model.num_layers:
+        raise SesameError(f"model {name} has no layer {layer} (0, below all context, to {model.num_layers})")
+    return model.num_layers if layer is None else layer
+
+
+def words_in(text: str) -> list[Word]:
+    """Every word of a text."""
+    return [Word(text, match.start(), match.end()) for match in WORD.finditer(text)]
+
+
 def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments: int, k: int) -> tuple[int, list[tuple[float, str]]]:
     """The layer, and the k words in context of a corpus' validation text nearest to the marked one: cosine, context.
 
@@ -80,9 +96,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
     compute.prepare(None)
     model, tokens = store.load(Path("data/models", name))
     model.eval()
-    layer = model.num_layers if layer is None else layer
-    if not 0 <= layer <= model.num_layers:
-        raise SesameError(f"model {name} has no layer {layer} (0, below all context, to {model.num_layers})")
+    layer = layer_of(model, name, layer)
     found = list(embedded(model, tokens, [asked.text], [[asked]], layer))
     if not found:
         raise SesameError(f"the marked word stands beyond the {model.max_length} tokens that model {name} reads")
@@ -91,8 +105,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
     texts = list(islice(chain.from_iterable(corpora.read(Path("data/corpora", corpus), "valid")), segments))
     for i in range(0, len(texts), BATCH):
         batch = texts[i : i + BATCH]
-        own = [[Word(text, match.start(), match.end()) for match in WORD.finditer(text)] for text in batch]
-        for word, vector in embedded(model, tokens, batch, own, layer):
+        for word, vector in embedded(model, tokens, batch, [words_in(text) for text in batch], layer):
             words.append(word)
             bank.append(vector)
     if not bank:

@@ -1,7 +1,7 @@
 """How well a mapping finds translations, how alike two spaces are, and which words moved."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +77,12 @@ def hubness(best: np.ndarray, targets: int) -> dict[str, float]:
     return {"hub_skew": float(skew(times)) if np.ptp(times) else 0.0, "top_hub": float(times.max() / len(best))}
 
 
+def found_often(best: np.ndarray) -> list[dict]:
+    """How many targets are among the k best (q, k) of so many queries."""
+    times, targets = np.unique(np.bincount(best.ravel()), return_counts=True)
+    return [{"times": int(a), "targets": int(b)} for a, b in zip(times, targets, strict=True) if a]
+
+
 def unlikeness(x: np.ndarray, z: np.ndarray, words: int = 1000, k: int = 10) -> float:
     """How unlike two normalised spaces (n, d), (m, d) are before any map: 0 for the same shape.
 
@@ -117,7 +123,7 @@ def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, m
         return []
     a, b = np.array(shared).T
     distance = 1 - np.einsum("nd,nd->n", mapped[a], fixed[b])
-    before, after = _neighbours(mapped, source.words, a), _neighbours(fixed, target.words, b)
+    before, after = nearest_words(mapped, source.words, a), nearest_words(fixed, target.words, b)
     return [
         {
             "word": source.words[a[i]], "distance": round(float(distance[i]), 4),
@@ -128,10 +134,19 @@ def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, m
     ]  # fmt: skip
 
 
-def _neighbours(vectors: np.ndarray, words: list[str], rows: np.ndarray, k: int = 5) -> list[str]:
+def nearest_words(vectors: np.ndarray, words: list[str], rows: Sequence[int] | np.ndarray, k: int = 5) -> list[str]:
+    """Of each of the `rows` the k nearest words of its space (n, d) of unit vectors, but itself, with blanks between."""
     space = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
-    best = nearest(space[rows], space, k + 1)[1].numpy()  # the word itself is among them
+    best = nearest(space[torch.as_tensor(rows)], space, k + 1)[1].numpy()  # the word itself is among them
     return [" ".join([words[n] for n in near if n != row][:k]) for row, near in zip(rows, best, strict=True)]
+
+
+def beyond_frequency(distance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(n,) each distance less the line over the logarithm of the counts: rare words are far from themselves in any two texts."""
+    rarity = -np.log(counts)
+    if np.ptp(rarity) == 0:
+        return distance - distance.mean()
+    return distance - np.polyval(np.polyfit(rarity, distance, 1), rarity)
 
 
 def write_csv(path: Path, rows: Iterable[dict]) -> None:

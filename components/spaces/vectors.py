@@ -2,7 +2,9 @@
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +13,22 @@ from components.errors import SesameError
 from components.spaces import intrinsic, trainers
 from components.spaces.space import WORD, Space, save
 
+Sentence = list[Any]
+"""The words of a segment."""
 OR_NUMERAL = re.compile(r"[^\W\d_]+|[0-9]+")
 """What a word is where numerals are words, too."""
 
 
 def sentences_of(settings: params.Vectors) -> list[list[str]]:
     """The lower-cased words of each segment of a corpus' training split, or of a half of it; no more than `max_words`."""
-    folder, word = Path("data/corpora", settings.corpus), OR_NUMERAL if settings.numerals else WORD
-    documents = [[word.findall(segment.lower()) for segment in document] for document in corpora.read(folder, "train")]
+    word = OR_NUMERAL if settings.numerals else WORD
+    return taken(settings, lambda segment: word.findall(segment.lower()))
+
+
+def taken(settings: params.Vectors | params.ContextualVectors, words_of: Callable[[str], Sentence]) -> list[Sentence]:
+    """The segments of a corpus' training split as lists of words, of the half that is asked for, no more than `max_words`."""
+    folder = Path("data/corpora", settings.corpus)
+    documents = [[words_of(segment) for segment in document] for document in corpora.read(folder, "train")]
     if settings.half:
         if len(documents) < 2:
             raise SesameError(f"{folder} has one document, of which there are no halves")
@@ -26,7 +36,7 @@ def sentences_of(settings: params.Vectors) -> list[list[str]]:
     return cut([sentence for document in documents for sentence in document], settings.max_words)
 
 
-def halves(documents: list[list[list[str]]], split: int) -> tuple[list, list]:
+def halves(documents: list[list[Sentence]], split: int) -> tuple[list, list]:
     """Documents in two groups of as many words: in an order drawn by `split`, each goes where there are fewer; the larger group is cut."""
     sizes = [sum(map(len, document)) for document in documents]
     parts: tuple[list[int], list[int]] = ([], [])
@@ -35,13 +45,13 @@ def halves(documents: list[list[list[str]]], split: int) -> tuple[list, list]:
         smaller = int(words[1] < words[0])
         parts[smaller].append(i)
         words[smaller] += sizes[i]
-    taken = [[documents[i] for i in sorted(part)] for part in parts]
+    sides = [[documents[i] for i in sorted(part)] for part in parts]
     larger = int(words[1] > words[0])
-    taken[larger] = [cut([sentence for document in taken[larger] for sentence in document], words[1 - larger])]
-    return taken[0], taken[1]
+    sides[larger] = [cut([sentence for document in sides[larger] for sentence in document], words[1 - larger])]
+    return sides[0], sides[1]
 
 
-def cut(sentences: list[list[str]], words: int | None) -> list[list[str]]:
+def cut(sentences: list[Sentence], words: int | None) -> list[Sentence]:
     """The first sentences with so many words together; None: all."""
     if words is None:
         return sentences

@@ -4,8 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from components.spaces import evaluate
+from components.spaces.space import Space
+
 SHOWN = 100
 """Test words, each with a translation."""
+NEAR = 4
+"""Neighbours of a word that are drawn with its trajectory, of its first and of its last period."""
 
 
 def rows(
@@ -28,6 +33,28 @@ def rows(
     sides = [("source", source[row]) for row in left] + [("target", target[row]) for row in right]
     for i, ((side, word), (a, b, c, d)) in enumerate(zip(sides, places, strict=True)):
         yield {"word": word, "side": side, "pair": i % len(pairs), "before_x": a, "before_y": b, "after_x": c, "after_y": d}
+
+
+def trajectories(
+    words: list[str], periods: list[str], spaces: dict[str, Space], placed: dict[str, np.ndarray], index: dict[str, dict[str, int]]
+) -> list[dict]:  # fmt: skip
+    """Where each of the `words` stands in each period, and words near it in the first and the last, as they stand in the last.
+
+    All in one picture, along the two principal axes of these points (Hamilton et al. 2016, figure 1, by t-SNE). `of` names the word that
+    a neighbour belongs to; `period` is empty for neighbours.
+    """
+    last = periods[-1]
+    points = [(word, word, period, placed[period][index[period][word]]) for word in words for period in periods]
+    for word in words:
+        near = [evaluate.nearest_words(placed[p], spaces[p].words, [index[p][word]], NEAR)[0].split() for p in (periods[0], last)]
+        for other in dict.fromkeys(sum(near, [])):
+            if other in index[last]:
+                points.append((other, word, "", placed[last][index[last][other]]))
+    places = _two_axes(np.stack([vector for *_, vector in points])) if points else np.zeros((0, 2))
+    return [
+        {"word": word, "of": of, "period": period, "x": round(float(x), 4), "y": round(float(y), 4)}
+        for (word, of, period, _), (x, y) in zip(points, places, strict=True)
+    ]
 
 
 def _two_axes(vectors: np.ndarray) -> np.ndarray:

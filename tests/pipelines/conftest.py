@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from tests.conftest import write_raw
-from tests.pipelines.zygote import Command, Zygote
+from tests.pipelines.zygote import PYTHON, Command, Zygote
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -117,7 +117,8 @@ def write_params(lab: Lab, raw: dict) -> None:
 
 def dvc(lab: Lab, *args: str) -> str:
     """DVC alone, without `sesame`; its output."""
-    environment = {"PATH": f"{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
+    python = Path(lab.env.get(PYTHON, BIN / "python")).parent
+    environment = {"PATH": f"{python}:{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
     return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
 
 
@@ -161,10 +162,17 @@ def bare(template, tmp_path) -> Lab:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    zygote = Zygote()
+def zygote(tmp_path_factory) -> Iterator[Zygote]:
+    zygote = Zygote(tmp_path_factory.mktemp("zygote"))
     yield zygote
     zygote.end()
+
+
+@pytest.fixture
+def forking(lab, zygote) -> Lab:
+    """A lab whose stages are forked, too: for many stages that are not killed."""
+    lab.env[PYTHON] = str(zygote.python)
+    return lab
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ A test hands over arguments, folder and environment with the ends of two pipes: 
 command's pid and, at its end, its exit status. Each command has a keeper, forked between, that waits for it.
 """
 
+import gc
 import json
 import os
 import random
@@ -15,7 +16,10 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from pipelines import services
+from tests.pipelines import shim
+
+PYTHON = "SESAME_TEST_PYTHON"
+"""In the environment of a command: the interpreter that it starts others with, if not its own."""
 
 
 class Command:
@@ -46,14 +50,19 @@ class Command:
 
 
 class Zygote:
-    """The process that commands are forked off. One for a session of tests."""
+    """The process that commands are forked off, and below it the one of `shim`. One for a session of tests."""
 
-    def __init__(self):
+    def __init__(self, folder: Path):
         self.link, other = socket.socketpair()
+        address, self.python = folder / "forks", folder / "python"
+        self.python.write_text(shim.PYTHON.format(python=sys.executable, shim=shim.__file__, address=address))
+        self.python.chmod(0o755)
+        from pipelines import services
+
         # Prefect makes its loggers when it is imported; its home is each command's own
         quiet = {key: value for key, value in services.environment().items() if key != "PREFECT_HOME"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(other.fileno())], cwd=Path(__file__).parents[2],
+            [sys.executable, "-m", __name__, str(other.fileno()), address], cwd=Path(__file__).parents[2],
             env=os.environ | quiet, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         other.close()
@@ -71,13 +80,23 @@ class Zygote:
         self.process.wait()
 
 
-def serve(link: socket.socket) -> None:
+def serve(link: socket.socket, address: str) -> None:
     """Fork a command for each request, until the tests hang up. Returns in the command's process only."""
-    import dvc.repo  # noqa: F401
+    import dvc.repo
+    import dvc.repo.reproduce
     import dvc.repo.status  # noqa: F401
+    import lightning.pytorch.strategies  # noqa: F401
+    import mlflow.pytorch
+    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
 
+    if os.fork() == 0:  # before anything of ours is imported: a lab has its own copy of it
+        link.close()
+        gc.freeze()
+        return shim.serve(address)
     import pipelines.flow  # noqa: F401
 
+    gc.freeze()  # a collection in a command would touch, and so copy, every page of what was imported
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave nothing behind
     while True:
         start, fds, _, _ = socket.recv_fds(link, 4, 2)
@@ -116,7 +135,7 @@ def become(args: list[str], folder: str, environment: dict[str, str]) -> None:
     """The command, as its script runs it."""
     import prefect.context
 
-    from pipelines import cli
+    from pipelines import cli, services
 
     os.chdir(folder)
     os.environ.clear()
@@ -126,10 +145,10 @@ def become(args: list[str], folder: str, environment: dict[str, str]) -> None:
     with warnings.catch_warnings(action="ignore"):  # its folder is made when a flow begins
         prefect.context.refresh_global_settings_context()
     random.seed()  # or all flows would be called the same
-    sys.argv = ["sesame", *args]
+    sys.argv, sys.executable = ["sesame", *args], environment.get(PYTHON, sys.executable)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.app()
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from components import params, tasks
-from components.report import benchmarks, plots, tables
-from components.report.__main__ import aligned, less, reading, size, spread
+from components.report import benchmarks, plots, spaces, tables
+from components.report.__main__ import less, reading, size, spread
 from tests.conftest import tiny_params
 
 FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
@@ -204,13 +204,13 @@ def test_a_word_has_moved_beyond_what_words_as_frequent_do_between_two_halves(pr
     own = raw["alignments"]["again"]
     controls = {"controls": ["half", "other_half"]}
     raw["alignments"] = {"half": own, "other_half": own, "same": own | controls, "eras": own | controls}
-    table, facts = tables.moved(params.check(raw), "eras", words=100)
+    table, facts = spaces.moved(params.check(raw), "eras", words=100)
     assert sum(int(word[1:]) < 100 for word in table["word"]) > 95
     assert list(facts["beyond"]) == ["half", "other_half"] and all(0.12 < share < 0.18 for share in facts["beyond"].values())
     assert 90 < facts["changed"] < 110 and (table["falsely"].head(90) <= 0.05).all()
-    _, nothing = tables.moved(params.check(raw), "same")
+    _, nothing = spaces.moved(params.check(raw), "same")
     assert nothing["changed"] <= 2
-    assert all(share < 0.08 for share in nothing["beyond"].values()) and tables.moved(params.check(raw), "half") is None
+    assert all(share < 0.08 for share in nothing["beyond"].values()) and spaces.moved(params.check(raw), "half") is None
 
 
 def test_each_score_of_an_alignment_is_one_row_of_the_page(tmp_path, monkeypatch):
@@ -219,9 +219,9 @@ def test_each_score_of_an_alignment_is_one_row_of_the_page(tmp_path, monkeypatch
     raw["alignments"] |= {"other": raw["alignments"]["again"]}
     for pair in ("again", "other"):
         Path("data/align", pair).mkdir(parents=True)
-        rows = {column: [0.5, 0.25] for column in tables.ALIGNMENT[1:]} | {"method": ["xing_2015"] * 2, "retrieval": ["nn", "csls"]}
+        rows = {column: [0.5, 0.25] for column in spaces.ALIGNMENT[1:]} | {"method": ["xing_2015"] * 2, "retrieval": ["nn", "csls"]}
         pd.DataFrame(rows).to_csv(Path("data/align", pair, "scores.csv"), index=False)
-    shown = aligned(tables.alignment(params.check(raw)))
+    shown = spaces.aligned(spaces.alignment(params.check(raw)))
     assert shown[["pair", "retrieval"]].values.tolist() == [["again", "nn"], ["again", "csls"], ["other", "nn"], ["other", "csls"]]
     assert shown["P@1"].tolist()[:2] == ["0.500 [0.500, 0.500]", "0.250 [0.250, 0.250]"]
 

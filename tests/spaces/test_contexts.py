@@ -10,7 +10,7 @@ import torch
 from components import corpora, params, tokenizer
 from components.errors import SesameError
 from components.models import store
-from components.spaces import contexts, space
+from components.spaces import align, contexts, contextual, space
 from components.spaces.contexts import Word
 from tests.conftest import tiny_params
 
@@ -74,3 +74,45 @@ def test_a_model_from_elsewhere_needs_a_corpus():
     with pytest.raises(SesameError, match="model minilm was not pre-trained here: name a corpus"):
         contexts.corpus_of(params.load(), "minilm")
     assert contexts.corpus_of(params.load(), "elmo") == "english"
+
+
+def averaged(**options) -> tuple[dict, space.Space]:
+    block = params.ContextualVectors(model="bert", corpus="tiny", min_count=3, **options)
+    metrics = contextual.body(params.Params.model_construct(contextual_vectors={"own": block}), "own", None)
+    return metrics, space.load("data/vectors/own")
+
+
+def test_a_word_is_the_mean_of_its_occurrences(model):
+    metrics, own = averaged(layer=1)
+    assert metrics["vocabulary"] == len(own.words) > 20 and own.counts[0] == max(own.counts) and min(own.counts) >= 3
+    bert, tokens = store.load(Path("data/models/bert"))
+    bert.eval()
+    word, found = own.words[5], []
+    for text in chain.from_iterable(corpora.read(Path("data/corpora/tiny"), "train")):
+        found += [vector for at, vector in contexts.embedded(bert, tokens, [text], [contexts.words_in(text)], 1) if at.lowered() == word]
+    assert len(found) == own.counts[5]
+    np.testing.assert_allclose(own.vectors[5], torch.stack(found).mean(dim=0).numpy(), atol=1e-5)
+
+
+def test_two_layers_of_a_model_are_aligned_like_two_languages(model):
+    """Of the same words: a rotation finds most of them again, and by chance it would find one in forty."""
+    for name, layer in (("below", 0), ("above", 2)):
+        block = params.ContextualVectors(model="bert", corpus="tiny", min_count=3, layer=layer)
+        contextual.body(params.Params.model_construct(contextual_vectors={name: block}), name, None)
+    pair = params.Alignment(
+        source="below", target="above", dictionary={"kind": "identical", "train": 24, "test": 8, "min_count": 3}, methods=["xing_2015"]
+    )
+    metrics = align.body(params.Params.model_construct(alignments={"layers": pair}), "layers", None)
+    assert metrics["methods"]["xing_2015"]["csls"]["p1"] > 0.2 > 4 * metrics["chance_p1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layer": 3}, r"model bert has no layer 3 \(0, below all context, to 2\)"),
+        ({"max_words": 5}, "no word occurs min_count .3. times in corpus 'tiny': lower it or take more text"),
+    ],
+)
+def test_what_gives_no_vectors_is_one_line(model, options, said):
+    with pytest.raises(SesameError, match=said):
+        averaged(**options)

@@ -518,3 +518,70 @@ def test_one_word_that_can_be_asked_for_is_enough(tmp_path, monkeypatch, width):
     made = settings({}, source="one", target="two", dictionary=listed("wa wa\nwb wb\n", "wd wd\n"), methods=["xing_2015"])
     assert align.body(made, "pair", None)["queries"] == 1
     stage.write_json(Path("metrics.json"), align.body(made, "pair", None))  # no NaN
+
+
+ORDER = {"the": "the", "dog": "hund", "cat": "katze", "house": "haus", "red": "rot", "old": "alt", "sleeps": "schläft", "runs": "läuft"}
+"""English -> German, but for `the`, which is `der` or `die`."""
+
+
+def parallel(folder: Path, **options) -> params.ParallelDictionary:
+    draw, sides = random.Random(0), ([], [])
+    for _ in range(120):
+        noun, verb = draw.choice(["dog", "cat", "house"]), draw.choice(["sleeps", "runs"])
+        english = ["The", draw.choice(["red", "old"]), noun, verb]
+        german = [ORDER[word.lower()] for word in reversed(english[1:])] + [draw.choice(["der", "der", "die"])]
+        for side, words in zip(sides, (english, german), strict=True):
+            side.append(" ".join(words) + ".")
+    for name, side in zip(("en.txt", "de.txt"), sides, strict=True):
+        (folder / name).write_text("\n".join(side) + "\n")
+    (folder / "pairs.txt").write_text("house haus\nmouse maus\n")
+    files = {"kind": "files", "paths": [str(folder / "en.txt"), str(folder / "de.txt")]}
+    test = {"source": {"kind": "files", "paths": [str(folder / "pairs.txt")]}}
+    return params.ParallelDictionary(kind="parallel", texts=files, test=test, **options)
+
+
+def test_pairs_out_of_translated_sentences_in_another_order(tmp_path):
+    """Each word is told from the others of its sentences; what is asked for is not among them, nor what no vocabulary has."""
+    here, there = ["the", "dog", "cat", "house", "red", "old", "runs"], ["der", "die", "hund", "katze", "haus", "rot", "alt", "läuft"]
+    built = dictionaries.load("parallel")(parallel(tmp_path), here, there, 1)
+    assert built.train == [(word, ORDER[word] if word != "the" else "der") for word in ("the", "dog", "cat", "red", "old", "runs")]
+    assert built.test == {"house": {"haus"}, "mouse": {"maus"}} and built.left_out == {"asked_for": 1, "not_in_the_vocabularies": 1}
+    assert dictionaries.load("parallel")(parallel(tmp_path, min_count=50), here, there, 1).train[0] == ("the", "der")
+
+
+def test_texts_that_are_no_translations_are_one_line(tmp_path):
+    settings = parallel(tmp_path)
+    with pytest.raises(SesameError, match="none of its 7 word pairs is in the two vocabularies; are its files the other way round"):
+        dictionaries.load("parallel")(settings, ["hund"], ["dog"], 1)
+    (tmp_path / "de.txt").write_text("Der Hund.\n")
+    with pytest.raises(SesameError, match="en.txt has 120 lines and .*de.txt 1: not each other's translations"):
+        dictionaries.load("parallel")(settings, ENGLISH, GERMAN, 1)
+    (tmp_path / "de.txt").unlink()
+    one = settings.model_copy(update={"texts": params.FilesSource(kind="files", paths=[str(tmp_path / "en.txt")])})
+    with pytest.raises(SesameError, match="two files expected, the source's sentences and their translations; 1 found"):
+        dictionaries.load("parallel")(one, ENGLISH, GERMAN, 1)
+
+
+def test_found_both_ways_and_found_often():
+    """Words and their twins: all are found, all find back; a hub is found by every query and finds back one of them at most."""
+    draw = np.random.default_rng(0)
+    rows, centre = draw.standard_normal((40, 10)), draw.standard_normal(10)
+    rows[:8] = centre + 0.5 * rows[:8]
+    x = unit(rows).astype(np.float32)
+    words = [f"w{i}" for i in range(40)]
+    pair = align.Pair(space(words, d=10), space(words, d=10), dictionaries.Dictionary([], {word: {word} for word in words[:8]}, {}))
+
+    def looked(fixed: np.ndarray) -> tuple:
+        brought = align.Brought(None, torch.from_numpy(x), torch.from_numpy(fixed), {})
+        [(_, best, mutual, _)] = align.looked_up(pair, brought, ["nn"], words[:8], 10)
+        return best, mutual
+
+    best, mutual = looked(x)
+    assert mutual.all() and (best[:, 0] == np.arange(8)).all()
+    hub = x.copy()
+    hub[:8] = -x[:8]
+    hub[39] = unit(centre[None])[0]
+    best, mutual = looked(hub)
+    assert (best[:, 0] == 39).all() and mutual.sum() <= 1
+    often = {row["times"]: row["targets"] for row in evaluate.found_often(np.array([[3, 1], [3, 2], [3, 1]]))}
+    assert often == {1: 1, 2: 1, 3: 1}

@@ -14,7 +14,7 @@ from importlib import import_module
 from components import params
 from components.errors import SesameError
 
-Settings = params.WordNetDictionary | params.IdenticalDictionary | params.PairsDictionary
+Settings = params.WordNetDictionary | params.IdenticalDictionary | params.PairsDictionary | params.ParallelDictionary
 
 SPARE = 10
 """Words that must be left to learn from."""

@@ -15,7 +15,7 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
 
     Raises SesameError for a line that is no pair, and where next to nothing fits the vocabularies, the other way round or at all.
     """
-    train, test = (list(_read(part, settings)) for part in (settings.train, settings.test))
+    train, test = (list(read(part, settings.lowercase, settings.reverse)) for part in (settings.train, settings.test))
     here, there = set(source), set(target)
     for part, listed in (("train", train), ("test", test)):
         _fits(part, listed, here, there)
@@ -44,8 +44,8 @@ def _fits(part: str, listed: list[tuple[str, str]], here: set[str], there: set[s
         raise SesameError(f"dictionary.{part}: none of its {len(listed)} pairs is in the two vocabularies")
 
 
-def _read(settings: params.Pairs, of: params.PairsDictionary) -> Iterator[tuple[str, str]]:
-    """(source word, target word), as listed."""
+def read(settings: params.Pairs, lowercase: bool, reverse: bool = False) -> Iterator[tuple[str, str]]:
+    """(source word, target word), as listed; lines may have the target first. Raises SesameError for a line that is no pair."""
     count = 0
     for file in sources.open_files(settings.source):
         for number, line in lines(file):
@@ -56,8 +56,8 @@ def _read(settings: params.Pairs, of: params.PairsDictionary) -> Iterator[tuple[
             count += 1
             place = f"{file.name}, line {number}"
             for pair in _pairs(place, line, settings):
-                word, translation = (word.lower() for word in pair) if of.lowercase else pair
-                yield (translation, word) if of.reverse else (word, translation)
+                word, translation = (word.lower() for word in pair) if lowercase else pair
+                yield (translation, word) if reverse else (word, translation)
 
 
 def _pairs(place: str, line: str, settings: params.Pairs) -> list[tuple[str, str]]:

@@ -1,0 +1,173 @@
+"""What the report says of vector spaces: alignments, words that moved, histories, groups of writers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from components import params
+from components.report import plots
+from components.report.benchmarks import Metrics
+from components.report.tables import csv
+from components.tasks import verdicts
+
+WORDS = 20
+"""Shown of a list."""
+ALIGNMENT = [
+    "pair", "method", "retrieval", "p1", "p1_low", "p1_high", "less_first", "less_low", "less_high", "p5", "p10", "mrr", "mutual",
+    "p1_mutual", "p1_unseen", "queries_unseen", "hub_skew", "top_hub", "seed_pairs", "pairs", "rounds", "coverage", "queries",
+]  # fmt: skip
+
+
+def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
+    """What the page shows of vector spaces."""
+    changed = {pair: moved(all_params, pair) for pair in all_params.alignments}
+    return {
+        "word_vectors": word_vectors(all_params, metrics), "alignment": aligned(alignment(all_params)),
+        "lookups": {pair: lookups(pair) for pair in languages(all_params)}, "views": views(all_params),
+        "moved": {pair: words for pair, words in changed.items() if words is not None},
+        "histories": histories(all_params, metrics), "groups": groups(all_params, metrics),
+    }  # fmt: skip
+
+
+def figures(all_params: params.Params) -> dict[str, Figure]:
+    """The pictures of what there is."""
+    drawn = {}
+    if len(seeded := seed_curves(all_params)):
+        drawn["seed_pairs"] = plots.seed_pairs(seeded)
+    if len(crowded := hubs(all_params)):
+        drawn["hubs"] = plots.hubs(crowded)
+    for name, history in all_params.histories.items():
+        if history.words:
+            drawn[f"history_{name}"] = plots.trajectories(csv(Path("data/align", name, "places.csv")), history.periods)
+    return drawn
+
+
+def languages(all_params: params.Params) -> list[str]:
+    """Pairs of spaces that are not of one language."""
+    return [name for name, pair in all_params.alignments.items() if pair.dictionary.kind != "identical"]
+
+
+def word_vectors(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
+    """A row for each space of word vectors, with what its own tests say: correlation or accuracy, and the share of the test asked."""
+    rows = []
+    kinds = {name: ("vectors", block.kind) for name, block in all_params.vectors.items()}
+    kinds |= {name: ("published_vectors", "published") for name in all_params.published_vectors}
+    kinds |= {name: ("contextual_vectors", f"in context, {block.model}") for name, block in all_params.contextual_vectors.items()}
+    for name, (group, kind) in kinds.items():
+        measured = metrics[group, name]
+        row = {"name": name, "kind": kind, "words of text": measured.get("words"), "words": measured["vocabulary"]}
+        for test, figures in measured.get("intrinsic", {}).items():
+            for key in ("spearman", "add", "multiply"):
+                if figures.get(key) is not None:
+                    row[test if key == "spearman" else f"{test}, {key}"] = f"{figures[key]:.3f} ({figures['coverage']:.0%})"
+        rows.append(row)
+    return pd.DataFrame(rows).astype(object)
+
+
+def alignment(all_params: params.Params) -> pd.DataFrame:
+    """A row for each pair of spaces, method and retrieval."""
+    frames = [csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
+    return pd.concat(frames, ignore_index=True)[ALIGNMENT] if frames else pd.DataFrame(columns=ALIGNMENT)
+
+
+def lookups(pair: str, words: int = 12) -> tuple[str, pd.DataFrame]:
+    """Some held-out words and what the method and retrieval with the best P@1 found for them, with its name."""
+    scores, table = (csv(Path("data/align", pair, f"{name}.csv")) for name in ("scores", "examples"))
+    best = scores.loc[scores["p1"].idxmax()]
+    own = table[(table["method"] == best["method"]) & (table["retrieval"] == best["retrieval"])]
+    return f"{best['method']}, {best['retrieval']}", own.head(words)[["word", "gold", "found"]]
+
+
+def seed_curves(all_params: params.Params) -> pd.DataFrame:
+    """P@1 against seed pairs, of the pairs of spaces that ask for it."""
+    frames = [csv(Path("data/align", name, "curve.csv")).assign(pair=name) for name, pair in all_params.alignments.items() if pair.curve]
+    return pd.concat(frames) if frames else pd.DataFrame(columns=["pair", "method", "seed_pairs", "p1"])
+
+
+def views(all_params: params.Params) -> dict[str, list[dict]]:
+    """Of each pair of two languages the places of some words and their translations, before and after."""
+    return {name: csv(Path("data/align", name, "view.csv")).to_dict("records") for name in languages(all_params)}
+
+
+def hubs(all_params: params.Params) -> pd.DataFrame:
+    """How many targets are found how often, of each pair of languages by the method with the best P@1."""
+    frames = []
+    for pair in languages(all_params):
+        scores = csv(Path("data/align", pair, "scores.csv"))
+        best = scores.loc[scores["p1"].idxmax(), "method"]
+        table = csv(Path("data/align", pair, "hubs.csv"))
+        frames.append(table[table["method"] == best].assign(pair=pair))
+    return pd.concat(frames) if frames else pd.DataFrame(columns=["pair", "method", "retrieval", "times", "targets"])
+
+
+def moved(all_params: params.Params, pair: str, words: int = WORDS) -> tuple[pd.DataFrame, dict] | None:
+    """The words that moved most, beyond what words as frequent move between two halves of one period; None without such controls.
+
+    Rare words are far from themselves in any two texts: distance falls with the logarithm of the frequency, and what counts as a
+    word's change is its distance less that line's (Dubossarsky et al. 2017). It is beyond a control where 95 % of the control's are less,
+    and `falsely` is the share of false ones among the words that changed as much or more, the controls' words being what comes of chance.
+    """
+    controls = all_params.alignments[pair].controls
+    if not controls:
+        return None
+    table, floors = _moved(pair), {control: _moved(control) for control in controls}
+    pooled = pd.concat(floors.values())
+    line = np.polyfit(pooled["rarity"], pooled["distance"], 1)
+    limits = {name: float((own["distance"] - np.polyval(line, own["rarity"])).quantile(0.95)) for name, own in floors.items()}
+    table["control"] = np.polyval(line, table["rarity"])
+    table["change"] = table["distance"] - table["control"]
+    chance = (pooled["distance"] - np.polyval(line, pooled["rarity"])).to_numpy()
+    table["falsely"] = verdicts.falsely_discovered(table["change"].to_numpy(), chance)
+    facts = {
+        "words": len(table), "controls": list(floors), "mean": table["distance"].mean(), "control_mean": pooled["distance"].mean(),
+        "changed": int((table["falsely"] <= verdicts.LEVEL).sum()),
+        "beyond": {name: float((table["change"] > limit).mean()) for name, limit in limits.items()},
+    }  # fmt: skip
+    return table.drop(columns="rarity").sort_values("change", ascending=False).head(words), facts
+
+
+def _moved(pair: str) -> pd.DataFrame:
+    """How far each word moved, with its rarity: the logarithm of how often it stands in the text where it is rarer."""
+    table = csv(Path("data/align", pair, "moved.csv"))
+    return table.assign(rarity=-np.log(table[["source_count", "target_count"]].min(axis=1)))
+
+
+def aligned(frame: pd.DataFrame) -> pd.DataFrame:
+    """The scores of alignments as the page shows them, intervals in brackets."""
+
+    def interval(form: str, *columns: str) -> list[str]:
+        return [f"{form} [{form}, {form}]" % tuple(row[column] for column in columns) for _, row in frame.iterrows()]
+
+    shown = frame[["pair", "method", "retrieval"]].assign(**{"P@1": interval("%.3f", "p1", "p1_low", "p1_high")})
+    shown["less the first"] = interval("%+.3f", "less_first", "less_low", "less_high")
+    others = {
+        "p5": "P@5", "p10": "P@10", "mrr": "MRR", "mutual": "mutual", "p1_mutual": "P@1 mutual",
+        "p1_unseen": "P@1 untaught", "queries_unseen": "of", "hub_skew": "hub skew",
+        "top_hub": "top hub", "seed_pairs": "seed pairs", "pairs": "learned from", "rounds": "rounds", "coverage": "coverage",
+        "queries": "queries",
+    }  # fmt: skip
+    return shown.join(frame[list(others)].rename(columns=others))
+
+
+def histories(all_params: params.Params, metrics: Metrics) -> dict[str, dict]:
+    """Of each history the chosen words in each period, the words that moved most, and whether known shifts are seen."""
+    shown = {}
+    for name, history in all_params.histories.items():
+        folder = Path("data/align", name)
+        shown[name] = {
+            "trajectories": csv(folder / "trajectories.csv"), "periods": history.periods,
+            "changed": csv(folder / "changed.csv").head(WORDS),
+            "known": csv(folder / "known.csv") if history.known else None, "figures": metrics["history", name],
+        }  # fmt: skip
+    return shown
+
+
+def groups(all_params: params.Params, metrics: Metrics) -> dict[str, dict]:
+    """Of each two sets of writers the words that they use most differently, and how many they are."""
+    return {
+        name: {"used": csv(Path("data/align", name, "used.csv")).head(WORDS), "figures": metrics["group", name], "settings": settings}
+        for name, settings in all_params.groups.items()
+    }

@@ -1,0 +1,82 @@
+"""Word pairs out of sentences and their translations, by IBM's first model (Brown et al. 1993, section 4.2) in both directions."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from components import params, sources
+from components.errors import SesameError
+from components.sources.text import lines
+from components.spaces.dictionaries import Dictionary
+from components.spaces.dictionaries.pairs import read
+from components.spaces.space import WORD
+
+
+def build(settings: params.ParallelDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
+    """Words that are each other's most probable translation, and the pairs of a list to ask for.
+
+    Raises SesameError where the texts are not two files of as many lines, or no pair of theirs is in the vocabularies.
+    """
+    golds: dict[str, set[str]] = defaultdict(set)
+    for word, translation in read(settings.test, settings.lowercase):
+        golds[word].add(translation)
+    found = translated(*_sentences(settings), settings)
+    free = [pair for pair in found if pair[0] not in golds]
+    frequency, there = {word: row for row, word in enumerate(source)}, set(target)
+    known = sorted((pair for pair in free if pair[0] in frequency and pair[1] in there), key=lambda pair: frequency[pair[0]])
+    if not known:
+        raise SesameError(
+            f"dictionary.texts: none of its {len(free)} word pairs is in the two vocabularies; are its files the other way round?"
+        )
+    return Dictionary(known, dict(golds), {"asked_for": len(found) - len(free), "not_in_the_vocabularies": len(free) - len(known)})
+
+
+def _sentences(settings: params.ParallelDictionary) -> tuple[list[list[str]], list[list[str]]]:
+    files = list(sources.open_files(settings.texts))
+    if len(files) != 2:
+        raise SesameError(f"dictionary.texts: two files expected, the source's sentences and their translations; {len(files)} found")
+    sides = []
+    for file in files:
+        texts = (line.lower() if settings.lowercase else line for _, line in lines(file))
+        sides.append([WORD.findall(text) for text in texts])
+    if len(sides[0]) != len(sides[1]):
+        raise SesameError(f"{files[0].name} has {len(sides[0])} lines and {files[1].name} {len(sides[1])}: not each other's translations")
+    return sides[0], sides[1]
+
+
+def translated(here: list[list[str]], there: list[list[str]], settings: params.ParallelDictionary) -> list[tuple[str, str]]:
+    """Pairs of words, in at least `min_count` sentences each, that are each other's most probable translation."""
+    frequent = []
+    for side in (here, there):
+        times = Counter(word for sentence in side for word in dict.fromkeys(sentence))  # a set has another order each run
+        frequent.append([word for word, count in times.items() if count >= settings.min_count])
+    rows = [{word: i for i, word in enumerate(words)} for words in frequent]
+    ids = [
+        [sorted({row[word] for word in sentence if word in row}) for sentence in side]
+        for side, row in zip((here, there), rows, strict=True)
+    ]
+    ahead, behind = _best(*ids, len(frequent[0]), settings.rounds), _best(*reversed(ids), len(frequent[1]), settings.rounds)
+    return [(frequent[0][word], frequent[1][best]) for word, best in ahead.items() if behind.get(best) == word]
+
+
+def _best(here: list[list[int]], there: list[list[int]], size: int, rounds: int) -> dict[int, int]:
+    """For each word its most probable translation: p(translation | word) by expectation maximisation from uniform.
+
+    A word of a translated sentence comes of one of the words of the other, or of none of them (`size` stands for it).
+    """
+    met = [(word, other, i) for i, (own, others) in enumerate(zip(here, there, strict=True)) for other in others for word in (*own, size)]
+    if not met:
+        return {}
+    words, others, sentences = np.array(met, dtype=np.int64).T
+    pairs, pair_of = np.unique(words * (others.max() + 1) + others, return_inverse=True)
+    word_of, other_of = np.divmod(pairs, others.max() + 1)
+    _, explained = np.unique(sentences * (others.max() + 1) + others, return_inverse=True)  # the word of a sentence that is to be explained
+    likely = np.ones(len(pairs))
+    for _ in range(rounds):
+        share = likely[pair_of]
+        share /= np.bincount(explained, share)[explained]
+        expected = np.bincount(pair_of, share)
+        likely = expected / np.bincount(word_of, expected)[word_of]
+    order = np.lexsort((-likely, word_of))
+    first = order[np.r_[True, np.diff(word_of[order]) > 0]]  # of each word the most probable
+    return {int(word): int(other) for word, other in zip(word_of[first], other_of[first], strict=True) if word != size}

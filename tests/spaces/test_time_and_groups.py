@@ -1,0 +1,139 @@
+"""Words through several periods, and words that two sets of writers use differently."""
+
+import csv
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from components import params
+from components.errors import SesameError
+from components.spaces import group, history
+from components.spaces.space import Space, save
+
+PERIODS = ["early", "middle", "late"]
+WORDS = [f"w{i}" for i in range(300)]
+
+
+def rows(path: str) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def centuries(tmp_path, monkeypatch) -> None:
+    """Three spaces, each turned another way, in which w7 goes from beside w1 to beside w2, and all others stay but for some noise."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    base = draw.standard_normal((300, 20))
+    for i, period in enumerate(PERIODS):
+        own = base + 0.1 * draw.standard_normal(base.shape)
+        own[7] = (1 - i / 2) * base[1] + i / 2 * base[2] + 0.1 * draw.standard_normal(20)
+        turn = ortho_group.rvs(20, random_state=i)
+        save(Space(WORDS, np.arange(3000, 0, -10), (own @ turn).astype(np.float32)), Path("data/vectors", period))
+
+
+def told(**options) -> dict:
+    block = params.History(periods=PERIODS, **options)
+    return history.body(params.Params.model_construct(histories={"own": block}), "own", None)
+
+
+@pytest.mark.parametrize("onto", ["next", "last"])
+def test_a_word_that_goes_from_one_sense_to_another(centuries, onto):
+    metrics = told(onto=onto, words=["w7", "w20", "gone"], known={"w7": {"towards": ["w2", "gone"], "away": ["w1"]}})
+    assert metrics["words"] == 296 and metrics["absent"] == ["gone"] and metrics["mean_distance"] < 0.1
+    assert rows("data/align/own/changed.csv")[0]["word"] == "w7"
+    way = [row for row in rows("data/align/own/trajectories.csv") if row["word"] == "w7"]
+    assert [row["period"] for row in way] == PERIODS and float(way[0]["distance"]) == pytest.approx(0, abs=1e-6)
+    assert 0.1 < float(way[1]["distance"]) < float(way[2]["distance"]) > 0.7
+    assert way[0]["neighbours"].split()[0] == "w1" and way[2]["neighbours"].split()[0] == "w2"
+    stays = [float(row["distance"]) for row in rows("data/align/own/trajectories.csv") if row["word"] == "w20"]
+    assert max(stays) < 0.1
+
+    known = {(row["other"], row["direction"]): row for row in rows("data/align/own/known.csv")}
+    assert set(known) == {("w2", "towards"), ("w1", "away")} and all(row["as_known"] == "True" for row in known.values())
+    assert float(known["w2", "towards"]["with_time"]) == 1 and float(known["w2", "towards"]["late"]) > 0.9
+    assert (metrics["known"]["pairs"], metrics["known"]["as_known"], metrics["known"]["mean_rank"]) == (2, 2, 1)
+    assert metrics["known"]["rank_test_p"] < 0.1
+    drawn = rows("data/align/own/places.csv")
+    assert [row["period"] for row in drawn if row["word"] == row["of"] == "w7"] == PERIODS
+    assert {"w1", "w2"} <= {row["word"] for row in drawn if not row["period"]}
+
+
+def test_a_shift_the_other_way_is_not_as_known(centuries):
+    metrics = told(known={"w7": {"towards": ["w1"], "away": ["w2"]}})
+    assert metrics["known"]["as_known"] == 0 and metrics["known"]["sign_test_p"] == 1
+
+
+def test_periods_that_do_not_fit_are_one_line(centuries):
+    with pytest.raises(
+        SesameError,
+        match="no two words occur 5000 times in every period: lower min_count, or take more text .least is in early: 451500 words",
+    ):
+        told(min_count=5000)
+    save(Space(WORDS, np.zeros(300, int), np.ones((300, 20), np.float32)), Path("data/vectors/late"))
+    with pytest.raises(SesameError, match="vectors late come from elsewhere, without the counts of their words"):
+        told()
+    save(Space(WORDS, np.ones(300, int), np.ones((300, 7), np.float32)), Path("data/vectors/late"))
+    with pytest.raises(SesameError, match="periods of different vector_size"):
+        told()
+
+
+# ---------------------------------------------------------------- groups of writers
+
+SUBJECTS = [[subject + a + b for a in "abcde" for b in "abcdef"] for subject in ("sea", "court", "farm")]
+
+
+def writer(draw: random.Random, own: int) -> list[list[str]]:
+    """Sentences about three subjects; `bank` stands among the words of the one that is the writer's `own`, `light` among all."""
+    sentences = []
+    for i in range(75):
+        subject = draw.randrange(3)
+        words = draw.choices(SUBJECTS[subject], k=7)
+        if i % 2:
+            words[draw.randrange(7)] = "bank" if subject == own else "light"
+        sentences.append(words)
+    return sentences
+
+
+def corpora(different: bool) -> params.Groups:
+    """Twenty-four writers each in two sets, who write `bank` of the sea and of the court, where they are different."""
+    for name in ("one", "two"):
+        draw = random.Random(name)
+        sets = [writer(draw, int(name == "two") if different else i % 2) for i in range(24)]
+        Path("data/corpora", name).mkdir(parents=True)
+        text = "\n".join("\n".join(" ".join(sentence) for sentence in document) + "\n" for document in sets)
+        Path("data/corpora", name, "train.txt").write_text(text)
+    return params.Groups(first="one", second="two", window=3, min_count=20, permutations=39)
+
+
+def compared(groups: params.Groups) -> dict:
+    return group.body(params.Params.model_construct(groups={"own": groups}), "own", None)
+
+
+def test_the_word_that_two_sets_use_differently_is_found_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    metrics = compared(corpora(different=True))
+    assert metrics["documents"] == [24, 24] and metrics["words"] == 92 and metrics["beyond_family"] == 1
+    used = rows("data/align/own/used.csv")
+    assert used[0]["word"] == "bank" and float(used[0]["p_family"]) <= 0.05
+    assert all(word.startswith("sea") for word in used[0]["first_neighbours"].split())
+    assert all(word.startswith("court") for word in used[0]["second_neighbours"].split())
+
+
+def test_two_sets_that_write_alike_differ_in_no_word(tmp_path, monkeypatch):
+    """Though in each some writers use `bank` otherwise than others."""
+    monkeypatch.chdir(tmp_path)
+    metrics = compared(corpora(different=False))
+    assert metrics["used_differently"] == metrics["beyond_family"] == 0
+
+
+def test_too_few_documents_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    groups = corpora(different=True)
+    with pytest.raises(SesameError, match="no word occurs 10000 times in both one and two: lower min_count"):
+        compared(groups.model_copy(update={"min_count": 10_000}))
+    with pytest.raises(SesameError, match="corpus one has 1 documents in its training text: too few to deal out anew"):
+        compared(groups.model_copy(update={"max_words": 600}))

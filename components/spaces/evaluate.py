@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from scipy.stats import binomtest, skew, ttest_1samp
+from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from components.spaces.neighbours import blocks, nearest
@@ -142,11 +143,11 @@ def nearest_words(vectors: np.ndarray, words: list[str], rows: Sequence[int] | n
 
 
 def beyond_frequency(distance: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(n,) each distance less the line over the logarithm of the counts: rare words are far from themselves in any two texts."""
-    rarity = -np.log(counts)
-    if np.ptp(rarity) == 0:
-        return distance - distance.mean()
-    return distance - np.polyval(np.polyfit(rarity, distance, 1), rarity)
+    """(n,) each distance less what words as frequent have: rare words are far from themselves in any two texts.
+
+    That is the best fit that nowhere rises with frequency; a line says nothing true of the few most frequent words.
+    """
+    return distance - IsotonicRegression(increasing=False).fit_transform(counts, distance)
 
 
 def write_csv(path: Path, rows: Iterable[dict]) -> None:

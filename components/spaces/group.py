@@ -106,7 +106,7 @@ def apart(documents: Documents, first: np.ndarray, groups: params.Groups, asked:
     """(words asked,) how far each is from itself between the two sets, beyond what words as rare are.
 
     `asked` (words,) says of which. What a word's two vectors have of noise goes with how often it is there where it is rarer, and a
-    deal of chance has it in both sets alike, which two sets of writers may not: so the line over that frequency is taken off.
+    deal of chance has it in both sets alike, which two sets of writers may not: so what goes with that frequency is taken off.
     """
     x, z = (space(documents, own, groups) for own in (first, ~first))
     distance = 1 - np.asarray(x.multiply(z).sum(axis=1)).ravel()[asked]

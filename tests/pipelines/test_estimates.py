@@ -215,38 +215,38 @@ CHAIN = """
 """
 
 
-def test_a_stage_behind_another_may_run(bare):
-    bare.stages(CHAIN).write("raw.txt", "a").write("extra.txt", "a")
-    dvc(bare, "repro", "-q")
-    assert "4 stages, all unchanged" in bare.sesame("plan")
-    bare.write("raw.txt", "b")
-    output = bare.sesame("plan")
+def test_a_stage_behind_another_may_run(lab):
+    lab.stages(CHAIN).write("raw.txt", "a").write("extra.txt", "a")
+    dvc(lab, "repro", "-q")
+    assert "4 stages, all unchanged" in lab.sesame("plan")
+    lab.write("raw.txt", "b")
+    output = lab.sesame("plan")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in output.splitlines()[1:5]}
     assert states == {"data": "to run", "mid": "may run", "end": "may run", "side": "unchanged"}
     assert "1 stage to run" in output and "2 may run, if what they read comes out another" in output
-    bare.write("extra.txt", "b")
-    assert "2 stages to run" in bare.sesame("plan")
+    lab.write("extra.txt", "b")
+    assert "2 stages to run" in lab.sesame("plan")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_run_without_its_gpu_does_not_begin(bare):
+def test_a_run_without_its_gpu_does_not_begin(lab):
     raw = tiny_params()
     raw["models"]["bert"]["run"]["accelerator"] = "gpu"
-    with (bare.path / "params.yaml").open("w") as file:
+    with (lab.path / "params.yaml").open("w") as file:
         YAML().dump(raw, file)
-    bare.stages("  pretrain: {foreach: {bert: 1}, do: {cmd: touch begun.out, outs: [begun.out]}}")
+    lab.stages("  pretrain: {foreach: {bert: 1}, do: {cmd: touch begun.out, outs: [begun.out]}}")
     said = "sesame: pretrain@bert asks for accelerator: gpu, and this machine has none; write auto or cpu"
-    assert bare.sesame("run", code=1).strip() == said and not (bare.path / "begun.out").exists()
+    assert lab.sesame("run", code=1).strip() == said and not (lab.path / "begun.out").exists()
 
 
-def test_a_run_that_cannot_fit_does_not_begin(bare):
+def test_a_run_that_cannot_fit_does_not_begin(lab):
     raw = tiny_params()
     raw["models"]["bert"]["architecture"]["hidden_size"] = 10**9
-    with (bare.path / "params.yaml").open("w") as file:
+    with (lab.path / "params.yaml").open("w") as file:
         YAML().dump(raw, file)
-    bare.stages("  pretrain: {foreach: {bert: 1}, do: {cmd: touch begun.out, outs: [begun.out]}}")
-    refused = bare.sesame("run", code=1)
+    lab.stages("  pretrain: {foreach: {bert: 1}, do: {cmd: touch begun.out, outs: [begun.out]}}")
+    refused = lab.sesame("run", code=1)
     assert len(refused.splitlines()) == 1 and refused.startswith("sesame: pretrain@bert needs 32 EiB of memory or more")
-    assert not (bare.path / "begun.out").exists()
-    table = bare.sesame("plan", code=1)
+    assert not (lab.path / "begun.out").exists()
+    table = lab.sesame("plan", code=1)
     assert "1 stage to run" in table and table.splitlines()[-1] == refused.strip()

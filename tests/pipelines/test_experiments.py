@@ -71,21 +71,21 @@ def test_no_interval_where_there_is_no_spread(a, b):
     assert experiments.interval(a, b) is None
 
 
-def test_damaged_objects_of_the_cache_are_told_and_built_anew(bare):
-    bare.write("make.py", "import pathlib; d = pathlib.Path('many.out'); d.mkdir(); (d / 'x').write_text('x'); (d / 'y').write_text('y')")
-    bare.stages("  one: {cmd: echo 1 > one.out, outs: [one.out]}\n  many: {cmd: python make.py, deps: [make.py], outs: [many.out]}")
-    dvc(bare, "repro")
-    assert "4 objects read, 0 damaged" in bare.sesame("verify")
-    good = bare.read("many.out/y")
-    [path] = [path for path in bare.path.glob(".dvc/cache/files/md5/*/*") if path.read_text() == good]
+def test_damaged_objects_of_the_cache_are_told_and_built_anew(lab):
+    lab.write("make.py", "import pathlib; d = pathlib.Path('many.out'); d.mkdir(); (d / 'x').write_text('x'); (d / 'y').write_text('y')")
+    lab.stages("  one: {cmd: echo 1 > one.out, outs: [one.out]}\n  many: {cmd: python make.py, deps: [make.py], outs: [many.out]}")
+    dvc(lab, "repro")
+    assert "4 objects read, 0 damaged" in lab.sesame("verify")
+    good = lab.read("many.out/y")
+    [path] = [path for path in lab.path.glob(".dvc/cache/files/md5/*/*") if path.read_text() == good]
     path.chmod(0o644)
     path.write_text("rotten")
-    said = bare.sesame("verify", code=1)
+    said = lab.sesame("verify", code=1)
     assert f"{path.name}, many.out/y (many)" in said and "4 objects read, 1 damaged" in said and "`sesame verify --remove`" in said
     assert path.exists()
-    assert "1 damaged and removed" in bare.sesame("verify", "--remove") and not path.exists()
-    dvc(bare, "repro")
-    assert path.read_text() == good and "4 objects read, 0 damaged" in bare.sesame("verify")
+    assert "1 damaged and removed" in lab.sesame("verify", "--remove") and not path.exists()
+    dvc(lab, "repro")
+    assert path.read_text() == good and "4 objects read, 0 damaged" in lab.sesame("verify")
 
 
 def test_results_belong_to_the_commit_of_the_code(inside):

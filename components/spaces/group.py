@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -55,11 +56,14 @@ def body(all_params: params.Params, name: str, run) -> dict:
 
 
 def read(groups: params.Groups) -> Documents:
-    """Both texts, counted. Raises SesameError where either has one document, or there are fewer ways to deal them than permutations."""
+    """Both texts, counted. Raises SesameError where there are fewer ways to deal their documents than permutations."""
     sets = [list(_documents(name, groups.max_words)) for name in (groups.first, groups.second)]
-    for name, own in zip((groups.first, groups.second), sets, strict=True):
-        if len(own) < 3:
-            raise SesameError(f"corpus {name} has {len(own)} documents in its training text: too few to deal out anew")
+    sizes = [len(own) for own in sets]
+    if (ways := comb(sum(sizes), sizes[0]) - 1) < groups.permutations:
+        raise SesameError(
+            f"{groups.first} has {sizes[0]} documents in its training text and {groups.second} {sizes[1]}: there are {ways} other ways to "
+            f"deal them, fewer than the {groups.permutations} permutations"
+        )
     together = [document for own in sets for document in own]
     counted = [Counter(word for sentence in document for word in sentence) for document in together]
     words = [word for word, _ in sum(counted, Counter()).most_common(groups.max_vocabulary)]
@@ -129,11 +133,7 @@ def _compared(groups: params.Groups, documents: Documents, path: Path) -> dict:
             said = time.monotonic()
             print(f"{number + 1} of {groups.permutations} permutations", flush=True)
 
-    # Less the word's own mean over all deals, the true one among them (a word of many senses is far from itself in any two texts), in
-    # units of the deviation that words as frequent have: its own would be large just where the writers do differ.
-    deals = np.stack([observed, *dealt])
-    scores = (deals - deals.mean(axis=0)) / _expected(deals.std(axis=0), np.minimum(*counts)[asked])
-    own, chance = scores[0], scores[1:]
+    own, chance = scores(np.stack([observed, *dealt]), np.minimum(*counts)[asked])
     family = (1 + (chance.max(axis=1)[:, None] >= own).sum(axis=0)) / (1 + len(chance))
     falsely = falsely_discovered(own, chance.ravel())
     words = [documents.words[i] for i in np.flatnonzero(asked)]
@@ -161,10 +161,17 @@ def _compared(groups: params.Groups, documents: Documents, path: Path) -> dict:
     }  # fmt: skip
 
 
-def _expected(deviation: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(n,) the deviation that a word so frequent has: a line through the logarithms."""
-    x, y = np.log(counts), np.log(np.maximum(deviation, 1e-12))
-    return np.exp(np.polyval(np.polyfit(x, y, 1), x)) if np.ptp(x) else np.full(len(x), np.exp(y.mean()))
+def scores(deals: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) of the true sets and (deals, n) of the others: how far each word is from itself, as scores that compare from word to word.
+
+    `deals` (1 + deals, n) has the distances, the true one first. A word's own mean over them is taken off (one of many senses is far from
+    itself in any two texts); the unit is the deviation that words as frequent have (a line through the logarithms), since a word's
+    own is large just where the writers do differ.
+    """
+    x, y = np.log(counts), np.log(np.maximum(deals.std(axis=0), 1e-12))
+    deviation = np.exp(np.polyval(np.polyfit(x, y, 1), x)) if np.ptp(x) else np.full(len(x), np.exp(y.mean()))
+    scored = (deals - deals.mean(axis=0)) / deviation
+    return scored[0], scored[1:]
 
 
 def _nearest(rows: sparse.csr_matrix, asked: list[int], words: list[str], k: int = 5) -> list[str]:

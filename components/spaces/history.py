@@ -19,7 +19,7 @@ from components.spaces.space import Space, load
 
 
 def body(all_params: params.Params, name: str, run) -> dict:
-    """Rotate, measure, write. Raises SesameError where the periods' spaces have too few words in common, or a chosen word is in none."""
+    """Rotate, measure, write. Raises SesameError where the periods' spaces don't fit each other, or have too few words in common."""
     history = all_params.histories[name]
     compute.prepare(1)
     with threadpool_limits(limits=1):

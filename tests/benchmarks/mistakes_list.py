@@ -20,6 +20,7 @@ TESTS = {
     "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
     "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py",
     "verdicts": "tests/tasks/test_verdicts.py", "maps": "tests/spaces/test_maps.py", "spaces": "tests/spaces/test_spaces.py",
+    "contexts": "tests/spaces/test_contexts.py", "time": "tests/spaces/test_time_and_groups.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -182,4 +183,19 @@ MISTAKES = [
             "if pair[0] not in golds", "if pair[0]", named("spaces")),
     Mistake("a file of vectors that is cut off passes", "components/spaces/published.py",
             "if promised is not None and", "if False and", named("spaces")),
+    Mistake("periods are not turned", "components/spaces/history.py",
+            "units[earlier] @ procrustes(units[earlier][here], turned[onto][there])", "units[earlier]", named("time")),
+    Mistake("a known shift goes either way", "components/spaces/history.py",
+            'with_time > 0 if direction == "towards" else with_time < 0', "with_time != 0", named("time")),
+    Mistake("deals that are no deals", "components/spaces/group.py", "apart(documents, draw.permutation(first)", "apart(documents, first",
+            named("time")),
+    Mistake("a word in the units of its own deviation", "components/spaces/group.py", "- deals.mean(axis=0)) / deviation",
+            "- deals.mean(axis=0)) / deals.std(axis=0)", named("time")),
+    Mistake("a pair that translates one way", "components/spaces/dictionaries/parallel.py",
+            "if behind.get(best) == word", "if True", named("spaces")),
+    Mistake("no expectation, counts alone", "components/spaces/dictionaries/parallel.py",
+            "share /= np.bincount(explained, share)[explained]", "pass", named("spaces")),
+    Mistake("a sum of occurrences in place of a mean", "components/spaces/contextual.py",
+            "sums[read] / seen[read, None]", "sums[read]", named("contexts")),
+    Mistake("every answer finds back", "components/spaces/align.py", "(back == rows).numpy()", "(back == back).numpy()", named("spaces")),
 ]  # fmt: skip

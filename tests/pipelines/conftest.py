@@ -1,22 +1,27 @@
 """Small labs: temporary repositories with real DVC, run by the real `sesame` against one Prefect server for the session."""
 
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 import requests
+from filelock import FileLock
 from ruamel.yaml import YAML
 
 from components import params
 from tests.conftest import write_raw
-from tests.pipelines.zygote import PYTHON, Command, Zygote
+from tests.pipelines import forks
+from tests.pipelines.forks import PYTHON, Command
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -25,8 +30,8 @@ BIN = Path(sys.executable).parent
 class Lab:
     """A temporary checkout with a valid params.yaml and whatever dvc.yaml a test writes."""
 
-    def __init__(self, path: Path, env: dict[str, str], zygote: Zygote | None = None):
-        self.path, self.env, self.zygote = path, env, zygote
+    def __init__(self, path: Path, env: dict[str, str], forks: Path | None = None):
+        self.path, self.env, self.forks = path, env, forks
 
     def stages(self, text: str) -> "Lab":
         (self.path / "dvc.yaml").write_text(f"stages:\n{text}")
@@ -43,8 +48,8 @@ class Lab:
     def start(self, *args: str, **env: str) -> subprocess.Popen | Command:
         """Start `sesame`: forked where a server is there, since only without one does it read Prefect's settings after starting one."""
         environment = os.environ | self.env | env
-        if self.zygote and environment["PREFECT_API_URL"]:
-            return self.zygote.start(list(args), self.path, environment)
+        if self.forks and environment["PREFECT_API_URL"]:
+            return Command(str(self.forks / "commands"), list(args), str(self.path), environment)
         return subprocess.Popen(
             [BIN / "sesame", *args], cwd=self.path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -138,20 +143,52 @@ def template(tmp_path_factory) -> Path:
     return path
 
 
+@contextmanager
+def shared(tmp_path_factory, name: str, start: Callable[[Path], str], stop: Callable[[str, Path], None]) -> Iterator[str]:
+    """What `start` gives, started by the first worker that asks and stopped by the last that has done with it, in a folder of all."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    state = folder.with_suffix(".json")
+
+    def users(more: int) -> str:
+        with FileLock(folder.with_suffix(".lock")):
+            known = json.loads(state.read_text()) if state.exists() else None
+            if known is None:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                known = {"users": 0, "value": start(folder)}
+            known["users"] += more
+            state.write_text(json.dumps(known))
+            if not known["users"]:
+                stop(known["value"], folder)
+                state.unlink()
+            return known["value"]
+
+    value = users(+1)
+    try:
+        yield value
+    finally:
+        users(-1)
+
+
 @pytest.fixture(scope="session")
 def server(template, tmp_path_factory) -> Iterator[str]:
     """The address of the API of a Prefect server of our own."""
-    lab = Lab(Path(shutil.copytree(template, tmp_path_factory.mktemp("server") / "lab")), {"PREFECT_API_URL": ""})
 
-    def services(code: str) -> str:  # not by the command, which a params.yaml being edited would keep from stopping the server
+    def services(code: str, lab: Path) -> str:  # not by the command, which a params.yaml being edited would keep from stopping the server
         code = f"from pipelines import services; print(services.{code})"
-        return subprocess.run(
-            [sys.executable, "-c", code], cwd=lab.path, env=os.environ | lab.env, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
+        environment = os.environ | {"PREFECT_API_URL": ""}
+        return subprocess.run([sys.executable, "-c", code], cwd=lab, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    yield services("up(services.PREFECT)").strip() + "/api"
-    services("down()")
-    assert lab.processes() == []
+    def start(folder: Path) -> str:
+        return services("up(services.PREFECT)", shutil.copytree(template, folder / "lab")).strip() + "/api"
+
+    def stop(_: str, folder: Path) -> None:
+        services("down()", folder / "lab")
+        assert Lab(folder / "lab", {}).processes() == []
+
+    with shared(tmp_path_factory, "server", start, stop) as address:
+        yield address
 
 
 @pytest.fixture
@@ -162,24 +199,26 @@ def bare(template, tmp_path) -> Lab:
 
 
 @pytest.fixture(scope="session")
-def zygote(tmp_path_factory) -> Iterator[Zygote]:
-    zygote = Zygote(tmp_path_factory.mktemp("zygote"))
-    yield zygote
-    zygote.end()
+def forking(tmp_path_factory) -> Iterator[Path]:
+    """The folder of the sockets of `forks`."""
+    begun: Callable[[Path], str] = lambda folder: str(forks.start(folder))  # noqa: E731
+    with shared(tmp_path_factory, "forks", begun, lambda pid, _: os.kill(int(pid), signal.SIGTERM)):
+        base = tmp_path_factory.getbasetemp()
+        yield (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "forks"
 
 
 @pytest.fixture
-def forking(lab, zygote) -> Lab:
-    """A lab whose stages are forked, too: for many stages that are not killed."""
-    lab.env[PYTHON] = str(zygote.python)
-    return lab
-
-
-@pytest.fixture
-def lab(bare, server, zygote) -> Lab:
+def lab(bare, server, forking) -> Lab:
     """A lab that uses the session's Prefect server."""
-    bare.env["PREFECT_API_URL"], bare.zygote = server, zygote
+    bare.env["PREFECT_API_URL"], bare.forks = server, forking
     return bare
+
+
+@pytest.fixture
+def many_stages(lab) -> Lab:
+    """A lab whose stages are forked, too: for many stages that are not killed."""
+    lab.env[PYTHON] = str(lab.forks / "python")
+    return lab
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ def stale(lab: Lab) -> set[str]:
     return found - {"budget"}  # no search was run
 
 
-def test_a_study_from_params_to_champion(forking, monkeypatch):
-    lab = forking
+def test_a_study_from_params_to_champion(many_stages, monkeypatch):
+    lab = many_stages
     raw = tiny_params()
     raw["ablations"]["rate"]["budget"] = {"tokens": 1500}
     whole(lab, raw)

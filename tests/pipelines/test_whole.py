@@ -21,8 +21,8 @@ def rows(lab: Lab, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_from_raw_text_to_compared_models(forking, monkeypatch):
-    lab = forking
+def test_from_raw_text_to_compared_models(many_stages, monkeypatch):
+    lab = many_stages
     raw = tiny_params()
     raw["finetune"] |= {"models": ["gpt", "elmo"]}
     whole(lab, raw)

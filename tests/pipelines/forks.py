@@ -1,0 +1,212 @@
+"""`sesame` and its stages in processes forked off one that has imported Prefect, DVC, torch, Lightning and MLflow: without the seconds that
+these take to import, and otherwise as a shell runs them.
+
+A request comes over a socket: arguments, folder and environment, with the two ends that output goes to. Back come the pid and, in the end,
+the exit status. Each command has a keeper, forked between, that waits for it.
+
+A flow's own `python -m dvc ...` and `python -m components.<stage> ...` can be forked, too (`PYTHON`): a `python` of ours is then its
+`sys.executable` and first in its PATH, and hands on these two. For flows that are not killed: what is forked is no child of the flow, and
+the system does not show the flow's environment for it.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+PYTHON = "SESAME_TEST_PYTHON"
+"""In the environment of a command: the interpreter that it starts others with, if not its own."""
+SCRIPT = """#!/bin/sh
+case "$1:$2" in
+    -m:dvc | -m:components.*) exec {python} -I -S {forks} {address} "$@" ;;
+esac
+exec {python} "$@"
+"""
+
+
+class Command:
+    """A command that runs, with what the tests use of `subprocess.Popen`."""
+
+    def __init__(self, address: str, args: list[str], folder: str, environment: dict[str, str], outputs: tuple[int, int] | None = None):
+        self.stdout = None
+        if outputs is None:
+            output, printed = os.pipe()
+            self.stdout, outputs = os.fdopen(output, encoding="utf-8"), (printed, printed)
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(address)
+        wanted = json.dumps({"args": args, "folder": folder, "environment": environment}).encode()
+        socket.send_fds(link, [len(wanted).to_bytes(4, "big") + wanted], outputs)
+        if self.stdout:
+            os.close(outputs[0])
+        self._told = link.makefile()
+        link.close()
+        self.pid, self.returncode = int(self._told.readline()), None
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            self.returncode = int(self._told.readline())
+            self._told.close()
+        return self.returncode
+
+    def communicate(self) -> tuple[str, None]:
+        said = self.stdout.read()
+        self.stdout.close()
+        self.wait()
+        return said, None
+
+
+def start(folder) -> int:
+    """Start the two processes that fork `folder/commands` and `folder/stages`, with the `folder/python` that asks the second; a pid."""
+    import subprocess
+
+    python = folder / "python"
+    python.write_text(SCRIPT.format(python=sys.executable, forks=__file__, address=folder / "stages"))
+    python.chmod(0o755)
+    from pipelines import services
+
+    # Prefect makes its loggers when it is imported; its home is each command's own
+    quiet = {key: value for key, value in services.environment().items() if key != "PREFECT_HOME"}
+    command = [sys.executable, "-m", "tests.pipelines.forks", "--serve", folder]
+    process = subprocess.Popen(command, env=os.environ | quiet, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout.readline() == b"ready\n"
+    return process.pid
+
+
+def serve_both(folder: str) -> None:
+    """Fork commands and stages, until ended. Returns in a command's process only."""
+    import gc
+    import logging
+
+    import dvc.repo
+    import dvc.repo.reproduce
+    import dvc.repo.status  # noqa: F401
+    import lightning.pytorch.strategies  # noqa: F401
+    import mlflow.pytorch
+    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+
+    stages, commands, parent = listen(f"{folder}/stages"), listen(f"{folder}/commands"), os.getpid()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave nothing behind
+    logging.getLogger().handlers.clear()  # one of these packages sets up the root logger, which a command has as Python left it
+    gc.freeze()  # a collection in a command would touch, and so copy, every page of what was imported
+    if os.fork() == 0:  # before anything of ours is imported: a lab has its own copy of it
+        commands.close()
+        os.dup2(2, 1)
+        return serve(stages, lambda: os.getppid() == parent, as_module)
+    import pipelines.flow  # noqa: F401
+
+    stages.close()
+    gc.freeze()
+    print("ready", flush=True)
+    os.dup2(2, 1)
+    serve(commands, lambda: True, as_sesame)
+
+
+def listen(address: str) -> socket.socket:
+    """A socket that waits a second at a time for who asks."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address)
+    listening.listen(64)
+    listening.settimeout(1)
+    return listening
+
+
+def serve(listening: socket.socket, wanted: Callable[[], bool], become: Callable[..., None]) -> None:
+    """Fork a command for each that asks. Returns in the command's process, when it has ended."""
+    while wanted():
+        try:
+            link, _ = listening.accept()
+        except TimeoutError:
+            continue
+        if os.fork() == 0:
+            listening.close()
+            return keep(link, become)
+        link.close()
+    os._exit(0)
+
+
+def keep(link: socket.socket, become: Callable[..., None]) -> None:
+    """Fork the command and wait for it. Returns in the command's process, when it has ended."""
+    start, outputs, _, _ = socket.recv_fds(link, 4, 2)
+    wanted = b""
+    while len(wanted) < int.from_bytes(start, "big"):
+        wanted += link.recv(int.from_bytes(start, "big") - len(wanted))
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if (pid := os.fork()) == 0:
+        link.close()
+        for stream, output in zip((1, 2), outputs, strict=True):
+            os.dup2(output, stream)
+            os.close(output)
+        return become(**json.loads(wanted))
+    for output in outputs:
+        os.close(output)
+    link.sendall(f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    with suppress(BrokenPipeError):  # a test that failed doesn't wait
+        link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def as_sesame(args: list[str], folder: str, environment: dict[str, str]) -> None:
+    """The command, as its script runs it."""
+    import random
+    import warnings
+
+    import prefect.context
+
+    from pipelines import cli, services
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for key, value in services.environment().items():  # Prefect reads its settings when it is imported, which has been
+        os.environ.setdefault(key, value)
+    with warnings.catch_warnings(action="ignore"):  # its folder is made when a flow begins
+        prefect.context.refresh_global_settings_context()
+    random.seed()  # or all flows would be called the same
+    sys.argv, sys.executable = ["sesame", *args], environment.get(PYTHON, sys.executable)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.app()
+
+
+def as_module(args: list[str], folder: str, environment: dict[str, str]) -> None:
+    """`python -m ...`, as the interpreter runs it."""
+    import random
+    import runpy
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    random.seed()
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.executable, sys.path[0] = os.path.join(environment["PATH"].split(os.pathsep)[0], "python"), folder
+    _, module, *rest = args
+    sys.argv = ["-m", *rest]
+    if module.startswith("components."):
+        __import__("components")  # it looks at the place of the name, which is not known before the module is found
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def hand_on(address: str, args: list[str]) -> int:
+    """Have a module run by the process that forks stages; its exit status. Signals are passed on."""
+    command = Command(address, args, os.getcwd(), dict(os.environ), (1, 2))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, _: command.send_signal(received))
+    return command.wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        serve_both(sys.argv[2])
+    else:
+        sys.exit(hand_on(sys.argv[1], sys.argv[2:]))

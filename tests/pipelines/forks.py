@@ -4,9 +4,9 @@ these take to import, and otherwise as a shell runs them.
 A request comes over a socket: arguments, folder and environment, with the two ends that output goes to. Back come the pid and, in the end,
 the exit status. Each command has a keeper, forked between, that waits for it.
 
-A flow's own `python -m dvc ...` and `python -m components.<stage> ...` can be forked, too (`PYTHON`): a `python` of ours is then its
-`sys.executable` and first in its PATH, and hands on these two. For flows that are not killed: what is forked is no child of the flow, and
-the system does not show the flow's environment for it.
+A flow's own `python -m dvc ...` and `python -m components.<stage> ...`, and a sweep's flows, can be forked, too (`PYTHON`): a `python` of
+ours is then its `sys.executable` and first in its PATH, and hands these on. For flows that are not killed: what is forked is no child of
+the flow, and the system does not show the flow's environment for it.
 """
 
 import json
@@ -21,7 +21,8 @@ PYTHON = "SESAME_TEST_PYTHON"
 """In the environment of a command: the interpreter that it starts others with, if not its own."""
 SCRIPT = """#!/bin/sh
 case "$1:$2" in
-    -m:dvc | -m:components.*) exec {python} -I -S {forks} {address} "$@" ;;
+    -m:dvc | -m:components.*) exec {python} -I -S {forks} {folder}/stages "$@" ;;
+    -m:pipelines.cli) shift 2; exec {python} -I -S {forks} {folder}/commands "$@" ;;
 esac
 exec {python} "$@"
 """
@@ -66,11 +67,11 @@ class Command:
 
 
 def start(folder) -> int:
-    """Start the two processes that fork `folder/commands` and `folder/stages`, with the `folder/python` that asks the second; a pid."""
+    """Start the processes that fork for `folder/commands` and `folder/stages`, and write the `folder/python` that asks them; a pid."""
     import subprocess
 
     python = folder / "python"
-    python.write_text(SCRIPT.format(python=sys.executable, forks=__file__, address=folder / "stages"))
+    python.write_text(SCRIPT.format(python=sys.executable, forks=__file__, folder=folder))
     python.chmod(0o755)
     from pipelines import services
 
@@ -198,7 +199,7 @@ def as_module(args: list[str], folder: str, environment: dict[str, str]) -> None
 
 
 def hand_on(address: str, args: list[str]) -> int:
-    """Have a module run by the process that forks stages; its exit status. Signals are passed on."""
+    """Have a command or a stage forked, and wait for it; its exit status. Signals are passed on."""
     command = Command(address, args, os.getcwd(), dict(os.environ), (1, 2))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: command.send_signal(received))

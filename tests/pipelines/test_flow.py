@@ -1,11 +1,9 @@
 """`sesame run` end to end: real DVC, Prefect and child processes."""
 
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
@@ -82,7 +80,7 @@ def test_a_list_of_files_in_use_that_a_stop_has_cut(lab, left):
     assert "could not be read" not in lab.sesame("run", "--force")
 
 
-def test_the_lock_file_is_in_the_order_of_the_graph(lab):
+def test_the_lock_file_is_in_the_order_of_the_graph(lab, many_stages):
     """Whatever finished first: byte for byte as `dvc repro` alone writes it, so that git's diff shows what changed."""
     lab.stages("""
   slow: {cmd: "sleep 2; echo 1 > slow.out", outs: [slow.out]}
@@ -167,35 +165,16 @@ def test_one_flow_a_checkout(lab):
     assert summary(lab.ended(first, code=0)) == "0 cached, 2 done, 0 failed"
 
 
-TWENTY = """
-import os, sys
-from pipelines import services
-services.use_prefect()
-from pipelines import flow
-for path in sys.argv[1:]:
-    os.chdir(path)
-    state = flow.sesame(return_state=True)
-    print(f"/runs/flow-run/{state.state_details.flow_run_id}")
-"""
-
-
-def test_twenty_flows_lose_no_stage(lab, template, tmp_path):
+def test_twenty_flows_lose_no_stage(many_stages, template, tmp_path):
     """Twenty checkouts, one server, four flows at a time."""
     text = "  a: {cmd: echo > a.out, outs: [a.out]}\n  b: {cmd: cat a.out > b.out, deps: [a.out], outs: [b.out]}"
-    labs = [Lab(shutil.copytree(template, tmp_path / f"lab{number}"), lab.env).stages(text) for number in range(20)]
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", TWENTY, *(str(lab.path) for lab in labs[i::4])],
-            cwd=lab.path, env=os.environ | lab.env, text=True, stdout=subprocess.PIPE,
-        )
-        for i in range(4)
-    ]  # fmt: skip
-    for worker in workers:
-        output = lab.ended(worker, code=0)
-        ends = re.findall(r"^2 stages: .*?\n/runs.*?$", output, re.M | re.S)
-        assert [summary(end) for end in ends] == ["0 cached, 2 done, 0 failed"] * 5
-        for end in ends:
-            assert lab.states(end) == {"a": "Completed", "b": "Completed", "flow": "Completed"}
+    env, forks = many_stages.env, many_stages.forks
+    labs = [Lab(shutil.copytree(template, tmp_path / f"lab{number}"), env, forks).stages(text) for number in range(20)]
+    with ThreadPoolExecutor(4) as pool:
+        ends = list(pool.map(lambda lab: lab.sesame("run"), labs))
+    for lab, end in zip(labs, ends, strict=True):
+        assert summary(end) == "0 cached, 2 done, 0 failed"
+        assert lab.states(end) == {"a": "Completed", "b": "Completed", "flow": "Completed"}
 
 
 def test_a_schedule_gets_runs(server):

@@ -107,7 +107,7 @@ def works_in(lab: Lab) -> list[psutil.Process]:
     return found
 
 
-def test_four_lanes_leave_the_tree_as_it_was(ready):
+def test_four_lanes_leave_the_tree_as_it_was(ready, many_stages):
     """Uncommitted changes are carried, and four experiments come out that DVC and MLflow show."""
     lab = ready
     lab.write("score.py", SCORE + "# stashed\n")
@@ -143,7 +143,7 @@ def test_four_lanes_leave_the_tree_as_it_was(ready):
     assert "2 cached, 0 done" in lab.sesame("run")
 
 
-def test_a_failing_lane_stays_and_costs_no_other(ready):
+def test_a_failing_lane_stays_and_costs_no_other(ready, many_stages):
     lab = ready
     output = lab.sesame("exp", "sweep", "-S", "seed=13,4", "--jobs", "2", code=1)
     assert re.search(r"^seed=13 +seed=13 +failed ", output, re.M) and re.search(r"^seed=4 +seed=4 +done ", output, re.M)
@@ -161,7 +161,7 @@ def test_a_failing_lane_stays_and_costs_no_other(ready):
     assert re.search(r"^mine +seed=4 +done", lab.sesame("exp", "run", "-S", "seed=4", "-n", "mine"), re.M)
 
 
-def test_local_text_is_read_where_it_lies(ready):
+def test_local_text_is_read_where_it_lies(ready, many_stages):
     """A `files` source may name text that git does not have; it is no part of the experiment."""
     lab = ready
     (lab.path / "local").mkdir()

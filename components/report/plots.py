@@ -153,10 +153,10 @@ def trajectories(table: pd.DataFrame, periods: list[str]) -> Figure:
     """Chosen words through the periods, among their neighbours of the first and of the last."""
     figure, axis = plt.subplots(figsize=(8, 6), constrained_layout=True)
     for (of, rows), style in zip(table.groupby("of", sort=False), styles(), strict=False):
-        near = rows[rows["period"] == ""]
+        near = rows[rows["period"].isna()]
         for row in near.itertuples():
             axis.annotate(row.word, (row.x, row.y), color=style["color"], fontsize=8, alpha=0.75, ha="center", va="center")
-        way = rows[rows["period"] != ""].set_index("period").loc[periods]
+        way = rows.dropna(subset="period").set_index("period").loc[periods]
         axis.plot(way["x"], way["y"], markersize=4, linewidth=1.2, **style)
         axis.annotate(f"{of} ({periods[0]})", (way["x"].iloc[0], way["y"].iloc[0]), fontsize=9, xytext=(4, 4), textcoords="offset points")
         axis.annotate(

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from components import params, tasks
-from components.report import benchmarks, plots, spaces, tables
+from components.report import benchmarks, pages, plots, spaces, tables
 from components.report.__main__ import less, reading, size, spread
+from components.spaces import history
+from components.spaces.space import Space, save
 from tests.conftest import tiny_params
 
 FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
@@ -224,6 +227,44 @@ def test_each_score_of_an_alignment_is_one_row_of_the_page(tmp_path, monkeypatch
     shown = spaces.aligned(spaces.alignment(params.check(raw)))
     assert shown[["pair", "retrieval"]].values.tolist() == [["again", "nn"], ["again", "csls"], ["other", "nn"], ["other", "csls"]]
     assert shown["P@1"].tolist()[:2] == ["0.500 [0.500, 0.500]", "0.250 [0.250, 0.250]"]
+
+
+PAGE = """
+{% extends "base.html.j2" %}{% from "macros.html.j2" import table %}
+{% block body %}{% include "spaces.html.j2" %}{{ figures.history_speeches }}{% endblock %}
+"""
+
+
+def test_words_over_time_and_groups_of_writers_are_on_the_page(tmp_path, monkeypatch):
+    """Out of what the stages write: the words with their neighbours, drawn and listed, and what is said of known shifts."""
+    monkeypatch.chdir(tmp_path)
+    draw, words = np.random.default_rng(0), [f"word{chr(97 + i)}" for i in range(20)]
+    for period in ("one", "two"):
+        space = Space(words, np.arange(200, 180, -1), draw.standard_normal((20, 8)).astype(np.float32))
+        save(space, Path("data/vectors", period))
+    raw = tiny_params()
+    known = {"wordb": {"towards": ["wordc"]}}
+    raw |= {"alignments": {}, "histories": {"speeches": {"periods": ["one", "two"], "words": ["worda", "gone"], "known": known}}}
+    raw["groups"] = {"writers": {"first": "base", "second": "tiny", "permutations": 19}}
+    all_params, used = params.check(raw), {"word": ["said"], "apart": [0.2], "score": [4.5], "p_family": [0.05], "falsely": [0.04]}
+    Path("data/align/writers").mkdir(parents=True)
+    pd.DataFrame(used).to_csv("data/align/writers/used.csv", index=False)
+    figures = {"documents": [9, 8], "words": 1234, "used_differently": 1, "beyond_family": 0}
+    metrics = {("vectors", name): {"words": 400, "vocabulary": 20} for name in ("one", "two")} | {("group", "writers"): figures}
+    metrics["history", "speeches"] = history.body(all_params, "speeches", None)
+
+    shown = spaces.section(all_params, metrics)
+    drawn = {key: Markup(plots.svg(figure)) for key, figure in spaces.figures(all_params).items()}
+    near = set(" ".join(shown["histories"]["speeches"]["trajectories"]["neighbours"]).split())
+    assert len([word for word in near if f">{word}<" in drawn["history_speeches"]]) >= 4 and "worda (two)" in drawn["history_speeches"]
+    Path("page.html.j2").write_text(PAGE)
+    pages.write(Path("page.html"), Path("page.html.j2"), "spaces", spaces=shown, figures=drawn)
+    page = Path("page.html").read_text()
+    assert (
+        "20 words are frequent in every period" in page and re.search(r"Of 1 known shifts [01] go", page) and "every period: gone." in page
+    )
+    assert "Of 1,234 words frequent in both, 1 are used differently" in page and "held against 19 deals of the 17 documents" in page
+    assert "words that base and tiny use differently" in page and ">said<" in page
 
 
 def test_losses_that_do_not_compare_are_drawn_apart():

@@ -528,8 +528,9 @@ def parallel(folder: Path, **options) -> params.ParallelDictionary:
     draw, sides = random.Random(0), ([], [])
     for _ in range(120):
         noun, verb = draw.choice(["dog", "cat", "house"]), draw.choice(["sleeps", "runs"])
-        english = ["The", draw.choice(["red", "old"]), noun, verb]
-        german = [ORDER[word.lower()] for word in reversed(english[1:])] + [draw.choice(["der", "der", "die"])]
+        colour = draw.choice(["red", "old"])
+        english = ["The", *(["very"] if colour == "old" and draw.random() < 0.5 else []), colour, noun, verb]
+        german = [ORDER[word] for word in (verb, noun, colour)] + [draw.choice(["der", "der", "die"])]
         for side, words in zip(sides, (english, german), strict=True):
             side.append(" ".join(words) + ".")
     for name, side in zip(("en.txt", "de.txt"), sides, strict=True):
@@ -541,8 +542,10 @@ def parallel(folder: Path, **options) -> params.ParallelDictionary:
 
 
 def test_pairs_out_of_translated_sentences_in_another_order(tmp_path):
-    """Each word is told from the others of its sentences; what is asked for is not among them, nor what no vocabulary has."""
-    here, there = ["the", "dog", "cat", "house", "red", "old", "runs"], ["der", "die", "hund", "katze", "haus", "rot", "alt", "läuft"]
+    """Each word is told from the others of its sentences; what translates one way (`very` is nearest to `alt`) is not among them, nor
+    what is asked for, nor what no vocabulary has."""
+    here = ["the", "very", "dog", "cat", "house", "red", "old", "runs"]
+    there = ["der", "die", "hund", "katze", "haus", "rot", "alt", "läuft"]
     built = dictionaries.load("parallel")(parallel(tmp_path), here, there, 1)
     assert built.train == [(word, ORDER[word] if word != "the" else "der") for word in ("the", "dog", "cat", "red", "old", "runs")]
     assert built.test == {"house": {"haus"}, "mouse": {"maus"}} and built.left_out == {"asked_for": 1, "not_in_the_vocabularies": 1}

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from components import params, sources
 from components.errors import SesameError
@@ -19,16 +19,22 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
     here, there = set(source), set(target)
     for part, listed in (("train", train), ("test", test)):
         _fits(part, listed, here, there)
-    golds: dict[str, set[str]] = defaultdict(set)
-    for word, translation in test:
-        golds[word].add(translation)
+    golds = by_word(test)
     free = [pair for pair in dict.fromkeys(train) if pair[0] not in golds]
     known = [(word, translation) for word, translation in free if word in here and translation in there]
     left_out = {
         "repeated": len(train) - len(set(train)), "asked_for": len(set(train)) - len(free),
         "not_in_the_vocabularies": len(free) - len(known),
     }  # fmt: skip
-    return Dictionary(known, dict(golds), left_out)
+    return Dictionary(known, golds, left_out)
+
+
+def by_word(listed: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Each source word with all its translations."""
+    golds: dict[str, set[str]] = defaultdict(set)
+    for word, translation in listed:
+        golds[word].add(translation)
+    return dict(golds)
 
 
 def _fits(part: str, listed: list[tuple[str, str]], here: set[str], there: set[str]) -> None:

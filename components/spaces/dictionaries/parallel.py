@@ -1,6 +1,6 @@
 """Word pairs out of sentences and their translations, by IBM's first model (Brown et al. 1993, section 4.2) in both directions."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from components import params, sources
 from components.errors import SesameError
 from components.sources.text import lines
 from components.spaces.dictionaries import Dictionary
-from components.spaces.dictionaries.pairs import read
+from components.spaces.dictionaries.pairs import by_word, read
 from components.spaces.space import WORD
 
 
@@ -17,9 +17,7 @@ def build(settings: params.ParallelDictionary, source: list[str], target: list[s
 
     Raises SesameError where the texts are not two files of as many lines, or no pair of theirs is in the vocabularies.
     """
-    golds: dict[str, set[str]] = defaultdict(set)
-    for word, translation in read(settings.test, settings.lowercase):
-        golds[word].add(translation)
+    golds = by_word(read(settings.test, settings.lowercase))
     found = translated(*_sentences(settings), settings)
     free = [pair for pair in found if pair[0] not in golds]
     frequency, there = {word: row for row, word in enumerate(source)}, set(target)
@@ -28,7 +26,7 @@ def build(settings: params.ParallelDictionary, source: list[str], target: list[s
         raise SesameError(
             f"dictionary.texts: none of its {len(free)} word pairs is in the two vocabularies; are its files the other way round?"
         )
-    return Dictionary(known, dict(golds), {"asked_for": len(found) - len(free), "not_in_the_vocabularies": len(free) - len(known)})
+    return Dictionary(known, golds, {"asked_for": len(found) - len(free), "not_in_the_vocabularies": len(free) - len(known)})
 
 
 def _sentences(settings: params.ParallelDictionary) -> tuple[list[list[str]], list[list[str]]]:

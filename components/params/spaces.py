@@ -349,7 +349,7 @@ class History(Block):
     onto: Literal["next", "last"] = "next"
     """Each period is rotated onto the one after it, over all steps onto the last; or onto the last at once."""
     anchors: Count = 3000
-    """Most frequent words of all periods, which the rotations are learned from."""
+    """Words of both periods that a rotation is learned from, the most frequent of the earlier one."""
     min_count: Count = 50
     """Times a word must occur in every period to be listed."""
     words: list[str] = []

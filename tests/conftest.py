@@ -30,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say at once what failed: a run that is cut short never comes to its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid} failed at {report.when}: {report.longreprtext.splitlines()[-1]}", flush=True)
+
+
 SUBJECTS = ["the dog", "a man", "two children", "the old woman", "my friend", "the president", "a small bird", "the farmer"]
 VERBS = ["sees", "likes", "carries", "paints", "follows", "buys", "forgets", "remembers"]
 OBJECTS = ["the river", "a red ball", "his letter", "the city", "some bread", "an old song", "the green field", "a wooden house"]

@@ -97,7 +97,7 @@ class Lab:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for what must come; a hang is pytest-timeout's affair, whose limit suits the slowest machine."""
+    """Wait for what must come; what never does is pytest-timeout's affair."""
     while not condition():
         time.sleep(0.1)
 

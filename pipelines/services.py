@@ -103,9 +103,9 @@ def _write(entries: dict[str, dict]) -> None:
 
 
 def healthy(service: Service, page: str) -> bool:
-    """Whether the server answers; one of somebody else's may ask for a password first."""
+    """Whether the server answers: a busy one takes its time, one of somebody else's may ask for a password first."""
     with suppress(requests.RequestException):
-        return requests.get(f"{page}{service.api}/health", timeout=5).status_code < 500
+        return requests.get(f"{page}{service.api}/health", timeout=(5, 30)).status_code < 500
     return False
 
 

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from components import compute, objectives, params
-from components.encode import Split
+from components.encode import Shard, Split
 from components.flops import counted
 from components.models import store
 from components.pretrain.cost import matmul_peak
@@ -76,7 +76,7 @@ def _text(length: int) -> Split:
     tokens = np.full(documents * (2 * segment + 3), len(SPECIALS), dtype=np.uint16)
     segments = np.stack([first + 1, first + 1 + segment, first + 2 + segment, first + 2 + 2 * segment], 1).reshape(-1, 2)
     tokens[first], tokens[segments[:, 1]] = CLS, SEP
-    return Split(tokens, segments, np.arange(documents + 1) * 2)
+    return Split((Shard(tokens, segments, np.arange(documents + 1) * 2),))
 
 
 def size(block: params.Model, vocab_size: int) -> Size:
@@ -105,20 +105,20 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays that are not writable, TF32
         trained = objectives.build(objective, _Vocabulary(len(SPECIALS) + 1))
-        rows = trained.batches(_text(length), ROWS, length, 0)[0]
+        batch = trained.batches(_text(length), ROWS, length, 0)[0]
         try:
             with torch.device("meta"):
                 model = store.build(architecture, _Vocabulary(vocab_size))
                 own = trained.networks(model)
             weights = {parameter.untyped_storage()._cdata for module in (model, *own.values()) for parameter in module.parameters()}
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), counted() as counter, _Weightless() as mode:
-                losses, _ = trained.losses(model, rows, None)
+                losses, _ = trained.losses(model, batch.rows, None)
                 sum(loss for loss, _ in losses.values()).backward()
         except RuntimeError as error:
             if "overflow" not in str(error):
                 raise
             return BEYOND, 6 * BEYOND, 0.0
-    tokens = int(trained.counts(rows)["tokens"])
+    tokens = batch.counts["tokens"]
     parameters = sum(store.count_parameters(module) for module in (model, *own.values()))
     return parameters, counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
 

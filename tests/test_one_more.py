@@ -104,27 +104,34 @@ OBJECTIVE = {
 
         from components.objectives.contract import Objective as Contract
         from components.objectives.examples.segments import spans
+        from components.objectives.examples.windows import Batch, Batches, Window
         from components.objectives.scoring import score
         from components.tokenizer import CLS, SEP
 
 
-        class Rows:
+        class Spans(Batches):
             def __init__(self, text, batch_size, max_length, seed):
-                self.text, self.batch_size, self.seed = text, batch_size, seed
-                self.spans = [(a, b) for a, b, *_ in spans(text, max_length) if b - a >= 8]
+                self.text, self.batch_size, self.seed = text.shards[0], batch_size, seed
+                self.spans = [(a, b) for a, b, *_ in spans(self.text, max_length) if b - a >= 8]
 
             def epoch_steps(self):
                 return len(self.spans) // self.batch_size
 
-            def __getitem__(self, step):
-                epoch, index = divmod(step, self.epoch_steps())
+            def tokens(self, step):
+                return 10 * self.batch_size
+
+            def bounds(self, step):
+                return step, step + 1
+
+            def draw(self, first, last):
+                epoch, index = divmod(first, self.epoch_steps())
                 order = np.random.default_rng([self.seed, epoch]).permutation(len(self.spans))
                 chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
                 ids = [[CLS, *self.text.tokens[a : a + 8].tolist(), SEP] for a, _ in (self.spans[i] for i in chosen)]
-                return {"ids": torch.tensor(ids), "lengths": torch.full((len(ids),), 10)}
-
-            def tokens(self, step):
-                return 10 * self.batch_size
+                rows = {"ids": torch.tensor(ids), "lengths": torch.full((len(ids),), 10)}
+                targets = 3.0 * len(ids)
+                counts = {"tokens": 10.0 * len(ids), "restore": targets, "generator": targets, "bytes": targets}
+                return Window.of(first, [Batch(rows, counts)])
 
 
         class Objective(Contract):
@@ -138,12 +145,7 @@ OBJECTIVE = {
                 return {"generator": self.generator}
 
             def batches(self, text, batch_size, max_length, seed):
-                return Rows(text, batch_size, max_length, seed)
-
-            def counts(self, rows):
-                targets = rows["ids"][:, :: self.config.every]
-                count, inputs = torch.tensor(targets.numel()), torch.tensor(rows["ids"].numel())
-                return {"tokens": inputs, "restore": count, "generator": count, "bytes": self.byte_lengths[targets].sum()}
+                return Spans(text, batch_size, max_length, seed)
 
             def losses(self, model, rows, carry):
                 ids, places = rows["ids"], torch.arange(0, rows["ids"].shape[1], self.config.every)
@@ -155,7 +157,7 @@ OBJECTIVE = {
                 return {name: score(part.flatten(0, 1), labels, model.training) for name, part in parts.items()}, None
 
             def explain(self, batches, step):
-                return [{"documents": "", "text": ""} for _ in batches[step]["ids"]]
+                return [{"documents": "", "text": ""} for _ in batches[step].rows["ids"]]
 
             def samples(self, model, text, prompts):
                 return [{"prompt": prompt, "output": "restored"} for prompt in prompts]

@@ -137,7 +137,7 @@ def problems(change) -> list[str]:
         (lambda raw: raw["tasks"]["same"]["table"].update({None: 1}), "tasks.same.table: the key None is no text; write it in quotes"),
         (
             lambda raw: raw["models"]["bert"]["run"].update(devices=3),
-            "models.bert: batch_size 8 is not divisible by accumulate x devices x num_nodes = 3",
+            "models.bert: batch_size 8 is not divisible by 3, the micro-batches that accumulate: 1 makes on 3 devices",
         ),
         (lambda raw: raw["models"]["elmo"].update(prompts=["no star"]), "models.elmo: prompt 'no star' must mark one *word*"),
         (

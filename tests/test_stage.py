@@ -196,9 +196,9 @@ def test_broken_files_between_stages_name_the_file_and_the_stage_to_run_again(pr
         "data/tasks/same/dev.jsonl": (lambda: tasks.read("data/tasks/same", "dev"), "task@same"),
         "data/tokenizers/tiny/tokenizer.model": (lambda: tokenizer.load(Path("data/tokenizers/tiny")), "tokenizer@tiny"),
         "data/encoded/tiny/meta.json": (lambda: encode.load(encoded, "train"), "encode@tiny"),
-        "data/encoded/tiny/train.bin": (lambda: encode.load(encoded, "train"), "encode@tiny"),
-        "data/encoded/tiny/train.segments.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
-        "data/encoded/tiny/train.documents.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
+        "data/encoded/tiny/train-00000.bin": (lambda: encode.load(encoded, "train"), "encode@tiny"),
+        "data/encoded/tiny/train-00000.segments.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
+        "data/encoded/tiny/train-00000.documents.npy": (lambda: encode.load(encoded, "train"), "encode@tiny"),
         "data/models/bert/config.json": (lambda: store.load(model), "pretrain@bert"),
         "data/models/bert/model.safetensors": (lambda: store.load(model), "pretrain@bert"),
         "data/scores/bert/same/predictions.jsonl": (

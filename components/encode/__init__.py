@@ -1,7 +1,7 @@
 """Text as memory-mapped token ids with segment and document boundaries (`python -m components.encode NAME`).
 
-A split is a flat file of ids: every document opens with `[CLS]`, every segment ends with `[SEP]`.
-`load` opens an encoding; nothing is read into memory before it is asked for.
+A split is one or more shards, flat files of ids: every document opens with `[CLS]`, every segment ends with `[SEP]`, and no document
+stands in two shards. `load` opens an encoding; nothing is read into memory before it is asked for.
 """
 
 import json
@@ -14,11 +14,13 @@ from components.stage import reading
 from components.tokenizer import SEP
 
 SPLITS = ("train", "valid", "test")
+CHECKED = 10_000
+"""Segments at each end of a shard whose `[SEP]` is looked for as it is opened: to look at all would read the whole file."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """The ids of one split and where its segments and documents are."""
+class Shard:
+    """The ids of some documents and where their segments are."""
 
     tokens: np.ndarray  # (num_tokens,) memory-mapped, with [CLS] and [SEP]
     segments: np.ndarray  # (num_segments, 2): first token and the [SEP] after the last one
@@ -35,19 +37,50 @@ class Split:
         return np.append(first, len(self.tokens))
 
 
+@dataclass(frozen=True)
+class Split:
+    """All shards of one split. Its documents are numbered through: those of the second shard follow on those of the first."""
+
+    shards: tuple[Shard, ...]
+
+    def __len__(self) -> int:
+        """Documents."""
+        return sum(map(len, self.shards))
+
+    @property
+    def first_documents(self) -> np.ndarray:
+        """(shards,): the number of each shard's first document."""
+        return np.cumsum([0, *map(len, self.shards[:-1])])
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(shard.tokens) for shard in self.shards)
+
+
 def load(path: Path, split: str) -> Split:
     """One split of an encoding's folder. Raises SesameError when a file is missing, or cut off."""
     with reading(path / "meta.json"):
         meta = json.loads((path / "meta.json").read_text())
-        dtype, counts = np.dtype(meta["dtype"]), meta[split]
+        dtype, counts = np.dtype(meta["dtype"]), meta[split]["shards"]
+    return Split(tuple(_shard(stem(path, split, number), dtype, own) for number, own in enumerate(counts)))
+
+
+def stem(path: Path, split: str, number: int) -> Path:
+    """What the names of a shard's files begin with."""
+    return path / f"{split}-{number:05}"
+
+
+def _shard(stem: Path, dtype: np.dtype, counts: dict[str, int]) -> Shard:
     arrays = {}
     for array, name in (("tokens", "bin"), ("segments", "segments.npy"), ("documents", "documents.npy")):
-        with reading(file := path / f"{split}.{name}"):
-            arrays[array] = np.memmap(file, dtype=dtype, mode="r") if array == "tokens" else np.load(file, mmap_mode="r")
+        with reading(file := stem.with_name(f"{stem.name}.{name}")):
+            found = np.memmap(file, dtype=dtype, mode="r") if array == "tokens" else np.load(file, mmap_mode="r")
+            arrays[array] = np.asarray(found)  # of the mapped file still, but cut in pieces it costs a tenth of what a memmap does
             # A file that was cut off may still open; documents have one boundary more than there are documents.
             if (rows := len(arrays[array]) - (array == "documents")) != counts[array]:
                 raise ValueError(f"{rows} {array}, {counts[array]} by meta.json")
-    with reading(path / f"{split}.bin"):
-        if (arrays["tokens"][arrays["segments"][:, 1]] != SEP).any():  # as many ids as there should be, and other ones
+    with reading(stem.with_name(f"{stem.name}.bin")):
+        ends = np.concatenate([arrays["segments"][:CHECKED, 1], arrays["segments"][-CHECKED:, 1]])
+        if (arrays["tokens"][ends] != SEP).any():  # as many ids as there should be, and other ones
             raise ValueError("a segment does not end with [SEP]")
-    return Split(**arrays)
+    return Shard(**arrays)

@@ -1,6 +1,7 @@
 """`python -m components.encode NAME`: text and tokenizer -> data/encoded/<name>/."""
 
 import hashlib
+import os
 import time
 from itertools import chain, islice
 from pathlib import Path
@@ -8,43 +9,75 @@ from pathlib import Path
 import numpy as np
 
 from components import corpora, stage, tokenizer
-from components.encode import SPLITS
+from components.encode import SPLITS, stem
 from components.errors import SesameError
 from components.params import Params
 from components.tokenizer import CLS, SEP, Tokenizer
 from components.tracking import Run
 
 DOCUMENTS_AT_ONCE = 10_000
+SHARD_TOKENS = 2**27
+"""Where a shard ends: a quarter of a gigabyte in 16 bit. Training holds the boundaries of one shard in memory, whatever the text's size."""
+
+
+class ShardFiles:
+    """The files of a shard as it is written; memory holds its boundaries."""
+
+    def __init__(self, stem: Path):
+        self.stem, self.file = stem, open(f"{stem}.bin", "wb")  # noqa: SIM115, closed by `close`
+        self.size, self.segments, self.documents = 0, [np.empty((0, 2), np.int64)], [np.zeros(1, np.int64)]
+
+    def add(self, flat: np.ndarray, segments: np.ndarray, sizes: np.ndarray) -> None:
+        """Some documents: ids (n,), segments (m, 2) counted from the first id, and segments of each document."""
+        flat.tofile(self.file)
+        self.segments.append(segments + self.size)
+        self.documents.append(self.documents[-1][-1] + np.cumsum(sizes))
+        self.size += len(flat)
+
+    def close(self) -> dict[str, int]:
+        """Its counts."""
+        self.file.close()
+        segments, documents = np.concatenate(self.segments), np.concatenate(self.documents)
+        np.save(f"{self.stem}.segments.npy", segments)
+        np.save(f"{self.stem}.documents.npy", documents)
+        return {"tokens": self.size, "segments": len(segments), "documents": len(documents) - 1}
+
+
+def laid_out(ids: list[list[int]], sizes: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of segments, and how many each document has -> ids with `[CLS]` before each document and `[SEP]` after each segment, (n,),
+    and each segment's first id and its `[SEP]`, (segments, 2)."""
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    document = np.repeat(np.arange(len(sizes)), sizes)
+    ends = np.cumsum(lengths + 1) + document  # the [SEP]s and [CLS]s that stand before, and this document's own [CLS]
+    starts = ends - lengths
+    flat = np.empty(int(lengths.sum()) + len(ids) + len(sizes), dtype)
+    openings = starts[np.cumsum(sizes) - sizes] - 1
+    flat[openings], flat[ends] = CLS, SEP
+    text = np.ones(len(flat), bool)
+    text[openings] = text[ends] = False
+    flat[text] = np.fromiter(chain.from_iterable(ids), dtype, int(lengths.sum()))
+    return flat, np.stack([starts, ends], 1)
 
 
 def encode_split(source: Path, split: str, tokens: Tokenizer, folder: Path, dtype: str) -> dict:
-    """Write one split's ids and boundaries; returns its counts. Memory holds the boundaries and one batch of documents."""
-    segments: list[tuple[int, int]] = []  # of each the first token, and the [SEP] after the last one
-    documents = [0]  # of each the first segment, and at last the number of segments
-    size, num_bytes, digest = 0, 0, hashlib.sha256()
-    with open(folder / f"{split}.bin", "wb") as file:
-        documents_left = corpora.read(source, split)
-        while group := list(islice(documents_left, DOCUMENTS_AT_ONCE)):
-            # The segments of many documents in one call, which sentencepiece divides over its threads.
-            texts = list(chain.from_iterable(group))
-            ids = iter(tokens.encode(texts, threads=2))
-            num_bytes += sum(len(text.encode()) + 1 for text in texts)  # with its line end, as `Tokenizer.byte_lengths` counts
-            flat: list[int] = []
-            for document in group:
-                flat.append(CLS)
-                for _ in document:
-                    start = size + len(flat)
-                    flat += next(ids)
-                    segments.append((start, size + len(flat)))
-                    flat.append(SEP)
-                documents.append(len(segments))
-            raw = np.array(flat, dtype=dtype).tobytes()
-            file.write(raw)
-            digest.update(raw)
-            size += len(flat)
-    np.save(folder / f"{split}.segments.npy", np.array(segments, dtype=np.int64).reshape(-1, 2))
-    np.save(folder / f"{split}.documents.npy", np.array(documents, dtype=np.int64))
-    return {"tokens": size, "segments": len(segments), "documents": len(documents) - 1, "bytes": num_bytes, "sha256": digest.hexdigest()}
+    """Write one split's shards; returns its counts."""
+    threads, num_bytes, digest = os.cpu_count() or 1, 0, hashlib.sha256()
+    shards, files = [], ShardFiles(stem(folder, split, 0))  # a split without text is one empty shard
+    documents = corpora.read(source, split)
+    while group := list(islice(documents, DOCUMENTS_AT_ONCE)):
+        if files.size >= SHARD_TOKENS:
+            shards.append(files.close())
+            files = ShardFiles(stem(folder, split, len(shards)))
+        # the segments of many documents in one call, which sentencepiece divides over its threads
+        texts = list(chain.from_iterable(group))
+        sizes = np.fromiter(map(len, group), np.int64, len(group))
+        flat, segments = laid_out(tokens.encode(texts, threads), sizes, dtype)
+        files.add(flat, segments, sizes)
+        digest.update(flat)
+        num_bytes += len("".join(texts).encode()) + len(texts)  # with line ends, as `Tokenizer.byte_lengths` counts
+    shards.append(files.close())
+    counts = {key: sum(shard[key] for shard in shards) for key in shards[0]}
+    return counts | {"bytes": num_bytes, "sha256": digest.hexdigest(), "shards": shards}
 
 
 def encode(params: Params, name: str, run: Run) -> dict:
@@ -64,7 +97,8 @@ def encode(params: Params, name: str, run: Run) -> dict:
     megabytes = sum(count["bytes"] for count in counts.values()) / 1e6
     speed = megabytes / (time.perf_counter() - started)
     print(f"{counts['train']['tokens']:,} training tokens; {megabytes:.1f} MB at {speed:.1f} MB/s")
-    return {**counts, "megabytes_per_second": round(speed, 2), "cost": {"tokens": sum(count["tokens"] for count in counts.values())}}
+    figures = {split: {key: value for key, value in count.items() if key != "shards"} for split, count in counts.items()}
+    return {**figures, "megabytes_per_second": round(speed, 2), "cost": {"tokens": sum(count["tokens"] for count in counts.values())}}
 
 
 if __name__ == "__main__":

@@ -1,30 +1,18 @@
 """What every objective gives to pre-training."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.block import ObjectiveBlock
+from components.objectives.examples.windows import Batches, Rows
 from components.tokenizer import Tokenizer
 
 Losses = dict[str, tuple[Tensor, Tensor]]
 """Of each part: the sum of the loss in nats over its targets, and how many of them were right."""
-
-
-class Batches(Protocol):
-    """The training steps that a text makes, without end. A step is a pure function of (seed, step)."""
-
-    def __getitem__(self, step: int) -> dict[str, Tensor]:
-        """The rows of a step, over all micro-batches and ranks: tensors whose first dimension is the row."""
-
-    def tokens(self, step: int) -> int:
-        """Real tokens in the step, padding not counted."""
-
-    def epoch_steps(self) -> int:
-        """Steps of the first pass over the text."""
 
 
 class Objective(ABC):
@@ -42,12 +30,11 @@ class Objective(ABC):
         """Raises SesameError when the text is smaller than one batch."""
 
     @abstractmethod
-    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Number of targets of each part; `bytes`: the bytes of text behind the targets of the main part; `tokens`: real tokens read."""
+    def losses(self, model: LanguageModel, rows: Rows, carry: Any) -> tuple[Losses, Any]:
+        """The losses of some rows, and what the same rows of the next step need (LSTM states; None for most).
 
-    @abstractmethod
-    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: Any) -> tuple[Losses, Any]:
-        """The losses of some rows, and what the same rows of the next step need (LSTM states; None for most)."""
+        Nothing here may ask a device for a value, as `float`, `if` and selection by a mask do: it would wait for all that is under way.
+        """
 
     @abstractmethod
     def explain(self, batches: Batches, step: int) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 """Architectures, objectives and pre-training."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
@@ -62,7 +63,8 @@ class Trainer(Block):
     """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
     compile: bool = False
     accumulate: Count = 1
-    """Micro-batches per step; the loss stays the mean over all targets of the step."""
+    """Micro-batches per step, over all devices; the loss stays the mean over all targets of the step. Dropout is keyed by the
+    micro-batch: with four, a run on one, two or four devices is the same but for the last bits of sums."""
     threads: Threads | None = None
     """CPU threads of torch. Fixed, because sums depend on it to the last bit; null leaves torch's own choice."""
     validations: Count = 8
@@ -78,6 +80,8 @@ class Running(Block):
     devices: Size | Literal["auto"] = 1
     num_nodes: Size = 1
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    workers: Annotated[int, Field(ge=0, le=64)] | None = None
+    """Processes that draw batches ahead; null: two on a GPU, none on a CPU, whose cores are at work already."""
     log_every: Count = 20
     """Steps."""
     checkpoint_seconds: PositiveFloat = 20.0
@@ -112,9 +116,12 @@ class Training(Block):
     def check(self) -> None:
         """Raises ValueError where the parts don't fit each other."""
         devices = self.run.devices if isinstance(self.run.devices, int) else 1
-        shares = self.trainer.accumulate * devices * self.run.num_nodes
-        if self.batch_size % shares:
-            raise ValueError(f"batch_size {self.batch_size} is not divisible by accumulate x devices x num_nodes = {shares}")
+        devices *= self.run.num_nodes
+        if self.batch_size % (shares := math.lcm(self.trainer.accumulate, devices)):
+            raise ValueError(
+                f"batch_size {self.batch_size} is not divisible by {shares}, the micro-batches that accumulate: {self.trainer.accumulate} "
+                f"makes on {devices} device{'s' * (devices > 1)}"
+            )
         for prompt in self.prompts:
             self.objective.check_prompt(prompt)
 

@@ -1,44 +1,71 @@
 """The batches of a pre-training as a Lightning data module that starts at any step."""
 
 from collections.abc import Iterator
+from itertools import count
 
 import lightning as L
-from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from components.objectives.contract import Batches
+from components.objectives.examples.windows import Batch, Batches, Rows, Window
 
 
-class Steps(IterableDataset):
-    """The rows of this rank for steps first, first + 1, ...; endless unless `last` is given."""
+class Windows(IterableDataset):
+    """What is drawn together, from the step `first` on; endless unless `last` is given. Workers take turns, so that the order is kept."""
 
-    def __init__(self, batches: Batches, first: int, last: int | None, rank: int, world: int):
-        self.batches, self.first, self.last, self.rank, self.world = batches, first, last, rank, world
+    def __init__(self, batches: Batches, first: int, last: int | None):
+        self.batches, self.first, self.last = batches, first, last
 
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        step = self.first
-        while self.last is None or step < self.last:
-            yield {key: value[self.rank :: self.world] for key, value in self.batches[step].items()}
-            step += 1
+    def __iter__(self) -> Iterator[Window]:
+        worker, step = get_worker_info(), self.first
+        for turn in count():
+            if self.last is not None and step >= self.last:
+                return
+            first, last = self.batches.bounds(step)
+            if worker is None or turn % worker.num_workers == worker.id:
+                yield self.batches.draw(first, last)
+            step = last
+
+
+class Steps:
+    """The steps first, first + 1, ... as a rank reads them: its micro-batches, `(rows, counts)` with the counts of all ranks."""
+
+    def __init__(self, batches: Batches, first: int, last: int | None, share: slice, micro_batches: int, workers: int, pinned: bool):
+        self.first, self.last, self.share, self.micro_batches = first, last, share, micro_batches
+        options = {"prefetch_factor": 2, "multiprocessing_context": "fork"} if workers else {}
+        self.loader = DataLoader(Windows(batches, first, last), batch_size=None, num_workers=workers, pin_memory=pinned, **options)
+
+    def __iter__(self) -> Iterator[tuple[list[Rows], dict[str, float]]]:
+        for window in self.loader:
+            for step, batch in enumerate(window, window.first):
+                if step >= self.first and (self.last is None or step < self.last):
+                    yield self._own(batch)
+
+    def _own(self, batch: Batch) -> tuple[list[Rows], dict[str, float]]:
+        parts = {name: value.chunk(self.micro_batches)[self.share] for name, value in batch.rows.items()}
+        return [dict(zip(parts, own, strict=True)) for own in zip(*parts.values(), strict=True)], batch.counts
 
 
 class PretrainData(L.LightningDataModule):
     """Training from the trainer's own step, so that a resumed run reads on; validation on the way over the same steps each time."""
 
-    def __init__(self, train: Batches, valid: Batches, validation_batches: int):
+    def __init__(self, train: Batches, valid: Batches, validation_batches: int, micro_batches: int, workers: int | None):
+        """`micro_batches` of a step, over all ranks; `workers` are processes that draw ahead, None: two where a GPU waits for them."""
         super().__init__()
-        self.train, self.valid = train, valid
+        self.train, self.valid, self.micro_batches, self.workers = train, valid, micro_batches, workers
         self.validation_steps = min(validation_batches, valid.epoch_steps())
 
-    def _loader(self, batches: Batches, first: int, last: int | None) -> DataLoader:
-        return DataLoader(Steps(batches, first, last, self.trainer.global_rank, self.trainer.world_size), batch_size=None)
+    def _steps(self, batches: Batches, first: int, last: int | None, micro_batches: int, workers: int) -> Steps:
+        rank, each = self.trainer.global_rank, micro_batches // self.trainer.world_size
+        pinned = self.trainer.strategy.root_device.type == "cuda"
+        return Steps(batches, first, last, slice(rank * each, (rank + 1) * each), micro_batches, workers, pinned)
 
-    def train_dataloader(self) -> DataLoader:
-        return self._loader(self.train, self.trainer.global_step, None)
+    def train_dataloader(self) -> Steps:
+        workers = self.workers if self.workers is not None else 2 * (self.trainer.strategy.root_device.type == "cuda")
+        return self._steps(self.train, self.trainer.global_step, None, self.micro_batches, workers)
 
-    def val_dataloader(self) -> DataLoader:
-        return self._loader(self.valid, 0, self.validation_steps)
+    def val_dataloader(self) -> Steps:
+        return self._steps(self.valid, 0, self.validation_steps, self.trainer.world_size, 0)
 
-    def whole_split(self) -> DataLoader:
+    def whole_split(self) -> Steps:
         """All of the validation text, for the figures of a finished model."""
-        return self._loader(self.valid, 0, self.valid.epoch_steps())
+        return self._steps(self.valid, 0, self.valid.epoch_steps(), self.trainer.world_size, 0)

@@ -5,6 +5,7 @@ import time
 from contextlib import nullcontext
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.pytorch.strategies import FSDPStrategy
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from components.errors import SesameError
 from components.keyed import uniform
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
+from components.objectives.examples.windows import Rows
 from components.objectives.scoring import Sums
 from components.optimizer import adamw, factor, matrices
 from components.tracking import Run
@@ -23,8 +25,12 @@ WARM_UP = 3  # steps that no speed is taken from
 
 
 class Pretraining(L.LightningModule):
-    """One batch of the data is one optimizer step: its micro-batches are cut here, so that every loss is the sum over its
-    targets divided by their number over all micro-batches and ranks, and a step is a step."""
+    """One batch of the data is one optimizer step: its micro-batches are those of all ranks together, so that every loss is the sum over
+    its targets divided by their number over all micro-batches and ranks, and a step is a step.
+
+    The host never waits for the device inside a step: how many targets there are is known where batches are made, and losses, like the
+    news that one is not a number, stay on the device until they are `read`: for the log, a validation or a save.
+    """
 
     automatic_optimization = False
 
@@ -36,17 +42,20 @@ class Pretraining(L.LightningModule):
         self.block, self.model, self.objective, self.steps, self.run = block, model, objective, steps, run
         self.networks = nn.ModuleDict(networks)
         self.tokens, self.seconds = 0, 0.0
-        """Tokens read and seconds trained so far, over all attempts of this run."""
+        """Tokens read and seconds trained so far, over all attempts of this run; seconds as of the last `read`."""
         self.curve: list[dict[str, float]] = []
-        self.carry: Tensor | None = None
+        self.carry: list[Tensor] | None = None  # of each of this rank's micro-batches
+        self.unread: list[tuple[Tensor, dict[str, float]]] = []  # loss on the device, and counts, of the steps since the last `read`
         self.recent: list[tuple[float, float, int]] = []  # loss, seconds, tokens of the steps since the last row of the curve
         self.valid: dict[str, float] = {}
         self.resumed_at: int | None = None
         self.earlier_seconds = 0.0
-        self.shown = 0.0
+        self.shown, self.clock = 0.0, None
         self.warm_until = WARM_UP
         self.timed_tokens, self.timed_seconds = 0, 0.0
         self.decayed = matrices(self)
+        self.first_bad = torch.tensor(torch.inf)
+        """The first step whose loss or gradient is not a number: neither it nor a later one changes weights, until `read` stops the run."""
 
     def configure_optimizers(self):
         config = self.block.optimizer
@@ -58,104 +67,130 @@ class Pretraining(L.LightningModule):
             return min(1.0, self.seconds / (60 * self.block.budget.minutes))
         return steps / self.steps
 
-    def training_step(self, batch: dict[str, Tensor], _: int) -> None:
-        started, step = time.perf_counter(), self.global_step
-        # dropout is keyed by the step, so a resumed run draws the same
-        torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank) * 2**53))
-        counts = self._over_ranks({key: float(value) for key, value in self.objective.counts(batch).items()})
-        micro_batches = self.block.trainer.accumulate
-        device = next(iter(batch.values())).device  # a resumed state comes from the CPU
-        carries = self.carry.to(device).chunk(micro_batches) if self.carry is not None else [None] * micro_batches
-        new_carries, sums = [], {}
-        for i in range(micro_batches):
-            rows = {key: value.chunk(micro_batches)[i] for key, value in batch.items()}
+    def training_step(self, batch: tuple[list[Rows], dict[str, float]], _: int) -> None:
+        self.clock = self.clock or time.perf_counter()
+        (micro_batches, counts), step = batch, self.global_step
+        carries = self.carry or [None] * len(micro_batches)
+        self.carry, sums = [], {}
+        for i, rows in enumerate(micro_batches):
+            # dropout is keyed by step and micro-batch: a resumed run draws the same, and so do two ranks that share the micro-batches
+            torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank * len(micro_batches) + i) * 2**53))
             losses, carry = self.objective.losses(self.model, rows, carries[i])
             loss = sum(part / max(1.0, counts[name]) for name, (part, _) in losses.items())
-            with self._without_sync() if i < micro_batches - 1 else nullcontext():
+            with self._without_sync() if i < len(micro_batches) - 1 else nullcontext():
                 self.manual_backward(loss * self.trainer.world_size)  # DDP takes the mean over ranks
-            new_carries.append(carry)
+            self.carry.append(carry)
             for name, (part, _) in losses.items():
-                sums[name] = sums.get(name, 0.0) + float(part.detach())
-        self.carry = torch.cat(new_carries) if new_carries[0] is not None else None
-        self._update(math.isfinite(sum(sums.values())))
-        sums = self._over_ranks(sums | {"seconds": time.perf_counter() - started})
-        seconds, tokens = sums["seconds"] / self.trainer.world_size, int(counts["tokens"])  # the same on every rank
-        self.tokens += tokens
-        self.seconds += seconds
-        if step >= self.warm_until:  # the first steps of a process compile and warm caches
-            self.timed_tokens, self.timed_seconds = self.timed_tokens + tokens, self.timed_seconds + seconds
-        self.recent.append((sums[self.objective.main] / counts[self.objective.main], seconds, tokens))
+                sums[name] = sums.get(name, 0.0) + part.detach()
+        if self.carry[0] is None:
+            self.carry = None
+        self._update(sum(sums.values()), step)
+        self.tokens += int(counts["tokens"])
+        self.unread.append((sums[self.objective.main], counts))
+        # the first steps of a process compile and warm caches, and ranks that share a budget in minutes must agree on the time
+        if (step + 1) % self.block.run.log_every == 0 or step + 1 == self.warm_until or self.steps is None or self._impatient():
+            self.read()
+        if (step + 1) % self.block.run.log_every == 0:
+            self._log(step + 1)
         self._show(step + 1)
         if self.steps is None and self.progress(step + 1) >= 1:
             self.trainer.should_stop = True
 
-    def _update(self, loss_is_finite: bool) -> None:
-        """Clip and step, unless loss or gradients are not finite: on every rank alike, since gradients are averaged."""
+    def _update(self, loss: Tensor, step: int) -> None:
+        """Clip and step, unless loss or gradients are or were not finite: gradients are averaged over ranks, and all see the same."""
         optimizer, clip = self.optimizers(), self.block.optimizer.clip_norm or math.inf
         if isinstance(self.trainer.strategy, FSDPStrategy):
             norm = self.trainer.strategy.model.clip_grad_norm_(clip)
         else:
             norm = nn.utils.clip_grad_norm_(self.parameters(), clip)
-        if not (loss_is_finite and math.isfinite(norm)):
-            raise SesameError(
-                f"the loss or its gradient is not a number at step {self.global_step}; stopped before the weights took harm. The last good "
-                "checkpoint is kept; lower optimizer.learning_rate or set optimizer.clip_norm"
-            )
+        finite = torch.isfinite(norm) & torch.isfinite(loss)
+        self.first_bad = torch.minimum(self.first_bad, torch.where(finite, torch.inf, float(step)))
+        optimizer.optimizer.found_inf = self.first_bad.isfinite().float()  # the fused optimizer looks at it on the device
         middle = self.progress(self.global_step + 0.5)  # of the step: neither the first nor the last is lost to a rate of 0
         for group in optimizer.param_groups:
             group["lr"] = self.block.optimizer.learning_rate * factor(self.block.optimizer, middle)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
+    def read(self) -> None:
+        """Wait for the device, and take over losses and time of the steps since the last call. Raises SesameError where one was bad."""
+        if not self.unread:
+            return
+        losses = torch.stack([loss.double() for loss, _ in self.unread])
+        found = self._over_ranks(torch.cat([losses, self.first_bad.double().isfinite()[None]])).tolist()  # waits
+        passed = torch.tensor([time.perf_counter() - self.clock], dtype=torch.float64, device=self.device)
+        [seconds] = (self._over_ranks(passed) / self.trainer.world_size).tolist()  # the same on every rank
+        self.clock = None
+        if found[-1]:
+            raise SesameError(
+                f"the loss or its gradient is not a number at step {int(self.first_bad)}; stopped before the weights took harm. The last "
+                "good checkpoint is kept; lower optimizer.learning_rate or set optimizer.clip_norm"
+            )
+        each, main = seconds / len(self.unread), self.objective.main
+        read = [(loss / counts[main], each, int(counts["tokens"])) for loss, (_, counts) in zip(found, self.unread, strict=False)]
+        if self.global_step >= self.warm_until + len(read):
+            self.timed_tokens, self.timed_seconds = self.timed_tokens + sum(row[2] for row in read), self.timed_seconds + seconds
+        self.seconds += seconds
+        self.recent += read
+        self.unread = []
+
+    def _impatient(self) -> bool:
+        """Whether a line of progress is due where nobody else has to be asked."""
+        return self.trainer.world_size == 1 and time.perf_counter() - self.shown > PROGRESS_SECONDS
+
     def _without_sync(self):
         """No exchange of gradients between ranks before the last micro-batch."""
         return getattr(self.trainer.strategy, "block_backward_sync", nullcontext)()
 
-    def _over_ranks(self, values: dict[str, float]) -> dict[str, float]:
+    def _over_ranks(self, values: Tensor) -> Tensor:
         """Sums over all ranks."""
-        if self.trainer.world_size == 1:
-            return values
-        total = self.trainer.strategy.reduce(torch.tensor(list(values.values()), dtype=torch.float64, device=self.device), reduce_op="sum")
-        return dict(zip(values, total.tolist(), strict=True))
+        return values if self.trainer.world_size == 1 else self.trainer.strategy.reduce(values, reduce_op="sum")
+
+    def _lately(self) -> tuple[float, float]:
+        """Mean loss and tokens a second of the last steps that were read."""
+        last = self.recent[-self.block.run.log_every :]
+        return sum(loss for loss, _, _ in last) / len(last), sum(tokens for _, _, tokens in last) / sum(seconds for _, seconds, _ in last)
+
+    def _log(self, done: int) -> None:
+        loss, speed = self._lately()
+        learning_rate = self.optimizers().param_groups[0]["lr"]
+        self.run.log({"train_loss": loss, "learning_rate": learning_rate, "tokens_per_second": speed, "tokens": self.tokens}, done)
 
     def _show(self, done: int) -> None:
-        if not self.trainer.is_global_zero:
+        if not (self.trainer.is_global_zero and self.recent and time.perf_counter() - self.shown > PROGRESS_SECONDS):
             return
-        last = self.recent[-self.block.run.log_every :]
-        speed = sum(tokens for _, _, tokens in last) / sum(seconds for _, seconds, _ in last)
-        loss = sum(loss for loss, _, _ in last) / len(last)
-        if done % self.block.run.log_every == 0:
-            learning_rate = self.optimizers().param_groups[0]["lr"]
-            self.run.log({"train_loss": loss, "learning_rate": learning_rate, "tokens_per_second": speed, "tokens": self.tokens}, done)
-        if time.perf_counter() - self.shown > PROGRESS_SECONDS:
-            self.shown = time.perf_counter()
-            share = self.progress(done)
-            left = self.seconds / share - self.seconds
-            steps = f"step {done:,}{f'/{self.steps:,}' if self.steps else ''} {share:4.0%}"
-            print(f"{steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {left:,.0f} s left", flush=True)
+        self.shown = time.perf_counter()
+        (loss, speed), share = self._lately(), self.progress(done)
+        steps = f"step {done:,}{f'/{self.steps:,}' if self.steps else ''} {share:4.0%}"
+        print(f"{steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {self.seconds / share - self.seconds:,.0f} s left", flush=True)
 
     def on_train_start(self) -> None:
-        self.warm_until = self.global_step + WARM_UP
+        self.warm_until, self.first_bad = self.global_step + WARM_UP, self.first_bad.to(self.device)
         if self.resumed_at is not None and self.trainer.is_global_zero:
             print(f"resumed at step {self.resumed_at:,}", flush=True)
 
     def on_validation_epoch_start(self) -> None:
-        self.sums, self.valid_carry, self.parts = {}, None, []
+        self.read()
+        self.valid_carry, self.scored = None, []
 
-    def validation_step(self, batch: dict[str, Tensor], _: int) -> None:
-        counts = self.objective.counts(batch)
-        losses, self.valid_carry = self.objective.losses(self.model, batch, self.valid_carry)
-        added = {"bytes": counts["bytes"]}
-        for name, (loss, correct) in losses.items():
-            added |= {f"{name}.loss": loss, f"{name}.correct": correct, f"{name}.count": counts[name]}
-        for key, value in added.items():
-            self.sums[key] = self.sums.get(key, 0.0) + float(value)
-        main = self.objective.main
-        self.parts.append((float(added[f"{main}.loss"]), float(added[f"{main}.count"])))
+    def validation_step(self, batch: tuple[list[Rows], dict[str, float]], _: int) -> None:
+        micro_batches, counts = batch
+        names = [name for name in counts if name not in ("tokens", "bytes")]
+        scores = torch.zeros(len(names), 2, dtype=torch.float64, device=self.device)
+        for rows in micro_batches:  # one, or none where a rank has no rows
+            losses, self.valid_carry = self.objective.losses(self.model, rows, self.valid_carry)
+            scores += torch.stack([torch.stack([part.double() for part in losses[name]]) for name in names])
+        self.scored.append((scores, counts))
 
     def on_validation_epoch_end(self) -> None:
-        self.valid = Sums(self._over_ranks(self.sums)).figures(self.objective.main)
-        self.valid["loss_se"] = self._standard_error(self.valid["loss"])
+        scores = self._over_ranks(torch.stack([scores for scores, _ in self.scored])).cpu().numpy()  # (batches, parts, loss and correct)
+        counts = {name: np.array([own[name] for _, own in self.scored]) for name in self.scored[0][1]}
+        names, sums = [name for name in counts if name not in ("tokens", "bytes")], {"bytes": counts["bytes"].sum()}
+        for i, name in enumerate(names):
+            sums |= {f"{name}.loss": scores[:, i, 0].sum(), f"{name}.correct": scores[:, i, 1].sum(), f"{name}.count": counts[name].sum()}
+        self.valid = Sums(sums).figures(self.objective.main)
+        main = self.objective.main
+        self.valid["loss_se"] = standard_error(scores[:, names.index(main), 0], counts[main])
         if not self.recent:
             return
         row = {"step": self.global_step, "tokens": self.tokens, "seconds": round(self.seconds, 2)}
@@ -169,16 +204,11 @@ class Pretraining(L.LightningModule):
             figures = f"valid loss {self.valid['loss']:.4f}, {self.valid['bits_per_byte']:.3f} bits/byte"
             print(f"step {self.global_step:,}: {figures}", flush=True)
 
-    def _standard_error(self, mean: float) -> float:
-        """Of the mean loss: targets of one batch are not independent, so it is from batch to batch (of a rank's rows)."""
-        own = {"squares": sum((loss - count * mean) ** 2 for loss, count in self.parts), "batches": float(len(self.parts))}
-        total = self._over_ranks(own | {"count": sum(count for _, count in self.parts)})
-        return math.sqrt(total["squares"] * total["batches"] / max(1.0, total["batches"] - 1)) / total["count"]
-
     def on_save_checkpoint(self, checkpoint: dict) -> None:
-        carry = self.carry
+        self.read()  # which stops where a step was bad: a save is always of good weights
+        carry = torch.cat(self.carry) if self.carry else None
         if carry is not None and self.trainer.world_size > 1:
-            carry = self.all_gather(carry).transpose(0, 1).flatten(0, 1)  # back to the order of the rows
+            carry = self.all_gather(carry).flatten(0, 1)  # a rank's rows stand together
         checkpoint["pretraining"] = {
             "tokens": self.tokens, "seconds": self.seconds, "curve": self.curve, "recent": self.recent, "carry": carry,
             "timed": (self.timed_tokens, self.timed_seconds),
@@ -189,5 +219,14 @@ class Pretraining(L.LightningModule):
         self.tokens, self.seconds, self.curve, self.recent = state["tokens"], state["seconds"], state["curve"], state["recent"]
         self.timed_tokens, self.timed_seconds = state["timed"]
         if state["carry"] is not None:
-            self.carry = state["carry"][self.global_rank :: self.trainer.world_size]
+            every = math.lcm(self.block.trainer.accumulate, self.trainer.world_size)
+            each = every // self.trainer.world_size
+            own = state["carry"].chunk(every)[self.global_rank * each : (self.global_rank + 1) * each]
+            self.carry = [part.to(self.device) for part in own]
         self.resumed_at, self.earlier_seconds = checkpoint["global_step"], self.seconds
+
+
+def standard_error(losses: np.ndarray, counts: np.ndarray) -> float:
+    """Of the mean loss a target: targets of one batch are not independent, so it is from batch to batch. losses, counts (batches,)."""
+    squares, batches = np.square(losses - counts * losses.sum() / counts.sum()).sum(), len(losses)
+    return float(np.sqrt(squares * batches / max(1, batches - 1)) / counts.sum())

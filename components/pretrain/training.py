@@ -6,6 +6,7 @@ depends on, the data and the code, so that a save is only ever continued by the 
 
 import csv
 import hashlib
+import math
 import shutil
 import time
 import warnings
@@ -25,7 +26,8 @@ from components import compute, encode, objectives, stage, tokenizer
 from components.errors import SesameError
 from components.models import store
 from components.models.contract import LanguageModel
-from components.objectives.contract import Batches, Objective
+from components.objectives.contract import Objective
+from components.objectives.examples.windows import Batches
 from components.params import Model
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
@@ -114,11 +116,11 @@ def set_up(block: Model, start: Path | None) -> Setup:
     model = starting(block, tokens, start)
     networks = objective.networks(model)
     # FLOPs are counted on a few real rows: those of a part that gets no gradient would be missed on made-up ones
-    rows = {key: value[:8] for key, value in train[0].items()}
+    few = valid_batches(objective, texts["valid"], block, at_most=8)[0]
     untrained = objective.untrained(model)
-    flops_per_token = training_flops(model, objective, rows, untrained) / int(objective.counts(rows)["tokens"])
+    flops_per_token = training_flops(model, objective, few.rows, untrained) / few.counts["tokens"]
     if block.trainer.compile:
-        model.compile()
+        model.compile(fullgraph=True)
     steps = steps_of(block, train, flops_per_token)
     objective.check(train, steps)
     return Setup(tokens, objective, texts["valid"], train, valid, model, networks, untrained, flops_per_token, steps)
@@ -166,7 +168,9 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
             (checkpoints / "run_id").write_text(run.id)  # for the next attempt, should this one be killed
         length = f"{setup.steps:,} steps" if setup.steps else f"{block.budget.minutes} minutes"
         print(f"{store.count_parameters(setup.model):,} parameters, {length}, {trainer.precision}", flush=True)
-    state = _fit(trainer, module, PretrainData(setup.train, setup.valid, block.trainer.validation_batches), checkpoints / "last.ckpt")
+    micro_batches = math.lcm(block.trainer.accumulate, trainer.world_size)
+    data = PretrainData(setup.train, setup.valid, block.trainer.validation_batches, micro_batches, block.run.workers)
+    state = _fit(trainer, module, data, checkpoints / "last.ckpt")
     if not trainer.is_global_zero:
         return None
     # a model of its own, since FSDP may have cut the trained one into shards
@@ -220,9 +224,9 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     }  # fmt: skip
 
 
-def valid_batches(objective: Objective, text: encode.Split, block: Model) -> Batches:
+def valid_batches(objective: Objective, text: encode.Split, block: Model, at_most: int | None = None) -> Batches:
     """Batches of the validation text, drawn once; smaller ones when the text is too short for the training's."""
-    size = block.batch_size
+    size = min(block.batch_size, at_most or block.batch_size)
     while True:
         try:
             return objective.batches(text, size, block.architecture.max_length, seed=0)
@@ -248,9 +252,10 @@ class Checkpoints(Callback):
     def __init__(self, path: Path, seconds: float):
         self.path, self.seconds, self.saved = path, seconds, time.monotonic()
 
-    def on_train_batch_end(self, trainer: L.Trainer, *_) -> None:
-        due = trainer.strategy.broadcast(time.monotonic() - self.saved > self.seconds)  # the ranks save together
-        if due:
+    def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
+        if trainer.world_size > 1 and trainer.global_step % module.block.run.log_every:
+            return  # the ranks save together, and to agree on it they wait for each other
+        if trainer.strategy.broadcast(time.monotonic() - self.saved > self.seconds):
             trainer.save_checkpoint(self.path)
             self.saved = time.monotonic()
 
@@ -260,11 +265,13 @@ class Kept(Callback):
 
     def __init__(self, folder: Path, milestones: Sequence[int], flops_per_token: float, write: Callable[[Path, dict], None]):
         self.folder, self.milestones, self.flops_per_token, self.write = folder, milestones, flops_per_token, write
+        self.seen = 0  # milestones that were reached before
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
-        if not self.milestones:
-            return
         reached = [milestone for milestone in self.milestones if module.tokens >= milestone]
+        if len(reached) == self.seen:
+            return
+        self.seen = len(reached)
         due = [milestone for milestone in reached if not (self.folder / str(milestone)).exists()]
         due = trainer.strategy.broadcast(due)  # the first rank writes, and knows what it has
         if not due:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from components import encode, objectives, params
-from components.encode import Split
+from components import objectives, params
+from components.encode import Shard, Split
 from components.errors import SesameError
 from components.keyed import uniform
 from components.models import store
@@ -17,14 +17,17 @@ from components.models.decoder.block import DecoderArchitecture
 from components.objectives.bilm.batches import LaneBatches
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
-from components.objectives.examples.segments import exchanged, pairs
+from components.objectives.examples import windows
+from components.objectives.examples.segments import exchanged, fitted, pairs
+from components.objectives.examples.stream import Stream
 from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.block import MaskedLM
 from components.objectives.mlm.control import from_b_alone
-from components.objectives.noise.tokens import mask
+from components.objectives.noise.tokens import mask, subsets
 from components.objectives.scoring import IGNORED, Sums
 from components.pretrain.batch import batch
-from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
+from components.pretrain.data import Steps
+from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, fit_pair
 from tests.conftest import tiny_params
 
 CONFIG = MaskedLM(name="mlm")
@@ -38,48 +41,67 @@ def test_keyed_numbers_are_uniform_and_independent_of_shape():
     assert not np.array_equal(uniform(1, 3, np.arange(10)), values[:10])
 
 
+def words(rows: int, length: int, vocab: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ordinary tokens of rows that are up to `length` long, one after another; how many each has; and the row of each token."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, length + 1, rows)
+    return rng.integers(len(SPECIALS), vocab, sizes.sum()), sizes, np.repeat(np.arange(rows), sizes)
+
+
+ORDINARY = np.arange(len(SPECIALS), 500)
+
+
 def test_masker_shares():
     """15 % of the ordinary tokens are targets; of these 80 % [MASK], 10 % another ordinary token, 10 % unchanged."""
-    rows, length, vocab = 2000, 60, 500
-    ids = np.random.default_rng(0).integers(len(SPECIALS), vocab, (rows, length))
-    ids[:, 0], ids[:, 30], ids[:, 50], ids[:, 51:] = CLS, SEP, SEP, PAD
-    masked, labels = mask(ids, CONFIG, np.arange(len(SPECIALS), vocab), (1, 0), np.arange(rows))
-    target, real = labels != IGNORED, ids >= len(SPECIALS)
-    assert not target[~real].any() and np.array_equal(labels[target], ids[target]) and np.array_equal(masked[~target], ids[~target])
-    assert (target.sum(1) == round(0.15 * 48)).all()
-    changed = masked[target]
+    tokens, sizes, row = words(4000, 60)
+    seen, targets = mask(tokens, sizes, CONFIG, ORDINARY, (1, 0), np.arange(len(sizes)))
+    assert np.array_equal(np.bincount(row[targets], minlength=len(sizes)), np.maximum(1, np.round(0.15 * sizes)))
+    assert len(np.unique(targets)) == len(targets) and np.array_equal(np.delete(seen, targets), np.delete(tokens, targets))
+    changed, own = seen[targets], tokens[targets]
     assert (changed == MASK).mean() == pytest.approx(0.8, abs=0.01)
-    assert (changed == ids[target]).mean() == pytest.approx(0.1, abs=0.01)
-    random = changed[(changed != MASK) & (changed != ids[target])]
-    assert (random >= len(SPECIALS)).all() and len(np.unique(random)) > 0.8 * (vocab - len(SPECIALS))
-    assert np.histogram(target[:, 1:30].sum(0), 5)[0].sum() == 29 and target[:, 1:30].mean(0).std() < 0.01  # no favoured place
+    assert (changed == own).mean() == pytest.approx(0.1, abs=0.01)
+    random = changed[(changed != MASK) & (changed != own)]
+    assert (random >= len(SPECIALS)).all() and len(np.unique(random)) > 0.8 * len(ORDINARY)
+
+
+def test_all_subsets_are_alike():
+    """Of 6 numbers 3: 20 subsets, each as often as another; and no place is favoured in a longer row."""
+    rows = 40_000
+    chosen = np.sort(subsets(np.full(rows, 6), np.full(rows, 3), uniform(1, np.arange(rows), np.arange(3)[:, None])), axis=0)
+    found, counts = np.unique(chosen, axis=1, return_counts=True)
+    assert found.shape == (3, 20) and (np.diff(found, axis=0) > 0).all() and stats.chisquare(counts).pvalue > 0.001
+    chosen = subsets(np.full(rows, 60), np.full(rows, 9), uniform(2, np.arange(rows), np.arange(9)[:, None]))
+    assert stats.chisquare(np.bincount(chosen.ravel(), minlength=60)).pvalue > 0.001
+    assert subsets(np.array([2, 5]), np.array([1, 2]), np.full((2, 2), 0.99)).tolist() == [[1, 3], [-1, 4]]
 
 
 def test_mask_depends_on_seed_epoch_and_example_only():
-    ids = np.random.default_rng(0).integers(len(SPECIALS), 500, (8, 20))
-    ordinary, examples = np.arange(len(SPECIALS), 500), np.arange(8)
-    together = mask(ids, CONFIG, ordinary, (1, 0), examples)[0]
-    alone = np.concatenate([mask(ids[i : i + 1], CONFIG, ordinary, (1, 0), examples[i : i + 1])[0] for i in range(8)])
-    assert np.array_equal(together, alone)
-    assert not np.array_equal(together, mask(ids, CONFIG, ordinary, (1, 1), examples)[0])
+    tokens, sizes, row = words(8, 20)
+    examples = np.arange(8) + 30
+    together, targets = mask(tokens, sizes, CONFIG, ORDINARY, (1, 0), examples)
+    alone = [mask(tokens[row == i], sizes[i : i + 1], CONFIG, ORDINARY, (1, 0), examples[i : i + 1])[0] for i in range(8)]
+    assert np.array_equal(together, np.concatenate(alone))
+    assert not np.array_equal(together, mask(tokens, sizes, CONFIG, ORDINARY, (1, 1), examples)[0])
 
 
 def test_whole_words_are_masked_whole():
     """No word is masked in part, never more than the share unless a single word is, little less, and no place more often than another."""
-    rows, length, vocab = 3000, 60, 500
-    rng = np.random.default_rng(0)
-    ids, starts_word = rng.integers(len(SPECIALS), vocab, (rows, length)), np.arange(vocab) % 3 == 0
-    ids[:, 0], ids[:, 30], ids[:, 50], ids[:, 51:] = CLS, SEP, SEP, PAD
+    tokens, sizes, row = words(3000, 60)
+    opens = (tokens % 3 == 0) | np.append(True, row[1:] != row[:-1])
     config = CONFIG.model_copy(update={"whole_word": True})
-    _, labels = mask(ids, config, np.arange(len(SPECIALS), vocab), (1, 0), np.arange(rows), starts_word)
-    target, real = labels != IGNORED, ids >= len(SPECIALS)
-    for row in range(rows):
-        opens = np.flatnonzero(real[row] & (starts_word[ids[row]] | ~np.roll(real[row], 1)))
-        words = [target[row, a:b][real[row, a:b]] for a, b in zip(opens, [*opens[1:], length], strict=True)]
-        assert all(word.all() or not word.any() for word in words)
-        assert target[row].sum() <= round(0.15 * 48) or sum(word.any() for word in words) == 1
-    assert not target[~real].any() and 0.145 < target[real].mean() <= 7 / 48
-    assert target[:, 6:25].mean(0).std() < 0.015  # no favoured place, but beside specials, where words are short
+    _, targets = mask(tokens, sizes, config, ORDINARY, (1, 0), np.arange(len(sizes)), opens)
+    target, word = np.isin(np.arange(len(tokens)), targets), np.cumsum(opens) - 1
+    taken = np.bincount(word, target) / np.bincount(word)
+    assert set(taken) == {0, 1}
+    asked, words_ = np.bincount(row, target), np.bincount(row[opens], taken)
+    limit = np.maximum(1, np.round(0.15 * sizes))
+    assert ((asked <= limit) | (words_ == 1)).all() and (asked > 0).all()
+    long = sizes >= 40
+    assert asked[long].sum() == pytest.approx(limit[long].sum(), rel=0.02)
+    places = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    inner = long[row] & (places >= 6) & (places < 34)
+    shares = np.bincount(places[inner], target[inner])[6:] / np.bincount(places[inner])[6:]
+    assert shares.std() < 0.02, "no favoured place"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -89,7 +111,7 @@ def test_tokens_of_a_step_are_those_of_its_batch_in_every_epoch(tokens, train_sp
     counting = objectives.build(config, tokens).batches(train_split, 4, 32, seed)
     reading = objectives.build(config, tokens).batches(train_split, 4, 32, seed)
     counted = [counting.tokens(step) for step in range(3 * counting.epoch_steps() + 2)]
-    assert counted == [int(reading[step]["lengths"].sum()) for step in range(len(counted))]
+    assert counted == [int(reading[step].rows["lengths"].sum()) for step in range(len(counted))]
     assert counting.tokens(0) == counted[0], "back from the third epoch"
 
 
@@ -98,7 +120,7 @@ def test_static_masks_are_those_of_the_first_epoch(tokens, train_split, next_sen
     def epoch(config, number):
         batches = objectives.build(config, tokens).batches(train_split, 4, 32, seed=1)
         steps = batches.epoch_steps()
-        found = [batches[number * steps + i]["ids"] for i in range(steps)]
+        found = [batches[number * steps + i].rows["ids"] for i in range(steps)]
         return {tuple(row) for ids in found for row in torch.nn.functional.pad(ids, (0, 32 - ids.shape[1])).tolist()}
 
     config = CONFIG.model_copy(update={"next_sentence": next_sentence, "static": True})
@@ -109,11 +131,12 @@ def test_static_masks_are_those_of_the_first_epoch(tokens, train_split, next_sen
 
 
 def test_next_sentence_pairs(train_split):
-    everything = np.concatenate([pairs(train_split, 24, np.random.default_rng(seed)) for seed in range(4)])
+    shard = train_split.shards[0]
+    everything = np.concatenate([pairs(shard, 24, np.random.default_rng(seed)) for seed in range(4)])
     alone = everything[:, 4] == IGNORED
     assert (everything[alone, 2] == everything[alone, 3]).all(), "a segment left alone has no B and asks nothing"
     found = everything[~alone]
-    starts = train_split.document_tokens
+    starts = shard.document_tokens
     document = np.searchsorted(starts, found[:, [0, 2]], side="right")
     random = found[:, 4] == 1
     assert (document[random, 0] != document[random, 1]).all(), "a random segment comes from another document"
@@ -125,8 +148,16 @@ def test_next_sentence_pairs(train_split):
     opens = np.isin(found[:, 0], starts + 1)  # neither answer is given away by where A stands
     assert random[opens].mean() == pytest.approx(0.5, abs=0.1) and random[~opens].mean() == pytest.approx(0.5, abs=0.1)
     opened = set(everything[:, 0].tolist()) | set(found[~random, 2].tolist())
-    firsts = train_split.segments[:, 0]
+    firsts = shard.segments[:, 0]
     assert np.isin(firsts, list(opened)).mean() > 0.5, "segments not used as B go back and open the next example"
+
+
+def test_many_pairs_are_cut_as_one_is():
+    first, second = np.random.default_rng(0).integers(1, 40, (2, 500))
+    for room in (9, 20, 21):
+        assert np.array_equal(
+            fitted(first, second, room), np.transpose([fit_pair(*pair, room) for pair in zip(first, second, strict=True)])
+        )
 
 
 def with_marks(documents: int, seed: int) -> Split:
@@ -141,7 +172,7 @@ def with_marks(documents: int, seed: int) -> Split:
             segments.append((start, len(tokens)))
             tokens.append(SEP)
         firsts.append(len(segments))
-    return Split(np.array(tokens), np.array(segments), np.array(firsts))
+    return Split((Shard(np.array(tokens), np.array(segments), np.array(firsts)),))
 
 
 def test_the_second_segment_alone_tells_nothing_of_the_answer(tokens):
@@ -149,7 +180,7 @@ def test_the_second_segment_alone_tells_nothing_of_the_answer(tokens):
     train, valid = (MaskedBatches(CONFIG, tokens, with_marks(documents, seed), 8, 40, 1) for seed, documents in enumerate((3000, 1500)))
     assert from_b_alone(train, valid) == pytest.approx(0.5, abs=0.035), "three standard errors of some 1,900 answers"
     asked = train.examples[train.examples[:, 4] != IGNORED]
-    opens = train.text.segments[train.text.documents[:-1], 0]
+    opens = train.shard.segments[train.shard.documents[:-1], 0]
     assert not np.isin(asked[:, 2], opens).any() and np.isin(asked[:, 0], opens).mean() > 0.3
     random, sizes = asked[:, 4] == 1, asked[:, 3] - asked[:, 2]
     assert stats.ks_2samp(sizes[random], sizes[~random]).pvalue > 0.01, "nor does its length"
@@ -165,21 +196,26 @@ def test_the_second_segment_alone_tells_nothing_of_the_answer(tokens):
 
 def test_segments_are_exchanged_between_documents_and_by_length():
     rng = np.random.default_rng(0)
-    sizes = dict(enumerate(rng.integers(1, 90, 400).tolist()))
-    documents = {row: 0 if row < 300 else row for row in sizes}  # one is longer than all others together
-    others = exchanged(list(sizes), sizes, documents, rng)
-    assert others.keys() == sizes.keys() and all(documents[row] != documents[other] for row, other in others.items())
-    assert max(abs(sizes[row] - sizes[other]) for row, other in others.items()) < 12
-    assert len(exchanged([1, 301], sizes, documents, rng)) == 2
+    rows, sizes = np.arange(400), rng.integers(1, 90, 400)
+    documents = np.where(rows < 300, 0, rows)  # one is longer than all others together
+    others = exchanged(rows, sizes, documents, rng)
+    assert (documents != documents[others]).all() and np.abs(sizes - sizes[others]).max() < 12
+    assert len(exchanged(np.array([1, 301]), sizes, documents, rng)) == 2
     with pytest.raises(SesameError, match="two documents of more than one segment"):
-        exchanged([0, 1], {0: 3, 1: 4}, {0: 0, 1: 0}, rng)
+        exchanged(np.array([0, 1]), np.array([3, 4]), np.array([0, 0]), rng)
 
 
 def test_masked_batch_layout(tokens, train_split):
     batches = MaskedBatches(CONFIG, tokens, train_split, 8, 24, seed=1)
     for step in (0, batches.epoch_steps() + 3):
-        batch = batches[step]
-        original = torch.where(batch["labels"] != IGNORED, batch["labels"], batch["ids"])
+        batch, counts = batches[step]
+        original = batch["ids"].clone()
+        for row, (places, labels) in enumerate(zip(batch["places"], batch["labels"], strict=True)):
+            real = labels != IGNORED
+            assert len(places[real].unique()) == real.sum() > 0
+            original[row, places[real]] = labels[real]
+        assert counts["mlm"] == (batch["labels"] != IGNORED).sum() and counts["tokens"] == batch["lengths"].sum()
+        assert counts["bytes"] == sum(tokens.byte_lengths[i] for i in batch["labels"].flatten().tolist() if i != IGNORED)
         for row, length in enumerate(batch["lengths"].tolist()):
             ids, segments = original[row], batch["segment_ids"][row]
             seps = (ids == SEP).nonzero().flatten().tolist()
@@ -196,8 +232,9 @@ def test_what_a_step_reads_is_shown_with_its_documents(name, project, tokens, tr
     assert rows == batch(params.check(tiny_params()), name, 3) != batch(params.check(tiny_params()), name, 4) and len(rows) == 8
     for row in rows:
         text = re.sub(r"\[([^]]*) → [^]]*\]", r"\1", row["text"]).replace("¶", "")
-        bounds, own = train_split.document_tokens, list(map(int, row["documents"].split()))
-        source = "".join(tokens.stream(train_split.tokens[bounds[i] : bounds[i + 1]].tolist()) for i in own)
+        shard, own = train_split.shards[0], list(map(int, row["documents"].split()))
+        bounds = shard.document_tokens
+        source = "".join(tokens.stream(shard.tokens[bounds[i] : bounds[i + 1]].tolist()) for i in own)
         assert all(re.sub(r"\W", "", segment) in re.sub(r"\W", "", source) for segment in text.split("|") if name == "bert"), (row, source)
         assert re.sub(r"\W", "", text)[:20] in re.sub(r"\W", "", source), (row, source)
     assert ("→" in rows[0]["text"]) == ("asked" in rows[0]) == (name == "bert")
@@ -212,21 +249,83 @@ def test_batch_is_a_function_of_seed_and_step(name, project, tokens, train_split
     objective = objectives.build(block.objective, tokens)
     one, other = (objective.batches(train_split, 8, 24, seed=5) for _ in range(2))
     far = one.epoch_steps() + 1
-    late = one[far]
+    late = one[far].rows
     for step in (0, 1, far - 1):
         other[step]
-    assert all(torch.equal(late[key], value) for key, value in other[far].items())
-    third = objective.batches(train_split, 8, 24, seed=6)[far]
+    assert all(torch.equal(late[key], value) for key, value in other[far].rows.items())
+    third = objective.batches(train_split, 8, 24, seed=6)[far].rows
     assert any(not torch.equal(late[key], third[key]) for key in late if late[key].shape == third[key].shape) or len(late) == 0
 
 
-def test_packed_rows_hold_every_token_once_an_epoch(train_split):
-    batches = PackedBatches(train_split, 4, 16, seed=0)
-    epoch = torch.cat([batches[step]["ids"][:, :-1].flatten() for step in range(batches.epoch_steps())])
-    tokens = np.asarray(train_split.tokens)
-    assert len(epoch) > 0.9 * len(tokens)
-    assert (np.bincount(epoch, minlength=400) <= np.bincount(tokens, minlength=400)).all()
-    row = batches[0]["ids"]
+def cut(text: Split, parts: int) -> Split:
+    """The same text in several shards."""
+    [whole] = text.shards
+    bounds, shards = whole.document_tokens, []
+    for documents in np.array_split(np.arange(len(whole)), parts):
+        first, last = documents[0], documents[-1] + 1
+        own = slice(whole.documents[first], whole.documents[last])
+        segments, openings = whole.segments[own] - bounds[first], whole.documents[first : last + 1] - whole.documents[first]
+        shards.append(Shard(whole.tokens[bounds[first] : bounds[last]], segments, openings))
+    return Split(tuple(shards))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_a_text_in_shards_is_read_whole_and_shuffled_within_them(name, tokens, train_split):
+    text, objective = cut(train_split, 3), objectives.build(_block(name).objective, tokens)
+    assert len(text) == len(train_split) and text.num_tokens == train_split.num_tokens
+    batches, whole = (objective.batches(own, 4, 24, seed=2) for own in (text, train_split))
+    assert batches.epoch_steps() == pytest.approx(whole.epoch_steps(), rel=0.1)
+    steps, shards = range(2 * batches.epoch_steps()), []
+    for step in steps:
+        shown = objective.explain(batches, step)
+        if name == "bert":
+            assert batches.tokens(step) == batches[step].counts["tokens"]
+            shards.append({int(np.searchsorted(text.first_documents, int(i), "right")) for row in shown for i in row["documents"].split()})
+    read = [set("".join(row["documents"] + " " for step in part for row in objective.explain(batches, step)).split()) for part in (
+        steps[: len(steps) // 2], steps[len(steps) // 2 :])]  # fmt: skip
+    assert all(len(own) > 0.9 * len(text) for own in read), "nearly every document is met in every epoch"
+    if name == "bert":
+        assert all(len(own) == 1 for own in shards), "a step is of one shard"
+        assert len([a for a, b in zip(shards, shards[1:], strict=False) if a != b]) in (4, 5), "one after another in each epoch"
+    again = objective.batches(text, 4, 24, seed=2)
+    for step in (steps[-1], 0):
+        assert all(torch.equal(value, batches[step].rows[key]) for key, value in again[step].rows.items())
+
+
+def test_a_stream_holds_every_document_once_an_epoch(train_split):
+    stream = Stream(cut(train_split, 3), seed=4)
+    [whole] = train_split.shards
+    bounds = whole.document_tokens
+    documents = sorted(whole.tokens[a:b].tolist() for a, b in zip(bounds, bounds[1:], strict=False))
+    for epoch in (0, 1):
+        text = stream.read(epoch, 0, stream.size)
+        opens = np.flatnonzero(text == CLS)
+        assert sorted(part.tolist() for part in np.split(text, opens[1:])) == documents
+        parts = [stream.read(epoch, a, min(a + 37, stream.size)) for a in range(0, stream.size, 37)]
+        assert np.array_equal(np.concatenate(parts), text)
+    assert not np.array_equal(stream.read(0, 0, 500), stream.read(1, 0, 500))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+@pytest.mark.parametrize("workers", [0, 3])
+def test_steps_come_in_order_from_any_number_of_workers(name, workers, tokens, train_split, monkeypatch):
+    monkeypatch.setattr(windows, "TOKENS", 500)
+    batches = objectives.build(_block(name).objective, tokens).batches(cut(train_split, 2), 4, 24, seed=2)
+    first, last = 3, batches.epoch_steps() + 5
+    read = list(Steps(batches, first, last, slice(1, 2), 2, workers, pinned=False))
+    assert len(read) == last - first
+    for step, ([rows], counts) in enumerate(read, first):
+        expected = batches[step]
+        assert counts == expected.counts and all(torch.equal(value, expected.rows[key][2:]) for key, value in rows.items())
+
+
+def test_packed_rows_hold_every_token_once_an_epoch(tokens, train_split):
+    batches = PackedBatches(tokens, train_split, 4, 16, seed=0)
+    epoch = torch.cat([batches[step].rows["ids"][:, :-1].flatten() for step in range(batches.epoch_steps())])
+    everything = train_split.shards[0].tokens
+    assert len(epoch) > 0.9 * len(everything)
+    assert (np.bincount(epoch, minlength=400) <= np.bincount(everything, minlength=400)).all()
+    row = batches[0].rows["ids"]
     assert torch.equal(row[:-1, -1], row[1:, 0]), "the last token of a row is predicted, then opens the next row"
 
 
@@ -244,9 +343,9 @@ def test_isolated_documents_do_not_see_each_other(tokens):
     assert not torch.allclose(leaky, alone, atol=1e-4), "resetting positions alone must not be enough"
 
 
-def test_lanes_continue_and_run_backwards(train_split):
-    batches = LaneBatches(train_split, 4, 8, seed=0)
-    first, second = batches[0], batches[1]
+def test_lanes_continue_and_run_backwards(tokens, train_split):
+    batches = LaneBatches(tokens, train_split, 4, 8, seed=0)
+    first, second = batches[0].rows, batches[1].rows
     assert torch.equal(first["forward"][:, -1], second["forward"][:, 0]) and torch.equal(first["backward"][:, -1], second["backward"][:, 0])
     size = batches.stream.size
     text = batches.stream.read(0, 0, size)
@@ -269,16 +368,13 @@ def test_loss_of_shares_of_rows_adds_up(name, tokens, train_split):
     block = _block(name)
     objective = objectives.build(block.objective, tokens)
     model = store.build(block.architecture, tokens).eval()
-    rows = objective.batches(train_split, 8, 24, seed=0)[0]
+    rows, counts = objective.batches(train_split, 8, 24, seed=0)[0]
     with torch.no_grad():
         whole, _ = objective.losses(model, rows, None)
         parts = [objective.losses(model, {key: value[i::3] for key, value in rows.items()}, None)[0] for i in range(3)]
     for part, (loss, correct) in whole.items():
         torch.testing.assert_close(sum(p[part][0] for p in parts), loss, rtol=1e-5, atol=1e-4)
         assert sum(int(p[part][1]) for p in parts) == int(correct)
-    counts = objective.counts(rows)
-    thirds = [objective.counts({k: v[i::3] for k, v in rows.items()}) for i in range(3)]
-    assert all(int(counts[key]) == sum(int(third[key]) for third in thirds) for key in counts)
     fresh = float(whole[objective.main][0]) / int(counts[objective.main])
     assert fresh == pytest.approx(np.log(tokens.vocab_size), rel=0.05), "an untrained model guesses uniformly"
 
@@ -298,7 +394,7 @@ def test_that_a_document_opens_is_not_predicted(name, tokens, train_split):
     """`[CLS]` is no text: it has no share in the loss and is not counted."""
     block = _block(name)
     objective, model = objectives.build(block.objective, tokens), store.build(block.architecture, tokens).eval()
-    rows = objective.batches(train_split, 8, 24, seed=0)[0]
+    rows, counts = objective.batches(train_split, 8, 24, seed=0)[0]
     with torch.no_grad():
         if name == "gpt":
             ids, targets = rows["ids"][:, :-1], rows["ids"][:, 1:]
@@ -311,13 +407,13 @@ def test_that_a_document_opens_is_not_predicted(name, tokens, train_split):
     text = targets.flatten() != CLS
     assert 0 < text.sum() < len(text)
     torch.testing.assert_close(loss, each[text].sum())
-    assert objective.counts(rows)[objective.main] == text.sum()
+    assert counts[objective.main] == text.sum() and counts["bytes"] == tokens.byte_lengths[targets.flatten()[text]].sum()
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
 def test_too_small_a_text_is_one_line(name, tokens, train_split):
-    whole, documents = train_split, train_split.documents
-    few = encode.Split(whole.tokens[: whole.document_tokens[3]], whole.segments[: documents[3]], documents[:4])
+    [whole] = train_split.shards
+    few = Split((Shard(whole.tokens[: whole.document_tokens[3]], whole.segments[: whole.documents[3]], whole.documents[:4]),))
     with pytest.raises(SesameError, match="less than one batch of 4000"):
         objectives.build(_block(name).objective, tokens).batches(few, 4000, 24, seed=0)
 

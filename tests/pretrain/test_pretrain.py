@@ -1,10 +1,12 @@
 """Pre-training: killed and resumed equals uninterrupted, two processes equal one, NaN stops, the optimizer's groups."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from components import encode, objectives, params
+from components.errors import SesameError
 from components.models import store
 from components.optimizer import adamw, factor, matrices
 from components.pretrain.cost import training_flops
@@ -44,15 +47,9 @@ def weights(name: str) -> dict[str, torch.Tensor]:
     return load_file(Path("data/models", name, "model.safetensors"))
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
-def test_killed_and_resumed_equals_uninterrupted(project, name):
-    """kill -9 in the middle, run again: the same weights bit for bit, the same curve."""
-    write_params(budget={"steps": 60}, trainer={"accumulate": 2})
-    done = pretrain(name)
-    assert done.returncode == 0, done.stderr
-    whole, curve = weights(name), Path(f"data/curves/{name}.csv").read_text()
-    (project / f"data/models/{name}/model.safetensors").unlink()
-
+def killed(name: str) -> None:
+    """Train until the first save, and kill -9."""
+    Path(f"data/models/{name}/model.safetensors").unlink()
     child = subprocess.Popen([sys.executable, "-m", "components.pretrain", name], stdout=subprocess.PIPE, text=True)
     checkpoints = Path(".sesame/checkpoints")
     while not list(checkpoints.glob("*/last.ckpt")) and child.poll() is None:
@@ -60,8 +57,17 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     child.send_signal(signal.SIGKILL)
     child.communicate()
     assert list(checkpoints.glob("*/last.ckpt")), "killed before its first checkpoint or after its end"
-    assert not (project / f"data/models/{name}/model.safetensors").exists()
+    assert not Path(f"data/models/{name}/model.safetensors").exists()
 
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_killed_and_resumed_equals_uninterrupted(project, name):
+    """kill -9 in the middle, run again: the same weights bit for bit, the same curve."""
+    write_params(budget={"steps": 60}, trainer={"accumulate": 2})
+    done = pretrain(name)
+    assert done.returncode == 0, done.stderr
+    whole, curve = weights(name), Path(f"data/curves/{name}.csv").read_text()
+    killed(name)
     again = pretrain(name)
     assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr
     assert int(again.stdout.split("resumed at step ")[1].split()[0]) < 60
@@ -69,7 +75,7 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
     fixed = [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in Path(f"data/curves/{name}.csv").read_text().splitlines()]
     assert fixed == [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in curve.splitlines()]
-    assert not list(checkpoints.glob("*")), "checkpoints are cleared at the end"
+    assert not list(Path(".sesame/checkpoints").glob("*")), "checkpoints are cleared at the end"
 
 
 def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_split):
@@ -78,34 +84,57 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
     block = block.model_copy(update={"optimizer": block.optimizer.model_copy(update={"learning_rate": 1e-30})})
     objective = objectives.build(block.objective, tokens)
     model = store.build(block.architecture.model_copy(update={"dropout": 0.5}), tokens)
-    rows = objective.batches(train_split, 8, 32, seed=0)[0]
+    rows, counts = objective.batches(train_split, 8, 32, seed=0)[0]
 
     def losses(seed: int) -> list[float]:
         torch.manual_seed(seed)
         module = Pretraining(block, model, {}, objective, 4, Run(None))
-        lightning_trainer(block, 4, []).fit(module, DataLoader([rows] * 4, batch_size=None))
+        lightning_trainer(block, 4, []).fit(module, DataLoader([([rows], counts)] * 4, batch_size=None))
         return [loss for loss, _, _ in module.recent]
 
     assert len(set(losses(0))) == 4 and losses(0) == losses(1)
 
 
 @pytest.mark.parametrize(("name", "objective"), [("bert", {"next_sentence": False}), ("elmo", {})])
-def test_two_processes_and_accumulation_equal_one_process(project, name, objective):
-    """DDP over gloo with two ranks and two micro-batches gives the single process's losses and weights;
-    BERT's unused head is no obstacle."""
-    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective)
+def test_two_processes_equal_one(project, name, objective):
+    """DDP over gloo shares the micro-batches out: the single process's losses and weights, dropout on, and what one process has begun two
+    go on with. BERT's unused head is no obstacle."""
+    settings = {"budget": {"steps": 20}, "objective": objective, "trainer": {"accumulate": 2}}
+    write_params(**settings)
     assert pretrain(name).returncode == 0
     single, curve = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
-    shared = {"run": {"devices": 2, "strategy": "ddp"}, "trainer": {"accumulate": 2}}
-    write_params(budget={"steps": 6}, architecture={"dropout": 0.0}, objective=objective, **shared)
+    if name == "elmo":
+        killed(name)
+    write_params(**settings, run={"devices": 2, "strategy": "ddp"})
     command = [sys.executable, "-m", "components.pretrain", name]  # the first rank starts the others with the same
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and ("resumed at step" in done.stdout) == (name == "elmo"), done.stdout + done.stderr
     double, other = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
     for key, value in single.items():
-        torch.testing.assert_close(double[key], value, atol=2e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(double[key], value, atol=5e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
     for ours, theirs in zip(curve[1:], other[1:], strict=True):
         assert [float(x) for x in ours.split(",")[3:5]] == pytest.approx([float(x) for x in theirs.split(",")[3:5]], rel=1e-4)
+
+
+def test_a_bad_step_is_told_late_and_changes_nothing(tokens, train_split):
+    """The host learns of it with the log; until then no step moves the weights, though later ones are sound."""
+    block = params.check(tiny_params()).models["gpt"].model_copy(update={"run": params.Running(accelerator="cpu", log_every=6)})
+    objective = objectives.build(block.objective, tokens)
+    model = store.build(block.architecture, tokens)
+    rows, counts = objective.batches(train_split, 8, 32, seed=0)[0]
+    forward, seen = count(), []
+    model.final_norm.register_forward_hook(lambda module, given, made: made * math.nan if next(forward) == 3 else made)
+
+    class Module(Pretraining):
+        def on_train_batch_end(self, *_):
+            seen.append(model.token_embedding.weight.detach().clone())
+
+    module = Module(block, model, {}, objective, 20, Run(None))
+    module.shown = math.inf  # no line of progress asks before the log
+    with pytest.raises(SesameError, match="not a number at step 3; stopped before the weights took harm"):
+        lightning_trainer(block, 20, []).fit(module, DataLoader([([rows], counts)] * 7, batch_size=None))
+    assert len(seen) == 5, "told at the sixth"
+    assert not torch.equal(seen[1], seen[2]) and all(torch.equal(seen[2], later) for later in (*seen[3:], model.token_embedding.weight))
 
 
 def test_the_final_loss_is_that_of_the_whole_validation_text(project):
@@ -118,17 +147,17 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
     objective = objectives.build(block.objective, tokens)
     batches = valid_batches(objective, encode.load(Path("data/encoded/tiny"), "valid"), block)
     with torch.no_grad():
-        rows = [batches[step] for step in range(batches.epoch_steps())]
-        losses = np.array([float(objective.losses(model.eval(), row, None)[0]["mlm"][0]) for row in rows])
-    counts = np.array([float(objective.counts(row)["mlm"]) for row in rows])
+        read = [batches[step] for step in range(batches.epoch_steps())]
+        losses = np.array([float(objective.losses(model.eval(), rows, None)[0]["mlm"][0]) for rows, _ in read])
+    counts = np.array([counts["mlm"] for _, counts in read])
     mean = losses.sum() / counts.sum()
     assert (
-        len(rows) > 2
+        len(read) > 2
         and metrics["loss"] == pytest.approx(mean, rel=1e-5)
         and metrics["perplexity"] == pytest.approx(np.exp(mean), rel=1e-4)
     )
     squares = np.square(losses - counts * mean).sum()
-    assert metrics["loss_se"] == pytest.approx((squares * len(rows) / (len(rows) - 1)) ** 0.5 / counts.sum(), rel=1e-3)
+    assert metrics["loss_se"] == pytest.approx((squares * len(read) / (len(read) - 1)) ** 0.5 / counts.sum(), rel=1e-3)
     assert float(Path("data/curves/bert.csv").read_text().splitlines()[-1].split(",")[4]) != pytest.approx(mean, rel=1e-4)
     assert 0.2 < metrics["nsp_from_b_alone"] < 0.8, "chance, on a few dozens of pairs"
 
@@ -196,7 +225,7 @@ def test_flops_match_a_count_by_hand(tokens, train_split, dropout, isolate_docum
     block = params.check(tiny_params()).models["gpt"]
     config = block.objective.model_copy(update={"isolate_documents": isolate_documents})
     objective, model = objectives.build(config, tokens), store.build(block.architecture.model_copy(update={"dropout": dropout}), tokens)
-    rows = {"ids": objective.batches(train_split, 4, 32, seed=0)[0]["ids"]}
+    rows = {"ids": objective.batches(train_split, 4, 32, seed=0)[0].rows["ids"].clone()}
     rows["ids"][rows["ids"] == 2] = 9  # every place is a target then
     batch, length, hidden, layers = 4, 32, 16, 2
     matrices_ = layers * (4 * hidden**2 + 2 * hidden * 32) + hidden * tokens.vocab_size

@@ -102,7 +102,9 @@ def length_mask(lengths: Tensor, length: int) -> Tensor | None:
     """lengths (batch,) -> (batch, 1, 1, length), True on real tokens; None when nothing is padded, for SDPA's fast path."""
     positions = torch.arange(length, device=lengths.device)
     mask = positions < lengths[:, None]
-    return None if lengths.device.type == "cpu" and bool(mask.all()) else mask[:, None, None, :]
+    # asked on a CPU only: a GPU would have to be waited for, and a compiled graph would break
+    whole = lengths.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all())
+    return None if whole else mask[:, None, None, :]
 
 
 def sublayers(blocks: nn.ModuleList) -> list[tuple[nn.Module, str]]:

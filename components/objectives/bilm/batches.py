@@ -1,18 +1,21 @@
 """Lanes of text, read in windows."""
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from components.encode import Split
 from components.errors import SesameError
-from components.objectives.examples.stream import Stream
+from components.objectives.examples.stream import Stream, of_streams
+from components.objectives.examples.windows import Batches, Window, within
+from components.tokenizer import Tokenizer
 
 
-class LaneBatches:
+class LaneBatches(Batches):
     """Row i of every step continues row i of the step before: the text is cut into batch_size lanes, read in windows."""
 
-    def __init__(self, text: Split, batch_size: int, window: int, seed: int):
-        self.stream, self.batch_size, self.window, self.seed = Stream(text, seed), batch_size, window, seed
+    def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, window: int, seed: int):
+        self.stream, self.batch_size, self.window = Stream(text, seed), batch_size, window
+        self.byte_lengths = np.asarray(tokens.byte_lengths)
         self.lane = (self.stream.size - 1) // batch_size
         if self.lane < window:
             raise SesameError(
@@ -26,6 +29,10 @@ class LaneBatches:
     def tokens(self, step: int) -> int:
         return self.batch_size * self.window
 
+    def bounds(self, step: int) -> tuple[int, int]:
+        epoch = step // self.epoch_steps()
+        return within(step, epoch * self.epoch_steps(), (epoch + 1) * self.epoch_steps(), self.tokens(step))
+
     def _place(self, step: int) -> tuple[int, list[int]]:
         """The epoch of a step, and where in it each lane's window begins."""
         epoch, index = divmod(step, self.epoch_steps())
@@ -36,12 +43,14 @@ class LaneBatches:
         epoch, starts = self._place(step)
         return [self.stream.documents(epoch, start, start + self.window + 1) for start in starts]
 
-    def __getitem__(self, step: int) -> dict[str, Tensor]:
-        epoch, starts = self._place(step)
-        forward = [self.stream.read(epoch, start, start + self.window + 1) for start in starts]
-        size = self.stream.size
-        backward = [self.stream.read(epoch, size - start - self.window - 1, size - start)[::-1].copy() for start in starts]
-        return {
-            "forward": torch.stack([torch.from_numpy(row) for row in forward]),
-            "backward": torch.stack([torch.from_numpy(row) for row in backward]),
-        }
+    def draw(self, first: int, last: int) -> Window:
+        epoch, starts = self._place(first)
+        steps, size = last - first, (last - first) * self.window + 1
+        ahead = np.stack([self.stream.read(epoch, start, start + size) for start in starts])  # (lanes, size)
+        ends = [self.stream.size - start for start in starts]
+        back = np.stack([self.stream.read(epoch, end - size, end)[::-1] for end in ends])
+        rows = {}
+        for name, lanes in (("forward", ahead), ("backward", back)):
+            windows = sliding_window_view(lanes, self.window + 1, axis=1)[:, :: self.window]  # (lanes, steps, window + 1)
+            rows[name] = windows.swapaxes(0, 1).reshape(steps * self.batch_size, self.window + 1)
+        return of_streams(first, self.batch_size, rows, {"bilm": list(rows.values())}, self.byte_lengths)

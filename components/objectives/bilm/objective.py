@@ -11,6 +11,8 @@ from components.objectives.bilm import block
 from components.objectives.bilm.batches import LaneBatches
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
+from components.objectives.examples.stream import labels
+from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score
 from components.tokenizer import CLS, SEP, Tokenizer
 
@@ -24,35 +26,24 @@ class BidirectionalLM(Contract):
 
     def __init__(self, config: block.BidirectionalLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
-        self.byte_lengths = torch.from_numpy(tokens.byte_lengths)
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> LaneBatches:
-        return LaneBatches(text, batch_size, self.config.window, seed)
+        return LaneBatches(self.tokenizer, text, batch_size, self.config.window, seed)
 
-    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        targets = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
-        targets = targets[targets != CLS].cpu()
-        return {
-            "tokens": torch.tensor(rows["forward"][:, 1:].numel()),
-            "bilm": torch.tensor(len(targets)),
-            "bytes": self.byte_lengths[targets].sum(),
-        }
-
-    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: Tensor | None) -> tuple[Losses, Tensor]:
+    def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
         ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
-        labels = torch.cat([rows["forward"][:, 1:], rows["backward"][:, 1:]])
-        predicted = labels != CLS  # that a document opens is not text
-        labels, logits = labels[predicted], model.logits(torch.cat([ahead, back])[predicted])
-        return {"bilm": score(logits, labels, model.training)}, pack(states)
+        logits = model.logits(torch.cat([ahead, back])).flatten(0, 1)
+        return {"bilm": score(logits, labels(torch.cat([rows["forward"], rows["backward"]])), model.training)}, pack(states)
 
     def explain(self, batches: LaneBatches, step: int) -> list[dict[str, str]]:
         """The windows of the model that reads ahead; `¶` is where a document opens."""
-        rows, documents = batches[step]["forward"], batches.documents(step)
+        rows, documents = batches[step].rows["forward"], batches.documents(step)
         return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """Nearest neighbours, by the top layer, of the `*word*` in its context among words in context of the text."""
-        segments = [text.tokens[a:b].tolist() for a, b in text.segments[:BANK] if b > a]
+        shard = text.shards[0]
+        segments = [shard.tokens[a:b].tolist() for a, b in shard.segments[:BANK] if b > a]
         bank, words = [], []
         for i in range(0, len(segments), 100):
             vectors, contexts = self._words(model, segments[i : i + 100])

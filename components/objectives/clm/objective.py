@@ -1,6 +1,8 @@
 """Causal language modelling over packed documents (Radford et al. 2018, 2019)."""
 
+import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from components.encode import Split
@@ -9,7 +11,8 @@ from components.models.contract import LanguageModel
 from components.objectives.clm import block
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.stream import Stream
+from components.objectives.examples.stream import Stream, labels, of_streams
+from components.objectives.examples.windows import Batches, Rows, Window, within
 from components.objectives.scoring import score
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 
@@ -24,30 +27,18 @@ class CausalLM(Contract):
 
     def __init__(self, config: block.CausalLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
-        self.byte_lengths = torch.from_numpy(tokens.byte_lengths)
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "PackedBatches":
-        return PackedBatches(text, batch_size, max_length, seed)
+        return PackedBatches(self.tokenizer, text, batch_size, max_length, seed)
 
-    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        targets = rows["ids"][:, 1:]
-        targets = targets[targets != CLS]
-        return {
-            "tokens": torch.tensor(rows["ids"][:, 1:].numel()),
-            "clm": torch.tensor(len(targets)),
-            "bytes": self.byte_lengths[targets.cpu()].sum(),
-        }
-
-    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: None) -> tuple[Losses, None]:
-        ids, targets = rows["ids"][:, :-1], rows["ids"][:, 1:]
+    def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
+        ids = rows["ids"][:, :-1]
         hidden = model(ids, *isolate(ids)) if self.config.isolate_documents else model(ids)
-        predicted = targets != CLS  # that a document opens is not text
-        labels, logits = targets[predicted], model.logits(hidden[predicted])
-        return {"clm": score(logits, labels, model.training)}, None
+        return {"clm": score(model.logits(hidden).flatten(0, 1), labels(rows["ids"]), model.training)}, None
 
     def explain(self, batches: "PackedBatches", step: int) -> list[dict[str, str]]:
         """`¶` is where a document opens, which is not predicted."""
-        rows, documents = batches[step]["ids"], batches.documents(step)
+        rows, documents = batches[step].rows["ids"], batches.documents(step)
         return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
@@ -66,11 +57,12 @@ class CausalLM(Contract):
         return shown
 
 
-class PackedBatches:
+class PackedBatches(Batches):
     """Rows of max_length + 1 tokens of the stream; the last token of a row is the first of the next."""
 
-    def __init__(self, text: Split, batch_size: int, max_length: int, seed: int):
-        self.stream, self.batch_size, self.max_length, self.seed = Stream(text, seed), batch_size, max_length, seed
+    def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
+        self.stream, self.batch_size, self.max_length = Stream(text, seed), batch_size, max_length
+        self.byte_lengths = np.asarray(tokens.byte_lengths)
         self.rows = (self.stream.size - 1) // max_length
         if self.rows < batch_size:
             raise SesameError(
@@ -84,17 +76,23 @@ class PackedBatches:
     def tokens(self, step: int) -> int:
         return self.batch_size * self.max_length
 
+    def bounds(self, step: int) -> tuple[int, int]:
+        epoch = step // self.epoch_steps()
+        return within(step, epoch * self.epoch_steps(), (epoch + 1) * self.epoch_steps(), self.tokens(step))
+
     def documents(self, step: int) -> list[str]:
         """Of each row of a step, the documents that it has text of."""
         epoch, index = divmod(step, self.epoch_steps())
         starts = [(index * self.batch_size + row) * self.max_length for row in range(self.batch_size)]
         return [self.stream.documents(epoch, start, start + self.max_length + 1) for start in starts]
 
-    def __getitem__(self, step: int) -> dict[str, Tensor]:
-        epoch, index = divmod(step, self.epoch_steps())
+    def draw(self, first: int, last: int) -> Window:
+        epoch, index = divmod(first, self.epoch_steps())
+        rows = (last - first) * self.batch_size
         start = index * self.batch_size * self.max_length
-        ids = torch.from_numpy(self.stream.read(epoch, start, start + self.batch_size * self.max_length + 1))
-        return {"ids": ids.unfold(0, self.max_length + 1, self.max_length)}
+        text = self.stream.read(epoch, start, start + rows * self.max_length + 1)
+        ids = sliding_window_view(text, self.max_length + 1)[:: self.max_length]
+        return of_streams(first, self.batch_size, {"ids": ids}, {"clm": [ids]}, self.byte_lengths)
 
 
 def isolate(ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,21 +2,27 @@
 
 import numpy as np
 
-from components.encode import Split
+from components.encode import Shard
 from components.errors import SesameError
 from components.objectives.scoring import IGNORED
-from components.tokenizer import fit_pair
 
 
-def spans(text: Split, max_length: int) -> np.ndarray:
+def spans(text: Shard, max_length: int) -> np.ndarray:
     """Examples of one segment, (n, 5) like `pairs` with an empty B: windows of a document, max_length - 2 tokens each."""
     first, last = text.document_tokens[:-1] + 1, text.document_tokens[1:] - 1  # without [CLS] and the last [SEP]
-    windows = [(a, end) for start, end in zip(first, last, strict=True) for a in range(start, end, max_length - 2)]
-    rows = [(a, min(a + max_length - 2, end), end, end, IGNORED) for a, end in windows]
-    return np.array(rows, dtype=np.int64).reshape(-1, 5)
+    counts = -(-(last - first) // (max_length - 2))
+    starts = ranges(first, counts, max_length - 2)
+    stops = np.minimum(starts + max_length - 2, np.repeat(last, counts))
+    return np.stack([starts, stops, stops, stops, np.full_like(starts, IGNORED)], 1)
 
 
-def pairs(text: Split, max_length: int, rng: np.random.Generator) -> np.ndarray:
+def ranges(firsts: np.ndarray, counts: np.ndarray, step: int = 1) -> np.ndarray:
+    """first, first + step, ... of each first, so many as its count, one after another."""
+    counts = np.maximum(counts, 0)
+    return np.repeat(firsts, counts) + step * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+
+
+def pairs(text: Shard, max_length: int, rng: np.random.Generator) -> np.ndarray:
     """Examples for next-sentence prediction, (n, 5): A's first token and end, B's first token and end, 1 where B is random.
 
     As in BERT's data (Devlin et al. 2019, appendix A.2): segments of a document are gathered up to max_length, split at a random
@@ -27,59 +33,76 @@ def pairs(text: Split, max_length: int, rng: np.random.Generator) -> np.ndarray:
     - a segment left alone is an example of its own without a B and without a question (IGNORED): paired with random text it would
       make "random" the answer nine times in ten where a document does not open with A.
     """
-    limit, documents = max_length - 3, len(text)
-    if documents < 2:
+    limit = max_length - 3
+    if len(text) < 2:
         raise SesameError("next-sentence prediction needs at least two documents")
-    starts, ends, firsts = text.segments[:, 0].tolist(), text.segments[:, 1].tolist(), text.documents.tolist()
-    drawn = []  # of each example the first segment of A, of B, the one after B, the answer, the document
-    for document in range(documents):
-        segment, last = firsts[document], firsts[document + 1]
-        while segment < last:
-            stop = segment + 1
-            while stop < last and ends[stop - 1] - starts[segment] < limit:
-                stop += 1
-            if stop - segment == 1:
-                drawn.append((segment, stop, stop, IGNORED, document))
-                segment = stop
-                continue
-            split = segment + 1 if stop - segment < 3 else int(rng.integers(segment + 1, stop))
-            is_random = rng.random() < 0.5
-            drawn.append((segment, split, stop, int(is_random), document))
-            segment = split if is_random else stop
-    second = {row: (starts[split], ends[stop - 1]) for row, (_, split, stop, answer, _) in enumerate(drawn) if answer != IGNORED}
-    sizes = {row: end - start for row, (start, end) in second.items()}
-    others = exchanged([row for row in second if drawn[row][3]], sizes, {row: drawn[row][4] for row in second}, rng)
-    rows = []
-    for row, (segment, split, _, answer, _) in enumerate(drawn):
-        if answer == IGNORED:
-            end = min(ends[segment], starts[segment] + max_length - 2)
-            rows.append((starts[segment], end, end, end, IGNORED))
-            continue
-        b, b_end = second[others.get(row, row)]
-        a_size, b_size = fit_pair(ends[split - 1] - starts[segment], b_end - b, limit)
-        rows.append((starts[segment], starts[segment] + a_size, b, b + b_size, answer))
-    return np.array(rows, dtype=np.int64)
+    starts, ends = np.asarray(text.segments).T
+    segment, split, stop, answer, document = _gathered(starts, ends, np.asarray(text.documents), limit, rng)
+    a_end = np.minimum(ends[segment], starts[segment] + max_length - 2)  # of a segment left alone
+    rows = np.stack([starts[segment], a_end, a_end, a_end, answer], 1)
+
+    [asked] = np.nonzero(answer != IGNORED)
+    b, b_end = starts[split[asked]], ends[stop[asked] - 1]
+    [random] = np.nonzero(answer[asked] == 1)
+    other = np.arange(len(asked))
+    other[random] = exchanged(random, b_end - b, document[asked], rng)
+    b, b_end = b[other], b_end[other]
+    a = starts[segment[asked]]
+    a_size, b_size = fitted(ends[split[asked] - 1] - a, b_end - b, limit)
+    rows[asked, 1:4] = np.stack([a + a_size, b, b + b_size], 1)
+    return rows
 
 
-def exchanged(rows: list[int], sizes: dict[int, int], documents: dict[int, int], rng: np.random.Generator) -> dict[int, int]:
+def fitted(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """`tokenizer.fit_pair` of many pairs."""
+    kept = np.minimum(first, np.maximum(room - second, room - room // 2))
+    return kept, np.minimum(second, room - kept)
+
+
+def _gathered(
+    starts: np.ndarray, ends: np.ndarray, firsts: np.ndarray, limit: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Of each example the first segment of A, of B, the one after B, the answer, the document. All documents are read side by side."""
+    document, segment, drawn = np.arange(len(firsts) - 1), firsts[:-1], []
+    last = firsts[1:]
+    while len(document):
+        stop = np.minimum(np.searchsorted(ends, starts[segment] + limit) + 1, last)  # the segment that reaches the limit is the last one
+        size = stop - segment
+        # after the first segment, or a later one but the last
+        split = segment + 1 + (rng.random(len(segment)) * np.maximum(1, size - 1)).astype(int)
+        answer = np.where(size == 1, IGNORED, rng.random(len(segment)) < 0.5)
+        drawn.append(np.stack([segment, split, stop, answer, document]))
+        segment = np.where(answer == 1, split, stop)
+        left = segment < last
+        document, segment, last = document[left], segment[left], last[left]
+    found = np.concatenate(drawn, axis=1)
+    return tuple(found[:, np.argsort(found[0])])
+
+
+def exchanged(rows: np.ndarray, sizes: np.ndarray, documents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """For each of `rows` the example whose B it gets: one of another document, whose B is about as long as its own.
 
     `sizes` (tokens) and `documents` are those of the Bs of all examples, among which the few that are left over choose.
     Raises SesameError where all Bs stand in one document.
     """
-    ordered = [rows[i] for i in np.lexsort((rng.random(len(rows)), [sizes[row] for row in rows]))]
-    others: dict[int, int] = {}
+    ordered = rows[np.lexsort((rng.random(len(rows)), sizes[rows]))]
+    others = np.full(len(sizes), -1)
+    even = len(ordered) // 2 * 2
+    one, other = ordered[:even:2], ordered[1:even:2]  # neighbours in length
+    apart = documents[one] != documents[other]
+    others[one[apart]], others[other[apart]] = other[apart], one[apart]
     waiting: list[int] = []  # always of one document
-    for row in ordered:
+    for row in ordered[others[ordered] < 0].tolist():
         if waiting and documents[waiting[0]] != documents[row]:
-            other = waiting.pop()  # the nearest in length
-            others |= {row: other, other: row}
+            nearest = waiting.pop()  # in length
+            others[row], others[nearest] = nearest, row
         else:
             waiting.append(row)
     if waiting:  # the odd one, or what a document has that is longer than all others together
-        elsewhere = sorted((sizes[row], row) for row in sizes if documents[row] != documents[waiting[0]])
-        if not elsewhere:
+        [elsewhere] = np.nonzero(documents != documents[waiting[0]])
+        if not len(elsewhere):
             raise SesameError("next-sentence prediction needs two documents of more than one segment")
-        nearest = np.searchsorted([size for size, _ in elsewhere], [sizes[row] for row in waiting]).clip(max=len(elsewhere) - 1)
-        others |= {row: elsewhere[i][1] for row, i in zip(waiting, nearest, strict=True)}
-    return others
+        elsewhere = elsewhere[np.argsort(sizes[elsewhere], kind="stable")]
+        nearest = np.searchsorted(sizes[elsewhere], sizes[waiting]).clip(max=len(elsewhere) - 1)
+        others[waiting] = elsewhere[nearest]
+    return others[rows]

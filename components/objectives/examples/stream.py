@@ -1,8 +1,23 @@
-"""A text as one endless stream of tokens, its documents in a new order in every epoch."""
+"""A text as one endless stream of tokens, its shards and their documents in a new order in every epoch."""
+
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from components.encode import Split
+from components.objectives.examples.windows import Window
+from components.objectives.scoring import IGNORED
+from components.tokenizer import CLS
+
+
+class Order(NamedTuple):
+    """How the documents of a shard stand in an epoch."""
+
+    documents: np.ndarray  # (documents,): which
+    ends: np.ndarray  # (documents,): where each ends, counted from the shard's first token in the epoch
+    offsets: np.ndarray  # (documents,): from a place in the epoch to the place in the file
 
 
 class Stream:
@@ -10,29 +25,69 @@ class Stream:
 
     def __init__(self, text: Split, seed: int):
         self.text, self.seed, self.epoch = text, seed, -1
-        self.bounds = text.document_tokens
-        self.size = len(text.tokens)
+        self.size = text.num_tokens
 
     def read(self, epoch: int, start: int, end: int) -> np.ndarray:
         """Tokens start..end of an epoch, (end - start,)."""
         self._load(epoch)
-        parts, place = [], int(np.searchsorted(self.ends, start, side="right"))
-        while start < end:
-            document = self.order[place]
-            offset = self.bounds[document + 1] - self.ends[place]  # from the place in the epoch to the place in the file
-            stop = min(end, int(self.ends[place]))
-            parts.append(self.text.tokens[start + offset : stop + offset])
-            start, place = stop, place + 1
+        parts = []
+        for place, first, last, order, documents in self._parts(start, end):
+            ends, offsets = order.ends[documents], order.offsets[documents]
+            begins, stops = np.append(first, ends[:-1]) + offsets, np.append(ends[:-1], last) + offsets
+            tokens = self.text.shards[self.shards[place]].tokens
+            parts += [tokens[a:b] for a, b in zip(begins.tolist(), stops.tolist(), strict=True)]
         return np.concatenate(parts).astype(np.int64)
 
     def documents(self, epoch: int, start: int, end: int) -> str:
         """The numbers of the documents that tokens start..end of an epoch are of."""
         self._load(epoch)
-        first, last = np.searchsorted(self.ends, [start, end - 1], side="right")
-        return " ".join(map(str, self.order[first : last + 1]))
+        firsts = self.text.first_documents[self.shards]
+        return " ".join(str(firsts[place] + i) for place, _, _, order, own in self._parts(start, end) for i in order.documents[own])
+
+    def _parts(self, start: int, end: int):
+        """Of each shard in start..end: its place in the epoch, the range counted from its first token, its order, its documents there."""
+        while start < end:
+            place = int(np.searchsorted(self.starts, start, side="right")) - 1
+            order = self._order(place)
+            first, last = start - self.starts[place], min(end - self.starts[place], int(order.ends[-1]))
+            from_, to = np.searchsorted(order.ends, [first, last - 1], side="right")
+            yield place, first, last, order, slice(from_, to + 1)
+            start = self.starts[place] + last
 
     def _load(self, epoch: int) -> None:
         if epoch != self.epoch:
-            self.order = np.random.default_rng([self.seed, epoch]).permutation(len(self.text))
-            self.ends = np.cumsum(np.diff(self.bounds)[self.order])
-            self.epoch = epoch
+            self.epoch, self.orders = epoch, {}
+            self.shards = np.random.default_rng([self.seed, epoch]).permutation(len(self.text.shards))
+            sizes = [len(self.text.shards[shard].tokens) for shard in self.shards]
+            self.starts = np.cumsum([0, *sizes[:-1]])
+
+    def _order(self, place: int) -> Order:
+        """Of the shard at a place of this epoch."""
+        if place not in self.orders:
+            shard = int(self.shards[place])
+            bounds = self.text.shards[shard].document_tokens
+            order = np.random.default_rng([self.seed, self.epoch, shard]).permutation(len(bounds) - 1)
+            ends = np.cumsum(np.diff(bounds)[order])
+            self.orders[place] = Order(order, ends, bounds[order + 1] - ends)
+        return self.orders[place]
+
+
+def labels(ids: Tensor) -> Tensor:
+    """ids (rows, length + 1) -> what is predicted after each but the last, (rows * length,); that a document opens is not text."""
+    following = ids[:, 1:]
+    return torch.where(following == CLS, IGNORED, following).flatten()
+
+
+def of_streams(
+    first: int, batch_size: int, rows: dict[str, np.ndarray], read: dict[str, list[np.ndarray]], byte_lengths: np.ndarray
+) -> Window:  # fmt: skip
+    """Steps of rows (steps * batch, length + 1); `read`: of each part the rows whose tokens but the first are its targets."""
+    [(part, streams)] = read.items()
+    targets = [stream[:, 1:] for stream in streams]
+    counts = {
+        "tokens": np.full(len(targets[0]), targets[0].shape[1]),
+        part: sum((own != CLS).sum(1) for own in targets),
+        "bytes": sum(byte_lengths[own].sum(1) for own in targets),
+    }
+    widths = np.full(len(targets[0]) // batch_size, targets[0].shape[1] + 1)
+    return Window.laid_out(first, batch_size, {name: (own.reshape(-1), widths) for name, own in rows.items()}, counts)

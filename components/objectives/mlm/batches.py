@@ -1,88 +1,130 @@
 """Rows of masked-LM batches."""
 
-import numpy as np
-import torch
-from torch import Tensor
+from bisect import bisect_right
 
-from components.encode import Split
+import numpy as np
+
+from components.encode import Shard, Split
 from components.errors import SesameError
-from components.objectives.examples.segments import pairs, spans
+from components.objectives.examples.segments import pairs, ranges, spans
+from components.objectives.examples.windows import Batches, Window, padded, within
 from components.objectives.mlm.block import MaskedLM
 from components.objectives.noise.tokens import mask
+from components.objectives.scoring import IGNORED
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 
 BUCKET = 50  # batches whose examples are sorted by length together
 
 
-class MaskedBatches:
-    """Examples `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]` in batches of similar length, masked anew in every epoch."""
+class MaskedBatches(Batches):
+    """Examples `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]` in batches of similar length, made and masked anew in every epoch.
+
+    An epoch takes the shards of the text in a random order, and the examples of each in a random order; memory holds those of one shard.
+    """
 
     def __init__(self, config: MaskedLM, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.config, self.text, self.batch_size, self.max_length, self.seed = config, text, batch_size, max_length, seed
-        self.ordinary = np.arange(len(SPECIALS), tokens.vocab_size)
+        self.ordinary, self.byte_lengths = np.arange(len(SPECIALS), tokens.vocab_size), np.asarray(tokens.byte_lengths)
         self.starts_word = tokens.starts_word if config.whole_word else None
-        self.epochs: list[int] = []  # steps of each epoch seen so far
+        self.starts = [0]
+        """The first step of each shard visited so far, epoch after epoch, and of the next one."""
         self._load(0)
-        if not self.epochs[0]:
+        if self.starts[-1] == 0 and not self.epoch_steps():
             raise SesameError(
                 f"the text makes {len(self.examples)} examples, less than one batch of {batch_size}; use more text or a smaller batch_size"
             )
 
-    def _load(self, epoch: int) -> None:
-        rng = np.random.default_rng([self.seed, epoch])
-        self.epoch = epoch
-        drawn = np.random.default_rng([self.seed, 0]) if self.config.static else rng
-        self.examples = pairs(self.text, self.max_length, drawn) if self.config.paired else spans(self.text, self.max_length)
-        inner = np.diff(np.searchsorted(self.text.segments[:, 1], self.examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
-        self.lengths = np.diff(self.examples[:, :4], axis=1)[:, [0, 2]].sum(1) - inner[:, [0, 2]].sum(1)
-        self.lengths += np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2)
-        order = rng.permutation(len(self.examples))
-        window = self.batch_size * BUCKET
-        windows = np.split(order, range(window, len(order), window))
-        order = np.concatenate([part[np.argsort(self.lengths[part], kind="stable")] for part in windows])
-        steps = len(order) // self.batch_size
-        self.order = order[: steps * self.batch_size].reshape(steps, self.batch_size)[rng.permutation(steps)]
-        if epoch == len(self.epochs):
-            self.epochs.append(steps)
+    def _load(self, number: int) -> None:
+        """Make the examples of the shard that is visited as this one, and put them into batches."""
+        self.visit, (epoch, place) = number, divmod(number, len(self.text.shards))
+        index = int(np.random.default_rng([self.seed, epoch]).permutation(len(self.text.shards))[place])
+        self.epoch, self.index, self.shard = epoch, index, self.text.shards[index]
+        self.examples, self.inner = self._examples(self.shard, index, 0 if self.config.static else epoch)
+        self.lengths = self.inner.sum(1) + np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2)
+        rng = np.random.default_rng([self.seed, epoch, index])
+        steps = len(self.examples) // self.batch_size
+        order = rng.permutation(len(self.examples))[: steps * self.batch_size]
+        sorted_ = []
+        for part in np.split(order, range(self.batch_size * BUCKET, len(order), self.batch_size * BUCKET)):
+            part = part[np.argsort(self.lengths[part], kind="stable")].reshape(-1, self.batch_size)
+            sorted_.append(part[rng.permutation(len(part))])
+        self.order = np.concatenate(sorted_)
+        if number == len(self.starts) - 1:
+            self.starts.append(self.starts[-1] + steps)
+
+    def _examples(self, shard: Shard, index: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """The examples of a shard, (n, 5), and the ordinary tokens of their As and Bs, (n, 2)."""
+        rng = np.random.default_rng([self.seed, epoch, index, 1])
+        examples = pairs(shard, self.max_length, rng) if self.config.paired else spans(shard, self.max_length)
+        inside = np.diff(np.searchsorted(shard.segments[:, 1], examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
+        return examples, (np.diff(examples[:, :4], axis=1) - inside)[:, ::2]
+
+    def _visit(self, step: int) -> int:
+        """Have the shard loaded that a step is of; the step's number in it."""
+        while step >= self.starts[-1]:
+            self._load(len(self.starts) - 1)
+        number = bisect_right(self.starts, step) - 1
+        if number != self.visit:
+            self._load(number)
+        return step - self.starts[number]
 
     def chosen(self, step: int) -> np.ndarray:
-        """The examples of a step; loads its epoch."""
-        epoch = 0
-        while True:
-            if epoch >= len(self.epochs):
-                self._load(epoch)
-            if step < self.epochs[epoch]:
-                break
-            step -= self.epochs[epoch]
-            epoch += 1
-        if epoch != self.epoch:
-            self._load(epoch)
-        return self.order[step]
+        """The examples of a step, (batch,); loads its shard."""
+        place = self._visit(step)
+        return self.order[place]
 
     def epoch_steps(self) -> int:
-        return self.epochs[0]
+        while len(self.starts) <= len(self.text.shards):
+            self._load(len(self.starts) - 1)
+        return self.starts[len(self.text.shards)]
 
     def tokens(self, step: int) -> int:
-        chosen = self.chosen(step)  # first, since it may load another epoch with other lengths
+        chosen = self.chosen(step)  # first, since it may load another shard with other lengths
         return int(self.lengths[chosen].sum())
 
-    def _ordinary(self, start: int, end: int) -> np.ndarray:
-        tokens = self.text.tokens[start:end]
-        return tokens[tokens != SEP]
+    def bounds(self, step: int) -> tuple[int, int]:
+        self._visit(step)
+        return within(step, *self.starts[self.visit : self.visit + 2], self.batch_size * self.max_length)
 
-    def __getitem__(self, step: int) -> dict[str, Tensor]:
-        chosen = self.chosen(step)
-        lengths = self.lengths[chosen]
-        ids = np.zeros((len(chosen), lengths.max()), dtype=np.int64)
-        segment_ids = np.zeros_like(ids)
-        for row, (a, a_end, b, b_end, _) in enumerate(self.examples[chosen]):
-            first, second = self._ordinary(a, a_end), self._ordinary(b, b_end)
-            ids[row, 0], ids[row, 1 + len(first)] = CLS, SEP
-            ids[row, 1 : 1 + len(first)] = first
-            if len(second):
-                ids[row, 2 + len(first) : lengths[row] - 1] = second
-                ids[row, lengths[row] - 1] = SEP
-                segment_ids[row, 2 + len(first) : lengths[row]] = 1
-        ids, labels = mask(ids, self.config, self.ordinary, (self.seed, 0 if self.config.static else self.epoch), chosen, self.starts_word)
-        batch = {"ids": ids, "labels": labels, "segment_ids": segment_ids, "lengths": lengths, "is_random": self.examples[chosen, 4]}
-        return {key: torch.from_numpy(value) for key, value in batch.items()}
+    def draw(self, first: int, last: int) -> Window:
+        start = self._visit(first)
+        chosen = self.order[start : start + last - first].ravel()
+        examples, inner, lengths = self.examples[chosen], self.inner[chosen], self.lengths[chosen]
+        sizes, paired = inner.sum(1), inner[:, 1] > 0
+        tokens = self._ordinary(examples)
+        row = np.repeat(np.arange(len(chosen)), sizes)
+        rank = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        in_b = rank >= inner[row, 0]
+        opens = None
+        if self.starts_word is not None:  # what follows a special opens a word, too
+            opens = self.starts_word[tokens] | (rank == 0) | (rank == inner[row, 0])
+        key = (self.seed, 0 if self.config.static else self.epoch, self.index)
+        seen, targets = mask(tokens, sizes, self.config, self.ordinary, key, chosen, opens)
+
+        widths, begins = padded(lengths, self.batch_size)
+        place = 1 + rank + in_b
+        ids, segment_ids = np.zeros((2, self.batch_size * widths.sum()), np.int64)
+        ids[begins], ids[begins + 1 + inner[:, 0]], ids[(begins + lengths - 1)[paired]] = CLS, SEP, SEP
+        ids[begins[row] + place] = seen
+        segment_ids[ranges(begins + 2 + inner[:, 0], np.where(paired, inner[:, 1] + 1, 0))] = 1
+
+        row, asked = row[targets], np.bincount(row[targets], minlength=len(chosen))
+        most, begins = padded(asked, self.batch_size)
+        places, labels = np.zeros(self.batch_size * most.sum(), np.int64), np.full(self.batch_size * most.sum(), IGNORED)
+        at = begins[row] + np.arange(len(row)) - (np.cumsum(asked) - asked)[row]
+        places[at], labels[at] = place[targets], tokens[targets]
+
+        counts = {"tokens": lengths, "mlm": asked, "bytes": np.bincount(row, self.byte_lengths[tokens[targets]], minlength=len(chosen))}
+        if self.config.next_sentence:
+            counts["nsp"] = examples[:, 4] != IGNORED
+        flat = {
+            "ids": (ids, widths), "segment_ids": (segment_ids, widths), "places": (places, most), "labels": (labels, most),
+            "lengths": (lengths, None), "is_random": (examples[:, 4], None),
+        }  # fmt: skip
+        return Window.laid_out(first, self.batch_size, flat, counts)
+
+    def _ordinary(self, examples: np.ndarray) -> np.ndarray:
+        """The tokens of the rows' As and Bs one after another, without the [SEP]s inside them."""
+        first, end = examples[:, [0, 2]].ravel(), examples[:, [1, 3]].ravel()
+        tokens = self.shard.tokens[ranges(first, end - first)].astype(np.int64)
+        return tokens[tokens != SEP]

@@ -25,7 +25,7 @@ def from_b_alone(train: MaskedBatches, valid: MaskedBatches) -> float | None:
 def bags(batches: MaskedBatches) -> tuple[sparse.csr_matrix, np.ndarray]:
     """Whether each piece stands in B, (examples, pieces), and whether B is random, (examples,)."""
     asked = batches.examples[batches.examples[:, 4] != IGNORED][:EXAMPLES]
-    pieces = [np.unique(batches.text.tokens[start:end]) for start, end in asked[:, 2:4]]
+    pieces = [np.unique(batches.shard.tokens[start:end]) for start, end in asked[:, 2:4]]
     rows = np.repeat(np.arange(len(asked)), [len(own) for own in pieces])
     columns = np.concatenate(pieces) if pieces else np.array([], dtype=int)
     shape = (len(asked), batches.ordinary[-1] + 1)

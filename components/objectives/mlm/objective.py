@@ -2,13 +2,13 @@
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from components.encode import Split
 from components.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
+from components.objectives.examples.windows import Rows
 from components.objectives.mlm import block
 from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.control import from_b_alone
@@ -23,7 +23,6 @@ class MaskedLM(Contract):
 
     def __init__(self, config: block.MaskedLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
-        self.byte_lengths = torch.from_numpy(tokens.byte_lengths)
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> MaskedBatches:
         return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed)
@@ -41,16 +40,10 @@ class MaskedLM(Contract):
     def controls(self, train: MaskedBatches, valid: MaskedBatches) -> dict[str, float]:
         return {"nsp_from_b_alone": from_b_alone(train, valid)} if self.config.next_sentence else {}
 
-    def counts(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        targets = rows["labels"][rows["labels"] != IGNORED]
-        counts = {"tokens": rows["lengths"].sum(), "mlm": torch.tensor(len(targets)), "bytes": self.byte_lengths[targets.cpu()].sum()}
-        return counts | ({"nsp": (rows["is_random"] != IGNORED).sum()} if self.config.next_sentence else {})
-
-    def losses(self, model: LanguageModel, rows: dict[str, Tensor], carry: None) -> tuple[Losses, None]:
+    def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
         hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])
-        target = rows["labels"] != IGNORED
-        labels, logits = rows["labels"][target], model.logits(hidden[target])  # the head sees targets only
-        parts = {"mlm": score(logits, labels, model.training)}
+        asked = hidden.gather(1, rows["places"][:, :, None].expand(-1, -1, hidden.shape[2])).flatten(0, 1)  # the head sees targets only
+        parts = {"mlm": score(model.logits(asked), rows["labels"].flatten(), model.training)}
         if self.config.next_sentence:
             logits = model.next_sentence(model.pool(hidden, rows["lengths"]))
             parts["nsp"] = score(logits, rows["is_random"], model.training)
@@ -58,13 +51,16 @@ class MaskedLM(Contract):
 
     def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
         """`[dog → MASK]` is a target that the model doesn't see, `[dog → cat]` one replaced by another piece, `[dog → dog]` one left."""
-        rows, examples = batches[step], batches.examples[batches.chosen(step)]
+        rows, examples = batches[step].rows, batches.examples[batches.chosen(step)]
+        # of every place what is asked there; what makes up the numbers of a row with fewer targets goes to a place behind the last
+        width = rows["ids"].shape[1]
+        asked = torch.full((len(examples), width + 1), IGNORED)
+        asked.scatter_(1, torch.where(rows["labels"] == IGNORED, width, rows["places"]), rows["labels"])
+        first = batches.text.first_documents[batches.index]
         shown = []
-        for ids, labels, length, (a, _, b, b_end, answer) in zip(
-            rows["ids"], rows["labels"], rows["lengths"].tolist(), examples, strict=True
-        ):
+        for ids, labels, length, (a, _, b, b_end, answer) in zip(rows["ids"], asked, rows["lengths"].tolist(), examples, strict=True):
             text = "".join(self._piece(*pair) for pair in zip(ids[:length].tolist(), labels[:length].tolist(), strict=True))
-            documents = np.searchsorted(batches.text.document_tokens, [a, b] if b < b_end else [a], side="right") - 1
+            documents = first + np.searchsorted(batches.shard.document_tokens, [a, b] if b < b_end else [a], side="right") - 1
             question = {IGNORED: "no question", 0: "B follows A", 1: "B is random"}[answer] if self.config.paired else "no pairs"
             shown.append({"documents": " ".join(map(str, dict.fromkeys(documents.tolist()))), "asked": question, "text": text.strip()})
         return shown

@@ -5,8 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from components.keyed import uniform
-from components.objectives.scoring import IGNORED
-from components.tokenizer import MASK, SPECIALS
+from components.tokenizer import MASK
 
 MASKED, REPLACED, NEW_TOKEN = 1, 2, 3  # what a keyed number decides
 
@@ -20,37 +19,62 @@ class Shares(Protocol):
 
 
 def mask(
-    ids: np.ndarray, config: Shares, ordinary: np.ndarray, key: tuple[int, int], examples: np.ndarray, starts_word: np.ndarray | None = None
+    tokens: np.ndarray, sizes: np.ndarray, config: Shares, ordinary: np.ndarray, key: tuple[int, ...], examples: np.ndarray,
+    opens: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """ids (batch, length) -> masked ids and labels, IGNORED where nothing is predicted.
+    """tokens (n,), the ordinary ones of rows one after another; sizes (rows,) -> those that the model sees, and the places of the targets.
 
-    Exactly round(mlm_probability * n), at least one, of a row's n ordinary tokens are targets; of these mask_share become
-    `[MASK]`, random_share an ordinary token, and the rest stay. With `starts_word` (vocab_size,) whole words are targets, in a
+    Exactly round(mlm_probability * size), at least one, of a row's tokens are targets; of these mask_share become `[MASK]`,
+    random_share an ordinary token, and the rest stay. With `opens` (n,), True where a word begins, whole words are targets, in a
     random order, those passed over that would be too much (at least the shortest is one); the shares are still of tokens.
-    A pure function of (seed, epoch) = key and the example.
+    A pure function of the key, as (seed, epoch), and the row's example: examples (rows,).
     """
-    example, position = examples[:, None], np.arange(ids.shape[1])[None, :]
-    real = ids >= len(SPECIALS)
-    count = np.maximum(1, np.round(config.mlm_probability * real.sum(1))).astype(int)[:, None]
-    if starts_word is None:
-        rank = np.where(real, uniform(*key, example, position, MASKED), 2.0).argsort(1, kind="stable").argsort(1, kind="stable")
-        target = real & (rank < count)
+    firsts, rows = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+    counts = np.minimum(sizes, np.maximum(1, np.round(config.mlm_probability * sizes).astype(int)))
+    if opens is None:
+        numbers = uniform(*key, examples, np.arange(counts.max())[:, None], MASKED)  # (most targets of a row, rows)
+        chosen = subsets(sizes, counts, numbers)
+        targets = np.sort((firsts + chosen)[chosen >= 0])
     else:
-        opens = real & (starts_word[ids] | ~np.pad(real, ((0, 0), (1, 0)))[:, :-1])  # what follows a special opens a word, too
-        word = np.where(real, opens.cumsum(1), 0)  # (batch, length), from 1
-        order = np.where(opens, uniform(*key, example, position, MASKED), 2.0).argsort(1, kind="stable")
-        target = np.zeros_like(real)
-        for row, limit in enumerate(count[:, 0]):
-            sizes, taken = np.bincount(word[row]), 0
-            for first in order[row, : opens[row].sum()]:
-                size = sizes[word[row, first]]
-                if taken + size <= limit:  # a word that is too long is passed over, as in Devlin's
-                    target[row, first : first + size], taken = True, taken + size
-            if not taken:
-                shortest = sizes[1:].argmin() + 1
-                target[row] = word[row] == shortest
-    decision = uniform(*key, example, position, REPLACED)
-    drawn = ordinary[(uniform(*key, example, position, NEW_TOKEN) * len(ordinary)).astype(int)]
-    masked = np.where(target & (decision < config.mask_share), MASK, ids)
-    masked = np.where(target & (decision >= config.mask_share) & (decision < config.mask_share + config.random_share), drawn, masked)
-    return masked, np.where(target, ids, IGNORED)
+        targets = np.flatnonzero(_words(opens, rows, counts, key, examples))
+    row, own = rows[targets], tokens[targets]
+    rank = targets - firsts[row]
+    decision = uniform(*key, examples[row], rank, REPLACED)
+    drawn = ordinary[(uniform(*key, examples[row], rank, NEW_TOKEN) * len(ordinary)).astype(int)]
+    seen = tokens.copy()
+    seen[targets] = np.where(decision < config.mask_share, MASK, np.where(decision < config.mask_share + config.random_share, drawn, own))
+    return seen, targets
+
+
+def subsets(sizes: np.ndarray, counts: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Of each row `counts` of the numbers below its size, all subsets alike: (most, rows), -1 where a row has fewer.
+
+    `numbers` (most, rows) in [0, 1). Floyd's algorithm (Bentley and Floyd 1987): a draw for each that is chosen, and nothing is sorted.
+    """
+    chosen = np.full(numbers.shape, -1)
+    for i in range(len(numbers)):
+        largest = sizes - counts + i
+        drawn = (numbers[i] * (largest + 1)).astype(int)
+        drawn = np.where((chosen[:i] == drawn).any(0), largest, drawn)
+        chosen[i] = np.where(i < counts, drawn, -1)
+    return chosen
+
+
+def _words(opens: np.ndarray, rows: np.ndarray, counts: np.ndarray, key: tuple[int, ...], examples: np.ndarray) -> np.ndarray:
+    """Which tokens are of the words that are chosen, (n,)."""
+    word = np.cumsum(opens) - 1
+    size, row = np.bincount(word), rows[opens]
+    words = np.bincount(row, minlength=len(counts))
+    rank = np.arange(len(size)) - np.repeat(np.cumsum(words) - words, words)
+    order = np.lexsort((uniform(*key, examples[row], rank, MASKED), row))
+    left = np.zeros((words.max(), len(counts)), int)  # sizes of the words in their random order
+    left[rank, row] = size[order]
+    taken, sums = np.zeros(left.shape, bool), np.zeros_like(counts)
+    for i, sizes in enumerate(left):
+        taken[i] = (sizes > 0) & (sums + sizes <= counts)  # a word that is too long is passed over, as in Devlin's
+        sums += np.where(taken[i], sizes, 0)
+    [none] = np.nonzero(sums == 0)
+    taken[np.where(left[:, none] > 0, left[:, none], left.max() + 1).argmin(0), none] = True  # the shortest
+    chosen = np.zeros(len(size), bool)
+    chosen[order] = taken[rank, row]
+    return chosen[word]

@@ -3,11 +3,16 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from components.models.contract import LanguageModel
+
 IGNORED = -100
 """In the place of a label: nothing is predicted there."""
+ROWS = 128
+"""Logits over the vocabulary that a CPU makes at a time: 4 MiB for 8192 pieces."""
 
 
 def score(logits: Tensor, labels: Tensor, training: bool) -> tuple[Tensor, Tensor]:
@@ -17,6 +22,18 @@ def score(logits: Tensor, labels: Tensor, training: bool) -> tuple[Tensor, Tenso
     """
     loss = cross_entropy(logits.float(), labels, reduction="sum")
     return loss, labels.new_zeros(()) if training else (logits.argmax(1) == labels).sum()
+
+
+def score_tokens(model: LanguageModel, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """hidden (n, width), labels (n,), IGNORED where nothing is predicted -> as `score` of the model's logits.
+
+    A CPU makes them a piece at a time: what fits its cache is not fetched again for the softmax and for each step back through it, which
+    halves the time of a vocabulary of 8192.
+    """
+    rows = ROWS if hidden.device.type == "cpu" and not torch.compiler.is_compiling() else len(hidden)
+    pieces = zip(hidden.split(rows), labels.split(rows), strict=True)
+    losses, right = zip(*(score(model.logits(own), wanted, model.training) for own, wanted in pieces), strict=True)
+    return torch.stack(losses).sum(), torch.stack(right).sum()
 
 
 @dataclass

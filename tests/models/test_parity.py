@@ -1,15 +1,19 @@
 """BERT, GPT-2 and Llama give what `transformers` gives from the same weights; ELMo leaks nothing."""
 
+import numpy as np
 import pytest
 import torch
 import transformers
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel
 
 from components import params
 from components.errors import SesameError
 from components.models import store
 from components.models.bilm.block import BiLMArchitecture
+from components.models.common.dropout import Dropout, dropout
 from components.models.common.positions import bucket
+from components.models.common.transformer import attention
 from components.models.decoder.block import DecoderArchitecture
 from components.models.encoder.block import EncoderArchitecture
 from tests.conftest import tiny_params
@@ -244,3 +248,36 @@ def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, mo
     store.save(tmp_path / "data/models/odd", store.build(block, tokens).state_dict(), block, tokens)
     with pytest.raises(SesameError, match=f"architecture.{next(iter(change))}"):
         export("odd")
+
+
+@pytest.mark.parametrize("kind", ["causal", "lengths", "bias", "none"])
+def test_plain_attention_is_torchs(kind):
+    """In bf16 on a CPU: as near to torch's attention in 32 bit as torch's own in bf16 is."""
+    torch.manual_seed(0)
+    heads = [torch.randn(3, 2, 20, 8, dtype=torch.bfloat16) for _ in range(3)]
+    mask = {
+        "lengths": (torch.arange(20) < torch.tensor([20, 7, 13])[:, None])[:, None, None, :], "bias": torch.randn(1, 2, 20, 20),
+    }.get(kind)  # fmt: skip
+    exact = scaled_dot_product_attention(*(part.float() for part in heads), attn_mask=mask, is_causal=kind == "causal")
+    theirs = scaled_dot_product_attention(*heads, attn_mask=mask.bfloat16() if kind == "bias" else mask, is_causal=kind == "causal")
+    ours = attention(*heads, mask, kind == "causal", 0.0)
+    assert ours.dtype == torch.bfloat16 and (ours - exact).abs().max() <= max(0.02, 1.2 * (theirs - exact).abs().max())
+    many = torch.stack([attention(*heads, mask, kind == "causal", 0.25) for _ in range(400)]).float()
+    assert ((many.mean(0) - exact).abs() <= 5 * many.std(0) / 20 + 0.02).all() and many.std(0).mean() > 0.05
+
+
+def test_dropout_drops_its_share_and_repeats_with_the_seed():
+    for shape in ((1000, 203), (7,), (0, 3)):
+        x = torch.rand(shape) + 1
+        torch.manual_seed(3)
+        one = dropout(x, 0.1)
+        torch.manual_seed(3)
+        assert torch.equal(one, dropout(x, 0.1)) and one.shape == x.shape
+        torch.testing.assert_close(one[one != 0], (x / 0.9)[one != 0])
+    zeros = (dropout(torch.ones(1000, 1003), 0.1) == 0).float()
+    assert zeros.mean() == pytest.approx(0.1, abs=0.001) and zeros.mean(0).std() == pytest.approx(0.0095, rel=0.1)
+    assert abs(np.corrcoef(zeros[:, :-1].flatten(), zeros[:, 1:].flatten())[0, 1]) < 0.005, "neighbours share 64 bits"
+    x = torch.ones(4000, requires_grad=True)
+    kept = dropout(x, 0.5)
+    kept.sum().backward()
+    assert torch.equal(x.grad, kept.detach()) and Dropout(0.5).eval()(x) is x

@@ -14,6 +14,7 @@ from components.keyed import uniform
 from components.models import store
 from components.models.bilm.block import BiLMArchitecture
 from components.models.decoder.block import DecoderArchitecture
+from components.objectives import scoring
 from components.objectives.bilm.batches import LaneBatches
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
@@ -24,7 +25,7 @@ from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.block import MaskedLM
 from components.objectives.mlm.control import from_b_alone
 from components.objectives.noise.tokens import mask, subsets
-from components.objectives.scoring import IGNORED, Sums
+from components.objectives.scoring import IGNORED, Sums, score
 from components.pretrain.batch import batch
 from components.pretrain.data import Steps
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, fit_pair
@@ -377,6 +378,22 @@ def test_loss_of_shares_of_rows_adds_up(name, tokens, train_split):
         assert sum(int(p[part][1]) for p in parts) == int(correct)
     fresh = float(whole[objective.main][0]) / int(counts[objective.main])
     assert fresh == pytest.approx(np.log(tokens.vocab_size), rel=0.05), "an untrained model guesses uniformly"
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
+def test_losses_made_a_piece_at_a_time_are_the_whole(name, tokens, monkeypatch):
+    block = _block(name)
+    model = store.build(block.architecture, tokens).eval()
+    width = block.architecture.projection_size if name == "elmo" else model.width
+    hidden, wanted = torch.randn(301, width, requires_grad=True), torch.randint(-1, tokens.vocab_size, (301,))
+    wanted[wanted < 0] = IGNORED
+    loss, right = score(model.logits(hidden), wanted, False)
+    [whole] = torch.autograd.grad(loss, hidden)
+    monkeypatch.setattr(scoring, "ROWS", 64)
+    pieces, right_of_pieces = scoring.score_tokens(model, hidden, wanted)
+    torch.testing.assert_close(pieces, loss)
+    torch.testing.assert_close(torch.autograd.grad(pieces, hidden)[0], whole)
+    assert int(right) == int(right_of_pieces)
 
 
 def test_figures_are_in_their_units():

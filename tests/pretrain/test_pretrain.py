@@ -15,6 +15,7 @@ import torch
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 from torch.utils.data import DataLoader
 
 from components import encode, objectives, params
@@ -160,6 +161,23 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
     assert metrics["loss_se"] == pytest.approx((squares * len(read) / (len(read) - 1)) ** 0.5 / counts.sum(), rel=1e-3)
     assert float(Path("data/curves/bert.csv").read_text().splitlines()[-1].split(",")[4]) != pytest.approx(mean, rel=1e-4)
     assert 0.2 < metrics["nsp_from_b_alone"] < 0.8, "chance, on a few dozens of pairs"
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt"])
+def test_a_compiled_model_is_one_graph_of_any_shape(name, tokens, train_split):
+    """Nothing in it asks for a value, and the first shapes are the last that are compiled."""
+    torch._dynamo.reset()
+    block = params.check(tiny_params()).models[name]
+    objective, model, graphs = objectives.build(block.objective, tokens), store.build(block.architecture, tokens), CompileCounter()
+    batches = objective.batches(train_split, 4, 32, seed=0)
+    model.compile(backend=graphs, fullgraph=True)
+    seen = []
+    for step in range(2 * batches.epoch_steps()):
+        losses, _ = objective.losses(model, batches[step].rows, None)
+        sum(loss for loss, _ in losses.values()).backward()
+        seen.append(graphs.frame_count)
+    later = seen[batches.epoch_steps() - 1 :]
+    assert later[0] <= 3 and set(later) == {later[0]}, "the first shape, any other, the longest"
 
 
 def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(project):

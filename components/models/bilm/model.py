@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
 from components.models.bilm.block import BiLMArchitecture
+from components.models.common.dropout import Dropout
 from components.models.contract import LanguageModel
 from components.tokenizer import SPECIALS, Tokenizer
 
@@ -50,7 +51,7 @@ class Direction(nn.Module):
         super().__init__()
         size = config.projection_size
         self.lstms = nn.ModuleList(nn.LSTM(size, config.hidden_size, proj_size=size, batch_first=True) for _ in range(config.num_layers))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, states: list[State] | None = None) -> tuple[list[Tensor], list[State]]:
         """x (batch, length, projection) -> every layer's output, same shape, and the LSTMs' states for the next window."""
@@ -75,7 +76,7 @@ class BiLM(LanguageModel):
         self.width, self.num_layers, self.max_length = 2 * config.projection_size, config.num_layers, config.max_length
         self.token_vectors = CharacterCNN(config, tokens)
         self.forward_lm, self.backward_lm = Direction(config), Direction(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.softmax = nn.Linear(config.projection_size, tokens.vocab_size)
         nn.init.normal_(self.softmax.weight, std=config.projection_size**-0.5)
         nn.init.zeros_(self.softmax.bias)

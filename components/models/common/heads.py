@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from components.models.common.dropout import Dropout
 from components.models.common.transformer import length_mask
 
 
@@ -25,7 +26,7 @@ class PooledHead(nn.Module):
 
     def __init__(self, width: int, outputs: int, dropout: float):
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, outputs)
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
@@ -41,7 +42,7 @@ class MeanHead(nn.Module):
     def __init__(self, mix: nn.Module, width: int, outputs: int, dropout: float, pair: bool, per_token: bool):
         super().__init__()
         self.mix, self.per_token = mix, per_token
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear((4 if pair else 1) * width, outputs)
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
@@ -59,11 +60,11 @@ class BiLSTMAttentionHead(nn.Module):
     def __init__(self, mix: nn.Module, width: int, hidden_size: int, outputs: int, dropout: float, pair: bool, per_token: bool):
         super().__init__()
         self.mix, self.per_token = mix, per_token
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.lstm = nn.LSTM(width, hidden_size, bidirectional=True, batch_first=True)
         self.attention = None if per_token else nn.Linear(2 * hidden_size, 1)
         self.output = nn.Sequential(
-            nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden_size, outputs)
+            nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), Dropout(dropout), nn.Linear(hidden_size, outputs)
         )  # fmt: skip
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from components.models.common.dropout import Dropout
 from components.models.common.positions import Positions
 from components.models.common.transformer import TransformerBlock, initialise, norm, sublayers
 from components.models.contract import LanguageModel
@@ -26,7 +27,7 @@ class Decoder(LanguageModel):
         self.token_embedding = nn.Embedding(tokens.vocab_size, size)
         self.position_embedding = nn.Embedding(config.max_length, size) if config.positions == "learned" else None
         self.positions = Positions(config, causal=True)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
         self.final_norm = norm(config) if config.norm_first else nn.Identity()
         self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, size)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from components.models.common.dropout import Dropout
 from components.models.common.positions import Positions
 from components.models.common.transformer import TransformerBlock, initialise, length_mask, norm, plain, sublayers
 from components.models.contract import LanguageModel
@@ -28,7 +29,7 @@ class Encoder(LanguageModel):
         self.positions = Positions(config, causal=False)
         self.segment_embedding = nn.Embedding(config.type_vocab_size, size)
         self.embedding_norm = norm(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
         self.final_norm = norm(config) if config.norm_first else nn.Identity()
         self.pooler = nn.Sequential(nn.Linear(size, size), nn.Tanh())

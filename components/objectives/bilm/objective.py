@@ -13,7 +13,7 @@ from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.stream import labels
 from components.objectives.examples.windows import Rows
-from components.objectives.scoring import score
+from components.objectives.scoring import score_tokens
 from components.tokenizer import CLS, SEP, Tokenizer
 
 BANK = 1000  # segments that a word's neighbours are sought in
@@ -32,8 +32,8 @@ class BidirectionalLM(Contract):
 
     def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
         ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
-        logits = model.logits(torch.cat([ahead, back])).flatten(0, 1)
-        return {"bilm": score(logits, labels(torch.cat([rows["forward"], rows["backward"]])), model.training)}, pack(states)
+        hidden, wanted = torch.cat([ahead, back]).flatten(0, 1), labels(torch.cat([rows["forward"], rows["backward"]]))
+        return {"bilm": score_tokens(model, hidden, wanted)}, pack(states)
 
     def explain(self, batches: LaneBatches, step: int) -> list[dict[str, str]]:
         """The windows of the model that reads ahead; `¶` is where a document opens."""

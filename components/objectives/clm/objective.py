@@ -13,7 +13,7 @@ from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.stream import Stream, labels, of_streams
 from components.objectives.examples.windows import Batches, Rows, Window, within
-from components.objectives.scoring import score
+from components.objectives.scoring import score_tokens
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 
 NEW_TOKENS = 24  # of a sample
@@ -34,7 +34,7 @@ class CausalLM(Contract):
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
         ids = rows["ids"][:, :-1]
         hidden = model(ids, *isolate(ids)) if self.config.isolate_documents else model(ids)
-        return {"clm": score(model.logits(hidden).flatten(0, 1), labels(rows["ids"]), model.training)}, None
+        return {"clm": score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"]))}, None
 
     def explain(self, batches: "PackedBatches", step: int) -> list[dict[str, str]]:
         """`¶` is where a document opens, which is not predicted."""

@@ -12,7 +12,7 @@ from components.objectives.examples.windows import Rows
 from components.objectives.mlm import block
 from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.control import from_b_alone
-from components.objectives.scoring import IGNORED, score
+from components.objectives.scoring import IGNORED, score, score_tokens
 from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
 
 
@@ -43,7 +43,7 @@ class MaskedLM(Contract):
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
         hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])
         asked = hidden.gather(1, rows["places"][:, :, None].expand(-1, -1, hidden.shape[2])).flatten(0, 1)  # the head sees targets only
-        parts = {"mlm": score(model.logits(asked), rows["labels"].flatten(), model.training)}
+        parts = {"mlm": score_tokens(model, asked, rows["labels"].flatten())}
         if self.config.next_sentence:
             logits = model.next_sentence(model.pool(hidden, rows["lengths"]))
             parts["nsp"] = score(logits, rows["is_random"], model.training)

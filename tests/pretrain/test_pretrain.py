@@ -165,19 +165,16 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
 
 @pytest.mark.parametrize("name", ["bert", "gpt"])
 def test_a_compiled_model_is_one_graph_of_any_shape(name, tokens, train_split):
-    """Nothing in it asks for a value, and the first shapes are the last that are compiled."""
+    """Nothing in it asks for a value, and three epochs of rows of all lengths need three graphs."""
     torch._dynamo.reset()
     block = params.check(tiny_params()).models[name]
     objective, model, graphs = objectives.build(block.objective, tokens), store.build(block.architecture, tokens), CompileCounter()
     batches = objective.batches(train_split, 4, 32, seed=0)
     model.compile(backend=graphs, fullgraph=True)
-    seen = []
-    for step in range(2 * batches.epoch_steps()):
+    for step in range(3 * batches.epoch_steps()):
         losses, _ = objective.losses(model, batches[step].rows, None)
         sum(loss for loss, _ in losses.values()).backward()
-        seen.append(graphs.frame_count)
-    later = seen[batches.epoch_steps() - 1 :]
-    assert later[0] <= 3 and set(later) == {later[0]}, "the first shape, any other, the longest"
+    assert graphs.frame_count <= 3, "the first shape, any other, and where a window of steps begins"
 
 
 def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(project):

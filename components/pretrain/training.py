@@ -199,6 +199,9 @@ def _fit(trainer: L.Trainer, module: Pretraining, data: PretrainData, last: Path
         if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
             raise KeyboardInterrupt from None
         raise
+    except torch._dynamo.exc.TorchDynamoException as error:
+        reason = next(line.strip() for line in str(error).splitlines() if line.strip())
+        raise SesameError(f"trainer.compile: the model can't be compiled as one graph ({reason}); leave compile out") from None
     if not module.valid or module.curve[-1]["step"] != trainer.global_step:  # the last step need not be one that is validated after
         trainer.validate(module, data, verbose=False)
     trainer.validate(module, data.whole_split(), verbose=False)  # the figures are those of the whole split, the curve of a part
@@ -265,15 +268,13 @@ class Kept(Callback):
 
     def __init__(self, folder: Path, milestones: Sequence[int], flops_per_token: float, write: Callable[[Path, dict], None]):
         self.folder, self.milestones, self.flops_per_token, self.write = folder, milestones, flops_per_token, write
-        self.seen = 0  # milestones that were reached before
+
+    def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
+        self.seen = sum(milestone <= module.tokens for milestone in self.milestones)
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
         reached = [milestone for milestone in self.milestones if module.tokens >= milestone]
-        if len(reached) == self.seen:
-            return
-        self.seen = len(reached)
-        due = [milestone for milestone in reached if not (self.folder / str(milestone)).exists()]
-        due = trainer.strategy.broadcast(due)  # the first rank writes, and knows what it has
+        due, self.seen = reached[self.seen :], len(reached)
         if not due:
             return
         module.eval()
@@ -288,7 +289,9 @@ class Kept(Callback):
             "parameters": store.count_parameters(module.model), "tokens": module.tokens, "steps": trainer.global_step,
             "flops": int(self.flops_per_token * module.tokens), "seconds": module.seconds,
         }  # fmt: skip
-        for milestone in due if trainer.is_global_zero else ():
+        # an attempt that was killed before its next save may have written it; the validation is a row of the curve all the same
+        unwritten = [milestone for milestone in due if not (self.folder / str(milestone)).exists()]
+        for milestone in unwritten if trainer.is_global_zero else ():
             with stage.output(self.folder / str(milestone)) as target:
                 self.write(target, state)
                 stage.write_json(target / "figures.json", figures)

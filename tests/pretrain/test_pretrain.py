@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,6 +78,34 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     fixed = [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in Path(f"data/curves/{name}.csv").read_text().splitlines()]
     assert fixed == [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in curve.splitlines()]
     assert not list(Path(".sesame/checkpoints").glob("*")), "checkpoints are cleared at the end"
+
+
+KEEPING = """
+from pathlib import Path
+from components import params
+from components.pretrain.training import pretrain
+from components.tracking import Run
+trained = pretrain(params.load().models["gpt"], "gpt", Path("data/models/kept"), Run(None), keep=[3000])
+print("curve", [[row[key] for key in ("step", "tokens", "train_loss", "loss")] for row in trained.curve])
+"""
+
+
+def test_killed_between_a_milestone_and_the_next_save_loses_no_row(project):
+    """The milestone is there already when the next attempt comes to it, its validation is not."""
+    write_params(budget={"steps": 40}, run={"checkpoint_seconds": 1000.0})
+    command = [sys.executable, "-c", KEEPING]
+    whole = subprocess.run(command, capture_output=True, text=True)
+    assert whole.returncode == 0, whole.stderr
+    shutil.rmtree("data/models/kept")
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    while not list(Path(".sesame/checkpoints").glob("*/kept/3000")) and child.poll() is None:
+        time.sleep(0.002)
+    child.kill()
+    child.communicate()
+    assert not list(Path(".sesame/checkpoints").glob("*/last.ckpt")) and not Path("data/models/kept").exists()
+    again = subprocess.run(command, capture_output=True, text=True)
+    curves = [done.stdout.splitlines()[-1] for done in (whole, again)]
+    assert curves[0] == curves[1] and curves[0].startswith("curve [[12, 3072"), curves
 
 
 def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_split):
@@ -175,6 +204,14 @@ def test_a_compiled_model_is_one_graph_of_any_shape(name, tokens, train_split):
         losses, _ = objective.losses(model, batches[step].rows, None)
         sum(loss for loss, _ in losses.values()).backward()
     assert graphs.frame_count <= 3, "the first shape, any other, and where a window of steps begins"
+
+
+def test_a_model_that_cannot_be_compiled_is_one_line(project):
+    """ELMo convolves each different piece once, and how many there are is no shape."""
+    write_params(trainer={"compile": True})
+    done = pretrain("elmo")
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "trainer.compile: the model can't be compiled as one graph (" in done.stderr and "leave compile out" in done.stderr
 
 
 def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(project):

@@ -116,7 +116,7 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     try:
         named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
-        state = named(targets, force, jobs or flow.JOBS, wait, recheck, return_state=True)
+        state = named(targets, force, jobs or forecast.default_jobs(params.load()), wait, recheck, return_state=True)
     except TransportError:
         raise SesameError("Prefect's server went away; what is done is kept, run again (`sesame status` shows the servers)") from None
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
@@ -356,12 +356,16 @@ def exp_run(
 def exp_sweep(
     settings: Annotated[list[str], typer.Option("-S", "--set", metavar="KEY=A,B,C", help="Values of params.yaml; may be given often.")],
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many lanes run side by side; one per two cores, or one where `resources` are named.")
+        int | None,
+        typer.Option(min=1, help="How many lanes run side by side; one per two cores, or one per GPU where `resources` name gpu, or one."),
     ] = None,
 ) -> None:
     """Run all combinations of values, each in a lane."""
+    from pipelines import slots
+
     cores = os.cpu_count() or 1
-    lanes = jobs or (1 if any(params.load().resources.model_dump().values()) else max(1, cores // 2))
+    named = set(params.load().resources.model_dump().values()) - {None}
+    lanes = jobs or (slots.capacity(slots.GPU) if slots.GPU in named else 1 if named else max(1, cores // 2))
     _lanes(settings, True, None, lanes, max(1, min(4, cores // lanes)) if lanes > 1 else None)
 
 

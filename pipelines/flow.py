@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ from prefect.states import Cancelled, Completed, Failed
 from components import params
 from components.errors import SesameError
 from components.stage import STATE
-from pipelines import graph, ledger, processes, runner, services, sources, terminal
+from pipelines import graph, ledger, processes, runner, services, slots, sources, terminal
 from pipelines.forecast import JOBS
 
 GOOD = ("Completed", "Cached")
@@ -50,8 +50,10 @@ def _again(_task, _run, state: State) -> bool:
 
 
 @task(task_run_name="{stage.name}", retry_delay_seconds=RETRY_AFTER, retry_condition_fn=_again, persist_result=False)
-def run_stage(stage: graph.Stage, cached: bool, blocker: str, force: bool, book: ledger.Ledger | None) -> State:
-    """Run one stage, unless it is unchanged (`cached`) or a stage it needs failed (`blocker`)."""
+def run_stage(
+    stage: graph.Stage, cached: bool, blocker: str, force: bool, book: ledger.Ledger | None, held: slots.Slots | None
+) -> State:  # fmt: skip
+    """Run one stage on what it holds, unless it is unchanged (`cached`) or a stage it needs failed (`blocker`)."""
     if blocker:
         return Failed(name="Skipped", message=f"not run, because {blocker} failed")
     if cached:
@@ -63,7 +65,8 @@ def run_stage(stage: graph.Stage, cached: bool, blocker: str, force: bool, book:
         terminal.line(stage.name, text)
 
     on_line(stage.desc or "begins")
-    outcome = runner.run(stage.address, on_line, force, stage.meta.timeout, book.env if book else None)
+    env = (book.env if book else {}) | (held.env if held else {})
+    outcome = runner.run(stage.address, on_line, force, stage.meta.timeout, env, held.files if held else ())
     if outcome.stopped:
         return Cancelled(name="Stopped", message=outcome.problem)
     if outcome.returncode:
@@ -94,11 +97,15 @@ class Build:
     cached: set[str]
     forced: set[str]
     jobs: int
+    slots_of: Callable[[graph.Stage], int] = lambda stage: 1
+    """How many of its resource a stage takes."""
     book: ledger.Ledger | None = None
     results: dict[str, Result] = field(default_factory=dict)
 
     def __post_init__(self):
         self._running: dict[str, tuple[graph.Stage, float]] = {}
+        self._held: dict[str, slots.Slots] = {}
+        self._told: set[str] = set()
         self._futures: dict[str, PrefectFuture] = {}
         self._finished: queue.Queue[str] = queue.Queue()
 
@@ -108,7 +115,7 @@ class Build:
         try:
             while waiting or self._running:
                 for stage in [stage for stage in waiting if self._free(stage)]:
-                    if self._free(stage):  # still, after those submitted before it
+                    if self._free(stage) and self._held_for(stage):  # still free, after those submitted before it
                         waiting.remove(stage)
                         self._submit(stage)
                 with suppress(queue.Empty):
@@ -127,21 +134,39 @@ class Build:
             raise StagesFailed
 
     def _free(self, stage: graph.Stage) -> bool:
-        taken = {other.meta.resource for other, _ in self._running.values()} - {None}
+        taken = {other.meta.resource for other, _ in self._running.values()} - {None, *slots.KINDS}
         return self.results.keys() >= set(stage.upstream) and len(self._running) < self.jobs and stage.meta.resource not in taken
 
+    def _bad(self, stage: graph.Stage) -> list[str]:
+        return [name for name in stage.upstream if self.results[name].state not in GOOD]
+
+    def _held_for(self, stage: graph.Stage) -> bool:
+        """Take the GPUs or cores that a stage runs on, which other flows may hold: whether it has what it needs."""
+        kind = stage.meta.resource
+        if kind not in slots.KINDS or stage.name in self.cached or self._bad(stage):
+            return True
+        if held := slots.take(kind, self.slots_of(stage)):
+            self._held[stage.name] = held
+        elif not self._running and kind not in self._told:
+            self._told.add(kind)
+            terminal.line(stage.name, f"waits for another flow's {kind}s on this machine")
+        return held is not None
+
     def _submit(self, stage: graph.Stage) -> None:
-        bad = [name for name in stage.upstream if self.results[name].state not in GOOD]
+        bad = self._bad(stage)
         configured = run_stage.with_options(name=stage.name.partition("@")[0], description=stage.desc, retries=stage.meta.retries)
         needs = [allow_failure(self._futures[name]) for name in stage.upstream]  # done already; Prefect draws the edges from it
         self._running[stage.name] = stage, time.monotonic()
-        future = configured.submit(stage, stage.name in self.cached, ", ".join(bad), stage.name in self.forced, self.book, wait_for=needs)
+        forced, held = stage.name in self.forced, self._held.get(stage.name)
+        future = configured.submit(stage, stage.name in self.cached, ", ".join(bad), forced, self.book, held, wait_for=needs)
         self._futures[stage.name] = future
         future.add_done_callback(lambda _: self._finished.put(stage.name))
 
     def _collect(self, name: str) -> None:
         _, begun = self._running.pop(name)
         self._futures[name].wait()
+        if held := self._held.pop(name, None):
+            held.release()
         state = self._futures[name].state
         result = self.results[name] = Result(state.name, time.monotonic() - begun, state.message or "")
         count = f"({len(self.results)}/{len(self.plan)})"
@@ -221,7 +246,9 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
                 plan = graph.plan(targets or [])
                 forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
                 cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
-            return _built(Build(plan, cached, forced, jobs), targets or [], cancelled, started)
+            all_params = params.load()
+            build = Build(plan, cached, forced, jobs, lambda stage: slots.asked(stage.name, stage.meta.resource, all_params))
+            return _built(build, targets or [], cancelled, started)
     except (KeyboardInterrupt, TerminationSignal):
         return Cancelled(message="stopped before it began")
 

@@ -4,7 +4,7 @@ import heapq
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from components import params, stage
 from components.errors import SesameError
 from components.sources import download
-from pipelines import estimates, graph, sources, terminal
+from pipelines import estimates, graph, slots, sources, terminal
 from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 
 JOBS = min(4, max(2, os.cpu_count() or 2))
@@ -35,6 +35,8 @@ class Forecast:
     files: int
     """To fetch."""
     jobs: int
+    slots_of: Callable[[graph.Stage], int] = lambda stage: 1
+    """How many of its resource a stage takes."""
 
     def seconds(self, states: Collection[str]) -> float:
         """Wall clock of the stages in these states, begun as by the flow:
@@ -43,8 +45,10 @@ class Forecast:
         waiting, done, running, now = list(self.plan), set(), [], 0.0
         while waiting or running:
             for each in list(waiting):
-                taken = {other.meta.resource for _, _, other in running} - {None}
-                if done.issuperset(each.upstream) and len(running) < self.jobs and each.meta.resource not in taken:
+                resource = each.meta.resource
+                taken = sum(self.slots_of(other) for _, _, other in running if other.meta.resource == resource)
+                fits = resource is None or taken + self.slots_of(each) <= slots.capacity(resource)
+                if done.issuperset(each.upstream) and len(running) < self.jobs and fits:
                     waiting.remove(each)
                     heapq.heappush(running, (now + takes.get(each.name, 0.0), each.name, each))
             now, name, _ = heapq.heappop(running)
@@ -57,7 +61,8 @@ class Forecast:
         heaviest: dict[str, float] = {}
         for each in self.plan:
             if each.name in self.estimates:
-                turn = each.meta.resource or each.name
+                alone = slots.capacity(each.meta.resource) < 2 * self.slots_of(each)
+                turn = each.meta.resource if each.meta.resource and alone else each.name
                 heaviest[turn] = max(heaviest.get(turn, 0.0), self.estimates[each.name].memory or 0.0)
         return sum(sorted(heaviest.values())[-self.jobs :])
 
@@ -111,10 +116,18 @@ class Forecast:
             )
 
 
+def default_jobs(all_params: params.Params) -> int:
+    """How many stages run side by side unless told: a few, or one on each GPU."""
+    return max(JOBS, slots.capacity(slots.GPU)) if slots.GPU in all_params.resources.model_dump().values() else JOBS
+
+
 def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params: params.Params, jobs: int | None) -> Forecast:
     """What a run of a plan will take, given what it would do with each stage."""
     names = [name for name, state in states.items() if state != "unchanged"]
-    return Forecast(plan, states, estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params)), jobs or JOBS)
+    found, files = estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params))
+    return Forecast(
+        plan, states, found, files, jobs or default_jobs(all_params), lambda each: slots.asked(each.name, each.meta.resource, all_params)
+    )
 
 
 def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:

@@ -18,8 +18,11 @@ GENTLE: Ladder = ((signal.SIGINT, 4.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 
 FIRM: Ladder = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))
 
 
-def start(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> subprocess.Popen[str]:
-    """Start a process as the leader of a session, out of Ctrl-C's reach; its output, errors too, is text to be read from `stdout`."""
+def start(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None, files: Sequence[int] = ()) -> subprocess.Popen[str]:
+    """Start a process as the leader of a session, out of Ctrl-C's reach; its output, errors too, is text to be read from `stdout`.
+
+    It has these `files` open, too.
+    """
     return subprocess.Popen(
         command,
         env=os.environ | env,
@@ -30,6 +33,7 @@ def start(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = Non
         encoding="utf-8",
         errors="replace",
         start_new_session=True,
+        pass_fds=files,
     )
 
 

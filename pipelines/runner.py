@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,16 +46,18 @@ class Outcome:
 
 
 def run(
-    name: str, on_line: Callable[[str], None], force: bool = False, timeout: float | None = None, env: dict[str, str] | None = None
-) -> Outcome:
-    """Run one stage with DVC and wait for it. Each line of its output goes to `on_line`. Safe to call from many threads."""
+    name: str, on_line: Callable[[str], None], force: bool = False, timeout: float | None = None, env: dict[str, str] | None = None,
+    files: Sequence[int] = (),
+) -> Outcome:  # fmt: skip
+    """Run one stage with DVC and wait for it; it has `files` open. Each line of its output goes to `on_line`. Safe to call from many
+    threads."""
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", *(["--force"] if force else []), name]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     started = time.monotonic()
     with _lock:
         if _stopping.is_set():
             return Outcome(1, 0.0, problem="stopped before it began", stopped=True)
-        child = processes.start(command, {**(env or {}), MARK: str(os.getpid()), "PATH": path, "PYTHONUNBUFFERED": "1"})
+        child = processes.start(command, {**(env or {}), MARK: str(os.getpid()), "PATH": path, "PYTHONUNBUFFERED": "1"}, files=files)
         _children.add(child.pid)
     tail: deque[str] = deque(maxlen=200)
     reader = threading.Thread(target=_stream, args=(child.stdout, tail, on_line), daemon=True)

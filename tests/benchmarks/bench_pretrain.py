@@ -1,0 +1,143 @@
+"""Pre-training against transformers: the step alone and the whole loop, on the same text, in the same precision, at two sizes."""
+
+import tempfile
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+from components import compute, objectives, params
+from components.models import store
+from components.objectives.scoring import IGNORED
+from components.optimizer import adamw, matrices
+from components.pretrain.cost import matmul_peak, training_flops
+from components.pretrain.data import PretrainData
+from components.pretrain.module import Pretraining
+from components.pretrain.training import lightning_trainer
+from components.tracking import Run
+from tests.benchmarks.made import PIECES, VOCABULARY, collator, made_text
+from tests.benchmarks.record import best, record
+
+ROWS, LENGTH, STEPS = 32, 64, 40
+SIZES = {"2 x 128, 1 thread": (2, 128, 1), "4 x 256, 2 threads": (4, 256, 2)}
+PRECISION = compute.precision("auto", "cpu")
+BF16 = PRECISION == "bf16-mixed"
+
+
+def ours(name: str, layers: int, hidden: int, threads: int) -> params.Model:
+    """Our block: a masked LM without pairs, as transformers' collator knows no other, or a left-to-right one."""
+    sizes = {"num_layers": layers, "hidden_size": hidden, "num_heads": hidden // 64, "intermediate_size": 4 * hidden, "max_length": LENGTH}
+    objective = {"name": "mlm", "next_sentence": False} if name == "encoder" else {"name": "clm", "isolate_documents": False}
+    return params.Model.model_validate({
+        "encoding": "none", "architecture": {"name": name, **sizes}, "objective": objective, "optimizer": {"learning_rate": 1e-3},
+        "budget": {"steps": STEPS}, "batch_size": ROWS, "trainer": {"threads": threads}, "run": {"accelerator": "cpu"},
+    })  # fmt: skip
+
+
+def theirs(name: str, layers: int, hidden: int) -> torch.nn.Module:
+    heads = hidden // 64
+    if name == "encoder":
+        return BertForMaskedLM(BertConfig(
+            vocab_size=VOCABULARY, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * hidden,
+            max_position_embeddings=LENGTH,
+        ))  # fmt: skip
+    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=hidden, n_layer=layers, n_head=heads, n_positions=LENGTH))
+
+
+def batches(block: params.Model):
+    objective = objectives.build(block.objective, PIECES)
+    return objective, objective.batches(made_text(500_000), ROWS, LENGTH, seed=1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", ["encoder", "decoder"])
+def test_step(name, size):
+    """Forward, backward, clipping and AdamW over ten batches that both get, dropout on; and ours as a share of the matmul peak."""
+    layers, hidden, threads = SIZES[size]
+    compute.prepare(threads)
+    block = ours(name, layers, hidden, threads)
+    objective, read = batches(block)
+    models = [store.build(block.architecture, PIECES), theirs(name, layers, hidden)]
+    steppers = [adamw(model, matrices(model), 1e-3, 0.01) for model in models]
+    given = [read[step] for step in range(10)]
+
+    def run(side: int, loss_of) -> None:
+        for batch in given:
+            with torch.autocast("cpu", torch.bfloat16, enabled=BF16):
+                loss = loss_of(batch)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(models[side].parameters(), 1.0)
+            steppers[side].step()
+            steppers[side].zero_grad()
+
+    def our_loss(batch):
+        losses, _ = objective.losses(models[0], batch.rows, None)
+        return sum(loss / batch.counts[part] for part, (loss, _) in losses.items())
+
+    def their_loss(batch):
+        rows = batch.rows
+        if name == "decoder":
+            return models[1](input_ids=rows["ids"][:, :-1], labels=rows["ids"][:, :-1]).loss
+        width = rows["ids"].shape[1]
+        labels = torch.full((ROWS, width + 1), IGNORED)
+        labels.scatter_(1, torch.where(rows["labels"] == IGNORED, width, rows["places"]), rows["labels"])
+        attended = (torch.arange(width) < rows["lengths"][:, None]).long()
+        return models[1](input_ids=rows["ids"], attention_mask=attended, labels=labels[:, :width].contiguous()).loss
+
+    tokens = sum(batch.counts["tokens"] for batch in given)
+    seconds = best(lambda: run(0, our_loss), lambda: run(1, their_loss), rounds=4)
+    record(f"training step, {name} {size}", tokens / seconds[0], tokens / seconds[1], "tokens/s", "transformers' model")
+    batch = given[0]
+    flops = training_flops(models[0], objective, batch.rows, objective.untrained(models[0])) / batch.counts["tokens"]
+    peak = matmul_peak(torch.device("cpu"), torch.bfloat16 if BF16 else torch.float32, 2.0)
+    record(f"share of the matmul peak, {name} {size}", flops * tokens / seconds[0] / 1e9, peak / 1e9, "GFLOP/s", "a matmul of 1024")
+
+
+class Blocks(Dataset):
+    """The rows of our batches without masks, for the Trainer's own collator."""
+
+    def __init__(self, rows: list[list[int]]):
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: int) -> dict:
+        return {"input_ids": self.rows[i]}
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", ["encoder", "decoder"])
+def test_whole_loop(name, size):
+    """From text to trained weights: ours through Lightning, theirs through the Trainer with its collator, padded to the batch's longest."""
+    layers, hidden, threads = SIZES[size]
+    compute.prepare(threads)
+    block = ours(name, layers, hidden, threads)
+    _, read = batches(block)
+    tokens, plain = sum(read[step].counts["tokens"] for step in range(STEPS)), []
+    for step in range(STEPS):
+        rows = read[step].rows
+        if name == "decoder":
+            plain += rows["ids"][:, :-1].tolist()
+        else:
+            plain += [row[:length] for row, length in zip(rows["ids"].tolist(), rows["lengths"].tolist(), strict=True)]
+
+    def our_loop() -> None:
+        objective, read = batches(block)
+        module = Pretraining(block, store.build(block.architecture, PIECES), {}, objective, STEPS, Run(None))
+        trainer = lightning_trainer(block, STEPS, [])
+        trainer.limit_val_batches = 0
+        trainer.fit(module, PretrainData(read, read, 1, 1, 0))
+
+    def their_loop() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                folder, per_device_train_batch_size=ROWS, max_steps=STEPS, learning_rate=1e-3, use_cpu=True, bf16=BF16, report_to=[],
+                save_strategy="no", logging_steps=20, disable_tqdm=True, max_grad_norm=1.0,
+            )  # fmt: skip
+            Trainer(theirs(name, layers, hidden), arguments, train_dataset=Blocks(plain), data_collator=collator(name == "encoder")).train()
+
+    seconds = best(our_loop, their_loop, rounds=2)
+    record(f"whole loop, {name} {size}", tokens / seconds[0], tokens / seconds[1], "tokens/s", "transformers' Trainer")

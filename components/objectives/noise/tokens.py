@@ -66,7 +66,7 @@ def _words(opens: np.ndarray, rows: np.ndarray, counts: np.ndarray, key: tuple[i
     size, row = np.bincount(word), rows[opens]
     words = np.bincount(row, minlength=len(counts))
     rank = np.arange(len(size)) - np.repeat(np.cumsum(words) - words, words)
-    order = np.lexsort((uniform(*key, examples[row], rank, MASKED), row))
+    order = np.argsort(row + uniform(*key, examples[row], rank, MASKED))  # within each row
     left = np.zeros((words.max(), len(counts)), int)  # sizes of the words in their random order
     left[rank, row] = size[order]
     taken, sums = np.zeros(left.shape, bool), np.zeros_like(counts)

@@ -17,6 +17,7 @@ from components.finetune.data import Encoded
 from components.finetune.methods.full import Full
 from components.models import store
 from components.models.encoder.block import EncoderArchitecture
+from tests.benchmarks.record import record
 
 VOCABULARY, EXAMPLES, BATCH, LONGEST, ROUNDS = 8192, 768, 32, 128, 3
 SIZES = {"num_layers": 2, "hidden_size": 128, "num_heads": 2, "intermediate_size": 512, "max_length": LONGEST}
@@ -79,7 +80,7 @@ def ours(rows: list[torch.Tensor], labels: list[int], precision: str) -> float:
 
 
 @pytest.mark.timeout(1800)
-def test_fine_tuning_against_the_trainer(capsys):
+def test_fine_tuning_against_the_trainer():
     compute.prepare(1)
     precision = compute.precision("auto", "cpu")
     rng = np.random.default_rng(0)
@@ -94,9 +95,7 @@ def test_fine_tuning_against_the_trainer(capsys):
     for _ in range(ROUNDS):
         for name, side in sides.items():
             times[name].append(side())
-    own = min(times["ours, length buckets"])
-    with capsys.disabled():
-        examples = f"{EXAMPLES} examples of {lengths.mean():.0f} tokens on average"
-        print(f"\nfine-tuning BERT 2 x 128, batch {BATCH}, {examples}, {precision}, 1 thread")
-        for name, found in times.items():
-            print(f"  {name:40} {EXAMPLES / min(found):7.0f} examples/s   ours is {min(found) / own:.2f} x")
+    own = EXAMPLES / min(times.pop("ours, length buckets"))
+    for name, found in times.items():
+        about = f"fine-tuning BERT 2 x 128, batch {BATCH}, {lengths.mean():.0f} tokens on average, {precision}, 1 thread"
+        record(f"{about}, {name}", own, EXAMPLES / min(found), "examples/s", name)

@@ -90,7 +90,7 @@ class MaskedBatches(Batches):
         start = self._visit(first)
         chosen = self.order[start : start + last - first].ravel()
         examples, inner, lengths = self.examples[chosen], self.inner[chosen], self.lengths[chosen]
-        sizes, paired = inner.sum(1), inner[:, 1] > 0
+        sizes, paired = inner.sum(1), examples[:, 2] < examples[:, 3]
         tokens = self._ordinary(examples)
         row = np.repeat(np.arange(len(chosen)), sizes)
         rank = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -21,8 +21,8 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.errors import SesameError
-from pipelines import services, studies, sweep, terminal
-from pipelines.flow import JOBS, State, sesame
+from pipelines import forecast, services, studies, sweep, terminal
+from pipelines.flow import State, sesame
 from pipelines.overrides import variants
 
 DEPLOYED = Path("prefect.yaml")
@@ -52,8 +52,8 @@ def pipeline(
         options = ["--force"] * force + ["--recheck"] * recheck + (["--jobs", str(jobs)] if jobs else [])
         return _lane(overrides or {}, experiment, targets or [], options)
     try:
-        params.load()
-        return sesame.fn(targets, force, jobs or JOBS, wait=True, recheck=recheck)
+        forecast.announce(targets or [], force, recheck, jobs, get_run_logger().info)
+        return sesame.fn(targets, force, jobs or forecast.default_jobs(params.load()), wait=True, recheck=recheck)
     except SesameError as error:
         return Failed(message=str(error))
 

@@ -151,7 +151,9 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
     return to_fetch
 
 
-def announce(targets: Sequence[str], force: bool, recheck: bool, jobs: int | None) -> list[graph.Stage]:
+def announce(
+    targets: Sequence[str], force: bool, recheck: bool, jobs: int | None, say: Callable[[str], None] = terminal.say
+) -> list[graph.Stage]:  # fmt: skip
     """Say in a line what a run of `targets` will take, nothing where nothing is to be done; the plan of that run.
 
     Raises SesameError for wrong targets, and where it can't fit.
@@ -168,7 +170,7 @@ def announce(targets: Sequence[str], force: bool, recheck: bool, jobs: int | Non
     if any(state != "unchanged" for state in states.values()):
         outlook = forecast(plan, states, all_params, jobs)
         outlook.check()
-        terminal.say(outlook.summary())
+        say(outlook.summary())
     return plan
 
 

@@ -122,9 +122,10 @@ class Pretraining(L.LightningModule):
         [seconds] = (self._over_ranks(passed) / self.trainer.world_size).tolist()  # the same on every rank
         self.clock = None
         if found[-1]:
+            step = int(min(self.first_bad.item(), self.global_step))  # on a rank that has not seen it itself: not after this one
             raise SesameError(
-                f"the loss or its gradient is not a number at step {int(self.first_bad)}; stopped before the weights took harm. The last "
-                "good checkpoint is kept; lower optimizer.learning_rate or set optimizer.clip_norm"
+                f"the loss or its gradient is not a number at step {step}; stopped before the weights took harm. The last good "
+                "checkpoint is kept; lower optimizer.learning_rate or set optimizer.clip_norm"
             )
         each, main = seconds / len(self.unread), self.objective.main
         read = [(loss / counts[main], each, int(counts["tokens"])) for loss, (_, counts) in zip(found, self.unread, strict=False)]

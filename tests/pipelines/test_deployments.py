@@ -155,6 +155,15 @@ def test_served(ready):
     )
     assert page.end(page.run("pipeline", overrides={"sed": 2}))[1] == "-S sed=2: sed: unknown key"
 
+    huge = tiny_params()
+    huge["models"]["bert"]["architecture"]["hidden_size"] = 2**20
+    with open(lab.path / "params.yaml", "w") as file:
+        YAML().dump(huge, file)
+    lab.stages(f"{STAGES}  pretrain: {{foreach: [bert], do: {{cmd: touch huge.out, outs: [huge.out]}}}}\n")
+    name, message = page.end(page.run("pipeline", targets=["pretrain@bert"]))
+    assert name == "Failed" and "pretrain@bert needs " in message and "of memory or more, and this machine has" in message
+    lab.stages(STAGES).write("params.yaml", before)
+
     lab.write("hold", "")
     subprocess.run(["git", "add", "hold"], cwd=lab.path, check=True)  # a lane has it, too
     running = page.run("pipeline", targets=["study"], force=True)

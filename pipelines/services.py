@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import requests
@@ -132,9 +133,10 @@ def up(service: Service) -> str:
         if service.name not in entries:
             entries[service.name] = _start(service)
             _write(entries)
-        address = entries[service.name]["page"]
-        _await(service, entries[service.name])
-    return address
+        while not _answers(service, entries[service.name]):
+            entries[service.name] = _start(service)
+            _write(entries)
+    return entries[service.name]["page"]
 
 
 def _start(service: Service) -> dict:
@@ -163,10 +165,16 @@ def _free(port: int) -> int:
     raise SesameError("no free port on 127.0.0.1")
 
 
-def _await(service: Service, entry: dict) -> None:
+def _answers(service: Service, entry: dict) -> bool:
+    """Wait for a server of ours; False where another one took its port at the same moment, as that of a second checkout may.
+
+    Raises SesameError when it doesn't come up.
+    """
     begun, log = time.monotonic(), STATE / f"{service.name}.log"
     quiet, end = begun + QUIET, begun + PATIENCE
-    while not healthy(service, entry["page"]):
+    while not (listening := _listens(entry)) or not healthy(service, entry["page"]):
+        if not _lives(entry) and not listening and healthy(service, entry["page"]):
+            return False
         if time.monotonic() > quiet:
             print(f"waiting for {service.name}'s server (its log: {log})", file=sys.stderr, flush=True)
             quiet = end
@@ -176,6 +184,20 @@ def _await(service: Service, entry: dict) -> None:
                 f"{service.name}: its server doesn't answer at {entry['page']}; {log} ends with: {lines[-1] if lines else '(nothing)'}"
             )
         time.sleep(0.2)
+    return True
+
+
+def _listens(entry: dict) -> bool:
+    """Whether it is our process, or one that it has started, that listens at the port of the page."""
+    port = urlsplit(entry["page"]).port
+    with suppress(psutil.Error):
+        ours = psutil.Process(entry["pid"])
+        return any(
+            connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+            for process in (ours, *ours.children(recursive=True))
+            for connection in process.net_connections("tcp")
+        )
+    return False
 
 
 def down() -> list[str]:

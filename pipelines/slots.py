@@ -60,15 +60,22 @@ def capacity(resource: str | None) -> int:
 
 
 def asked(stage: str, resource: str | None, all_params: params.Params) -> int:
-    """How many of its resource a stage takes: a training on text its devices or threads, one on a task one GPU or its threads."""
+    """How many of its resource a stage takes: a training on text its devices or threads, one on a task one GPU or its threads, any other
+    one GPU or all cores."""
     if resource not in KINDS:
         return 1
     training = _training(stage, all_params)
     if resource == GPU:
         wanted = training.run.devices if training else 1
+    elif training:
+        wanted = training.trainer.threads
     else:
-        wanted = training.trainer.threads if training else all_params.finetune.threads
+        wanted = all_params.finetune.threads if stage.partition("@")[0] in FINETUNING else None
     return min(wanted, capacity(resource)) if isinstance(wanted, int) else capacity(resource)  # `auto` and null take all
+
+
+FINETUNING = ("finetune", "adapt", "learning_curve", "baseline", "transfer", "search")
+"""Stages that train on tasks, on so many threads as `finetune` says."""
 
 
 def _training(stage: str, all_params: params.Params) -> params.Training | None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -28,6 +29,13 @@ LONGEST = ["test_studies", "test_whole", "test_lanes", "test_services", "test_fl
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(autouse=True)
+def denormals_again() -> Iterator[None]:
+    """What training sets for its process is not left to the next test: hypothesis refuses to draw numbers where they are flushed."""
+    yield
+    torch.set_flush_denormal(False)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import textwrap
 import time
@@ -11,6 +12,7 @@ import requests
 
 from components import tracking
 from components.errors import SesameError
+from pipelines import services
 
 STEP = """
 import sys
@@ -165,6 +167,36 @@ def test_a_server_that_does_not_come_up_is_one_line(bare):
     assert bare.processes() == []
 
 
+ANSWERS = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
+"""
+
+
+def test_a_port_taken_at_the_same_moment_is_given_up(inside, monkeypatch):
+    """Two checkouts choose the same port: the one whose server comes late begins again at another, and takes no stranger's for its own."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    free = services._free
+    other = subprocess.Popen([sys.executable, "-c", ANSWERS, str(port := free(0))])
+    inside.until(lambda: services.healthy(services.MLFLOW, f"http://127.0.0.1:{port}"))
+    chosen = iter([port, port])
+    monkeypatch.setattr(services, "_free", lambda wanted: next(chosen, None) or free(0))
+    monkeypatch.setattr(services, "_command", lambda service, port: ([sys.executable, "-c", ANSWERS, str(port)], {}))
+    try:
+        address = services.up(services.MLFLOW)
+        assert address != f"http://127.0.0.1:{port}" and services.healthy(services.MLFLOW, address)
+        assert services.up(services.MLFLOW) == address and services.down() == ["mlflow"]
+        assert not services.healthy(services.MLFLOW, address)
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_every_problem_of_params_is_said_before_anything_runs(bare):
     text = bare.read("params.yaml").replace("vocab_size:", "vocab_sizes:").replace("encoding: english", "encoding: english_")
     bare.write("params.yaml", text).stages("  a: {cmd: echo > a.out, outs: [a.out]}")
@@ -200,7 +232,5 @@ def test_scores_are_shown_at_the_end(lab):
 
 def test_light_imports():
     """`sesame --help` and wrong params answer at once: nothing heavy is imported with the command."""
-    import subprocess
-
     code = "import sys, json, pipelines.cli; print(json.dumps([m for m in ('prefect', 'dvc', 'mlflow', 'torch') if m in sys.modules]))"
     assert json.loads(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout) == []

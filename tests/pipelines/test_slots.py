@@ -73,6 +73,7 @@ def test_a_stage_asks_for_what_its_training_is_set_to(three):
     }
     assert asked == {"pretrain@bert": 2, "pretrain@gpt": 3, "finetune@bert-same": 1, "variant@rate-15-1": 2}
     assert slots.asked("pretrain@bert", slots.CPU, checked) == 1 and slots.asked("pretrain@bert", "printer", checked) == 1
+    assert slots.asked("finetune@bert-same", slots.CPU, checked) == 1 < slots.asked("another", slots.CPU, checked) == os.cpu_count()
     assert slots.asked("pretrain@gpt", slots.CPU, checked) == os.cpu_count() == slots.capacity(slots.CPU)
 
 

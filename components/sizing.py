@@ -54,7 +54,7 @@ class _Vocabulary:
 
 
 class _Weightless(TorchFunctionMode):
-    """Lets ids on the CPU meet weights on `meta`. A mask still selects by its values, so that a masked-LM head sees its targets only."""
+    """Lets ids on the CPU meet weights on `meta`. What is cut out of ids stays on the CPU."""
 
     fused = False
 

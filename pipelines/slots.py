@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from components import params
+from components.errors import SesameError
 
 GPU, CPU = KINDS = "gpu", "cpu"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -28,7 +29,7 @@ class Slots:
     kind: str
     names: Sequence[str]
     files: Sequence[int]
-    """Open files that are locked; the stage's process has them open, too, and keeps them should its flow die before it."""
+    """Open files that are locked; DVC's process, which waits for the stage, has them open, too, and keeps them should its flow die."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -46,7 +47,7 @@ def names(kind: str) -> tuple[str, ...]:
     if kind == CPU:
         return tuple(str(core) for core in range(os.cpu_count() or 1))
     if (visible := os.environ.get(VISIBLE)) is not None:
-        return tuple(visible.split(","))
+        return tuple(dict.fromkeys(visible.split(",")))
     with suppress(OSError):
         listed = subprocess.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True)
         if listed.returncode == 0 and listed.stdout.strip():
@@ -96,7 +97,9 @@ def take(kind: str, count: int) -> Slots | None:
     """Hold so many slots, all of them or none; None where too few are free."""
     folder = Path(os.environ.get(FOLDER) or f"/tmp/sesame-{os.getuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(folder / "turn", "w") as turn:
+    if folder.stat().st_uid != os.getuid():
+        raise SesameError(f"{folder} belongs to somebody else; name another folder for the locks in {FOLDER}")
+    with open(folder / "turn", "a") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # or two that want two of two might hold one each
         held: dict[str, int] = {}
         for name in names(kind):
@@ -106,6 +109,7 @@ def take(kind: str, count: int) -> Slots | None:
             except BlockingIOError:
                 os.close(file)
                 continue
+            os.utime(file)  # what cleans /tmp goes by it
             held[name] = file
             if len(held) == count:
                 return Slots(kind, tuple(held), tuple(held.values()))

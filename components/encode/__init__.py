@@ -74,7 +74,10 @@ def _shard(stem: Path, dtype: np.dtype, counts: dict[str, int]) -> Shard:
     arrays = {}
     for array, name in (("tokens", "bin"), ("segments", "segments.npy"), ("documents", "documents.npy")):
         with reading(file := stem.with_name(f"{stem.name}.{name}")):
-            found = np.memmap(file, dtype=dtype, mode="r") if array == "tokens" else np.load(file, mmap_mode="r")
+            if array != "tokens":
+                found = np.load(file, mmap_mode="r")
+            else:
+                found = np.memmap(file, dtype=dtype, mode="r") if file.stat().st_size else np.empty(0, dtype)  # which can't be mapped
             arrays[array] = np.asarray(found)  # of the mapped file still, but cut in pieces it costs a tenth of what a memmap does
             # A file that was cut off may still open; documents have one boundary more than there are documents.
             if (rows := len(arrays[array]) - (array == "documents")) != counts[array]:

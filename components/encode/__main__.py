@@ -17,7 +17,8 @@ from components.tracking import Run
 
 DOCUMENTS_AT_ONCE = 10_000
 SHARD_TOKENS = 2**27
-"""Where a shard ends: a quarter of a gigabyte in 16 bit. Training holds the boundaries of one shard in memory, whatever the text's size."""
+"""After which a shard ends with its group of documents: a quarter of a gigabyte in 16 bit. A masked LM holds the boundaries of one shard in
+memory, a stream three numbers a document of those that it has read in the epoch."""
 
 
 class ShardFiles:

@@ -46,7 +46,8 @@ class Sums:
         """loss, perplexity, bits_per_byte and accuracy of the main part; loss and accuracy of the others as `<part>_loss`."""
         figures = {}
         for part in sorted({key.split(".")[0] for key in self.values if "." in key}):
-            count = self.values[f"{part}.count"]
+            if not (count := self.values[f"{part}.count"]):
+                continue  # nothing was asked
             loss, accuracy = self.values[f"{part}.loss"] / count, self.values[f"{part}.correct"] / count
             if part == main:
                 bits = self.values[f"{part}.loss"] / np.log(2)

@@ -29,7 +29,8 @@ class Pretraining(L.LightningModule):
     its targets divided by their number over all micro-batches and ranks, and a step is a step.
 
     The host never waits for the device inside a step: how many targets there are is known where batches are made, and losses, like the
-    news that one is not a number, stay on the device until they are `read`: for the log, a validation or a save.
+    news that one is not a number, stay on the device until they are `read`: for the log, a validation or a save. (ELMo's does: how many
+    different pieces a batch has, a GPU must be asked.)
     """
 
     automatic_optimization = False
@@ -120,7 +121,7 @@ class Pretraining(L.LightningModule):
         found = self._over_ranks(torch.cat([losses, self.first_bad.double().isfinite()[None]])).tolist()  # waits
         passed = torch.tensor([time.perf_counter() - self.clock], dtype=torch.float64, device=self.device)
         [seconds] = (self._over_ranks(passed) / self.trainer.world_size).tolist()  # the same on every rank
-        self.clock = None
+        self.clock = time.perf_counter()
         if found[-1]:
             step = int(min(self.first_bad.item(), self.global_step))  # on a rank that has not seen it itself: not after this one
             raise SesameError(
@@ -128,7 +129,7 @@ class Pretraining(L.LightningModule):
                 "checkpoint is kept; lower optimizer.learning_rate or set optimizer.clip_norm"
             )
         each, main = seconds / len(self.unread), self.objective.main
-        read = [(loss / counts[main], each, int(counts["tokens"])) for loss, (_, counts) in zip(found, self.unread, strict=False)]
+        read = [(loss / max(1.0, counts[main]), each, int(counts["tokens"])) for loss, (_, counts) in zip(found, self.unread, strict=False)]
         if self.global_step >= self.warm_until + len(read):
             self.timed_tokens, self.timed_seconds = self.timed_tokens + sum(row[2] for row in read), self.timed_seconds + seconds
         self.seconds += seconds
@@ -172,6 +173,7 @@ class Pretraining(L.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self.read()
+        self.clock = None  # what comes now is no training
         self.valid_carry, self.scored = None, []
 
     def validation_step(self, batch: tuple[list[Rows], dict[str, float]], _: int) -> None:
@@ -207,6 +209,7 @@ class Pretraining(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
         self.read()  # which stops where a step was bad: a save is always of good weights
+        self.clock = None  # what comes now is no training
         carry = torch.cat(self.carry) if self.carry else None
         if carry is not None and self.trainer.world_size > 1:
             carry = self.all_gather(carry).flatten(0, 1)  # a rank's rows stand together

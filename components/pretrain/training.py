@@ -169,6 +169,10 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
         length = f"{setup.steps:,} steps" if setup.steps else f"{block.budget.minutes} minutes"
         print(f"{store.count_parameters(setup.model):,} parameters, {length}, {trainer.precision}", flush=True)
     micro_batches = math.lcm(block.trainer.accumulate, trainer.world_size)
+    if block.batch_size % micro_batches:  # `devices: auto` is known here first
+        raise SesameError(
+            f"batch_size {block.batch_size} is not divisible by {micro_batches} micro-batches on {trainer.world_size} devices"
+        )
     data = PretrainData(setup.train, setup.valid, block.trainer.validation_batches, micro_batches, block.run.workers)
     state = _fit(trainer, module, data, checkpoints / "last.ckpt")
     if not trainer.is_global_zero:

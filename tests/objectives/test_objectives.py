@@ -293,6 +293,27 @@ def test_a_text_in_shards_is_read_whole_and_shuffled_within_them(name, tokens, t
         assert all(torch.equal(value, batches[step].rows[key]) for key, value in again[step].rows.items())
 
 
+def joined(*texts: Split) -> Split:
+    return Split(tuple(shard for text in texts for shard in text.shards))
+
+
+def test_a_shard_that_is_one_document_asks_nothing(tokens):
+    """And a segment that makes no token is no example; what B alone tells is asked of the first shard, wherever the reading stands."""
+    one = Split((Shard(np.array([CLS, 9, 10, SEP, SEP, 11, 12, SEP]), np.array([[1, 3], [4, 4], [5, 7]]), np.array([0, 3])),))
+    text = joined(with_marks(60, 0), one)
+    batches = MaskedBatches(CONFIG, tokens, text, 1, 40, 1)
+    shown = [batches[step].counts for step in range(batches.epoch_steps())]
+    assert all(counts["mlm"] > 0 for counts in shown) and {counts["nsp"] for counts in shown} == {0, 1}
+    first = np.random.default_rng([1, 0]).permutation(2)[0]
+    assert batches.index != first
+    batches.restart()
+    assert batches.index == first
+    with pytest.raises(SesameError, match="at least two documents"):
+        MaskedBatches(CONFIG, tokens, one, 1, 40, 1)
+    spans_ = MaskedBatches(CONFIG.model_copy(update={"next_sentence": False, "whole_word": True}), tokens, one, 1, 3, 1)
+    assert spans_.epoch_steps() == 4, "windows of one piece, without the one of a bare [SEP]"
+
+
 def test_a_stream_holds_every_document_once_an_epoch(train_split):
     stream = Stream(cut(train_split, 3), seed=4)
     [whole] = train_split.shards

@@ -55,9 +55,16 @@ class MaskedBatches(Batches):
     def _examples(self, shard: Shard, index: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The examples of a shard, (n, 5), and the ordinary tokens of their As and Bs, (n, 2)."""
         rng = np.random.default_rng([self.seed, epoch, index, 1])
-        examples = pairs(shard, self.max_length, rng) if self.config.paired else spans(shard, self.max_length)
+        try:
+            examples = pairs(shard, self.max_length, rng) if self.config.paired else spans(shard, self.max_length)
+        except SesameError:
+            if len(self.text.shards) == 1:
+                raise
+            examples = spans(shard, self.max_length)  # the last shard may be a single document: nothing can be asked of it
         inside = np.diff(np.searchsorted(shard.segments[:, 1], examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
-        return examples, (np.diff(examples[:, :4], axis=1) - inside)[:, ::2]
+        ordinary = (np.diff(examples[:, :4], axis=1) - inside)[:, ::2]
+        some = ordinary.sum(1) > 0  # a segment may make no token
+        return examples[some], ordinary[some]
 
     def _visit(self, step: int) -> int:
         """Have the shard loaded that a step is of; the step's number in it."""
@@ -67,6 +74,10 @@ class MaskedBatches(Batches):
         if number != self.visit:
             self._load(number)
         return step - self.starts[number]
+
+    def restart(self) -> None:
+        """Have the examples of the first shard of the first epoch at hand."""
+        self._visit(0)
 
     def chosen(self, step: int) -> np.ndarray:
         """The examples of a step, (batch,); loads its shard."""

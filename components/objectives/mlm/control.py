@@ -24,6 +24,7 @@ def from_b_alone(train: MaskedBatches, valid: MaskedBatches) -> float | None:
 
 def bags(batches: MaskedBatches) -> tuple[sparse.csr_matrix, np.ndarray]:
     """Whether each piece stands in B, (examples, pieces), and whether B is random, (examples,)."""
+    batches.restart()  # whatever was drawn last, and by whom
     asked = batches.examples[batches.examples[:, 4] != IGNORED][:EXAMPLES]
     pieces = [np.unique(batches.shard.tokens[start:end]) for start, end in asked[:, 2:4]]
     rows = np.repeat(np.arange(len(asked)), [len(own) for own in pieces])

@@ -51,7 +51,8 @@ class MaskedLM(Contract):
 
     def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
         """`[dog → MASK]` is a target that the model doesn't see, `[dog → cat]` one replaced by another piece, `[dog → dog]` one left."""
-        rows, examples = batches[step].rows, batches.examples[batches.chosen(step)]
+        rows, chosen = batches[step].rows, batches.chosen(step)
+        examples = batches.examples[chosen]
         # of every place what is asked there; what makes up the numbers of a row with fewer targets goes to a place behind the last
         width = rows["ids"].shape[1]
         asked = torch.full((len(examples), width + 1), IGNORED)

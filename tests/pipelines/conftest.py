@@ -87,13 +87,24 @@ class Lab:
         found: dict[str, str] = {}
 
         def settled() -> bool:  # task runs reach the database as events, a moment later
-            rows = requests.post(f"{api}/task_runs/filter", json={"flow_runs": {"id": {"any_": [run]}}}).json()
+            rows = post(f"{api}/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
             found.update({row["name"]: row["state_name"] for row in rows})
             final = {"Completed", "Cached", "Failed", "Skipped", "Stopped"}
             return len(rows) == expected and all(row["state_name"] in final for row in rows)
 
         until(settled)
         return found | {"flow": requests.get(f"{api}/flow_runs/{run}").json()["state_name"]}
+
+
+def post(address: str, body: dict):
+    """What Prefect's API answers."""
+    for _ in range(20):
+        answer = requests.post(address, json=body)
+        if answer.status_code != 503:  # what SQLite makes of many at once on a busy machine
+            break
+        time.sleep(1)
+    assert answer.ok, answer.text
+    return answer.json() if answer.content else None
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,7 +20,7 @@ from ruamel.yaml import YAML
 from components import params, resolve
 from pipelines import sources
 from tests.conftest import tiny_params
-from tests.pipelines.conftest import BIN, ROOT, Lab, until
+from tests.pipelines.conftest import BIN, ROOT, Lab, post, until
 
 STAGES = """
   corpus:
@@ -71,13 +70,7 @@ class Page:
         self.api = api
 
     def post(self, path: str, body: dict):
-        for _ in range(20):
-            answer = requests.post(f"{self.api}{path}", json=body)
-            if answer.status_code != 503:  # what SQLite makes of many at once on a busy machine
-                break
-            time.sleep(1)
-        assert answer.ok, answer.text
-        return answer.json() if answer.content else None
+        return post(f"{self.api}{path}", body)
 
     def deployment(self, name: str) -> dict:
         return requests.get(f"{self.api}/deployments/name/sesame/{name}").json()

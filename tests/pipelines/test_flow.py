@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from pipelines import ledger
-from tests.pipelines.conftest import Lab, dvc, until
+from tests.pipelines.conftest import Lab, dvc, post, until
 
 WRITER = """
 import subprocess, sys, time
@@ -137,9 +137,8 @@ def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
     if how == "Prefect":
         api = lab.env["PREFECT_API_URL"]
         wanted = {"flow_runs": {"name": {"any_": [str(lab.path)]}}}  # the server has flows of other tests, too
-        [running] = requests.post(f"{api}/flow_runs/filter", json=wanted).json()
-        body = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
-        assert requests.post(f"{api}/flow_runs/{running['id']}/set_state", json=body).ok
+        [running] = post(f"{api}/flow_runs/filter", wanted)
+        post(f"{api}/flow_runs/{running['id']}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
     else:
         process.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGHUP)
     output = lab.ended(process, code=130)
@@ -180,11 +179,11 @@ def test_twenty_flows_lose_no_stage(many_stages, template, tmp_path):
 
 def test_a_schedule_gets_runs(server):
     """With other versions of fastapi or sqlalchemy than those pinned, Prefect's scheduler creates none, and silently."""
-    flow = requests.post(f"{server}/flows/", json={"name": "guard"}).json()
+    flow = post(f"{server}/flows/", {"name": "guard"})
     schedule = {"schedule": {"cron": "*/5 * * * *", "timezone": "UTC"}, "active": True}
     body = {"name": "guard", "flow_id": flow["id"], "entrypoint": "pipelines/flow.py:sesame", "schedules": [schedule]}
-    deployment = requests.post(f"{server}/deployments/", json=body).json()
+    deployment = post(f"{server}/deployments/", body)
     wanted = {"deployments": {"id": {"any_": [deployment["id"]]}}}
 
-    until(lambda: len(requests.post(f"{server}/flow_runs/filter", json=wanted).json()) >= 3)
+    until(lambda: len(post(f"{server}/flow_runs/filter", wanted)) >= 3)
     requests.delete(f"{server}/deployments/{deployment['id']}")

@@ -87,7 +87,7 @@ def test_mask_depends_on_seed_epoch_and_example_only():
 
 def test_whole_words_are_masked_whole():
     """No word is masked in part, never more than the share unless a single word is, little less, and no place more often than another."""
-    tokens, sizes, row = words(3000, 60)
+    tokens, sizes, row = words(9000, 60)
     opens = (tokens % 3 == 0) | np.append(True, row[1:] != row[:-1])
     config = CONFIG.model_copy(update={"whole_word": True})
     _, targets = mask(tokens, sizes, config, ORDINARY, (1, 0), np.arange(len(sizes)), opens)
@@ -98,11 +98,11 @@ def test_whole_words_are_masked_whole():
     limit = np.maximum(1, np.round(0.15 * sizes))
     assert ((asked <= limit) | (words_ == 1)).all() and (asked > 0).all()
     long = sizes >= 40
-    assert asked[long].sum() == pytest.approx(limit[long].sum(), rel=0.02)
+    assert asked[long].sum() == pytest.approx(limit[long].sum(), rel=0.02) and asked[long].sum() > 0.145 * sizes[long].sum()
     places = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     inner = long[row] & (places >= 6) & (places < 34)
     shares = np.bincount(places[inner], target[inner])[6:] / np.bincount(places[inner])[6:]
-    assert shares.std() < 0.02, "no favoured place"
+    assert shares.std() < 0.015, "no favoured place"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from filelock import FileLock, Timeout
 from prefect import allow_failure, flow, get_run_logger, task
@@ -243,12 +244,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     try:
         with _cancellation() as cancelled, _only_flow(wait, cancelled):
             with graph.at_once():
-                plan = graph.plan(targets or [])
-                forced = {stage.name for stage in plan} if force else sources.unfixed(params.load()) if recheck else set()
+                plan, all_params = graph.plan(targets or []), params.load()
+                forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
                 cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
-            all_params = params.load()
-            build = Build(plan, cached, forced, jobs, lambda stage: slots.asked(stage.name, stage.meta.resource, all_params))
-            return _built(build, targets or [], cancelled, started)
+            return _built(Build(plan, cached, forced, jobs, partial(slots.asked, all_params)), targets or [], cancelled, started)
     except (KeyboardInterrupt, TerminationSignal):
         return Cancelled(message="stopped before it began")
 

@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import psutil
 from filelock import FileLock, Timeout
@@ -125,9 +126,7 @@ def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params:
     """What a run of a plan will take, given what it would do with each stage."""
     names = [name for name, state in states.items() if state != "unchanged"]
     found, files = estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params))
-    return Forecast(
-        plan, states, found, files, jobs or default_jobs(all_params), lambda each: slots.asked(each.name, each.meta.resource, all_params)
-    )
+    return Forecast(plan, states, found, files, jobs or default_jobs(all_params), partial(slots.asked, all_params))
 
 
 def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from components import params
 from components.errors import SesameError
+from pipelines import graph
 
 GPU, CPU = KINDS = "gpu", "cpu"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -60,18 +61,19 @@ def capacity(resource: str | None) -> int:
     return len(names(resource)) if resource in (GPU, CPU) else 1
 
 
-def asked(stage: str, resource: str | None, all_params: params.Params) -> int:
+def asked(all_params: params.Params, stage: graph.Stage) -> int:
     """How many of its resource a stage takes: a training on text its devices or threads, one on a task one GPU or its threads, any other
     one GPU or all cores."""
+    resource = stage.meta.resource
     if resource not in KINDS:
         return 1
-    training = _training(stage, all_params)
+    training = _training(stage.name, all_params)
     if resource == GPU:
         wanted = training.run.devices if training else 1
     elif training:
         wanted = training.trainer.threads
     else:
-        wanted = all_params.finetune.threads if stage.partition("@")[0] in FINETUNING else None
+        wanted = all_params.finetune.threads if stage.name.partition("@")[0] in FINETUNING else None
     return min(wanted, capacity(resource)) if isinstance(wanted, int) else capacity(resource)  # `auto` and null take all
 
 

@@ -68,13 +68,16 @@ def test_a_stage_asks_for_what_its_training_is_set_to(three):
     raw["models"]["gpt"]["run"]["devices"] = "auto"
     raw["models"]["gpt"]["trainer"] = {"threads": None}
     checked = params.check(raw)
-    asked = {
-        name: slots.asked(name, slots.GPU, checked) for name in ("pretrain@bert", "pretrain@gpt", "finetune@bert-same", "variant@rate-15-1")
-    }
+
+    def wanted(name: str, resource: str) -> int:
+        return slots.asked(checked, graph.Stage(name, (), "", graph.Meta(resource=resource)))
+
+    stages = ("pretrain@bert", "pretrain@gpt", "finetune@bert-same", "variant@rate-15-1")
+    asked = {name: wanted(name, slots.GPU) for name in stages}
     assert asked == {"pretrain@bert": 2, "pretrain@gpt": 3, "finetune@bert-same": 1, "variant@rate-15-1": 2}
-    assert slots.asked("pretrain@bert", slots.CPU, checked) == 1 and slots.asked("pretrain@bert", "printer", checked) == 1
-    assert slots.asked("finetune@bert-same", slots.CPU, checked) == 1 < slots.asked("another", slots.CPU, checked) == os.cpu_count()
-    assert slots.asked("pretrain@gpt", slots.CPU, checked) == os.cpu_count() == slots.capacity(slots.CPU)
+    assert wanted("pretrain@bert", slots.CPU) == 1 and wanted("pretrain@bert", "printer") == 1
+    assert wanted("finetune@bert-same", slots.CPU) == 1 < wanted("another", slots.CPU) == os.cpu_count()
+    assert wanted("pretrain@gpt", slots.CPU) == os.cpu_count() == slots.capacity(slots.CPU)
 
 
 def test_a_forecast_counts_with_them(three):

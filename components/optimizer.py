@@ -25,19 +25,13 @@ def factor(config: params.Optimizer, progress: float) -> float:
     return 1.0
 
 
-def matrices(module: nn.Module) -> set[str]:
-    """Names of the parameters that are decayed. To be asked before FSDP wraps the module and makes all of them 1-d."""
-    return {name for name, parameter in module.named_parameters() if parameter.ndim > 1}
-
-
 def adamw(
-    module: nn.Module, decayed: set[str], learning_rate: float, weight_decay: float,
-    betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+    module: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
 ) -> AdamW:  # fmt: skip
     """Fused AdamW over the trainable weights in two groups: matrices are decayed, biases, norms and other 1-d parameters are not."""
-    trainable = {name.replace("_fsdp_wrapped_module.", ""): p for name, p in module.named_parameters() if p.requires_grad}
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     groups = [
-        {"params": [p for name, p in trainable.items() if name in decayed], "weight_decay": weight_decay},
-        {"params": [p for name, p in trainable.items() if name not in decayed], "weight_decay": 0.0},
+        {"params": [own for own in trainable if own.ndim > 1], "weight_decay": weight_decay},
+        {"params": [own for own in trainable if own.ndim <= 1], "weight_decay": 0.0},
     ]
     return AdamW(groups, lr=learning_rate, betas=betas, eps=eps, fused=True)

@@ -61,14 +61,17 @@ class Training:
         """Of a micro-batch on one device, each as long as the model reads at most."""
         if self.tuning:
             return self.tuning.recipe.batch_size * self.tuning.recipe.max_length / self.model.architecture.max_length
-        return self.model.batch_size / self.model.trainer.accumulate / self.devices
+        longest = self.model.architecture.max_length
+        phases = [(phase.batch_size or self.model.batch_size) * (phase.max_length or longest) / longest for phase in self.model.phases]
+        return max(self.model.batch_size, *phases, 0) / self.model.trainer.accumulate / self.devices
 
     @property
     def shape(self) -> tuple:
         """Trainings of one shape take the same time for a token, and the same memory."""
-        where = (*self.where, self.devices, self.model.run.strategy, self.model.trainer.compile)
+        trainer = self.model.trainer
+        where = (*self.where, self.devices, self.model.run.strategy, trainer.compile, trainer.recompute)
         recipe = self.tuning and self.tuning.recipe.model_dump(include={"method", "batch_size", "max_length", "hidden_size", "head"})
-        own = recipe or (self.model.objective, self.model.batch_size, self.model.trainer.accumulate)
+        own = recipe or (self.model.objective, self.model.batch_size, tuple(map(repr, self.model.phases)), trainer.accumulate)
         return self.model.architecture, self.vocab_size, where, own
 
     def tokens(self, flops: float, per_step: float) -> float | None:

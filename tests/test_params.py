@@ -121,8 +121,24 @@ def problems(change) -> list[str]:
             "models.bert.trainer.threads: Input should be less than or equal to 1024",
         ),
         (
-            lambda raw: raw["models"]["bert"]["run"].update(strategy="fsdp", accelerator="cpu"),
-            "models.bert.run: strategy fsdp runs on GPUs only; on a CPU take ddp, or auto",
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "max_length": 64}]),
+            "models.bert: a phase of 64 tokens is longer than the architecture reads (32)",
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}, {"share": 0.5}]),
+            "models.bert: the shares of phases sum to 1, which leaves nothing to the rest of the training",
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "batch_size": 9}], trainer={"accumulate": 2}),
+            "models.bert: batch_size 9 is not divisible by 2, the micro-batches that accumulate: 2 makes on 1 device",
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}], budget={"minutes": 1}),
+            "models.bert: phases are shares of a budget in tokens, flops or steps, not of one in minutes",
+        ),
+        (
+            lambda raw: raw["models"]["elmo"].update(phases=[{"share": 0.5, "batch_size": 4}]),
+            "models.elmo: objective bilm reads on where the step before has ended: it has no phases",
         ),
         (
             lambda raw: raw["corpora"]["base"]["parts"][0].update(source=PYPI | {"filename": "../../a.whl"}),

@@ -55,6 +55,10 @@ class LanguageModel(nn.Module, ABC):
         """Where adapters go: behind this attribute of that module, a projection to (batch, length, width). Empty where there are none."""
         return []
 
+    def stacked(self) -> list[nn.Module]:
+        """All layers, wherever their lists stand."""
+        return [layer for name, part in self.named_modules() if name.rpartition(".")[2] == self.stack for layer in part]
+
     def depth(self, parameter: str) -> int:
         """Of a parameter by its name: 0 below the layers, 1 in the first of them, num_layers + 1 above them."""
         part, *rest = parameter.split(".")

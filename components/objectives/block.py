@@ -11,6 +11,8 @@ class ObjectiveBlock(Block):
 
     needs: ClassVar[Reads]
     """How a model must read to be trained by it."""
+    continues: ClassVar[bool] = False
+    """Whether a row goes on where that of the step before has ended, so that all batches are of one size."""
     samples_title: ClassVar[str]
     """What its samples are, for the report."""
 

@@ -18,6 +18,7 @@ from components.params.models import (
     Model,
     Objective,
     Optimizer,
+    Phase,
     Precision,
     Running,
     Trainer,

@@ -62,6 +62,11 @@ class Trainer(Block):
     precision: Precision = "auto"
     """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
     compile: bool = False
+    recompute: bool = False
+    """Layers keep their inputs only and are computed again in the backward pass (Chen et al. 2016): a third more time, and far less
+    memory. FLOPs are counted without it."""
+    deterministic: bool = False
+    """On GPUs: the same bits every time, by kernels that are slower; what has no such kernel stops with a line. A CPU's are the same."""
     accumulate: Count = 1
     """Micro-batches per step, over all devices; the loss stays the mean over all targets of the step. Dropout is keyed by the
     micro-batch: with four, a run on one, two or four devices is the same but for the last bits of sums."""
@@ -71,6 +76,16 @@ class Trainer(Block):
     """How often the validation text is scored during training."""
     validation_batches: Count = 40
     """At most this many batches of it."""
+
+
+class Phase(Block):
+    """A share of the budget that is spent on other rows than the end of it: shorter ones, smaller batches."""
+
+    share: Annotated[float, Field(gt=0, lt=1)]
+    max_length: Size | None = None
+    """Tokens of a row at most; null: as many as the architecture reads."""
+    batch_size: Count | None = None
+    """null: that of the training."""
 
 
 class Running(Block):
@@ -87,12 +102,6 @@ class Running(Block):
     checkpoint_seconds: PositiveFloat = 20.0
     """Between two saves from which a killed run goes on."""
 
-    @model_validator(mode="after")
-    def strategy_fits(self):
-        if self.strategy == "fsdp" and self.accelerator == "cpu":
-            raise ValueError("strategy fsdp runs on GPUs only; on a CPU take ddp, or auto")
-        return self
-
 
 class Training(Block):
     """How a model is trained on text, from whatever weights."""
@@ -103,6 +112,10 @@ class Training(Block):
     budget: Budget
     batch_size: Count
     """Sequences per step, over all devices and micro-batches."""
+    phases: list[Phase] = []
+    """What comes first, one after the other; what they leave of the budget is spent as the rest of the block says. BERT's 128 tokens for
+    nine tenths of its steps (Devlin et al. 2019, appendix A.2) are `[{share: 0.9, max_length: 128}]`; several with growing batch_size
+    are a warm-up of the batch."""
     trainer: Trainer = Trainer()
     run: Annotated[Running, RunOnly()] = Running()
     prompts: list[str] = []
@@ -117,11 +130,18 @@ class Training(Block):
         """Raises ValueError where the parts don't fit each other."""
         devices = self.run.devices if isinstance(self.run.devices, int) else 1
         devices *= self.run.num_nodes
-        if self.batch_size % (shares := math.lcm(self.trainer.accumulate, devices)):
-            raise ValueError(
-                f"batch_size {self.batch_size} is not divisible by {shares}, the micro-batches that accumulate: {self.trainer.accumulate} "
-                f"makes on {devices} device{'s' * (devices > 1)}"
-            )
+        for size in (self.batch_size, *(phase.batch_size for phase in self.phases if phase.batch_size)):
+            if size % (shares := math.lcm(self.trainer.accumulate, devices)):
+                raise ValueError(
+                    f"batch_size {size} is not divisible by {shares}, the micro-batches that accumulate: {self.trainer.accumulate} "
+                    f"makes on {devices} device{'s' * (devices > 1)}"
+                )
+        if (spent := sum(phase.share for phase in self.phases)) >= 1:
+            raise ValueError(f"the shares of phases sum to {spent:g}, which leaves nothing to the rest of the training")
+        if self.phases and self.budget.minutes:
+            raise ValueError("phases are shares of a budget in tokens, flops or steps, not of one in minutes")
+        if self.phases and self.objective.continues:
+            raise ValueError(f"objective {self.objective.name} reads on where the step before has ended: it has no phases")
         for prompt in self.prompts:
             self.objective.check_prompt(prompt)
 
@@ -137,6 +157,10 @@ class Model(Training):
             fitting = [block for block in blocks_of(Objective) if block.needs == self.architecture.reads]
             able = [block.model_fields["name"].annotation.__args__[0] for block in fitting]
             raise ValueError(f"objective {self.objective.name} can't train architecture {self.architecture.name}; allowed: {sorted(able)}")
+        for phase in self.phases:
+            if phase.max_length and phase.max_length > self.architecture.max_length:
+                most = self.architecture.max_length
+                raise ValueError(f"a phase of {phase.max_length} tokens is longer than the architecture reads ({most})")
         super().check()
 
 

@@ -1,9 +1,8 @@
 """What a model read in a step of its pre-training: the very rows, since a batch is a function of (seed, step)."""
 
-from pathlib import Path
-
-from components import encode, objectives, params, tokenizer
+from components import params
 from components.errors import SesameError
+from components.pretrain.training import set_up
 
 
 def batch(all_params: params.Params, name: str, step: int) -> list[dict[str, str]]:
@@ -15,10 +14,6 @@ def batch(all_params: params.Params, name: str, step: int) -> list[dict[str, str
         raise SesameError(f"no model {name!r} in models of params.yaml (there are: {', '.join(all_params.models)})")
     if step < 1:
         raise SesameError(f"step {step}: the first is 1")
-    block = all_params.models[name]
-    folder = Path("data/encoded", block.encoding)
-    if not (folder / "meta.json").exists():
-        raise SesameError(f"{folder}: no such encoding; run `sesame run encode@{block.encoding}` first")
-    objective = objectives.build(block.objective, tokenizer.load(folder))
-    batches = objective.batches(encode.load(folder, "train"), block.batch_size, block.architecture.max_length, block.seed)
-    return objective.explain(batches, step - 1)
+    setup = set_up(all_params.models[name], None)
+    phase, first = setup.train.at(step - 1)
+    return setup.objective.explain(phase.batches, step - 1 - first)

@@ -2,13 +2,17 @@
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import lightning as L
 import numpy as np
 import torch
-from lightning.pytorch.strategies import FSDPStrategy
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
 
 from components import params
 from components.errors import SesameError
@@ -17,7 +21,8 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import Sums
-from components.optimizer import adamw, factor, matrices
+from components.optimizer import adamw, factor
+from components.pretrain.data import micro_batches
 from components.tracking import Run
 
 PROGRESS_SECONDS = 3.0
@@ -49,18 +54,25 @@ class Pretraining(L.LightningModule):
         self.unread: list[tuple[Tensor, dict[str, float]]] = []  # loss on the device, and counts, of the steps since the last `read`
         self.recent: list[tuple[float, float, int]] = []  # loss, seconds, tokens of the steps since the last row of the curve
         self.valid: dict[str, float] = {}
-        self.resumed_at: int | None = None
+        self.attempts: list[dict[str, int | str]] = []
+        """Where each attempt of this run began, and on what."""
         self.earlier_seconds = 0.0
         self.shown, self.clock = 0.0, None
         self.warm_until = WARM_UP
         self.timed_tokens, self.timed_seconds = 0, 0.0
-        self.decayed = matrices(self)
         self.first_bad = torch.tensor(torch.inf)
         """The first step whose loss or gradient is not a number: neither it nor a later one changes weights, until `read` stops the run."""
 
+    def configure_model(self) -> None:
+        """Under `strategy: fsdp` each rank keeps its share of every layer and of what is left of the model (Zhao et al. 2023)."""
+        if isinstance(self.trainer.strategy, ModelParallelStrategy) and not isinstance(self.model, FSDPModule):
+            mesh = self.device_mesh["data_parallel"]
+            for part in (*self.model.stacked(), self.model, *self.networks.values()):
+                fully_shard(part, mesh=mesh)
+
     def configure_optimizers(self):
         config = self.block.optimizer
-        return adamw(self, self.decayed, config.learning_rate, config.weight_decay, config.betas, config.eps)
+        return adamw(self, config.learning_rate, config.weight_decay, config.betas, config.eps)
 
     def progress(self, steps: float) -> float:
         """Share of the budget that is spent after so many steps."""
@@ -100,10 +112,9 @@ class Pretraining(L.LightningModule):
     def _update(self, loss: Tensor, step: int) -> None:
         """Clip and step, unless loss or gradients are or were not finite: gradients are averaged over ranks, and all see the same."""
         optimizer, clip = self.optimizers(), self.block.optimizer.clip_norm or math.inf
-        if isinstance(self.trainer.strategy, FSDPStrategy):
-            norm = self.trainer.strategy.model.clip_grad_norm_(clip)
-        else:
-            norm = nn.utils.clip_grad_norm_(self.parameters(), clip)
+        norm = nn.utils.clip_grad_norm_(self.parameters(), clip)
+        if isinstance(norm, DTensor):  # each rank has its shards' part of it
+            norm = norm.full_tensor()
         finite = torch.isfinite(norm) & torch.isfinite(loss)
         self.first_bad = torch.minimum(self.first_bad, torch.where(finite, torch.inf, float(step)))
         optimizer.optimizer.found_inf = self.first_bad.isfinite().float()  # the fused optimizer looks at it on the device
@@ -168,8 +179,12 @@ class Pretraining(L.LightningModule):
 
     def on_train_start(self) -> None:
         self.warm_until, self.first_bad = self.global_step + WARM_UP, self.first_bad.to(self.device)
-        if self.resumed_at is not None and self.trainer.is_global_zero:
-            print(f"resumed at step {self.resumed_at:,}", flush=True)
+        if self.attempts and self.trainer.is_global_zero:
+            print(f"resumed at step {self.global_step:,}", flush=True)
+        on = f"{self.trainer.world_size} x {device_name(self.device)}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+        self.attempts.append({"step": self.global_step, "on": on})
+        if len(self.attempts) > 1:
+            self.run.tag(attempts="; ".join(f"from step {own['step']} on {own['on']}" for own in self.attempts), same_bits=self.same_bits())
 
     def on_validation_epoch_start(self) -> None:
         self.read()
@@ -178,7 +193,7 @@ class Pretraining(L.LightningModule):
 
     def validation_step(self, batch: tuple[list[Rows], dict[str, float]], _: int) -> None:
         micro_batches, counts = batch
-        names = [name for name in counts if name not in ("tokens", "bytes")]
+        names = parts(counts)
         scores = torch.zeros(len(names), 2, dtype=torch.float64, device=self.device)
         for rows in micro_batches:  # one, or none where a rank has no rows
             losses, self.valid_carry = self.objective.losses(self.model, rows, self.valid_carry)
@@ -188,7 +203,7 @@ class Pretraining(L.LightningModule):
     def on_validation_epoch_end(self) -> None:
         scores = self._over_ranks(torch.stack([scores for scores, _ in self.scored])).cpu().numpy()  # (batches, parts, loss and correct)
         counts = {name: np.array([own[name] for _, own in self.scored]) for name in self.scored[0][1]}
-        names, sums = [name for name in counts if name not in ("tokens", "bytes")], {"bytes": counts["bytes"].sum()}
+        names, sums = parts(counts), {"bytes": counts["bytes"].sum()}
         for i, name in enumerate(names):
             sums |= {f"{name}.loss": scores[:, i, 0].sum(), f"{name}.correct": scores[:, i, 1].sum(), f"{name}.count": counts[name].sum()}
         self.valid = Sums(sums).figures(self.objective.main)
@@ -215,19 +230,34 @@ class Pretraining(L.LightningModule):
             carry = self.all_gather(carry).flatten(0, 1)  # a rank's rows stand together
         checkpoint["pretraining"] = {
             "tokens": self.tokens, "seconds": self.seconds, "curve": self.curve, "recent": self.recent, "carry": carry,
-            "timed": (self.timed_tokens, self.timed_seconds),
+            "timed": (self.timed_tokens, self.timed_seconds), "attempts": self.attempts,
         }  # fmt: skip
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
         state = checkpoint["pretraining"]
         self.tokens, self.seconds, self.curve, self.recent = state["tokens"], state["seconds"], state["curve"], state["recent"]
-        self.timed_tokens, self.timed_seconds = state["timed"]
+        (self.timed_tokens, self.timed_seconds), self.attempts = state["timed"], state["attempts"]
         if state["carry"] is not None:
-            every = math.lcm(self.block.trainer.accumulate, self.trainer.world_size)
-            each = every // self.trainer.world_size
-            own = state["carry"].chunk(every)[self.global_rank * each : (self.global_rank + 1) * each]
-            self.carry = [part.to(self.device) for part in own]
-        self.resumed_at, self.earlier_seconds = checkpoint["global_step"], self.seconds
+            every, own = micro_batches(self.block.trainer.accumulate, self.trainer.world_size, self.global_rank)
+            self.carry = [part.to(self.device) for part in state["carry"].chunk(every)[own]]
+        self.earlier_seconds = self.seconds
+
+    def same_bits(self) -> str:
+        """Whether the weights end as those of an attempt that nothing interrupts, as far as it is known beforehand."""
+        if len({own["on"] for own in self.attempts}) > 1:
+            return "no: sums in another order, equal but for their last bits"
+        exact = self.device.type == "cpu" or self.block.trainer.deterministic
+        return "yes" if exact else "not promised: kernels of this device add up in any order, unless trainer.deterministic is set"
+
+
+def device_name(device: torch.device) -> str:
+    """Of a GPU its kind; of a CPU what torch's kernels make use of."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def parts(counts: Mapping[str, Any]) -> list[str]:
+    """Of a loss, out of what is counted in a step."""
+    return [name for name in counts if name not in ("tokens", "bytes")]
 
 
 def standard_error(losses: np.ndarray, counts: np.ndarray) -> float:

@@ -6,31 +6,37 @@ depends on, the data and the code, so that a save is only ever continued by the 
 
 import csv
 import hashlib
-import math
 import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache, partial
+from itertools import accumulate
 from pathlib import Path
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from components import compute, encode, objectives, stage, tokenizer
 from components.errors import SesameError
+from components.keyed import uniform
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
+from components.objectives.examples.phases import Phase, Phases
 from components.objectives.examples.windows import Batches
 from components.params import Model
+from components.pretrain import dry_step
 from components.pretrain.cost import matmul_peak, training_flops
-from components.pretrain.data import PretrainData
+from components.pretrain.data import PretrainData, Steps, micro_batches
 from components.pretrain.module import Pretraining
 from components.resolve.closure import fingerprint
 from components.tokenizer import Tokenizer, fast
@@ -72,16 +78,31 @@ def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = (), start: 
     return stage.STATE / "checkpoints" / f"{name}-{key.hexdigest()[:16]}"
 
 
-def steps_of(block: Model, batches: Batches, flops_per_token: float) -> int | None:
-    """Steps that spend the budget; None for a budget in minutes."""
-    if block.budget.steps or block.budget.minutes:
-        return block.budget.steps
-    limit = block.budget.tokens or block.budget.flops / flops_per_token
+def phases_of(block: Model, objective: Objective, text: encode.Split, flops_per_token: Callable[[int], float]) -> Phases:
+    """What the block's budget reads; `flops_per_token` knows the FLOPs by the length of rows."""
+    own, whole = block.architecture.max_length, block.budget.steps or block.budget.tokens or block.budget.flops
+    forms = [(phase.max_length or own, phase.batch_size or block.batch_size) for phase in block.phases]
+    ends = [*accumulate(phase.share for phase in block.phases), 1]
+    spent, phases = 0, []
+    for number, ((max_length, batch_size), end) in enumerate(zip([*forms, (own, block.batch_size)], ends, strict=True)):
+        # each reads the text in an order of its own: the second would else begin with what the first one began with
+        seed = int(uniform(block.seed, number) * 2**53) if number else block.seed
+        batches, flops, steps = objective.batches(text, batch_size, max_length, seed), flops_per_token(max_length), None
+        if not block.budget.minutes:
+            limit = end * whole - spent
+            steps, used = (round(limit), round(limit)) if block.budget.steps else _spend(limit, batches, flops if block.budget.flops else 1)
+            spent += used
+        phases.append(Phase(batches, steps, flops))
+    return Phases(phases)
+
+
+def _spend(limit: float, batches: Batches, price: float) -> tuple[int, float]:
+    """Steps that reach the limit where a token has a price, and what they take."""
     steps = tokens = 0
-    while tokens < limit:
+    while tokens * price < limit:
         tokens += batches.tokens(steps)
         steps += 1
-    return steps
+    return steps, tokens * price
 
 
 @dataclass(frozen=True)
@@ -91,15 +112,13 @@ class Setup:
     tokens: Tokenizer | fast.FastTokenizer
     objective: Objective
     valid_text: encode.Split
-    train: Batches
+    train: Phases
     valid: Batches
     model: LanguageModel
     networks: dict[str, nn.Module]
     """The objective's own."""
     untrained: list[str]
     """Parts of the model that this objective leaves alone."""
-    flops_per_token: float
-    steps: int | None
 
 
 def set_up(block: Model, start: Path | None) -> Setup:
@@ -111,19 +130,30 @@ def set_up(block: Model, start: Path | None) -> Setup:
     tokens = tokenizer.load(encoding)
     objective = objectives.build(block.objective, tokens)
     texts = {split: encode.load(encoding, split) for split in ("train", "valid")}
-    train = objective.batches(texts["train"], block.batch_size, block.architecture.max_length, block.seed)
-    valid = valid_batches(objective, texts["valid"], block)
+    valid = valid_batches(objective, texts["valid"], block.batch_size, block.architecture.max_length)
     model = starting(block, tokens, start)
-    networks = objective.networks(model)
-    # FLOPs are counted on a few real rows: those of a part that gets no gradient would be missed on made-up ones
-    few = valid_batches(objective, texts["valid"], block, at_most=8)[0]
-    untrained = objective.untrained(model)
-    flops_per_token = training_flops(model, objective, few.rows, untrained) / few.counts["tokens"]
+    networks, untrained = objective.networks(model), objective.untrained(model)
+
+    @cache
+    def flops_per_token(max_length: int) -> float:
+        # on a few real rows: those of a part that gets no gradient would be missed on made-up ones
+        few = valid_batches(objective, texts["valid"], min(8, block.batch_size), max_length)[0]
+        return training_flops(model, objective, few.rows, untrained) / few.counts["tokens"]
+
+    train = phases_of(block, objective, texts["train"], flops_per_token)
+    for phase in train.phases:
+        objective.check(phase.batches, phase.steps)
+    if block.trainer.recompute:
+        for layer in model.stacked():
+            recomputed(layer)
     if block.trainer.compile:
         model.compile(fullgraph=True)
-    steps = steps_of(block, train, flops_per_token)
-    objective.check(train, steps)
-    return Setup(tokens, objective, texts["valid"], train, valid, model, networks, untrained, flops_per_token, steps)
+    return Setup(tokens, objective, texts["valid"], train, valid, model, networks, untrained)
+
+
+def recomputed(layer: nn.Module) -> None:
+    """Have a layer keep nothing but its inputs for the backward pass."""
+    layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 
 def starting(block: Model, tokens: Tokenizer | fast.FastTokenizer, start: Path | None) -> LanguageModel:
@@ -147,33 +177,32 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
         folder.parent.mkdir(parents=True, exist_ok=True)  # a place that can't be written to is better found before training
     compute.prepare(block.trainer.threads)
     setup = set_up(block, start)
-    module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.steps, run)
+    module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.train.steps, run)
     checkpoints = checkpoint_folder(block, name, keep, start)
     its = store.about(start) if start else None
     # a part that an earlier training has touched keeps its weights, whether or not this one trains it
     absent = [part for part in setup.untrained if its is None or part in its.absent]
 
     def write(target: Path, state: dict[str, Tensor]) -> None:
-        flops = int(setup.flops_per_token * module.tokens)
+        flops = setup.train.flops(module.tokens)
         step = {"by": "pretrained", "objective": block.objective.name, "tokens": module.tokens, "flops": flops}
         lineage = [*its.lineage, step | {"on": block.encoding}] if its else [step]
         store.save(target, _weights(state), block.architecture, setup.tokens, absent, lineage)
 
     kept = checkpoints / "kept"
     saving = Checkpoints(checkpoints / "last.ckpt", block.run.checkpoint_seconds)
-    trainer = lightning_trainer(block, setup.steps, [Kept(kept, keep, setup.flops_per_token, write), saving])
+    trainer = lightning_trainer(block, setup.train.steps, [DryStep(setup), Kept(kept, keep, setup.train.flops, write), saving])
     if trainer.is_global_zero:
         checkpoints.mkdir(parents=True, exist_ok=True)
         if run.id:
             (checkpoints / "run_id").write_text(run.id)  # for the next attempt, should this one be killed
-        length = f"{setup.steps:,} steps" if setup.steps else f"{block.budget.minutes} minutes"
+        length = f"{setup.train.steps:,} steps" if setup.train.steps else f"{block.budget.minutes} minutes"
         print(f"{store.count_parameters(setup.model):,} parameters, {length}, {trainer.precision}", flush=True)
-    micro_batches = math.lcm(block.trainer.accumulate, trainer.world_size)
-    if block.batch_size % micro_batches:  # `devices: auto` is known here first
-        raise SesameError(
-            f"batch_size {block.batch_size} is not divisible by {micro_batches} micro-batches on {trainer.world_size} devices"
-        )
-    data = PretrainData(setup.train, setup.valid, block.trainer.validation_batches, micro_batches, block.run.workers)
+    total, _ = micro_batches(block.trainer.accumulate, trainer.world_size, trainer.global_rank)
+    for size in (block.batch_size, *(phase.batch_size for phase in block.phases if phase.batch_size)):
+        if size % total:  # `devices: auto` is known here first
+            raise SesameError(f"batch_size {size} is not divisible by {total} micro-batches on {trainer.world_size} devices")
+    data = PretrainData(setup.train, setup.valid, block.trainer.validation_batches, block.trainer.accumulate, block.run.workers)
     state = _fit(trainer, module, data, checkpoints / "last.ckpt")
     if not trainer.is_global_zero:
         return None
@@ -183,7 +212,8 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
     with stage.output(folder) as target:
         write(target, state)
         for milestone in keep:
-            shutil.move(kept / str(milestone), target / str(milestone))
+            # a copy: whoever is killed between this and the next line does it once more
+            shutil.copytree(kept / str(milestone), target / str(milestone))
     shutil.rmtree(checkpoints)
     return Trained(model, setup.objective, setup.valid_text, _figures(trainer, module, setup), module.curve, module.seconds)
 
@@ -203,6 +233,9 @@ def _fit(trainer: L.Trainer, module: Pretraining, data: PretrainData, last: Path
         if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
             raise KeyboardInterrupt from None
         raise
+    except torch.OutOfMemoryError as error:
+        cure = f"raise trainer.accumulate (now {module.block.trainer.accumulate}) or set trainer.recompute"
+        raise SesameError(f"out of memory in step {trainer.global_step + 1}: {str(error).partition('. ')[0]}; {cure}") from None
     except torch._dynamo.exc.TorchDynamoException as error:
         reason = next(line.strip() for line in str(error).splitlines() if line.strip())
         raise SesameError(f"trainer.compile: the model can't be compiled as one graph ({reason}); leave compile out") from None
@@ -216,31 +249,31 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     """What the stage reports: the last validation, what was read, and how fast."""
     peak = matmul_peak(trainer.strategy.root_device, torch.bfloat16 if "bf16" in str(trainer.precision) else torch.float32)
     speed = module.timed_tokens / module.timed_seconds if module.timed_seconds else module.tokens / module.seconds
-    return module.valid | setup.objective.controls(setup.train, setup.valid) | {
+    flops = setup.train.flops(module.tokens)
+    return module.valid | setup.objective.controls(setup.train.phases[-1].batches, setup.valid) | {
         "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,
         "tokens_per_second": speed,
-        "peak_share": speed * setup.flops_per_token / (peak * trainer.world_size),
+        "peak_share": speed * flops / module.tokens / (peak * trainer.world_size),
         "precision": str(trainer.precision),
         "cost": {
-            "tokens": module.tokens, "flops": int(setup.flops_per_token * module.tokens),
+            "tokens": module.tokens, "flops": flops,
             "gpus": trainer.world_size if trainer.strategy.root_device.type == "cuda" else 0,
             "earlier_seconds": module.earlier_seconds,
         },
     }  # fmt: skip
 
 
-def valid_batches(objective: Objective, text: encode.Split, block: Model, at_most: int | None = None) -> Batches:
-    """Batches of the validation text, drawn once; smaller ones when the text is too short for the training's."""
-    size = min(block.batch_size, at_most or block.batch_size)
+def valid_batches(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batches:
+    """Batches of the validation text, drawn once; smaller ones when the text is too short for these."""
     while True:
         try:
-            return objective.batches(text, size, block.architecture.max_length, seed=0)
+            return objective.batches(text, batch_size, max_length, seed=0)
         except SesameError:
-            if size == 1:
+            if batch_size == 1:
                 raise
-            size = max(1, size // 2)
+            batch_size = max(1, batch_size // 2)
 
 
 def check_readable(checkpoint: Path) -> None:
@@ -253,11 +286,32 @@ def check_readable(checkpoint: Path) -> None:
         raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
 
 
+class DryStep(Callback):
+    """Finds out on a GPU whether a step fits, before the first one. (On a CPU the system would kill the process, not say no.)"""
+
+    def __init__(self, setup: Setup):
+        self.setup = setup
+
+    def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
+        device, setup = trainer.strategy.root_device, self.setup
+        if device.type == "cpu" or isinstance(trainer.strategy, ModelParallelStrategy):
+            return
+        total, _ = micro_batches(module.block.trainer.accumulate, trainer.world_size, trainer.global_rank)
+        with trainer.precision_plugin.train_step_context():
+            dry_step.check(setup.model, setup.objective, setup.train, total, device)
+
+
 class Checkpoints(Callback):
     """Saves every so many seconds. (Lightning's ModelCheckpoint knows no time interval under manual optimization.)"""
 
     def __init__(self, path: Path, seconds: float):
         self.path, self.seconds, self.saved = path, seconds, time.monotonic()
+
+    def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
+        done, between = trainer.global_step, trainer.val_check_batch
+        # the validation after the step of the save: the attempt that saved was killed before it, or with it
+        if done and between and done % between == 0 and not any(row["step"] == done for row in module.curve):
+            validate(trainer, module, trainer.datamodule.val_dataloader())
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
         if trainer.world_size > 1 and trainer.global_step % module.block.run.log_every:
@@ -267,11 +321,22 @@ class Checkpoints(Callback):
             self.saved = time.monotonic()
 
 
+def validate(trainer: L.Trainer, module: Pretraining, steps: Steps) -> None:
+    """Score these steps in the midst of a training."""
+    module.eval()
+    with torch.no_grad(), trainer.precision_plugin.val_step_context():
+        module.on_validation_epoch_start()
+        for batch in steps:
+            module.validation_step(trainer.strategy.batch_to_device(batch), 0)
+        module.on_validation_epoch_end()
+    module.train()
+
+
 class Kept(Callback):
     """Keeps the model as it is after so many tokens: its weights, and the validation's figures at that step."""
 
-    def __init__(self, folder: Path, milestones: Sequence[int], flops_per_token: float, write: Callable[[Path, dict], None]):
-        self.folder, self.milestones, self.flops_per_token, self.write = folder, milestones, flops_per_token, write
+    def __init__(self, folder: Path, milestones: Sequence[int], flops: Callable[[int], int], write: Callable[[Path, dict], None]):
+        self.folder, self.milestones, self.flops, self.write = folder, milestones, flops, write
 
     def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
         self.seen = sum(milestone <= module.tokens for milestone in self.milestones)
@@ -281,17 +346,11 @@ class Kept(Callback):
         due, self.seen = reached[self.seen :], len(reached)
         if not due:
             return
-        module.eval()
-        with torch.no_grad(), trainer.precision_plugin.val_step_context():
-            module.on_validation_epoch_start()
-            for batch in trainer.datamodule.whole_split():
-                module.validation_step(trainer.strategy.batch_to_device(batch), 0)
-            module.on_validation_epoch_end()
-        module.train()
+        validate(trainer, module, trainer.datamodule.whole_split())
         state = trainer.strategy.lightning_module_state_dict()
         figures = module.valid | {
             "parameters": store.count_parameters(module.model), "tokens": module.tokens, "steps": trainer.global_step,
-            "flops": int(self.flops_per_token * module.tokens), "seconds": module.seconds,
+            "flops": self.flops(module.tokens), "seconds": module.seconds,
         }  # fmt: skip
         # an attempt that was killed before its next save may have written it; the validation is a row of the curve all the same
         unwritten = [milestone for milestone in due if not (self.folder / str(milestone)).exists()]
@@ -299,6 +358,17 @@ class Kept(Callback):
             with stage.output(self.folder / str(milestone)) as target:
                 self.write(target, state)
                 stage.write_json(target / "figures.json", figures)
+
+
+class Sharded(ModelParallelStrategy):
+    """Weights, gradients and moments shared out among all devices; a save is one file of the whole, for any number of devices."""
+
+    def __init__(self):
+        super().__init__(save_distributed_checkpoint=False)
+
+    def setup_environment(self) -> None:
+        self._data_parallel_size, self._tensor_parallel_size = self.num_processes * self.num_nodes, 1
+        super().setup_environment()
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -317,12 +387,13 @@ def lightning_trainer(block: Model, steps: int | None, callbacks: list[Callback]
     warnings.filterwarnings("ignore", module="lightning")
     run = block.run
     between = max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations)
+    strategy = Sharded() if run.strategy == "fsdp" else run.strategy
     options = dict(
-        accelerator=run.accelerator, devices=run.devices, num_nodes=run.num_nodes, strategy=run.strategy,
+        accelerator=run.accelerator, devices=run.devices, num_nodes=run.num_nodes, strategy=strategy,
         precision=compute.precision(block.trainer.precision, run.accelerator), max_steps=steps or -1, max_epochs=-1,
         val_check_interval=between, check_val_every_n_epoch=None, num_sanity_val_steps=0,
         callbacks=callbacks, enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False,
+        enable_model_summary=False, use_distributed_sampler=False, deterministic=block.trainer.deterministic,
     )  # fmt: skip
     try:
         return L.Trainer(**options)

@@ -84,7 +84,7 @@ def measure(name: str, length: int, given: argparse.Namespace, compiled: bool, p
     label = f"{name} {given.layers} x {given.hidden}, {own.batch_size} x {length}{', compiled' if compiled else ''}, {given.device}"
     record(f"accelerator, {label}", speed * flops / 1e12, peak / 1e12, "TFLOP/s", "the matmul peak")
     started = time.perf_counter()
-    steps = Steps(objective.batches(text, own.batch_size, length, seed=1), 0, given.steps, slice(0, 1), 1, 0, pinned=False)
+    steps = Steps(objective.batches(text, own.batch_size, length, seed=1), 0, given.steps, 1, slice(0, 1), 0, pinned=False)
     tokens = sum(counts["tokens"] for _, counts in itertools.islice(steps, given.steps))
     alone = tokens / (time.perf_counter() - started)
     print(

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from components import compute, objectives, params
 from components.models import store
 from components.objectives.scoring import IGNORED
-from components.optimizer import adamw, matrices
+from components.optimizer import adamw
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
@@ -59,7 +59,7 @@ def test_step(name, size):
     block = ours(name, layers, hidden, threads)
     objective, read = batches(block)
     models = [store.build(block.architecture, PIECES), theirs(name, layers, hidden)]
-    steppers = [adamw(model, matrices(model), 1e-3, 0.01) for model in models]
+    steppers = [adamw(model, 1e-3, 0.01) for model in models]
     given = [read[step] for step in range(10)]
 
     def run(side: int, loss_of) -> None:

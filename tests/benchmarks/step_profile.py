@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from components import compute
 from components.models import store
-from components.optimizer import adamw, matrices
+from components.optimizer import adamw
 from tests.benchmarks.bench_pretrain import BF16, SIZES, batches, ours
 from tests.benchmarks.made import PIECES
 
@@ -35,7 +35,7 @@ def shares(name: str, size: str) -> tuple[dict[str, float], float]:
     block = ours(name, layers, hidden, threads)
     objective, read = batches(block)
     model = store.build(block.architecture, PIECES)
-    optimizer = adamw(model, matrices(model), 1e-3, 0.01)
+    optimizer = adamw(model, 1e-3, 0.01)
 
     def step(number: int) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=BF16):

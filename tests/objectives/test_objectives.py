@@ -334,7 +334,7 @@ def test_steps_come_in_order_from_any_number_of_workers(name, workers, tokens, t
     monkeypatch.setattr(windows, "TOKENS", 500)
     batches = objectives.build(_block(name).objective, tokens).batches(cut(train_split, 2), 4, 24, seed=2)
     first, last = 3, batches.epoch_steps() + 5
-    read = list(Steps(batches, first, last, slice(1, 2), 2, workers, pinned=False))
+    read = list(Steps(batches, first, last, 2, slice(1, 2), workers, pinned=False))
     assert len(read) == last - first
     for step, ([rows], counts) in enumerate(read, first):
         expected = batches[step]

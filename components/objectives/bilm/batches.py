@@ -6,7 +6,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from components.encode import Split
 from components.errors import SesameError
 from components.objectives.examples.stream import Stream, of_streams
-from components.objectives.examples.windows import Batches, Window, within
+from components.objectives.examples.windows import Batches, Window
 from components.tokenizer import Tokenizer
 
 
@@ -28,10 +28,6 @@ class LaneBatches(Batches):
 
     def tokens(self, step: int) -> int:
         return self.batch_size * self.window
-
-    def bounds(self, step: int) -> tuple[int, int]:
-        epoch = step // self.epoch_steps()
-        return within(step, epoch * self.epoch_steps(), (epoch + 1) * self.epoch_steps(), self.tokens(step))
 
     def _place(self, step: int) -> tuple[int, list[int]]:
         """The epoch of a step, and where in it each lane's window begins."""

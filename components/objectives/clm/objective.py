@@ -12,7 +12,7 @@ from components.objectives.clm import block
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.stream import Stream, labels, of_streams
-from components.objectives.examples.windows import Batches, Rows, Window, within
+from components.objectives.examples.windows import Batches, Rows, Window
 from components.objectives.scoring import score_tokens
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 
@@ -75,10 +75,6 @@ class PackedBatches(Batches):
 
     def tokens(self, step: int) -> int:
         return self.batch_size * self.max_length
-
-    def bounds(self, step: int) -> tuple[int, int]:
-        epoch = step // self.epoch_steps()
-        return within(step, epoch * self.epoch_steps(), (epoch + 1) * self.epoch_steps(), self.tokens(step))
 
     def documents(self, step: int) -> list[str]:
         """Of each row of a step, the documents that it has text of."""

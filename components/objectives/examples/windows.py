@@ -86,9 +86,11 @@ class Batches(ABC):
     def tokens(self, step: int) -> int:
         """Real tokens in the step, padding not counted."""
 
-    @abstractmethod
     def bounds(self, step: int) -> tuple[int, int]:
-        """The steps first, ..., last - 1 that are drawn together with this one."""
+        """The steps first, ..., last - 1 that are drawn together with this one: of one epoch, where all have as many steps."""
+        steps = self.epoch_steps()
+        epoch = step // steps
+        return within(step, epoch * steps, (epoch + 1) * steps, self.tokens(step))
 
     @abstractmethod
     def draw(self, first: int, last: int) -> Window:

@@ -102,7 +102,7 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
         state, absent, others = layout.read(read_weights(source), shapes)
         store.save(folder, state, architecture, tokens, absent, [{"by": "imported", "licence": block.licence}])
         model, tokens = store.load(folder)
-        difference = parity.check(source, model, hub(block.family), tokens, absent)
+        difference = parity.check(source, model, hub(block.family).LANGUAGE_MODEL, layout, tokens, absent)
         shutil.rmtree(source)
         card = {"licence": block.licence, "source": block.source.model_dump(mode="json"), "absent": absent, "left_out": others}
         stage.write_json(folder / "card.json", card)

@@ -28,7 +28,8 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
         raise SesameError(f"{out} is not empty; name a new folder")
     model, tokens = store.load(folder)
     absent = model.absent
-    layout = form.LAYOUTS[form.WRITTEN]
+    kind = form.written(architecture)
+    layout = form.LAYOUTS[kind]
     state = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] not in absent}
     transformers = parity.quiet_transformers()
     with stage.output(target) as written:
@@ -39,9 +40,11 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
             tokens.save(written)
         theirs = transformers.PreTrainedTokenizerFast.from_pretrained(written)
         special = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
-        config = transformers.AutoConfig.for_model(form.WRITTEN, vocab_size=tokens.vocab_size, **layout.config(architecture), **special)
-        config.architectures = [next(kind for part, kind in form.CLASSES.items() if part not in absent)]
+        config = transformers.AutoConfig.for_model(kind, vocab_size=tokens.vocab_size, **layout.config(architecture), **special)
+        config.architectures = [next(name for part, name in layout.classes.items() if part not in absent)]
         config.save_pretrained(written)
         save_file(layout.write(state), written / "model.safetensors", metadata={"format": "pt"})
-        difference = parity.check(written, model, form, tokens, absent)
+        difference = parity.check(written, model, form.LANGUAGE_MODEL, layout, tokens, absent)
+    if without := sorted({key.partition(".")[0] for key in state if not layout.names(key)}):
+        print(f"left out, since transformers' {kind} has no such part: {', '.join(without)}")
     return target, difference

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import torch
 from torch import nn
 
 from components.errors import SesameError
+from components.models.common.layout import Layout
 from components.models.contract import LanguageModel
 from components.tokenizer import Tokenizer
 from components.tokenizer.fast import FastTokenizer
@@ -35,11 +35,10 @@ def quiet_transformers():
 
 
 def check(
-    folder: Path, model: LanguageModel, hub: ModuleType, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
+    folder: Path, model: LanguageModel, language_model: str, layout: Layout, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
     texts: Sequence[str] = TEXTS,
 ) -> float:  # fmt: skip
-    """The largest absolute difference between `model`, of the family that `hub` lays out,
-    and what `transformers` makes of `folder`, on `texts`.
+    """The largest absolute difference between `model`, laid out like that, and what `transformers` makes of `folder`, on `texts`.
 
     Compares the last layer and, where the checkpoint has them, pooled vectors and logits, in float32. Where that is above
     TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
@@ -57,9 +56,9 @@ def check(
     ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=theirs.pad_token_id or 0)
     real = torch.arange(ids.shape[1]) < lengths[:, None]
     segments = torch.zeros_like(ids)
-    if hub.READS_SEGMENTS:
+    if layout.reads_segments:
         segments[:, 4:] = model.segment_embedding.num_embeddings - 1
-    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if hub.READS_SEGMENTS else {})
+    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if layout.reads_segments else {})
 
     @torch.no_grad()
     def largest(dtype: torch.dtype) -> float:
@@ -69,10 +68,10 @@ def check(
         hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
         body = run(transformers.AutoModel)
         compared = [(hidden[real], body.last_hidden_state[real])]
-        if hasattr(model, "pooler") and "pooler" not in absent:
+        if hasattr(body, "pooler_output") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))
         if "head_bias" not in absent:
-            logits = run(getattr(transformers, hub.LANGUAGE_MODEL)).logits
+            logits = run(getattr(transformers, language_model)).logits
             compared.append((model.logits(hidden)[real], logits[real]))
         return float(torch.stack([(ours - other).abs().max() for ours, other in compared]).max())  # which keeps NaN
 

@@ -6,13 +6,14 @@ import torch
 import transformers
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from components import params
 from components.errors import SesameError
 from components.models import store
 from components.models.bilm.block import BiLMArchitecture
 from components.models.common.dropout import Dropout, dropout
-from components.models.common.positions import bucket
+from components.models.common.positions import bucket, slopes
 from components.models.common.transformer import attention
 from components.models.decoder.block import DecoderArchitecture
 from components.models.encoder.block import EncoderArchitecture
@@ -218,8 +219,33 @@ def test_relative_positions_bias_attention_as_t5_does(tokens, name, causal):
     torch.testing.assert_close(positions.mask(None, 20), expected)
 
 
+@pytest.mark.parametrize("heads", [2, 8, 12])
+def test_alibi_falls_as_in_bloom(heads):
+    mask = torch.ones(1, 20, dtype=torch.long)
+    theirs = build_alibi_tensor(mask, heads, torch.float32)[:, 0]  # (heads, 20), of the key's place
+    torch.testing.assert_close(slopes(heads)[:, None] * torch.arange(20), theirs)
+
+
+@pytest.mark.parametrize(("shared", "groups", "layers_of"), [
+    ("none", 1, (4, 4)), ("all", 1, (1, 1)), ("all", 2, (2, 2)), ("attention", 1, (1, 4)), ("feed_forward", 2, (4, 2)),
+])  # fmt: skip
+def test_layers_share_what_they_are_told_to(tokens, tmp_path, shared, groups, layers_of):
+    """As many weights as there are different layers, on the disk, too; trained, loaded and adapted as one."""
+    block = EncoderArchitecture(name="encoder", **SIZES | {"num_layers": 4}, shared_layers=shared, layer_groups=groups)
+    model = store.build(block, tokens)
+    attention = 3 * (16 * 16 + 16) + (16 * 16 + 16) + 2 * 16
+    feed_forward = (16 * 32 + 32) + (32 * 16 + 16) + 2 * 16
+    assert store.count_parameters(model.blocks) == layers_of[0] * attention + layers_of[1] * feed_forward
+    assert len(model.sublayers()) == sum(layers_of) and len({id(owner) for owner, _ in model.sublayers()}) == sum(layers_of)
+    ids, lengths = torch.randint(5, tokens.vocab_size, (2, 12)), torch.tensor([12, 9])
+    model.eval().top(ids, lengths).square().sum().backward()
+    assert all(own.grad is not None for own in model.blocks.parameters())
+    store.save(tmp_path / "model", model.state_dict(), block, tokens)
+    assert torch.equal(store.load(tmp_path / "model")[0].eval().top(ids, lengths), model.top(ids, lengths))
+
+
 @pytest.mark.parametrize("name", ["encoder", "decoder"])
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "relative"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "relative", "alibi"])
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_padding_and_the_future_change_nothing(tokens, name, positions, norm_first):
     """Whatever the positions: an encoder does not see padding, a decoder not what is to come; and order matters to both."""
@@ -238,7 +264,7 @@ def test_padding_and_the_future_change_nothing(tokens, name, positions, norm_fir
 
 
 @pytest.mark.parametrize("change", [
-    {"activation": "swiglu"}, {"norm": "rms_norm"}, {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True},
+    {"activation": "swiglu"}, {"norm": "rms_norm"}, {"biases": False}, {"shared_layers": "attention"}, {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True},
 ])  # fmt: skip
 def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, monkeypatch, change):
     from components.checkpoints.export import export

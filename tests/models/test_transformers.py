@@ -92,6 +92,17 @@ CHECKPOINTS = {
         roberta_bpe, transformers.RobertaForMaskedLM, transformers.RobertaConfig,
         {**SIZES, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
     ),
+    "xlm-roberta": (roberta_bpe, transformers.XLMRobertaForMaskedLM, transformers.XLMRobertaConfig, {**SIZES, "type_vocab_size": 1}),
+    "distilbert": (
+        wordpiece, transformers.DistilBertForMaskedLM, transformers.DistilBertConfig,
+        {"n_layers": 3, "dim": 32, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 66},
+    ),
+    "albert": (wordpiece, transformers.AlbertForPreTraining, transformers.AlbertConfig, {**SIZES, "embedding_size": 16}),
+    "albert_body": (wordpiece, transformers.AlbertModel, transformers.AlbertConfig, {**SIZES, "embedding_size": 32}),
+    "electra_generator": (wordpiece, transformers.ElectraForMaskedLM, transformers.ElectraConfig, {**SIZES, "embedding_size": 16}),
+    "electra_discriminator": (
+        wordpiece, transformers.ElectraForPreTraining, transformers.ElectraConfig, {**SIZES, "embedding_size": 32},
+    ),
     "roberta_body": (roberta_bpe, transformers.RobertaModel, transformers.RobertaConfig, {**SIZES, "type_vocab_size": 1}),
     "gpt2": (gpt_bpe, transformers.GPT2LMHeadModel, transformers.GPT2Config, GPT_SIZES),
     "gpt2_erf": (
@@ -141,26 +152,34 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(given, name)
     model, tokens = store.load(Path("data/models/brought"))
     theirs = CHECKPOINTS[name][1].from_pretrained(folder).eval()
     ids, lengths, real = batch(tokens, SENTENCES, model.max_length)
-    assert not real.all() and model.max_length == 64 + 2 * name.startswith("bert")
-    encoder = not name.startswith("gpt2")
-    segments = (torch.arange(ids.shape[1]) > 5).long().expand_as(ids) * name.startswith("bert")
-    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if encoder else {})
+    two_kinds = name.startswith(("bert", "albert", "electra"))
+    assert not real.all() and model.max_length == 64 + 2 * (two_kinds or name == "distilbert")
+    segments = (torch.arange(ids.shape[1]) > 5).long().expand_as(ids) * two_kinds
+    inputs = {"input_ids": ids, "attention_mask": real.long()}
+    inputs |= {} if name.startswith(("gpt2", "distilbert")) else {"token_type_ids": segments}
     expected = theirs(**inputs, output_hidden_states=True)
     hidden = model.eval().features(ids, lengths, segments)
     for ours, other in zip(hidden.unbind(2), expected.hidden_states, strict=True):
         torch.testing.assert_close(ours[real], other[real], atol=1e-4, rtol=0)
     last, absent = hidden[:, :, -1], store.about(Path("data/models/brought")).absent
-    logits = expected.get("prediction_logits", expected.get("logits")) if name != "bert_classifier" else None
+    other_heads = {
+        "bert_classifier": ["classifier.bias", "classifier.weight"],
+        "electra_discriminator": [
+            f"discriminator_predictions.dense{part}.{kind}" for part in ("", "_prediction") for kind in ("bias", "weight")
+        ],
+    }
+    logits = expected.get("prediction_logits", expected.get("logits")) if name not in other_heads else None
     assert ("head_bias" in absent) == (logits is None)
     if logits is not None:
         torch.testing.assert_close(model.logits(last)[real], logits[real], atol=1e-4, rtol=0)
     if pooled := expected.get("pooler_output") is not None:
         torch.testing.assert_close(model.pool(last, lengths), expected.pooler_output, atol=1e-4, rtol=0)
-    if "seq_relationship_logits" in expected:
-        torch.testing.assert_close(model.next_sentence(model.pool(last, lengths)), expected.seq_relationship_logits, atol=1e-4, rtol=0)
-    assert ("pooler" in absent) == (name in ("bert_mlm", "roberta")) and pooled == name.endswith("body")
+    for question in {"seq_relationship_logits", "sop_logits"} & set(expected):
+        torch.testing.assert_close(model.next_sentence(model.pool(last, lengths)), expected[question], atol=1e-4, rtol=0)
+    unpooled = ("bert_mlm", "roberta", "xlm-roberta", "distilbert", "electra_generator", "electra_discriminator")
+    assert ("pooler" in absent) == (name in unpooled) and pooled == name.endswith("body")
     left_out = json.loads(Path("data/models/brought/card.json").read_text())["left_out"]
-    assert left_out == (["classifier.bias", "classifier.weight"] if name == "bert_classifier" else [])
+    assert sorted(left_out) == other_heads.get(name, [])
 
 
 def test_old_names_half_precision_and_shards_are_read(given):
@@ -286,8 +305,9 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
      r"config\.json: attention_probs_dropout_prob: 0\.3 is not supported where hidden_dropout_prob is 0\.1"),
     ("gpt2", lambda f: replace(f, scale_attn_by_inverse_layer_idx=True),
      r"config\.json: scale_attn_by_inverse_layer_idx: True is not supported"),
-    ("bert", lambda f: replace(f, model_type="albert"),
-     r"config\.json: model_type: 'albert' is not supported for family encoder \(there are: bert, roberta\)"),
+    ("bert", lambda f: replace(f, model_type="longformer"),
+     r"config\.json: model_type: 'longformer' is not supported for family encoder \(there are: bert, roberta, .*distilbert\)"),
+    ("albert", lambda f: replace(f, num_hidden_groups=3), r"config\.json: num_hidden_groups: 3 is not supported, only 1"),
     ("bert", lambda f: replace(f, model_type=["bert"]), r"config\.json: model_type: \['bert'\] is not supported"),
     ("bert", lambda f: replace(f, vocab_size=None), r"config\.json: .*vocab_size"),
     ("bert", lambda f: (f / "config.json").write_text("[]"), r"config\.json: an object expected, list found"),
@@ -334,11 +354,15 @@ def test_files_of_one_name_are_refused(given):
         bring(folder, pattern="**")
 
 
-@pytest.fixture(params=["encoder", "decoder"])
+SHARING = {"embedding_size": 16, "shared_layers": "all", "num_layers": 3, "activation": "gelu_tanh"}
+
+
+@pytest.fixture(params=["encoder", "decoder", "albert"])
 def ours(project, tokens, request):
     """A saved model of ours with random weights."""
-    kind = {"encoder": EncoderArchitecture, "decoder": DecoderArchitecture}[request.param]
-    block = kind(name=request.param, num_layers=2, hidden_size=32, num_heads=2, intermediate_size=48, max_length=64)
+    kind, name = (DecoderArchitecture, "decoder") if request.param == "decoder" else (EncoderArchitecture, "encoder")
+    sizes = {"num_layers": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "max_length": 64}
+    block = kind(name=name, **sizes | (SHARING if request.param == "albert" else {}))
     torch.manual_seed(0)
     model = store.build(block, tokens)
     for parameter in model.parameters():
@@ -362,13 +386,14 @@ def test_an_exported_model_is_read_whole_and_computes_the_same(ours, tokens):
     logits = expected.prediction_logits if encoder else expected.logits
     torch.testing.assert_close(ours.logits(last)[real], logits[real], atol=1e-4, rtol=0)
     if encoder:
-        torch.testing.assert_close(ours.next_sentence(ours.pool(last, lengths)), expected.seq_relationship_logits, atol=1e-4, rtol=0)
+        answers = expected.get("seq_relationship_logits", expected.get("sop_logits"))
+        torch.testing.assert_close(ours.next_sentence(ours.pool(last, lengths)), answers, atol=1e-4, rtol=0)
     body = transformers.AutoModel.from_pretrained(folder).eval()
     types = {"token_type_ids": segments} if encoder else {}
     hidden = body(ids, attention_mask=real.long(), **types).last_hidden_state
     torch.testing.assert_close(hidden[real], last[real], atol=1e-4, rtol=0)
     if encoder:
-        assert isinstance(body, transformers.BertModel)
+        assert isinstance(body, transformers.BertModel | transformers.AlbertModel)
         pooled = body(ids, attention_mask=real.long(), token_type_ids=segments).pooler_output
         torch.testing.assert_close(pooled, ours.pool(last, lengths), atol=1e-4, rtol=0)
         masked_lm = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
@@ -472,5 +497,6 @@ def test_the_yardstick_of_params_yaml(project, monkeypatch):
     folder = project / "given"
     folder.mkdir()
     stage.fetch(raw.checkpoints["minilm"].source, folder)
-    texts = text(10).splitlines() + SENTENCES + ODD
-    assert parity.check(folder, model, hub("encoder"), tokens, store.about(Path("data/models/minilm")).absent, texts) < 1e-4
+    texts, bert = text(10).splitlines() + SENTENCES + ODD, hub("encoder").LAYOUTS["bert"]
+    absent = store.about(Path("data/models/minilm")).absent
+    assert parity.check(folder, model, hub("encoder").LANGUAGE_MODEL, bert, tokens, absent, texts) < 1e-4

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from components.block import Block, Share, Size
+from components.block import Added, Block, Share, Size
 
 Reads = Literal["both_sides", "left_to_right", "each_direction"]
 """How a model reads: a token sees those on both sides, those before it, or a model reads ahead and another one back."""
@@ -38,11 +38,14 @@ class TransformerArchitecture(ArchitectureBlock):
     max_length: Annotated[int, Field(ge=8, le=2**40)]
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
-    positions: Literal["learned", "sinusoidal", "rotary", "relative"] = "learned"
+    positions: Literal["learned", "sinusoidal", "rotary", "relative", "alibi"] = "learned"
     """`sinusoidal` of Vaswani et al. 2017, `rotary` of Su et al. 2021, `relative`: a bias a head and distance,
-    one table for all layers (T5, Raffel et al. 2020)."""
+    one table for all layers (T5, Raffel et al. 2020), `alibi`: a bias that falls with the distance, at another rate in each head
+    (Press et al. 2022)."""
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     """`rms_norm`: without mean and bias (Zhang and Sennrich 2019)."""
+    biases: Annotated[bool, Added(neutral=True)] = True
+    """Of the layers' matrices and norms."""
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
 

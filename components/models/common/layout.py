@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from torch import Size, Tensor, cat
+from torch import Size, Tensor, cat, zeros
 
 from components import params
 from components.errors import SesameError
@@ -48,6 +48,15 @@ class Layout:
     """The layers' matrices are (in, out)."""
     positions_aside: int = 0
     """Rows of the position embedding before the one of the first token; left out."""
+    own: dict[str, Any] = field(default_factory=dict)
+    """Settings of ours that are always so in theirs."""
+    absent: tuple[str, ...] = ()
+    """Weights of ours that theirs has not, and that are 0 then."""
+    narrow_only: bool = False
+    """Whether a matrix brings the embedding to hidden_size only where it is of another width."""
+    reads_segments: bool = True
+    classes: dict[str | None, str] = field(default_factory=dict)
+    """Part of ours -> the class of theirs that has it; the first whose part is there is written."""
 
     def architecture(self, config: Mapping[str, Any]) -> params.Architecture:
         """Our block out of their settings, defaults included. Raises SesameError that names a setting we have no counterpart for."""
@@ -55,7 +64,7 @@ class Layout:
         for key, value in {**plain, **self.fixed}.items():
             if config.get(key, value) != value:
                 raise SesameError(f"config.json: {key}: {config[key]!r} is not supported, only {value!r}")
-        values = {}
+        values = dict(self.own)
         for own, theirs in self.settings.items():
             first, *others = theirs.split()
             for other in others:
@@ -67,6 +76,8 @@ class Layout:
             raise SesameError(f"config.json: {key}: {values['activation']!r} is not supported (there are: {', '.join(ACTIVATIONS)})")
         values["activation"] = ACTIVATIONS[values["activation"]]
         values["max_length"] -= self.positions_aside
+        if self.narrow_only and values["embedding_size"] == values["hidden_size"]:
+            values["embedding_size"] = None
         if values["intermediate_size"] is None:  # GPT-2's way to say four times as wide
             values["intermediate_size"] = 4 * values["hidden_size"]
         try:
@@ -80,13 +91,17 @@ class Layout:
         """Their settings out of our block. Raises SesameError for a choice that `transformers` has no model for."""
         values = architecture.model_dump()
         for key, field_ in type(architecture).model_fields.items():
-            if key not in self.settings and key != "name" and values[key] != field_.default:
-                name = self.prefix.rstrip(".")
-                raise SesameError(f"architecture.{key}: {values[key]} has no counterpart in transformers' {name}, only {field_.default}")
+            only = self.own.get(key, field_.default)
+            if key not in self.settings and key != "name" and values[key] != only:
+                raise SesameError(
+                    f"architecture.{key}: {values[key]} has no counterpart in transformers' {self.prefix.rstrip('.')}, only {only}"
+                )
         if values["activation"] not in ACTIVATIONS.values():
             known = ", ".join(dict.fromkeys(ACTIVATIONS.values()))
             raise SesameError(f"architecture.activation: {values['activation']} is not written (there are: {known})")
         values["activation"] = next(theirs for theirs, own in ACTIVATIONS.items() if own == values["activation"])
+        if self.narrow_only and values["embedding_size"] is None:
+            values["embedding_size"] = values["hidden_size"]
         return {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()}
 
     def names(self, key: str) -> list[str]:
@@ -109,6 +124,9 @@ class Layout:
         state: dict[str, Tensor] = {}
         absent: dict[str, None] = {}
         for key, shape in shapes.items():
+            if key in self.absent:
+                state[key] = zeros(shape)
+                continue
             names = [self._plain(name) for name in self.names(key)]
             missing = [name for name in names if name not in left]
             if key.partition(".")[0] in HEADS and len(missing) == len(names):
@@ -131,10 +149,11 @@ class Layout:
         return state, list(absent), list(left)
 
     def write(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Our weights -> theirs."""
+        """Our weights -> theirs, but for parts that theirs has not."""
         written = {}
         for key, value in state.items():
-            names = self.names(key)
+            if not (names := self.names(key)):
+                continue
             parts = self._turned(key, value).chunk(len(names))
             written |= {name: part.contiguous() for name, part in zip(names, parts, strict=True)}
         return written

@@ -28,6 +28,8 @@ class Positions(nn.Module):
         elif self.kind == "relative":
             self.bias = nn.Embedding(BUCKETS, config.num_heads)
             self.register_buffer("buckets", bucket(places[None, :] - places[:, None], causal), persistent=False)
+        elif self.kind == "alibi":
+            self.register_buffer("slopes", slopes(config.num_heads)[:, None, None], persistent=False)
 
     def add(self, x: Tensor, positions: Tensor) -> Tensor:
         """x (batch, length, hidden), positions (length,) or (batch, length) -> the same shape as x."""
@@ -43,12 +45,25 @@ class Positions(nn.Module):
     def mask(self, mask: Tensor | None, length: int) -> Tensor | None:
         """A mask (batch, 1, 1 or length, length), True where a key may be seen
         -> that, or with a bias what is to be added to the scores."""
-        if self.kind != "relative":
+        if self.kind not in ("relative", "alibi"):
             return mask
-        bias = self.bias(self.buckets[:length, :length]).permute(2, 0, 1)[None]  # (1, heads, length, length)
+        if self.kind == "relative":
+            bias = self.bias(self.buckets[:length, :length]).permute(2, 0, 1)[None]  # (1, heads, length, length)
+        else:
+            places = torch.arange(length, device=self.slopes.device)
+            bias = (self.slopes * -(places[None, :] - places[:, None]).abs())[None]
         if mask is None and self.causal:
             mask = torch.ones(length, length, dtype=torch.bool, device=bias.device).tril()
         return bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+
+
+def slopes(heads: int) -> Tensor:
+    """(heads,): 2^(-8/n), 2^(-16/n), ... for n heads a power of two; else those of the power below, and every other one of that above
+    (Press et al. 2022, section 3 and their code)."""
+    below = 2 ** int(math.log2(heads))
+    own = [2 ** (-8 * (i + 1) / below) for i in range(below)]
+    between = [2 ** (-8 * (i + 1) / (2 * below)) for i in range(0, 2 * below, 2)]
+    return torch.tensor((own + between)[:heads])
 
 
 BUCKETS, FARTHEST = 32, 128

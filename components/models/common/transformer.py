@@ -1,5 +1,7 @@
 """The Transformer's parts, shared by encoder and decoder (Vaswani et al. 2017)."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -9,9 +11,12 @@ from components.models.common.dropout import Dropout, dropout
 from components.models.common.positions import Positions
 
 
-def norm(config: TransformerArchitecture) -> nn.Module:
-    """The norm that an architecture names, over hidden_size."""
-    return {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}[config.norm](config.hidden_size, config.layer_norm_eps)
+def norm(config: TransformerArchitecture, width: int | None = None) -> nn.Module:
+    """The norm that an architecture names, over hidden_size or another width."""
+    width = width or config.hidden_size
+    if config.norm == "rms_norm":
+        return nn.RMSNorm(width, config.layer_norm_eps)
+    return nn.LayerNorm(width, config.layer_norm_eps, bias=config.biases)
 
 
 class Gated(nn.Module):
@@ -30,7 +35,11 @@ def feed_forward(config: TransformerArchitecture) -> nn.Sequential:
     """Linear, activation, linear; a gated one's first matrix has both halves."""
     activation = ACTIVATIONS[config.activation]()
     inner = config.intermediate_size * (2 if isinstance(activation, Gated) else 1)
-    return nn.Sequential(nn.Linear(config.hidden_size, inner), activation, nn.Linear(config.intermediate_size, config.hidden_size))
+    return nn.Sequential(
+        nn.Linear(config.hidden_size, inner, config.biases),
+        activation,
+        nn.Linear(config.intermediate_size, config.hidden_size, config.biases),
+    )
 
 
 ACTIVATIONS = {
@@ -69,8 +78,8 @@ class SelfAttention(nn.Module):
     def __init__(self, config: TransformerArchitecture):
         super().__init__()
         self.num_heads, self.dropout = config.num_heads, config.dropout
-        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size, config.biases)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size, config.biases)
 
     def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor:
         """x (batch, length, hidden) -> the same shape;
@@ -124,6 +133,20 @@ def length_mask(lengths: Tensor, length: int) -> Tensor | None:
     return None if whole else mask[:, None, None, :]
 
 
+def share(blocks: nn.ModuleList, parts: Sequence[str], groups: int) -> None:
+    """Have all layers of a group use these parts of its first one, which alone has them as its own: they are saved and trained once."""
+    size = len(blocks) // groups
+    for i, block in enumerate(blocks):
+        for name in parts if i % size else ():
+            delattr(block, name)
+            block.__dict__[name] = getattr(blocks[i - i % size], name)  # no part of this layer to torch, and found by its name
+
+
+PARTS = {"attention": ("attention", "attention_norm"), "feed_forward": ("feed_forward", "feed_forward_norm")}
+"""Of a block."""
+
+
 def sublayers(blocks: nn.ModuleList) -> list[tuple[nn.Module, str]]:
     """Where adapters go: behind attention and feed-forward of each block, before the residual (Houlsby et al. 2019, figure 2)."""
-    return [place for block in blocks for place in ((block.attention, "output"), (block, "feed_forward"))]
+    places = [place for block in blocks for place in ((block.attention, "output"), (block.feed_forward, "2"))]
+    return list(dict.fromkeys(places))  # layers may share

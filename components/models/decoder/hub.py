@@ -1,6 +1,7 @@
 """How `transformers` lays out what is ours as a decoder."""
 
 from components.models.common.layout import Layout
+from components.models.decoder.block import DecoderArchitecture
 
 LAYOUTS = {
     "gpt2": Layout(
@@ -24,15 +25,18 @@ LAYOUTS = {
         tied={"lm_head.weight": "transformer.wte.weight"},
         fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
         transposed=True,
+        reads_segments=False,
+        classes={None: "GPT2LMHeadModel"},
     ),
 }  # fmt: skip
 """model_type in config.json -> its layout."""
 
-WRITTEN = "gpt2"
-"""What ours is written as."""
-CLASSES = {None: "GPT2LMHeadModel"}
-"""Part of ours -> the class that has it; the first whose part is there is written."""
+
+def written(architecture: DecoderArchitecture) -> str:
+    """What ours is written as."""
+    return "gpt2"
+
+
 LANGUAGE_MODEL = "AutoModelForCausalLM"
-READS_SEGMENTS = False
 FORM = ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"])
 """A text, a pair, and what the model takes. A decoder goes on where the text ends, so nothing stands behind it."""

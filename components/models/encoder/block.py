@@ -1,10 +1,10 @@
 """Settings of the encoder."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, model_validator
 
-from components.block import Size
+from components.block import Added, Size
 from components.models.common.block import Activation, TransformerArchitecture
 
 
@@ -20,6 +20,22 @@ class EncoderArchitecture(TransformerArchitecture):
     layer_norm_eps: PositiveFloat = 1e-12
     type_vocab_size: Size = 2
     """Kinds of segment. A model of one kind (RoBERTa) reads both texts of a pair as that."""
+    embedding_size: Annotated[Size | None, Added(neutral=None)] = None
+    """Width of the token vectors, which a matrix brings to hidden_size (ALBERT, Lan et al. 2020, section 3.1); null: hidden_size."""
+    shared_layers: Annotated[Literal["none", "all", "attention", "feed_forward"], Added(neutral="none")] = "none"
+    """What all layers of a group have in common (ALBERT)."""
+    layer_groups: Annotated[Size, Added(neutral=1)] = 1
+    """Groups of consecutive layers, where layers share."""
+
+    @model_validator(mode="after")
+    def groups_divide_layers(self):
+        if self.num_layers % self.layer_groups:
+            raise ValueError(f"num_layers {self.num_layers} is not divisible by layer_groups {self.layer_groups}")
+        if self.embedding_size and self.positions == "sinusoidal":
+            raise ValueError("sinusoidal positions are of hidden_size: leave embedding_size out, or take others")
+        if self.layer_groups > 1 and self.shared_layers == "none":
+            raise ValueError(f"layer_groups: {self.layer_groups} says which layers share, and shared_layers: none that none do")
+        return self
 
 
 Architecture = EncoderArchitecture

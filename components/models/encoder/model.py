@@ -6,7 +6,7 @@ from torch.nn.functional import linear
 
 from components.models.common.dropout import Dropout
 from components.models.common.positions import Positions
-from components.models.common.transformer import TransformerBlock, initialise, length_mask, norm, plain, sublayers
+from components.models.common.transformer import PARTS, TransformerBlock, initialise, length_mask, norm, plain, share, sublayers
 from components.models.contract import LanguageModel
 from components.models.encoder.block import EncoderArchitecture
 from components.tokenizer import Tokenizer
@@ -16,27 +16,31 @@ class Encoder(LanguageModel):
     """As published: post-LN, learned positions, segments, the output's matrix that of the embedding."""
 
     embeddings = frozenset({
-        "token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "positions", "output_embedding",
+        "token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "embedding_projection", "positions",
+        "output_embedding",
     })  # fmt: skip
     low_rank = ("query_key_value",)
 
     def __init__(self, config: EncoderArchitecture, tokens: Tokenizer):
         super().__init__()
-        size = config.hidden_size
+        size, below = config.hidden_size, config.embedding_size or config.hidden_size
         self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
-        self.token_embedding = nn.Embedding(tokens.vocab_size, size)
-        self.position_embedding = nn.Embedding(config.max_length, size) if config.positions == "learned" else None
+        self.token_embedding = nn.Embedding(tokens.vocab_size, below)
+        self.position_embedding = nn.Embedding(config.max_length, below) if config.positions == "learned" else None
         self.positions = Positions(config, causal=False)
-        self.segment_embedding = nn.Embedding(config.type_vocab_size, size)
-        self.embedding_norm = norm(config)
+        self.segment_embedding = nn.Embedding(config.type_vocab_size, below)
+        self.embedding_norm = norm(config, below)
         self.dropout = Dropout(config.dropout)
+        self.embedding_projection = nn.Linear(below, size) if config.embedding_size else nn.Identity()
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
+        kinds = {"none": (), "all": PARTS}.get(config.shared_layers, (config.shared_layers,))
+        share(self.blocks, [part for kind in kinds for part in PARTS[kind]], config.layer_groups)
         self.final_norm = norm(config) if config.norm_first else nn.Identity()
         self.pooler = nn.Sequential(nn.Linear(size, size), nn.Tanh())
-        self.head_transform = nn.Sequential(nn.Linear(size, size), plain(config.activation), norm(config))
+        self.head_transform = nn.Sequential(nn.Linear(size, below), plain(config.activation), norm(config, below))
         self.head_bias = nn.Parameter(torch.zeros(tokens.vocab_size))
         self.next_sentence = nn.Linear(size, 2)
-        self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, size)
+        self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, below)
         initialise(self)
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
@@ -48,7 +52,7 @@ class Encoder(LanguageModel):
         if segment_ids is None or self.segment_embedding.num_embeddings == 1:
             segment_ids = torch.zeros_like(ids)
         x = x + self.segment_embedding(segment_ids)
-        states = [self.dropout(self.embedding_norm(x))]
+        states = [self.embedding_projection(self.dropout(self.embedding_norm(x)))]
         mask = self.positions.mask(length_mask(lengths, ids.shape[1]), ids.shape[1])
         for block in self.blocks:
             states.append(block(states[-1], self.positions, mask))

@@ -121,6 +121,30 @@ def problems(change) -> list[str]:
             "models.bert.trainer.threads: Input should be less than or equal to 1024",
         ),
         (
+            lambda raw: raw["models"]["bert"]["objective"].update(sentence_order=True),
+            "models.bert.objective: one head answers one question: sentence_order takes next_sentence: false",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["objective"].update(inputs="full_sentences"),
+            "models.bert.objective: next_sentence asks about pairs: drop `inputs: full_sentences`, or say `next_sentence: false`, too",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["objective"].update(span_probability=0.2, whole_word=True),
+            "models.bert.objective: spans are of whole words anyway: drop whole_word, or span_probability",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["objective"].update(span_boundary=True),
+            "models.bert.objective: span_boundary is of spans: give span_probability, as SpanBERT's 0.2",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["architecture"].update(shared_layers="all", layer_groups=3),
+            "models.bert.architecture: num_layers 2 is not divisible by layer_groups 3",
+        ),
+        (
+            lambda raw: raw["models"]["bert"]["architecture"].update(layer_groups=2),
+            "models.bert.architecture: layer_groups: 2 says which layers share, and shared_layers: none that none do",
+        ),
+        (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "max_length": 64}]),
             "models.bert: a phase of 64 tokens is longer than the architecture reads (32)",
         ),

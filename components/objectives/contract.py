@@ -1,6 +1,8 @@
 """What every objective gives to pre-training."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -20,6 +22,8 @@ class Objective(ABC):
 
     main: ClassVar[str]
     """The part whose loss is the language model's: perplexity and bits per byte are its."""
+    weights: Mapping[str, float] = MappingProxyType({})
+    """Of parts that do not count as 1 in what is trained."""
 
     @abstractmethod
     def __init__(self, config: ObjectiveBlock, tokens: Tokenizer):
@@ -50,6 +54,10 @@ class Objective(ABC):
         `losses` may use them.
         """
         return {}
+
+    def figures(self, figures: dict[str, float]) -> dict[str, float]:
+        """What a validation says, from the loss and the accuracy of each part."""
+        return figures
 
     def untrained(self, model: LanguageModel) -> list[str]:
         """Parts of the model that this leaves as they are drawn, as heads that it does not use. All others must get a gradient."""

@@ -89,7 +89,8 @@ class Pretraining(L.LightningModule):
             # dropout is keyed by step and micro-batch: a resumed run draws the same, and so do two ranks that share the micro-batches
             torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank * len(micro_batches) + i) * 2**53))
             losses, carry = self.objective.losses(self.model, rows, carries[i])
-            loss = sum(part / max(1.0, counts[name]) for name, (part, _) in losses.items())
+            weights = self.objective.weights
+            loss = sum(weights.get(name, 1.0) * part / max(1.0, counts[name]) for name, (part, _) in losses.items())
             with self._without_sync() if i < len(micro_batches) - 1 else nullcontext():
                 self.manual_backward(loss * self.trainer.world_size)  # DDP takes the mean over ranks
             self.carry.append(carry)
@@ -206,7 +207,7 @@ class Pretraining(L.LightningModule):
         names, sums = parts(counts), {"bytes": counts["bytes"].sum()}
         for i, name in enumerate(names):
             sums |= {f"{name}.loss": scores[:, i, 0].sum(), f"{name}.correct": scores[:, i, 1].sum(), f"{name}.count": counts[name].sum()}
-        self.valid = Sums(sums).figures(self.objective.main)
+        self.valid = self.objective.figures(Sums(sums).figures(self.objective.main))
         main = self.objective.main
         self.valid["loss_se"] = standard_error(scores[:, names.index(main), 0], counts[main])
         if not self.recent:

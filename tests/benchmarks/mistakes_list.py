@@ -30,7 +30,7 @@ def named(area: str, *names: str) -> str:
 
 
 CLEANING, CLM = "components/corpora/cleaning.py", "components/objectives/clm/objective.py"
-BATCHES = "components/objectives/mlm/batches.py"
+BATCHES = "components.objectives.examples.masked.py"
 MASKS, SEGMENTS = "components/objectives/noise/tokens.py", "components/objectives/examples/segments.py"
 TRANSFORMER, POSITIONS = "components/models/common/transformer.py", "components/models/common/positions.py"
 BILM, CLOSURE = "components/models/bilm/model.py", "components/resolve/closure.py"

@@ -264,7 +264,8 @@ def test_padding_and_the_future_change_nothing(tokens, name, positions, norm_fir
 
 
 @pytest.mark.parametrize("change", [
-    {"activation": "swiglu"}, {"norm": "rms_norm"}, {"biases": False}, {"shared_layers": "attention"}, {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True},
+    {"activation": "swiglu"}, {"norm": "rms_norm"}, {"biases": False}, {"shared_layers": "attention"},
+    {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True},
 ])  # fmt: skip
 def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, monkeypatch, change):
     from components.checkpoints.export import export

@@ -19,9 +19,9 @@ from components.objectives.bilm.batches import LaneBatches
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
 from components.objectives.examples import windows
+from components.objectives.examples.masked import MaskedBatches
 from components.objectives.examples.segments import exchanged, fitted, pairs
 from components.objectives.examples.stream import Stream
-from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.block import MaskedLM
 from components.objectives.mlm.control import from_b_alone
 from components.objectives.noise.tokens import mask, subsets
@@ -221,7 +221,7 @@ def test_masked_batch_layout(tokens, train_split):
             ids, segments = original[row], batch["segment_ids"][row]
             seps = (ids == SEP).nonzero().flatten().tolist()
             assert ids[0] == CLS and seps[-1] == length - 1 and (ids[length:] == PAD).all()
-            assert len(seps) == (1 if batch["is_random"][row] == IGNORED else 2)
+            assert len(seps) == (1 if batch["answers"][row] == IGNORED else 2)
             assert (segments[: seps[0] + 1] == 0).all() and (segments[seps[0] + 1 : length] == 1).all() and (segments[length:] == 0).all()
         assert batches.tokens(step) == batch["lengths"].sum()
 

@@ -296,6 +296,29 @@ def test_a_model_that_cannot_be_compiled_is_one_line(project):
     assert "trainer.compile: the model can't be compiled as one graph (" in done.stderr and "leave compile out" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("objective", "architecture", "shown"),
+    [
+        ({"name": "electra", "generator_size": 0.5}, {"embedding_size": 8}, {"detector_accuracy", "detector_precision", "perplexity"}),
+        (
+            {"next_sentence": False, "sentence_order": True},
+            {"embedding_size": 8, "shared_layers": "all"},
+            {"sop_accuracy", "sop_from_b_alone"},
+        ),
+        ({"next_sentence": False, "span_probability": 0.2, "span_boundary": True}, {"type_vocab_size": 1}, {"boundary_loss", "perplexity"}),
+    ],
+    ids=["electra", "albert", "spanbert"],
+)
+def test_variants_of_bert_are_trained_and_tuned(project, objective, architecture, shown):
+    write_params(objective=objective, architecture=architecture)
+    done = pretrain("bert")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads(Path("data/metrics/pretrain/bert.json").read_text())
+    assert shown <= metrics.keys() and all(math.isfinite(metrics[key]) for key in shown)
+    tuned = run_stage("components.finetune", "bert-same")
+    assert tuned.returncode == 0, tuned.stderr
+
+
 def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(project):
     write_params(budget={"steps": 2}, objective={"next_sentence": False})
     done = pretrain("bert")

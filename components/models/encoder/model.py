@@ -23,6 +23,7 @@ class Encoder(LanguageModel):
 
     def __init__(self, config: EncoderArchitecture, tokens: Tokenizer):
         super().__init__()
+        self.config = config
         size, below = config.hidden_size, config.embedding_size or config.hidden_size
         self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
         self.token_embedding = nn.Embedding(tokens.vocab_size, below)

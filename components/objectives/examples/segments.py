@@ -16,14 +16,34 @@ def spans(text: Shard, max_length: int) -> np.ndarray:
     return np.stack([starts, stops, stops, stops, np.full_like(starts, IGNORED)], 1)
 
 
+def full_sentences(text: Shard, max_length: int) -> np.ndarray:
+    """Examples like those of `spans`, of as many whole segments as fit, over the ends of documents (Liu et al. 2019, section 4.2)."""
+    room, (firsts, ends) = max_length - 2, np.asarray(text.segments).T
+    # what the segments before each one take: their tokens, and a [SEP] for each document that ends
+    opens = np.zeros(len(firsts), int)
+    opens[np.asarray(text.documents[1:-1])] = 1
+    taken = np.cumsum(np.append(0, ends - firsts)[:-1]) + np.cumsum(opens)
+    after = np.append(taken[1:], taken[-1] + ends[-1] - firsts[-1]) - np.append(opens[1:], 0)  # with this one
+    chosen, segment = [], 0
+    while segment < len(firsts):
+        chosen.append(segment)
+        segment = max(segment + 1, int(np.searchsorted(after, taken[segment] + room, side="right")))
+    first, last = np.array(chosen), np.append(chosen[1:], len(firsts)) - 1
+    stops = np.where(first == last, np.minimum(ends[last], firsts[first] + room), ends[last])
+    return np.stack([firsts[first], stops, stops, stops, np.full_like(stops, IGNORED)], 1)
+
+
 def ranges(firsts: np.ndarray, counts: np.ndarray, step: int = 1) -> np.ndarray:
     """first, first + step, ... of each first, so many as its count, one after another."""
     counts = np.maximum(counts, 0)
     return np.repeat(firsts, counts) + step * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
 
 
-def pairs(text: Shard, max_length: int, rng: np.random.Generator) -> np.ndarray:
+def pairs(text: Shard, max_length: int, rng: np.random.Generator, single: bool = False, swapped: bool = False) -> np.ndarray:
     """Examples for next-sentence prediction, (n, 5): A's first token and end, B's first token and end, 1 where B is random.
+
+    With `single` A and B are a segment each; with `swapped` B is always what follows, and 1 says that the two were exchanged
+    (sentence-order prediction, Lan et al. 2020, section 3.1).
 
     As in BERT's data (Devlin et al. 2019, appendix A.2): segments of a document are gathered up to max_length, split at a random
     place into A and B, and half of the time B is text of another document instead; the segments B would have had go back and open
@@ -34,22 +54,26 @@ def pairs(text: Shard, max_length: int, rng: np.random.Generator) -> np.ndarray:
       make "random" the answer nine times in ten where a document does not open with A.
     """
     limit = max_length - 3
-    if len(text) < 2:
+    if len(text) < 2 and not swapped:
         raise SesameError("next-sentence prediction needs at least two documents")
     starts, ends = np.asarray(text.segments).T
-    segment, split, stop, answer, document = _gathered(starts, ends, np.asarray(text.documents), limit, rng)
+    segment, split, stop, answer, document = _gathered(starts, ends, np.asarray(text.documents), limit, rng, single, swapped)
     a_end = np.minimum(ends[segment], starts[segment] + max_length - 2)  # of a segment left alone
     rows = np.stack([starts[segment], a_end, a_end, a_end, answer], 1)
 
     [asked] = np.nonzero(answer != IGNORED)
     b, b_end = starts[split[asked]], ends[stop[asked] - 1]
     [random] = np.nonzero(answer[asked] == 1)
-    other = np.arange(len(asked))
-    other[random] = exchanged(random, b_end - b, document[asked], rng)
-    b, b_end = b[other], b_end[other]
+    if not swapped:
+        other = np.arange(len(asked))
+        other[random] = exchanged(random, b_end - b, document[asked], rng)
+        b, b_end = b[other], b_end[other]
     a = starts[segment[asked]]
     a_size, b_size = fitted(ends[split[asked] - 1] - a, b_end - b, limit)
     rows[asked, 1:4] = np.stack([a + a_size, b, b + b_size], 1)
+    if swapped:
+        turned = asked[random]
+        rows[turned, :4] = rows[turned][:, [2, 3, 0, 1]]
     return rows
 
 
@@ -60,19 +84,20 @@ def fitted(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray
 
 
 def _gathered(
-    starts: np.ndarray, ends: np.ndarray, firsts: np.ndarray, limit: int, rng: np.random.Generator
+    starts: np.ndarray, ends: np.ndarray, firsts: np.ndarray, limit: int, rng: np.random.Generator, single: bool, swapped: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Of each example the first segment of A, of B, the one after B, the answer, the document. All documents are read side by side."""
     document, segment, drawn = np.arange(len(firsts) - 1), firsts[:-1], []
     last = firsts[1:]
     while len(document):
-        stop = np.minimum(np.searchsorted(ends, starts[segment] + limit) + 1, last)  # the segment that reaches the limit is the last one
+        stop = np.searchsorted(ends, starts[segment] + limit) + 1  # the segment that reaches the limit is the last one
+        stop = np.minimum(segment + 2 if single else stop, last)
         size = stop - segment
         # after the first segment, or a later one but the last
         split = segment + 1 + (rng.random(len(segment)) * np.maximum(1, size - 1)).astype(int)
         answer = np.where(size == 1, IGNORED, rng.random(len(segment)) < 0.5)
         drawn.append(np.stack([segment, split, stop, answer, document]))
-        segment = np.where(answer == 1, split, stop)
+        segment = stop if swapped else np.where(answer == 1, split, stop)
         left = segment < last
         document, segment, last = document[left], segment[left], last[left]
     found = np.concatenate(drawn, axis=1)

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from components.objectives.mlm.batches import MaskedBatches
+from components.objectives.examples.masked import MaskedBatches
 from components.objectives.scoring import IGNORED
 
 EXAMPLES = 20_000

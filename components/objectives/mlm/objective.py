@@ -1,23 +1,25 @@
-"""Masked language modelling with next-sentence prediction (Devlin et al. 2019, section 3.1 and appendix A)."""
+"""Masked language modelling with next-sentence prediction (Devlin et al. 2019, section 3.1 and appendix A), sentence-order prediction
+(Lan et al. 2020) or the span-boundary objective (Joshi et al. 2020)."""
 
-import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from components.encode import Split
 from components.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
+from components.objectives.examples.masked import MaskedBatches, explained
 from components.objectives.examples.windows import Rows
 from components.objectives.mlm import block
-from components.objectives.mlm.batches import MaskedBatches
 from components.objectives.mlm.control import from_b_alone
-from components.objectives.scoring import IGNORED, score, score_tokens
+from components.objectives.scoring import score, score_tokens
 from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
 
 
 class MaskedLM(Contract):
-    """Predicts `mlm_probability` of the tokens and, if asked for, whether segment B followed segment A."""
+    """Predicts `mlm_probability` of the tokens and, if asked for, whether segment B followed segment A, or how the two stand."""
 
     main = "mlm"
 
@@ -25,10 +27,15 @@ class MaskedLM(Contract):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> MaskedBatches:
-        return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed)
+        parts = {"mlm": "targets"} | ({"boundary": "targets"} if self.config.span_boundary else {})
+        return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed, parts)
+
+    def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
+        self.boundary = SpanBoundary(model) if self.config.span_boundary else None
+        return {"boundary": self.boundary} if self.boundary else {}
 
     def untrained(self, model: LanguageModel) -> list[str]:
-        return [] if self.config.next_sentence else ["next_sentence", "pooler"]
+        return [] if self.config.question else ["next_sentence", "pooler"]
 
     def check(self, batches: Batches, steps: int | None) -> None:
         if self.config.static and steps and steps <= batches.epoch_steps():
@@ -38,44 +45,23 @@ class MaskedLM(Contract):
             )
 
     def controls(self, train: MaskedBatches, valid: MaskedBatches) -> dict[str, float]:
-        return {"nsp_from_b_alone": from_b_alone(train, valid)} if self.config.next_sentence else {}
+        return {f"{self.config.question}_from_b_alone": from_b_alone(train, valid)} if self.config.question else {}
 
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
         hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])
         asked = hidden.gather(1, rows["places"][:, :, None].expand(-1, -1, hidden.shape[2])).flatten(0, 1)  # the head sees targets only
         parts = {"mlm": score_tokens(model, asked, rows["labels"].flatten())}
-        if self.config.next_sentence:
+        if self.config.span_boundary:
+            outside = [hidden.gather(1, rows[side][:, :, None].expand(-1, -1, hidden.shape[2])) for side in ("left", "right")]
+            logits = self.boundary(model, *outside, rows["places"] - rows["left"]).flatten(0, 1)
+            parts["boundary"] = score(logits, rows["labels"].flatten(), model.training)
+        if self.config.question:
             logits = model.next_sentence(model.pool(hidden, rows["lengths"]))
-            parts["nsp"] = score(logits, rows["is_random"], model.training)
+            parts[self.config.question] = score(logits, rows["answers"], model.training)
         return parts, None
 
     def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
-        """`[dog → MASK]` is a target that the model doesn't see, `[dog → cat]` one replaced by another piece, `[dog → dog]` one left."""
-        rows, chosen = batches[step].rows, batches.chosen(step)
-        examples = batches.examples[chosen]
-        # of every place what is asked there; what makes up the numbers of a row with fewer targets goes to a place behind the last
-        width = rows["ids"].shape[1]
-        asked = torch.full((len(examples), width + 1), IGNORED)
-        asked.scatter_(1, torch.where(rows["labels"] == IGNORED, width, rows["places"]), rows["labels"])
-        first = batches.text.first_documents[batches.index]
-        shown = []
-        for ids, labels, length, (a, _, b, b_end, answer) in zip(rows["ids"], asked, rows["lengths"].tolist(), examples, strict=True):
-            text = "".join(self._piece(*pair) for pair in zip(ids[:length].tolist(), labels[:length].tolist(), strict=True))
-            documents = first + np.searchsorted(batches.shard.document_tokens, [a, b] if b < b_end else [a], side="right") - 1
-            question = {IGNORED: "no question", 0: "B follows A", 1: "B is random"}[answer] if self.config.paired else "no pairs"
-            shown.append({"documents": " ".join(map(str, dict.fromkeys(documents.tolist()))), "asked": question, "text": text.strip()})
-        return shown
-
-    def _piece(self, seen: int, target: int) -> str:
-        """A piece as the text shows it, with what became of it where it is a target."""
-
-        def name(i: int) -> str:
-            return SPECIALS[i].strip("[]") if i < len(SPECIALS) else self.tokenizer.pieces[i].decode(errors="replace")
-
-        if target == IGNORED:
-            return {CLS: "", SEP: " |"}.get(seen, name(seen))
-        space = " " if name(target).startswith(" ") else ""
-        return f"{space}[{name(target).strip()} → {name(seen).strip()}]"
+        return explained(batches, step, self.tokenizer)
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """The five likeliest pieces for each `[MASK]` of a prompt."""
@@ -92,5 +78,27 @@ class MaskedLM(Contract):
             shown.append({"prompt": prompt, "output": " | ".join(best)})
         return shown
 
+
+class SpanBoundary(nn.Module):
+    """Predicts the tokens of a span from the two outside it and their place in it (Joshi et al. 2020, section 3.2)."""
+
+    def __init__(self, model: LanguageModel):
+        super().__init__()
+        width, below = model.width, model.token_embedding.embedding_dim
+        self.places = nn.Embedding(LONGEST_SPAN, PLACE_SIZE)
+        layers = [(2 * width + PLACE_SIZE, width), (width, below)]
+        self.layers = nn.Sequential(*(part for a, b in layers for part in (nn.Linear(a, b), nn.GELU(), nn.LayerNorm(b))))
+        self.bias = nn.Parameter(torch.zeros(model.token_embedding.num_embeddings))
+        nn.init.normal_(self.places.weight, std=0.02)
+
+    def forward(self, model: LanguageModel, left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
+        """left, right (batch, targets, width), the states outside the spans; offsets (batch, targets), 1 for a span's first token
+        -> logits (batch, targets, vocab_size), by the model's own token vectors."""
+        places = self.places((offsets - 1).clamp(0, LONGEST_SPAN - 1))
+        return linear(self.layers(torch.cat([left, right, places], 2)), model.token_embedding.weight, self.bias)
+
+
+LONGEST_SPAN, PLACE_SIZE = 64, 200
+"""Tokens, and the width of a place in a span."""
 
 Objective = MaskedLM

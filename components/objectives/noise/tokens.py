@@ -37,13 +37,22 @@ def mask(
         targets = np.sort((firsts + chosen)[chosen >= 0])
     else:
         targets = np.flatnonzero(_words(opens, rows, counts, key, examples))
+    return hidden(tokens, sizes, targets, targets, config, ordinary, key, examples), targets
+
+
+def hidden(
+    tokens: np.ndarray, sizes: np.ndarray, targets: np.ndarray, decided: np.ndarray, config: Shares, ordinary: np.ndarray,
+    key: tuple[int, ...], examples: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """What the model sees of the tokens (n,): in the place of targets `[MASK]`, an ordinary token or the same one; targets of which
+    `decided` (targets,) is one place share what becomes of them."""
+    firsts, rows = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
     row, own = rows[targets], tokens[targets]
-    rank = targets - firsts[row]
-    decision = uniform(*key, examples[row], rank, REPLACED)
-    drawn = ordinary[(uniform(*key, examples[row], rank, NEW_TOKEN) * len(ordinary)).astype(int)]
+    decision = uniform(*key, examples[row], decided - firsts[row], REPLACED)
+    drawn = ordinary[(uniform(*key, examples[row], targets - firsts[row], NEW_TOKEN) * len(ordinary)).astype(int)]
     seen = tokens.copy()
     seen[targets] = np.where(decision < config.mask_share, MASK, np.where(decision < config.mask_share + config.random_share, drawn, own))
-    return seen, targets
+    return seen
 
 
 def subsets(sizes: np.ndarray, counts: np.ndarray, numbers: np.ndarray) -> np.ndarray:

@@ -1,14 +1,19 @@
-"""Rows of masked-LM batches."""
+"""Rows of which some tokens are hidden."""
 
 from bisect import bisect_right
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
+import torch
 
 from components.encode import Shard, Split
 from components.errors import SesameError
-from components.objectives.examples.segments import pairs, ranges, spans
+from components.objectives.examples.block import MaskedInputs
+from components.objectives.examples.segments import full_sentences, pairs, ranges, spans
 from components.objectives.examples.windows import Batches, Window, padded, within
-from components.objectives.mlm.block import MaskedLM
+from components.objectives.noise.spans import mask_spans
 from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
@@ -22,10 +27,15 @@ class MaskedBatches(Batches):
     An epoch takes the shards of the text in a random order, and the examples of each in a random order; memory holds those of one shard.
     """
 
-    def __init__(self, config: MaskedLM, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
+    def __init__(
+        self, config: MaskedInputs, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int,
+        parts: Mapping[str, Literal["targets", "tokens"]] = MappingProxyType({"mlm": "targets"}),
+    ):  # fmt: skip
+        """`parts`: of each part of the loss, but for the question, whether it is asked of the hidden tokens or of all."""
+        self.parts = parts
         self.config, self.text, self.batch_size, self.max_length, self.seed = config, text, batch_size, max_length, seed
         self.ordinary, self.byte_lengths = np.arange(len(SPECIALS), tokens.vocab_size), np.asarray(tokens.byte_lengths)
-        self.starts_word = tokens.starts_word if config.whole_word else None
+        self.starts_word = tokens.starts_word if config.whole_word or config.span_probability else None
         self.starts = [0]
         """The first step of each shard visited so far, epoch after epoch, and of the next one."""
         self._load(0)
@@ -40,7 +50,7 @@ class MaskedBatches(Batches):
         index = int(np.random.default_rng([self.seed, epoch]).permutation(len(self.text.shards))[place])
         self.epoch, self.index, self.shard = epoch, index, self.text.shards[index]
         self.examples, self.inner = self._examples(self.shard, index, 0 if self.config.static else epoch)
-        self.lengths = self.inner.sum(1) + np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2)
+        self.lengths = self.inner.sum(1) + np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2) + self._ends(self.examples)
         rng = np.random.default_rng([self.seed, epoch, index])
         steps = len(self.examples) // self.batch_size
         order = rng.permutation(len(self.examples))[: steps * self.batch_size]
@@ -55,16 +65,31 @@ class MaskedBatches(Batches):
     def _examples(self, shard: Shard, index: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The examples of a shard, (n, 5), and the ordinary tokens of their As and Bs, (n, 2)."""
         rng = np.random.default_rng([self.seed, epoch, index, 1])
-        try:
-            examples = pairs(shard, self.max_length, rng) if self.config.paired else spans(shard, self.max_length)
-        except SesameError:
-            if len(self.text.shards) == 1:
-                raise
-            examples = spans(shard, self.max_length)  # the last shard may be a single document: nothing can be asked of it
+        if self.config.inputs == "full_sentences":
+            examples = full_sentences(shard, self.max_length)
+        elif not self.config.paired:
+            examples = spans(shard, self.max_length)
+        else:
+            examples = self._pairs(shard, rng)
         inside = np.diff(np.searchsorted(shard.segments[:, 1], examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
+        inside[:, 0] += self._ends(examples)  # [CLS]s
         ordinary = (np.diff(examples[:, :4], axis=1) - inside)[:, ::2]
         some = ordinary.sum(1) > 0  # a segment may make no token
         return examples[some], ordinary[some]
+
+    def _pairs(self, shard: Shard, rng: np.random.Generator) -> np.ndarray:
+        single, swapped = self.config.inputs == "sentence_pairs", self.config.question == "sop"
+        try:
+            return pairs(shard, self.max_length, rng, single, swapped)
+        except SesameError:
+            if len(self.text.shards) == 1:
+                raise
+            return spans(shard, self.max_length)  # the last shard may be a single document: nothing can be asked of it
+
+    def _ends(self, examples: np.ndarray) -> np.ndarray:
+        """Ends of documents inside the As, (n,): only full sentences go over them."""
+        firsts = self.shard.document_tokens[:-1]
+        return np.diff(np.searchsorted(firsts, examples[:, :2]), axis=1)[:, 0]
 
     def _visit(self, step: int) -> int:
         """Have the shard loaded that a step is of; the step's number in it."""
@@ -102,21 +127,27 @@ class MaskedBatches(Batches):
         chosen = self.order[start : start + last - first].ravel()
         examples, inner, lengths = self.examples[chosen], self.inner[chosen], self.lengths[chosen]
         sizes, paired = inner.sum(1), examples[:, 2] < examples[:, 3]
-        tokens = self._ordinary(examples)
+        at = self._ordinary(examples)
+        tokens = self.shard.tokens[at].astype(np.int64)
         row = np.repeat(np.arange(len(chosen)), sizes)
         rank = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        in_b = rank >= inner[row, 0]
+        place = 1 + rank + (rank >= inner[row, 0])  # behind [CLS], and the [SEP] after A
+        if self.config.inputs == "full_sentences":  # and those between documents
+            document = np.searchsorted(self.shard.document_tokens, at, side="right")
+            place = 1 + rank + document - np.searchsorted(self.shard.document_tokens, examples[:, 0], side="right")[row]
         opens = None
         if self.starts_word is not None:  # what follows a special opens a word, too
             opens = self.starts_word[tokens] | (rank == 0) | (rank == inner[row, 0])
         key = (self.seed, 0 if self.config.static else self.epoch, self.index)
-        seen, targets = mask(tokens, sizes, self.config, self.ordinary, key, chosen, opens)
+        if self.config.span_probability:
+            seen, targets, spans_ = mask_spans(tokens, sizes, self.config, self.ordinary, key, chosen, opens)
+        else:
+            seen, targets = mask(tokens, sizes, self.config, self.ordinary, key, chosen, opens)
 
         widths, begins = padded(lengths, self.batch_size)
-        place = 1 + rank + in_b
         ids, segment_ids = np.zeros((2, self.batch_size * widths.sum()), np.int64)
-        ids[begins], ids[begins + 1 + inner[:, 0]], ids[(begins + lengths - 1)[paired]] = CLS, SEP, SEP
-        ids[begins[row] + place] = seen
+        ids[ranges(begins, lengths)] = SEP  # wherever nothing else stands
+        ids[begins], ids[begins[row] + place] = CLS, seen
         segment_ids[ranges(begins + 2 + inner[:, 0], np.where(paired, inner[:, 1] + 1, 0))] = 1
 
         row, asked = row[targets], np.bincount(row[targets], minlength=len(chosen))
@@ -125,17 +156,54 @@ class MaskedBatches(Batches):
         at = begins[row] + np.arange(len(row)) - (np.cumsum(asked) - asked)[row]
         places[at], labels[at] = place[targets], tokens[targets]
 
-        counts = {"tokens": lengths, "mlm": asked, "bytes": np.bincount(row, self.byte_lengths[tokens[targets]], minlength=len(chosen))}
-        if self.config.next_sentence:
-            counts["nsp"] = examples[:, 4] != IGNORED
+        counts = {"tokens": lengths, "bytes": np.bincount(row, self.byte_lengths[tokens[targets]], minlength=len(chosen))}
+        counts |= {part: asked if of == "targets" else lengths for part, of in self.parts.items()}
+        if self.config.question:
+            counts[self.config.question] = examples[:, 4] != IGNORED
         flat = {
             "ids": (ids, widths), "segment_ids": (segment_ids, widths), "places": (places, most), "labels": (labels, most),
-            "lengths": (lengths, None), "is_random": (examples[:, 4], None),
+            "lengths": (lengths, None), "answers": (examples[:, 4], None),
         }  # fmt: skip
+        if self.config.span_probability:
+            left, right = np.zeros((2, len(places)), np.int64)
+            left[at], right[at] = place[spans_[:, 0]] - 1, place[spans_[:, 1]] + 1  # [CLS] and [SEP], if nothing else
+            flat |= {"left": (left, most), "right": (right, most)}
         return Window.laid_out(first, self.batch_size, flat, counts)
 
     def _ordinary(self, examples: np.ndarray) -> np.ndarray:
-        """The tokens of the rows' As and Bs one after another, without the [SEP]s inside them."""
+        """Where the tokens of the rows' As and Bs stand in the shard, one after another, without the specials inside them."""
         first, end = examples[:, [0, 2]].ravel(), examples[:, [1, 3]].ravel()
-        tokens = self.shard.tokens[ranges(first, end - first)].astype(np.int64)
-        return tokens[tokens != SEP]
+        at = ranges(first, end - first)
+        tokens = self.shard.tokens[at]
+        return at[(tokens != SEP) & (tokens != CLS)]
+
+
+def explained(batches: MaskedBatches, step: int, tokens: Tokenizer) -> list[dict[str, str]]:
+    """`[dog → MASK]` is a target that the model doesn't see, `[dog → cat]` one replaced by another piece, `[dog → dog]` one left."""
+    rows, chosen = batches[step].rows, batches.chosen(step)
+    examples, config = batches.examples[chosen], batches.config
+    # of every place what is asked there; what makes up the numbers of a row with fewer targets goes to a place behind the last
+    width = rows["ids"].shape[1]
+    asked = torch.full((len(examples), width + 1), IGNORED)
+    asked.scatter_(1, torch.where(rows["labels"] == IGNORED, width, rows["places"]), rows["labels"])
+    first = batches.text.first_documents[batches.index]
+    one = "exchanged" if config.question == "sop" else "B is random"
+
+    def name(i: int) -> str:
+        return SPECIALS[i].strip("[]") if i < len(SPECIALS) else tokens.pieces[i].decode(errors="replace")
+
+    def piece(seen: int, target: int) -> str:
+        if target == IGNORED:
+            return {CLS: "", SEP: " |"}.get(seen, name(seen))
+        space = " " if name(target).startswith(" ") else ""
+        return f"{space}[{name(target).strip()} → {name(seen).strip()}]"
+
+    shown = []
+    for ids, labels, length, (a, end, b, b_end, answer) in zip(rows["ids"], asked, rows["lengths"].tolist(), examples, strict=True):
+        text = "".join(piece(*pair) for pair in zip(ids[:length].tolist(), labels[:length].tolist(), strict=True))
+        opening, closing = np.searchsorted(batches.shard.document_tokens, [[a, b], [end - 1, b_end - 1]], side="right") - 1
+        sides = 2 if b < b_end else 1
+        documents = first + ranges(opening[:sides], (closing - opening + 1)[:sides])
+        question = {IGNORED: "no question", 0: "B follows A", 1: one}[answer] if config.paired else "no pairs"
+        shown.append({"documents": " ".join(map(str, dict.fromkeys(documents.tolist()))), "asked": question, "text": text.strip()})
+    return shown

@@ -1,0 +1,1 @@
+"""Replaced-token detection: `block` its settings, `objective` generator, detector and loss."""

@@ -1,0 +1,32 @@
+"""Settings of ReplacedTokens."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat
+
+from components.block import Share
+from components.objectives.examples.block import MaskedInputs
+
+
+class ReplacedTokens(MaskedInputs):
+    """A small masked LM fills hidden places, and the model tells which tokens are not the text's (ELECTRA, Clark et al. 2020)."""
+
+    samples_title = "tokens taken for replaced"
+
+    name: Literal["electra"]
+    mask_share: Share = 0.85
+    """As in the paper's code: the other targets stay as they are."""
+    random_share: Share = 0.0
+    generator_size: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Width, heads and inner width of the generator, as shares of the model's."""
+    detector_weight: PositiveFloat = 50.0
+    learns: Literal["replaced", "replaced_of_targets", "targets", "tokens"] = "replaced"
+    """The paper's ablation (section 3.4): which tokens are replaced, over all tokens or over the targets alone (ELECTRA 15 %); which tokens
+    stood there, over the targets (Replace MLM) or over all (All-Tokens MLM, without its copy mechanism)."""
+
+    def check_prompt(self, prompt: str) -> None:
+        if not prompt.strip():
+            raise ValueError("a prompt is a text in which replaced tokens are looked for")
+
+
+Objective = ReplacedTokens

@@ -1,0 +1,122 @@
+"""Replaced-token detection (ELECTRA, Clark et al. 2020)."""
+
+import sys
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from components.encode import Split
+from components.models.contract import LanguageModel
+from components.objectives.contract import Losses
+from components.objectives.contract import Objective as Contract
+from components.objectives.electra import block
+from components.objectives.examples.masked import MaskedBatches, explained
+from components.objectives.examples.windows import Rows
+from components.objectives.scoring import IGNORED, score_tokens
+from components.tokenizer import CLS, SEP, Tokenizer
+
+
+class ReplacedTokens(Contract):
+    """The generator learns by masked language modelling, the model by what it makes of the generator's fillings; nothing flows back from
+    the one to the other but through the embeddings, which they share."""
+
+    main = "mlm"
+
+    def __init__(self, config: block.ReplacedTokens, tokens: Tokenizer):
+        self.config, self.tokenizer = config, tokens
+        self.detects = config.learns.startswith("replaced")
+        self.weights = {"detector": config.detector_weight, "predicted": 0.0} if self.detects else {}
+
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> MaskedBatches:
+        of = "tokens" if self.config.learns in ("replaced", "tokens") else "targets"
+        own = {"detector": of, "predicted": of} if self.detects else {"filled": of}
+        return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed, {"mlm": "targets"} | own)
+
+    def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
+        self.generator = smaller(model, self.config.generator_size, self.tokenizer)
+        self.detector = nn.Sequential(nn.Linear(model.width, model.width), nn.GELU(), nn.Linear(model.width, 1))
+        return {"generator": self.generator} | ({"detector": self.detector} if self.detects else {})
+
+    def untrained(self, model: LanguageModel) -> list[str]:
+        heads = ["head_transform", "head_bias", "output_embedding"] if self.detects else []
+        return [part for part in ("next_sentence", "pooler", *heads) if getattr(model, part) is not None]
+
+    def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
+        ids, lengths, segment_ids, places, labels = (rows[name] for name in ("ids", "lengths", "segment_ids", "places", "labels"))
+        made = at(self.generator(ids, lengths, segment_ids), places)
+        parts = {"mlm": score_tokens(self.generator, made.flatten(0, 1), labels.flatten())}
+        original = put(ids, places, labels, labels)
+        with torch.no_grad():
+            filled = put(ids, places, sampled(self.generator.logits(made), model.training), labels)
+        hidden = model(filled, lengths, segment_ids)
+        asked = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        if self.config.learns in ("replaced_of_targets", "targets"):
+            asked = put(torch.zeros_like(ids), places, torch.ones_like(places), labels).bool()
+        if not self.detects:
+            parts["filled"] = score_tokens(model, hidden.flatten(0, 1), torch.where(asked, original, IGNORED).flatten())
+            return parts, None
+        replaced = (filled != original).float()  # a filling that is the text's own token is not one
+        logits = self.detector(hidden)[:, :, 0].float()
+        loss = (binary_cross_entropy_with_logits(logits, replaced, reduction="none") * asked).sum()
+        said = (logits > 0) & asked
+        parts["detector"] = loss, ((said == replaced.bool()) & asked).sum()
+        parts["predicted"] = said.sum().float(), (said & replaced.bool()).sum()  # its weight is 0: for the precision
+        return parts, None
+
+    def figures(self, figures: dict[str, float]) -> dict[str, float]:
+        """The loss is the generator's; of the detector accuracy and precision (of the tokens it takes for replaced, those that are)."""
+        said, right = figures.pop("predicted_loss", 0.0), figures.pop("predicted_accuracy", 0.0)
+        return figures | ({"detector_precision": right / said if said else 0.0} if self.detects else {})
+
+    def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
+        """What the generator reads: `[dog → MASK]`; what it fills in changes as it learns."""
+        return explained(batches, step, self.tokenizer)
+
+    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """The three tokens of a prompt that look most like replaced ones."""
+        shown = []
+        for prompt in prompts if self.detects else ():
+            ids = torch.tensor([[CLS, *self.tokenizer.encode([prompt])[0][: model.max_length - 2], SEP]])
+            own = self.detector.to("cpu")(model(ids, torch.tensor([ids.shape[1]])))[0, 1:-1, 0].sigmoid()
+            best = own.topk(min(3, len(own)))
+            pieces = [self.tokenizer.pieces[ids[0, 1 + i]].decode(errors="replace").strip() for i in best.indices.tolist()]
+            shown.append({"prompt": prompt, "output": " | ".join(f"{piece} {p:.2f}" for piece, p in zip(pieces, best.values, strict=True))})
+        return shown
+
+
+def smaller(model: LanguageModel, size: float, tokens: Tokenizer) -> LanguageModel:
+    """A model of the same family and depth, narrower by `size`, with the same embeddings: token, position and segment."""
+    config = model.config
+    heads = max(1, round(config.num_heads * size))
+    width = max(2, round(config.hidden_size * size / heads / 2) * 2) * heads
+    if width >= config.hidden_size:
+        print(f"the generator is as wide as the model ({width}): it leaves little to detect", file=sys.stderr, flush=True)
+    below = config.embedding_size or config.hidden_size
+    sizes = {"hidden_size": width, "num_heads": heads, "intermediate_size": max(2, round(config.intermediate_size * size))}
+    generator = type(model)(config.model_copy(update=sizes | {"embedding_size": below}), tokens)
+    for name in ("token_embedding", "position_embedding", "segment_embedding", "embedding_norm"):
+        setattr(generator, name, getattr(model, name))
+    del generator.pooler, generator.next_sentence
+    return generator
+
+
+def at(hidden: Tensor, places: Tensor) -> Tensor:
+    """hidden (batch, length, width), places (batch, targets) -> (batch, targets, width)."""
+    return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))
+
+
+def put(ids: Tensor, places: Tensor, values: Tensor, labels: Tensor) -> Tensor:
+    """ids (batch, length) with `values` (batch, targets) at `places`, but where `labels` says that there is no target."""
+    wider = torch.cat([ids, ids[:, :1]], 1)  # what is no target goes behind the end
+    return wider.scatter(1, torch.where(labels == IGNORED, ids.shape[1], places), values)[:, :-1]
+
+
+def sampled(logits: Tensor, training: bool) -> Tensor:
+    """logits (batch, targets, vocab_size) -> a token of each, drawn; the same ones every time where nothing is trained."""
+    generator = None if training else torch.Generator(logits.device).manual_seed(0)
+    noise = torch.empty(logits.shape, dtype=torch.float32, device=logits.device).exponential_(generator=generator)
+    return (logits.float() - noise.log()).argmax(2)  # Gumbel's way
+
+
+Objective = ReplacedTokens

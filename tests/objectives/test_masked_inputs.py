@@ -1,0 +1,262 @@
+"""What stands in a row, and which of it is hidden: spans, RoBERTa's ladder of inputs, sentence order; ALBERT's and ELECTRA's losses."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import AlbertConfig, AlbertForPreTraining, ElectraConfig, ElectraForPreTraining
+
+from components import objectives, params
+from components.models import store
+from components.models.encoder.block import EncoderArchitecture
+from components.models.encoder.hub import ALBERT, ELECTRA
+from components.objectives.electra.block import ReplacedTokens
+from components.objectives.electra.objective import put, sampled
+from components.objectives.examples.masked import MaskedBatches
+from components.objectives.mlm.block import MaskedLM
+from components.objectives.noise.spans import mask_spans
+from components.objectives.scoring import IGNORED
+from components.tokenizer import CLS, MASK, SEP, SPECIALS
+from tests.conftest import tiny_params
+
+PLAIN = MaskedLM(name="mlm", next_sentence=False)
+SPANS = MaskedLM(name="mlm", next_sentence=False, span_probability=0.2)
+ORDINARY = np.arange(len(SPECIALS), 500)
+
+
+def rows_of_words(rows: int, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens of rows up to `length` long, their sizes, and where words of one to three tokens begin."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, length + 1, rows)
+    opens = rng.random(sizes.sum()) < 0.6
+    opens[np.cumsum(sizes) - sizes] = True
+    return rng.integers(len(SPECIALS), 500, sizes.sum()), sizes, opens
+
+
+def test_spans_are_of_whole_words_geometric_and_hidden_as_one():
+    tokens, sizes, opens = rows_of_words(3000, 200)
+    seen, targets, edges = mask_spans(tokens, sizes, SPANS, ORDINARY, (1, 0), np.arange(len(sizes)), opens)
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    asked, limit = np.bincount(row[targets], minlength=len(sizes)), np.maximum(1, np.round(0.15 * sizes))
+    size = np.diff(np.append(np.flatnonzero(opens), len(opens)))
+    shortest = np.minimum.reduceat(size, np.searchsorted(np.flatnonzero(opens), np.cumsum(sizes) - sizes))
+    assert (asked >= 1).all() and (asked <= np.maximum(limit, shortest)).all()
+    assert asked[sizes > 60].sum() > 0.97 * limit[sizes > 60].sum(), "filled up"
+    # every token of a span is a target, spans do not meet, none leaves its row, all begin and end with a word
+    spans = np.unique(edges, axis=0)
+    assert (spans[:, 1] - spans[:, 0] + 1).sum() == len(targets) and (spans[1:, 0] > spans[:-1, 1]).all()
+    assert (row[spans[:, 0]] == row[spans[:, 1]]).all() and opens[spans[:, 0]].all()
+    assert np.append(opens, True)[spans[:, 1] + 1].all()
+    # 80, 10 and 10 % of spans
+    kind = np.where(seen[targets] == MASK, 0, np.where(seen[targets] != tokens[targets], 1, 2))
+    first = np.searchsorted(spans[:, 0], edges[:, 0])
+    hidden = np.bincount(first, kind == 0) / np.bincount(first)
+    assert set(hidden) == {0.0, 1.0} and hidden.mean() == pytest.approx(0.8, abs=0.02)
+    long = np.bincount(first) > 3
+    kept = (np.bincount(first, kind == 2) / np.bincount(first))[long]
+    assert (kept == 1).mean() == pytest.approx(0.1, abs=0.02) and ((kept > 0) & (kept < 1)).mean() < 0.01, "a drawn token may be the same"
+
+
+def test_spans_are_geometric_in_words():
+    """Of long rows, where few are cut to what is left of the share."""
+    tokens, sizes, opens = np.full(400_000, 9), np.full(100, 4000), np.ones(400_000, bool)
+    few = SPANS.model_copy(update={"mlm_probability": 0.05})
+    _, _, edges = mask_spans(tokens, sizes, few, ORDINARY, (1, 0), np.arange(100), opens)
+    spans = np.unique(edges, axis=0)
+    shares = np.bincount(spans[:, 1] - spans[:, 0] + 1, minlength=11)[1:] / len(spans)
+    expected = 0.8 ** np.arange(10) * 0.2
+    assert len(shares) == 10 and np.abs(shares - expected / expected.sum()).max() < 0.02
+
+
+def test_spans_depend_on_the_example_alone():
+    tokens, sizes, opens = rows_of_words(50, 80)
+    seen, targets, _ = mask_spans(tokens, sizes, SPANS, ORDINARY, (1, 0), np.arange(50), opens)
+    part = slice(sizes[:20].sum(), None)
+    other, _, _ = mask_spans(tokens[part], sizes[20:], SPANS, ORDINARY, (1, 0), np.arange(20, 50), opens[part])
+    assert np.array_equal(seen[part], other) and len(targets)
+
+
+def batches_of(config, tokens, text, max_length: int = 32) -> MaskedBatches:
+    return objectives.build(config, tokens).batches(text, 4, max_length, seed=1)
+
+
+def test_full_sentences_go_over_the_ends_of_documents(tokens, train_split):
+    """All of the text in its order, as many whole segments in a row as fit, a [SEP] where a document ends."""
+    config = PLAIN.model_copy(update={"inputs": "full_sentences"})
+    batches = batches_of(config, tokens, train_split)
+    [shard] = train_split.shards
+    examples = batches.examples
+    assert np.array_equal(examples[1:, 0], [shard.segments[shard.segments[:, 0] >= end][0, 0] for end in examples[:-1, 1]])
+    assert (batches.lengths <= 32).all() and batches.lengths[:-1].mean() > 23
+    over = 0
+    for step in range(batches.epoch_steps()):
+        rows, counts = batches[step]
+        assert batches.tokens(step) == counts["tokens"] == int(rows["lengths"].sum())
+        text = put(rows["ids"], rows["places"], rows["labels"], rows["labels"])
+        for own, length, (a, end, *_) in zip(text.tolist(), rows["lengths"].tolist(), examples[batches.chosen(step)].tolist(), strict=True):
+            documents = np.split(shard.tokens[a:end], np.flatnonzero(shard.tokens[a:end] == CLS))
+            whole = [CLS]
+            for document in documents:
+                whole += [token for token in document.tolist() if token not in (CLS, SEP)] + [SEP]
+            assert own[:length] == whole
+            over += len(documents) > 1
+    assert over > 20
+    shown = [row for step in range(batches.epoch_steps()) for row in objectives.build(config, tokens).explain(batches, step)]
+    assert any(" " in row["documents"] and " |" in row["text"][:-2] for row in shown) and {row["asked"] for row in shown} == {"no pairs"}
+
+
+def test_sentence_pairs_are_a_sentence_each(tokens, train_split):
+    batches = batches_of(MaskedLM(name="mlm", inputs="sentence_pairs"), tokens, train_split, max_length=64)
+    [shard] = train_split.shards
+    asked = batches.examples[batches.examples[:, 4] != IGNORED]
+    firsts, ends = shard.segments.T
+    for side in (0, 2):
+        assert np.isin(asked[:, side], firsts).all() and np.isin(asked[:, side + 1], ends).all()
+        assert np.array_equal(np.searchsorted(firsts, asked[:, side]), np.searchsorted(ends, asked[:, side + 1]))
+    assert asked[:, 4].mean() == pytest.approx(0.5, abs=0.06)
+
+
+def test_sentence_order_exchanges_what_follows_one_another(tokens, train_split):
+    config = MaskedLM(name="mlm", next_sentence=False, sentence_order=True)
+    batches = batches_of(config, tokens, train_split, max_length=64)
+    [shard] = train_split.shards
+    asked = batches.examples[batches.examples[:, 4] != IGNORED]
+    assert asked[:, 4].mean() == pytest.approx(0.5, abs=0.06)
+    document = np.searchsorted(shard.document_tokens, asked[:, [0, 2]], side="right")
+    assert np.array_equal(document[:, 0], document[:, 1])
+    turned = asked[:, 4] == 1
+    first, second = np.where(turned[:, None], asked[:, 2:4], asked[:, :2]), np.where(turned[:, None], asked[:, :2], asked[:, 2:4])
+    assert (second[:, 0] > first[:, 1]).all() and (second[:, 0] == first[:, 1] + 1).mean() > 0.8, "but for a [SEP], and what was cut off"
+    assert {"sop", "mlm"} < set(batches[0].counts) and "nsp" not in batches[0].counts
+
+
+def architecture(**changes) -> EncoderArchitecture:
+    return params.check(tiny_params()).models["bert"].architecture.model_copy(update={"dropout": 0.0, **changes})
+
+
+def test_albert_pretrains_as_transformers_does(tokens, train_split):
+    """The loss of hidden tokens and of the segments' order, from the same weights."""
+    theirs = AlbertForPreTraining(AlbertConfig(
+        vocab_size=tokens.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64,
+    )).eval()  # fmt: skip
+    block = architecture(max_length=64, embedding_size=8, shared_layers="all", num_layers=3, activation="gelu_tanh")
+    ours = store.build(block, tokens)
+    state, absent, left = ALBERT.read(theirs.state_dict(), {key: value.shape for key, value in ours.state_dict().items()})
+    ours.load_state_dict(state)
+    assert not absent and not left
+    objective = objectives.build(MaskedLM(name="mlm", next_sentence=False, sentence_order=True), tokens)
+    rows, counts = objective.batches(train_split, 8, 64, seed=0)[0]
+    losses, _ = objective.losses(ours.eval(), rows, None)
+    labels = put(torch.full_like(rows["ids"], IGNORED), rows["places"], rows["labels"], rows["labels"]).contiguous()
+    mask = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None]).long()
+    expected = theirs(
+        rows["ids"], attention_mask=mask, token_type_ids=rows["segment_ids"], labels=labels, sentence_order_label=rows["answers"]
+    ).loss
+    assert counts["sop"] > 4
+    assert float(losses["mlm"][0] / counts["mlm"] + losses["sop"][0] / counts["sop"]) == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_electra_detects_as_transformers_does(tokens, train_split):
+    """The detector's loss over all real tokens; what the generator hits is the text's own."""
+    theirs = ElectraForPreTraining(ElectraConfig(
+        vocab_size=tokens.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32,
+    )).eval()  # fmt: skip
+    ours = store.build(architecture(embedding_size=8), tokens)
+    state, absent, left = ELECTRA.read(
+        theirs.electra.state_dict(prefix="electra."), {key: value.shape for key, value in ours.state_dict().items()}
+    )
+    ours.load_state_dict(ours.state_dict() | state)
+    assert set(absent) == {"pooler", "head_transform", "head_bias", "next_sentence"} and not left
+    objective = objectives.build(ReplacedTokens(name="electra", generator_size=0.5), tokens)
+    objective.networks(ours)
+    heads = theirs.discriminator_predictions.dense, theirs.discriminator_predictions.dense_prediction
+    with torch.no_grad():
+        for linear, other in zip(objective.detector[::2], heads, strict=True):
+            linear.weight.copy_(other.weight)
+            linear.bias.copy_(other.bias)
+    rows, counts = objective.batches(train_split, 8, 32, seed=0)[0]
+    ours.eval(), objective.generator.eval()
+    losses, _ = objective.losses(ours, rows, None)
+    assert counts["detector"] == counts["tokens"] > counts["mlm"]
+    made = objective.generator(rows["ids"], rows["lengths"], rows["segment_ids"]).gather(1, rows["places"][:, :, None].expand(-1, -1, 8))
+    filled = put(rows["ids"], rows["places"], sampled(objective.generator.logits(made), False), rows["labels"])
+    original = put(rows["ids"], rows["places"], rows["labels"], rows["labels"])
+    mask = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None]).long()
+    expected = theirs(filled, attention_mask=mask, token_type_ids=rows["segment_ids"], labels=(filled != original).long())
+    assert float(losses["detector"][0] / counts["detector"]) == pytest.approx(float(expected.loss), abs=1e-5)
+    said = (expected.logits > 0) & mask.bool()
+    right = (((filled != original) == (expected.logits > 0)) & mask.bool()).sum()
+    assert int(losses["detector"][1]) == int(right) and float(losses["predicted"][0]) == int(said.sum())
+    by_hand = cross_entropy(objective.generator.logits(made).flatten(0, 1), rows["labels"].flatten(), reduction="sum")
+    assert float(losses["mlm"][0]) == pytest.approx(float(by_hand), rel=1e-5)
+
+
+def test_electras_model_teaches_the_generator_through_the_embeddings_alone(tokens, train_split):
+    model = store.build(architecture(), tokens)
+    objective = objectives.build(ReplacedTokens(name="electra", generator_size=0.5), tokens)
+    networks = objective.networks(model)
+    assert networks["generator"].token_embedding is model.token_embedding and networks["generator"].width == 8
+    rows, counts = objective.batches(train_split, 8, 32, seed=0)[0]
+    losses, _ = objective.losses(model, rows, None)
+    losses["detector"][0].backward()
+    assert all(own.grad is None for own in networks["generator"].blocks.parameters())
+    assert model.token_embedding.weight.grad is not None and objective.detector[0].weight.grad is not None
+    figures = objective.figures(
+        {"loss": 1.0, "detector_loss": 0.3, "detector_accuracy": 0.9, "predicted_loss": 0.2, "predicted_accuracy": 0.05}
+    )
+    assert figures == {"loss": 1.0, "detector_loss": 0.3, "detector_accuracy": 0.9, "detector_precision": 0.25}
+
+
+@pytest.mark.parametrize("learns", ["replaced", "replaced_of_targets", "targets", "tokens"])
+def test_electras_ablation_asks_what_it_says(tokens, train_split, learns):
+    model = store.build(architecture(), tokens)
+    objective = objectives.build(ReplacedTokens(name="electra", generator_size=0.5, learns=learns), tokens)
+    networks = objective.networks(model)
+    rows, counts = objective.batches(train_split, 8, 32, seed=0)[0]
+    losses, _ = objective.losses(model, rows, None)
+    part = "detector" if learns.startswith("replaced") else "filled"
+    assert counts[part] == counts["tokens" if learns in ("replaced", "tokens") else "mlm"] and ("detector" in networks) == (
+        part == "detector"
+    )
+    sum(loss for loss, _ in losses.values()).backward()
+    untrained = set(objective.untrained(model))
+    missed = {name.partition(".")[0] for name, own in model.named_parameters() if own.grad is None}
+    assert missed == untrained
+
+
+def test_a_drawn_token_comes_as_often_as_it_is_likely():
+    logits = torch.tensor([0.5, 0.3, 0.2]).log().expand(20_000, 1, 3)
+    torch.manual_seed(0)
+    counts = torch.bincount(sampled(logits, True).flatten(), minlength=3) / 20_000
+    torch.testing.assert_close(counts, torch.tensor([0.5, 0.3, 0.2]), atol=0.01, rtol=0)
+    assert torch.equal(sampled(logits, False), sampled(logits, False))
+
+
+def test_the_span_boundary_reads_what_is_outside(tokens, train_split):
+    """The two tokens beside a span, and the place in it; each target is asked in both ways."""
+    model = store.build(architecture(), tokens)
+    objective = objectives.build(SPANS.model_copy(update={"span_boundary": True}), tokens)
+    boundary = objective.networks(model)["boundary"].eval()
+    rows, counts = objective.batches(train_split, 8, 32, seed=0)[0]
+    losses, _ = objective.losses(model.eval(), rows, None)
+    assert counts["boundary"] == counts["mlm"]
+    hidden, total = model(rows["ids"], rows["lengths"], rows["segment_ids"]), 0.0
+    for row, labels in enumerate(rows["labels"].tolist()):
+        targets = {int(place) for place, label in zip(rows["places"][row], labels, strict=True) if label != IGNORED}
+        for i, label in enumerate(labels):
+            if label == IGNORED:
+                continue
+            place = left = right = int(rows["places"][row, i])
+            while left in targets:
+                left -= 1
+            while right in targets:
+                right += 1
+            assert left <= int(rows["left"][row, i]) and int(rows["right"][row, i]) <= right, "neighbouring spans are told apart"
+            left, right = int(rows["left"][row, i]), int(rows["right"][row, i])
+            logits = boundary(model, hidden[row, left][None, None], hidden[row, right][None, None], torch.tensor([[place - left]]))
+            total += float(cross_entropy(logits[0], torch.tensor([label])))
+    assert float(losses["boundary"][0]) == pytest.approx(total, rel=1e-5)
+    losses["boundary"][0].backward()
+    assert model.token_embedding.weight.grad is not None and boundary.places.weight.grad is not None

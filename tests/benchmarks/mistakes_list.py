@@ -17,7 +17,7 @@ class Mistake(NamedTuple):
 
 TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
-    "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
+    "inputs": "tests/objectives/test_masked_inputs.py", "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
     "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py",
     "verdicts": "tests/tasks/test_verdicts.py", "maps": "tests/spaces/test_maps.py", "spaces": "tests/spaces/test_spaces.py",
     "contexts": "tests/spaces/test_contexts.py", "time": "tests/spaces/test_time_and_groups.py",
@@ -30,7 +30,7 @@ def named(area: str, *names: str) -> str:
 
 
 CLEANING, CLM = "components/corpora/cleaning.py", "components/objectives/clm/objective.py"
-BATCHES = "components.objectives.examples.masked.py"
+BATCHES = "components/objectives/examples/masked.py"
 MASKS, SEGMENTS = "components/objectives/noise/tokens.py", "components/objectives/examples/segments.py"
 TRANSFORMER, POSITIONS = "components/models/common/transformer.py", "components/models/common/positions.py"
 BILM, CLOSURE = "components/models/bilm/model.py", "components/resolve/closure.py"
@@ -38,6 +38,7 @@ MODULE, TRAINING = "components/pretrain/module.py", "components/pretrain/trainin
 KINDS, METHODS = "components/finetune/kinds.py", "components/finetune/methods"
 LOOP, STAGE = "components/finetune/loop.py", "components/stage.py"
 RESUMED, MICRO = "test_killed_and_resumed_equals_uninterrupted", "test_two_processes_equal_one"
+BOUNDARIES = "test_killed_at_any_boundary_and_resumed_ends_the_same"
 DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
 VERDICTS = "components/tasks/verdicts.py"
 JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/spaces/retrieval.py", "pipelines/graph.py"
@@ -60,7 +61,7 @@ MISTAKES = [
             '"unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"', '"unchanged"',
             named("graph", "test_unchanged_reaches_no_further_than_a_change")),
     # objectives
-    Mistake("masks on special tokens", BATCHES, "        return tokens[tokens != SEP]\n", "        return tokens\n", named("objectives")),
+    Mistake("masks on special tokens", BATCHES, "return at[(tokens != SEP) & (tokens != CLS)]", "return at", named("objectives")),
     Mistake("a token is masked twice", MASKS,
             "drawn = np.where((chosen[:i] == drawn).any(0), largest, drawn)", "pass", named("objectives")),
     Mistake("the last tokens of a row are never masked", MASKS,
@@ -76,7 +77,7 @@ MISTAKES = [
     Mistake("random pairs from the same document", SEGMENTS,
             "if waiting and documents[waiting[0]] != documents[row]:", "if waiting:", named("objectives")),
     Mistake("what a random B displaces is lost", SEGMENTS,
-            "segment = np.where(answer == 1, split, stop)", "segment = stop", named("objectives")),
+            "segment = stop if swapped else np.where(answer == 1, split, stop)", "segment = stop", named("objectives")),
     Mistake("the second segment of any length", SEGMENTS,
             "np.lexsort((rng.random(len(rows)), sizes[rows]))", "rng.permutation(len(rows))", named("objectives")),
     Mistake("documents see each other", CLM, "(same & causal)[:, None]", "causal.expand_as(same)[:, None]", named("objectives")),
@@ -98,8 +99,7 @@ MISTAKES = [
     Mistake("ELMo without the residual", BILM, "x = y + x if i else y", "x = y", named("parity")),
     # pre-training
     Mistake("micro-batches normalised one by one", MODULE,
-            "loss = sum(part / max(1.0, counts[name])",
-            "loss = sum(part / max(1.0, counts[name] / len(micro_batches))",
+            "* part / max(1.0, counts[name])", "* part / max(1.0, counts[name] / len(micro_batches))",
             named("pretrain", MICRO)),
     Mistake("dropout not keyed by the step", MODULE,
             "            torch.manual_seed(int(uniform(self.block.seed, step, self.global_rank * len(micro_batches) + i) * 2**53))\n", "",
@@ -113,7 +113,7 @@ MISTAKES = [
             "uniform(self.block.seed, step, self.global_rank", "uniform(self.block.seed, 0, self.global_rank",
             named("pretrain", DROPOUT)),
     Mistake("LSTM states are not resumed", MODULE,
-            '        if state["carry"] is not None:', '        if state["carry"] is None:', named("pretrain", f"{RESUMED}[elmo]")),
+            '        if state["carry"] is not None:', '        if state["carry"] is None:', named("pretrain", f"{BOUNDARIES}[elmo]")),
     Mistake("a checkpoint's key without the settings", TRAINING,
             "{fingerprint(roots)} {settings} {list", "{fingerprint(roots)} {list", named("resume")),
     Mistake("a checkpoint's key without the data", TRAINING,
@@ -131,7 +131,36 @@ MISTAKES = [
     Mistake("FLOPs with fused attention", "components/flops.py",
             "sdpa_kernel(SDPBackend.MATH), ", "", named("pretrain", "test_flops_match_a_count_by_hand")),
     Mistake("norms and biases decayed", "components/optimizer.py",
-            "if parameter.ndim > 1}", "if parameter.ndim > 0}", named("pretrain", "test_biases_and_norms_are_not_decayed")),
+            "if own.ndim > 1]", "if own.ndim > 0]", named("pretrain", "test_biases_and_norms_are_not_decayed")),
+    Mistake("the validation after a save is lost", TRAINING,
+            'if done and between and done % between == 0', "if False and done % between == 0", named("pretrain", f"{BOUNDARIES}[bert]")),
+    Mistake("kept models are moved away", TRAINING,
+            "shutil.copytree(kept / str(milestone)", "shutil.move(kept / str(milestone)", named("pretrain", f"{BOUNDARIES}[bert]")),
+    Mistake("phases read in one order", TRAINING,
+            "int(uniform(block.seed, number) * 2**53) if number else block.seed", "block.seed",
+            named("pretrain", "test_phases_share_the_budget_out")),
+    Mistake("a window goes over the end of its phase", "components/objectives/examples/phases.py",
+            "last if phase is self.phases[-1] else min(last, phase.steps)", "last", named("pretrain", "test_phases_share_the_budget_out")),
+    # BERT's family
+    Mistake("a span hidden token by token", "components/objectives/noise/spans.py",
+            "targets, edges[:, 0], config", "targets, targets, config", named("inputs")),
+    Mistake("spans that meet", "components/objectives/noise/spans.py", ").all(1) & (stop > anchor)", ").any(1) & (stop > anchor)", named("inputs")),
+    Mistake("lengths of spans in tokens", "components/objectives/noise/spans.py",
+            "np.append(np.flatnonzero(opens), len(tokens))", "np.arange(len(tokens) + 1)", named("inputs")),
+    Mistake("a filling is always called replaced", "components/objectives/electra/objective.py",
+            "replaced = (filled != original).float()", "replaced = put(ids * 0, places, places * 0 + 1, labels).float()",
+            named("inputs", "test_electra_detects_as_transformers_does")),
+    Mistake("the detector asked of padding", "components/objectives/electra/objective.py",
+            'reduction="none") * asked)', 'reduction="none"))', named("inputs", "test_electra_detects_as_transformers_does")),
+    Mistake("the likeliest filling", "components/objectives/electra/objective.py",
+            "(logits.float() - noise.log()).argmax(2)", "logits.argmax(2)", named("inputs", "test_a_drawn_token_comes_as_often_as_it_is_likely")),
+    Mistake("order asked of other texts", SEGMENTS, "    if not swapped:\n        other", "    if True:\n        other", named("inputs")),
+    Mistake("no [SEP] between documents", BATCHES,
+            'place = 1 + rank + document - np', "place = 1 + rank + 0 * document - 0 * np", named("inputs")),
+    Mistake("layers that share nothing", TRANSFORMER, "for name in parts if i % size else ():", "for name in ():",
+            named("parity", "test_layers_share_what_they_are_told_to")),
+    Mistake("one slope for all heads", POSITIONS, "return torch.tensor((own + between)[:heads])", "return torch.tensor(own[:1] * heads)",
+            named("parity", "test_alibi_falls_as_in_bloom")),
     # fine-tuning
     Mistake("no smoothing", KINDS,
             ", label_smoothing=self.recipe.label_smoothing)", ")",

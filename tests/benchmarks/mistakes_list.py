@@ -17,7 +17,8 @@ class Mistake(NamedTuple):
 
 TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
-    "inputs": "tests/objectives/test_masked_inputs.py", "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
+    "inputs": "tests/objectives/test_masked_inputs.py",
+    "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
     "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py",
     "verdicts": "tests/tasks/test_verdicts.py", "maps": "tests/spaces/test_maps.py", "spaces": "tests/spaces/test_spaces.py",
     "contexts": "tests/spaces/test_contexts.py", "time": "tests/spaces/test_time_and_groups.py",
@@ -144,7 +145,8 @@ MISTAKES = [
     # BERT's family
     Mistake("a span hidden token by token", "components/objectives/noise/spans.py",
             "targets, edges[:, 0], config", "targets, targets, config", named("inputs")),
-    Mistake("spans that meet", "components/objectives/noise/spans.py", ").all(1) & (stop > anchor)", ").any(1) & (stop > anchor)", named("inputs")),
+    Mistake("spans that meet", "components/objectives/noise/spans.py", ").all(1) & (stop > anchor)", ").any(1) & (stop > anchor)",
+            named("inputs")),
     Mistake("lengths of spans in tokens", "components/objectives/noise/spans.py",
             "np.append(np.flatnonzero(opens), len(tokens))", "np.arange(len(tokens) + 1)", named("inputs")),
     Mistake("a filling is always called replaced", "components/objectives/electra/objective.py",
@@ -153,7 +155,8 @@ MISTAKES = [
     Mistake("the detector asked of padding", "components/objectives/electra/objective.py",
             'reduction="none") * asked)', 'reduction="none"))', named("inputs", "test_electra_detects_as_transformers_does")),
     Mistake("the likeliest filling", "components/objectives/electra/objective.py",
-            "(logits.float() - noise.log()).argmax(2)", "logits.argmax(2)", named("inputs", "test_a_drawn_token_comes_as_often_as_it_is_likely")),
+            "(logits.float() - noise.log()).argmax(2)", "logits.argmax(2)",
+            named("inputs", "test_a_drawn_token_comes_as_often_as_it_is_likely")),
     Mistake("order asked of other texts", SEGMENTS, "    if not swapped:\n        other", "    if True:\n        other", named("inputs")),
     Mistake("no [SEP] between documents", BATCHES,
             'place = 1 + rank + document - np', "place = 1 + rank + 0 * document - 0 * np", named("inputs")),

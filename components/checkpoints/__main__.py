@@ -99,7 +99,8 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
             )
         with torch.device("meta"):
             shapes = {key: value.shape for key, value in store.build(architecture, tokens).state_dict().items()}
-        state, absent, others = layout.read(read_weights(source), shapes)
+        weights = read_weights(source)
+        state, absent, others = layout.read(layout.prepare(weights, architecture) if layout.prepare else weights, shapes)
         store.save(folder, state, architecture, tokens, absent, [{"by": "imported", "licence": block.licence}])
         model, tokens = store.load(folder)
         difference = parity.check(source, model, hub(block.family).LANGUAGE_MODEL, layout, tokens, absent)

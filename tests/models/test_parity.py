@@ -15,6 +15,7 @@ from components.models.bilm.block import BiLMArchitecture
 from components.models.common.dropout import Dropout, dropout
 from components.models.common.positions import bucket, slopes
 from components.models.common.transformer import attention
+from components.models.deberta.block import DebertaArchitecture
 from components.models.decoder.block import DecoderArchitecture
 from components.models.encoder.block import EncoderArchitecture
 from tests.conftest import tiny_params
@@ -226,6 +227,26 @@ def test_alibi_falls_as_in_bloom(heads):
     torch.testing.assert_close(slopes(heads)[:, None] * torch.arange(20), theirs)
 
 
+def test_debertas_decoder_alone_knows_absolute_positions(tokens, ids):
+    """It asks the layer below the last one, twice; what is tuned later sees none of it."""
+    block = DebertaArchitecture(name="deberta", **SIZES)
+    model, (batch, lengths) = store.build(block, tokens).eval(), ids
+    mask = (torch.arange(20) < lengths[:, None])[:, None, None]
+    with torch.no_grad():
+        before = model.layers(batch, lengths), model(batch, lengths)
+        below, around = before[0][-2], model._relative(20)
+        asking = below + model.position_embedding.weight[:20]
+        for _ in range(2):
+            asking = model.blocks[-1](below, asking, mask, *around)
+        torch.testing.assert_close(before[1], asking)
+        model.position_embedding.weight.add_(torch.randn(24, 16))
+        assert torch.equal(model.top(batch, lengths), before[0][-1]) and not torch.allclose(model(batch, lengths), before[1], atol=1e-3)
+    plain = store.build(block.model_copy(update={"mask_decoder": False}), tokens)
+    assert plain.position_embedding is None
+    with pytest.raises(ValueError, match="num_layers is at least 2"):
+        DebertaArchitecture(name="deberta", **SIZES | {"num_layers": 1})
+
+
 @pytest.mark.parametrize(("shared", "groups", "layers_of"), [
     ("none", 1, (4, 4)), ("all", 1, (1, 1)), ("all", 2, (2, 2)), ("attention", 1, (1, 4)), ("feed_forward", 2, (4, 2)),
 ])  # fmt: skip
@@ -244,14 +265,21 @@ def test_layers_share_what_they_are_told_to(tokens, tmp_path, shared, groups, la
     assert torch.equal(store.load(tmp_path / "model")[0].eval().top(ids, lengths), model.top(ids, lengths))
 
 
-@pytest.mark.parametrize("name", ["encoder", "decoder"])
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "relative", "alibi"])
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_padding_and_the_future_change_nothing(tokens, name, positions, norm_first):
+POSITIONS = ["learned", "sinusoidal", "rotary", "relative", "alibi"]
+
+
+@pytest.mark.parametrize("changes", [
+    *({"name": name, "positions": positions, "norm_first": first}
+      for name in ("encoder", "decoder") for positions in POSITIONS for first in (False, True)),
+    {"name": "deberta"}, {"name": "deberta", "position_buckets": 6, "shared_projections": True, "norm_positions": True},
+], ids=lambda changes: "-".join(map(str, changes.values())))  # fmt: skip
+def test_padding_and_the_future_change_nothing(tokens, changes):
     """Whatever the positions: an encoder does not see padding, a decoder not what is to come; and order matters to both."""
-    block = params.check(tiny_params()).models["bert" if name == "encoder" else "gpt"].architecture
+    raw = tiny_params()
+    name = "gpt" if changes["name"] == "decoder" else "bert"
+    raw["models"][name]["architecture"] |= changes
     torch.manual_seed(0)
-    model = store.build(block.model_copy(update={"positions": positions, "norm_first": norm_first}), tokens).eval()
+    model = store.build(params.check(raw).models[name].architecture, tokens).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(20 if parameter.ndim > 1 else 1)  # fresh weights hardly tell one place from another

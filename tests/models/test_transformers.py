@@ -30,6 +30,7 @@ from tests.conftest import text, tiny_params
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 66}
+DEBERTA = {"relative_attention": True, "pos_att_type": "p2c|c2p", "position_biased_input": False}
 GPT_SIZES = {"n_layer": 3, "n_embd": 32, "n_head": 4, "n_inner": 48, "n_positions": 64}
 
 SENTENCES = [
@@ -103,6 +104,11 @@ CHECKPOINTS = {
     "electra_discriminator": (
         wordpiece, transformers.ElectraForPreTraining, transformers.ElectraConfig, {**SIZES, "embedding_size": 32},
     ),
+    "deberta_v3": (
+        wordpiece, transformers.DebertaV2Model, transformers.DebertaV2Config,
+        {**SIZES, **DEBERTA, "position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True},
+    ),
+    "deberta_v1": (wordpiece, transformers.DebertaModel, transformers.DebertaConfig, {**SIZES, **DEBERTA, "type_vocab_size": 0}),
     "roberta_body": (roberta_bpe, transformers.RobertaModel, transformers.RobertaConfig, {**SIZES, "type_vocab_size": 1}),
     "gpt2": (gpt_bpe, transformers.GPT2LMHeadModel, transformers.GPT2Config, GPT_SIZES),
     "gpt2_erf": (
@@ -132,7 +138,8 @@ def given(project):
 
 def bring(folder: Path, name: str = "brought", pattern: str = "*") -> dict:
     config = folder / "config.json"
-    family = "decoder" if config.exists() and '"gpt2"' in config.read_text() else "encoder"
+    written = config.read_text() if config.exists() else ""
+    family = "decoder" if '"gpt2"' in written else "deberta" if '"deberta' in written else "encoder"
     block = {"family": family, "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/{pattern}"]}}
     return stage.bring(params.check(tiny_params(checkpoints={name: block})), name, Run(None))
 
@@ -153,10 +160,10 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(given, name)
     theirs = CHECKPOINTS[name][1].from_pretrained(folder).eval()
     ids, lengths, real = batch(tokens, SENTENCES, model.max_length)
     two_kinds = name.startswith(("bert", "albert", "electra"))
-    assert not real.all() and model.max_length == 64 + 2 * (two_kinds or name == "distilbert")
+    assert not real.all() and model.max_length == 64 + 2 * (two_kinds or name.startswith(("distilbert", "deberta")))
     segments = (torch.arange(ids.shape[1]) > 5).long().expand_as(ids) * two_kinds
     inputs = {"input_ids": ids, "attention_mask": real.long()}
-    inputs |= {} if name.startswith(("gpt2", "distilbert")) else {"token_type_ids": segments}
+    inputs |= {} if name.startswith(("gpt2", "distilbert", "deberta")) else {"token_type_ids": segments}
     expected = theirs(**inputs, output_hidden_states=True)
     hidden = model.eval().features(ids, lengths, segments)
     for ours, other in zip(hidden.unbind(2), expected.hidden_states, strict=True):
@@ -176,7 +183,16 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(given, name)
         torch.testing.assert_close(model.pool(last, lengths), expected.pooler_output, atol=1e-4, rtol=0)
     for question in {"seq_relationship_logits", "sop_logits"} & set(expected):
         torch.testing.assert_close(model.next_sentence(model.pool(last, lengths)), expected[question], atol=1e-4, rtol=0)
-    unpooled = ("bert_mlm", "roberta", "xlm-roberta", "distilbert", "electra_generator", "electra_discriminator")
+    unpooled = (
+        "bert_mlm",
+        "roberta",
+        "xlm-roberta",
+        "distilbert",
+        "electra_generator",
+        "electra_discriminator",
+        "deberta_v3",
+        "deberta_v1",
+    )
     assert ("pooler" in absent) == (name in unpooled) and pooled == name.endswith("body")
     left_out = json.loads(Path("data/models/brought/card.json").read_text())["left_out"]
     assert sorted(left_out) == other_heads.get(name, [])

@@ -275,11 +275,14 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
     assert 0.2 < metrics["nsp_from_b_alone"] < 0.8, "chance, on a few dozens of pairs"
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt"])
+@pytest.mark.parametrize("name", ["bert", "gpt", "deberta"])
 def test_a_compiled_model_is_one_graph_of_any_shape(name, tokens, train_split):
     """Nothing in it asks for a value, and three epochs of rows of all lengths need three graphs."""
     torch._dynamo.reset()
-    block = params.check(tiny_params()).models[name]
+    raw = tiny_params()
+    if name == "deberta":
+        raw["models"]["bert"]["architecture"] |= {"name": "deberta", "position_buckets": 8}
+    block = params.check(raw).models["gpt" if name == "gpt" else "bert"]
     objective, model, graphs = objectives.build(block.objective, tokens), store.build(block.architecture, tokens), CompileCounter()
     batches = objective.batches(train_split, 4, 32, seed=0)
     model.compile(backend=graphs, fullgraph=True)
@@ -307,8 +310,9 @@ def test_a_model_that_cannot_be_compiled_is_one_line(project):
             {"sop_accuracy", "sop_from_b_alone"},
         ),
         ({"next_sentence": False, "span_probability": 0.2, "span_boundary": True}, {"type_vocab_size": 1}, {"boundary_loss", "perplexity"}),
+        ({}, {"name": "deberta", "position_buckets": 8}, {"nsp_loss", "perplexity"}),
     ],
-    ids=["electra", "albert", "spanbert"],
+    ids=["electra", "albert", "spanbert", "deberta"],
 )
 def test_variants_of_bert_are_trained_and_tuned(project, objective, architecture, shown):
     write_params(objective=objective, architecture=architecture)

@@ -4,7 +4,7 @@ The tables are in each family's `hub.py`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,8 @@ class Layout:
     """Weights of ours that theirs has not, and that are 0 then."""
     narrow_only: bool = False
     """Whether a matrix brings the embedding to hidden_size only where it is of another width."""
+    prepare: Callable[[dict[str, Tensor], Any], dict[str, Tensor]] | None = None
+    """From their weights and our architecture to weights that the table names."""
     reads_segments: bool = True
     classes: dict[str | None, str] = field(default_factory=dict)
     """Part of ours -> the class of theirs that has it; the first whose part is there is written."""
@@ -67,6 +69,8 @@ class Layout:
         values = dict(self.own)
         for own, theirs in self.settings.items():
             first, *others = theirs.split()
+            if missing := [key for key in (first, *others) if key not in config]:
+                raise SesameError(f"config.json: {missing[0]} is missing")
             for other in others:
                 if config[other] != config[first]:
                     raise SesameError(f"config.json: {other}: {config[other]!r} is not supported where {first} is {config[first]!r}")

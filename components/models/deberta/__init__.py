@@ -1,0 +1,1 @@
+"""DeBERTa: `block` its settings, `model` the network, `hub` what `transformers` calls it."""

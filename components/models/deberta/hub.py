@@ -1,0 +1,78 @@
+"""How `transformers` lays out DeBERTa, of which version 3 is version 2 with another pre-training."""
+
+import re
+
+from torch import Tensor
+
+from components.models.common.layout import Layout
+from components.models.deberta.block import DebertaArchitecture
+
+_LAYER = "deberta.encoder.layer.*"
+_BODY = {
+    "token_embedding": "deberta.embeddings.word_embeddings",
+    "segment_embedding": "deberta.embeddings.token_type_embeddings",
+    "embedding_norm": "deberta.embeddings.LayerNorm",
+    "relative_embedding": "deberta.encoder.rel_embeddings",
+    "blocks.*.attention.query": f"{_LAYER}.attention.self.query_proj",
+    "blocks.*.attention.key": f"{_LAYER}.attention.self.key_proj",
+    "blocks.*.attention.value": f"{_LAYER}.attention.self.value_proj",
+    "blocks.*.attention.output": f"{_LAYER}.attention.output.dense",
+    "blocks.*.attention_norm": f"{_LAYER}.attention.output.LayerNorm",
+    "blocks.*.feed_forward.0": f"{_LAYER}.intermediate.dense",
+    "blocks.*.feed_forward.2": f"{_LAYER}.output.dense",
+    "blocks.*.feed_forward_norm": f"{_LAYER}.output.LayerNorm",
+}
+_SETTINGS = {
+    "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size", "max_length": "max_position_embeddings", "type_vocab_size": "type_vocab_size",
+    "dropout": "hidden_dropout_prob attention_probs_dropout_prob", "activation": "hidden_act", "layer_norm_eps": "layer_norm_eps",
+}  # fmt: skip
+_FIXED = {"relative_attention": True, "position_biased_input": False, "max_relative_positions": -1}
+
+
+def split(weights: dict[str, Tensor], architecture: DebertaArchitecture) -> dict[str, Tensor]:
+    """Version 1 has queries, keys and values of a head in one matrix, the heads one after another, and their biases beside it."""
+    plain = {}
+    for name, value in weights.items():
+        if name.endswith("self.in_proj.weight"):
+            stem = name.removesuffix("in_proj.weight")
+            parts = value.view(architecture.num_heads, 3, -1, value.shape[1]).unbind(1)
+            plain |= {f"{stem}{kind}_proj.weight": part.flatten(0, 1) for kind, part in zip(("query", "key", "value"), parts, strict=True)}
+        else:
+            plain[re.sub(r"self\.([qv])_bias$", lambda found: f"self.{dict(q='query', v='value')[found[1]]}_proj.bias", name)] = value
+    return plain
+
+
+LAYOUTS = {
+    "deberta-v2": Layout(
+        "deberta", "deberta.", _SETTINGS | {"position_buckets": "position_buckets"}, _BODY | {"relative_norm": "deberta.encoder.LayerNorm"},
+        tied={},
+        fixed=_FIXED | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]},
+        own={"shared_projections": True, "norm_positions": True, "mask_decoder": False},
+        reads_segments=False,
+        classes={None: "DebertaV2Model"},
+    ),
+    "deberta": Layout(
+        "deberta", "deberta.", _SETTINGS,
+        _BODY | {
+            "blocks.*.attention.position_key": f"{_LAYER}.attention.self.pos_proj",
+            "blocks.*.attention.position_query": f"{_LAYER}.attention.self.pos_q_proj",
+        },
+        tied={},
+        fixed=_FIXED | {"pos_att_type": ["p2c", "c2p"]},
+        own={"mask_decoder": False},
+        prepare=split,
+        reads_segments=False,
+    ),
+}  # fmt: skip
+"""model_type in config.json -> its layout. The heads of pre-training are left out: `transformers` knows two forms of them."""
+
+
+def written(architecture: DebertaArchitecture) -> str:
+    """What ours is written as: version 1, whose matrices lie otherwise, is read only."""
+    return "deberta-v2"
+
+
+LANGUAGE_MODEL = "AutoModelForMaskedLM"
+FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "attention_mask"])
+"""A text, a pair, and what the model takes."""

@@ -1,0 +1,146 @@
+"""DeBERTa (He et al. 2021): disentangled attention, absolute positions in the decoder of masked tokens alone."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from components.models.common.dropout import Dropout
+from components.models.common.transformer import attention, feed_forward, initialise, length_mask, norm, plain, sublayers
+from components.models.contract import LanguageModel
+from components.models.deberta.block import DebertaArchitecture
+from components.tokenizer import Tokenizer
+
+
+def distances(length: int, buckets: int | None, farthest: int, device: torch.device) -> Tensor:
+    """(length, length): the query's place less the key's; with buckets, beyond half of them in steps that grow with the logarithm."""
+    places = torch.arange(length, device=device)
+    away = places[:, None] - places[None, :]
+    if buckets is None:
+        return away
+    middle = buckets // 2
+    size = torch.where(away.abs() < middle, middle - 1, away.abs())
+    grown = ((size / middle).log() / math.log((farthest - 1) / middle) * (middle - 1)).ceil() + middle
+    return torch.where(size <= middle, away, (grown * away.sign()).long())
+
+
+class DisentangledAttention(nn.Module):
+    """Content to content, content to position, position to content (section 3.1, equation 4)."""
+
+    def __init__(self, config: DebertaArchitecture):
+        super().__init__()
+        size = config.hidden_size
+        self.num_heads, self.dropout = config.num_heads, config.dropout
+        self.query, self.value = nn.Linear(size, size), nn.Linear(size, size)
+        self.key = nn.Linear(size, size, bias=config.shared_projections)
+        self.position_key = None if config.shared_projections else nn.Linear(size, size, bias=False)
+        self.position_query = None if config.shared_projections else nn.Linear(size, size)
+        self.output = nn.Linear(size, size)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(..., length, hidden) -> (..., heads, length, hidden / heads)."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+
+    def forward(self, x: Tensor, asking: Tensor, mask: Tensor | None, relative: Tensor, places: Tensor) -> Tensor:
+        """x (batch, length, hidden), what is attended to; asking, the same shape, what attends; mask (batch, 1, 1, length);
+        relative (positions, hidden), vectors of relative positions; places (length, length), which of them."""
+        query, key, value = self._heads(self.query(asking)), self._heads(self.key(x)), self._heads(self.value(x))
+        key_of_place = self._heads((self.position_key or self.key)(relative))  # (heads, positions, hidden / heads)
+        query_of_place = self._heads((self.position_query or self.query)(relative))
+        query = query * 3**-0.5  # three products are added up: each is a third as large
+        to_place = (query @ key_of_place.transpose(1, 2)).gather(3, places.expand(*query.shape[:2], -1, -1))
+        from_place = (key @ query_of_place.transpose(1, 2) * 3**-0.5).gather(3, places.T.expand(*key.shape[:2], -1, -1)).transpose(2, 3)
+        bias = (to_place + from_place) * query.shape[3] ** -0.5
+        if mask is not None:
+            bias = bias.masked_fill(~mask, -torch.inf)
+        seen = attention(query, key, value, bias, False, self.dropout if self.training else 0.0)
+        return self.output(seen.transpose(1, 2).flatten(2))
+
+
+class DebertaBlock(nn.Module):
+    """Attention and feed-forward, each with a residual and a norm after it."""
+
+    def __init__(self, config: DebertaArchitecture):
+        super().__init__()
+        self.attention = DisentangledAttention(config)
+        self.attention_norm = norm(config)
+        self.feed_forward = feed_forward(config)
+        self.feed_forward_norm = norm(config)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, asking: Tensor, mask: Tensor | None, relative: Tensor, places: Tensor) -> Tensor:
+        """As of the attention; the residual is what attends."""
+        x = self.attention_norm(asking + self.dropout(self.attention(x, asking, mask, relative, places)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+class Deberta(LanguageModel):
+    """As published. `forward`, which pre-training sees, goes through the decoder with absolute positions; `layers` does not."""
+
+    embeddings = frozenset({"token_embedding", "segment_embedding", "embedding_norm", "relative_embedding", "relative_norm"})
+    low_rank = ("query", "key", "value")
+
+    def __init__(self, config: DebertaArchitecture, tokens: Tokenizer):
+        super().__init__()
+        self.config, size = config, config.hidden_size
+        self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
+        self.farthest = config.max_relative_positions or config.max_length
+        self.span = config.position_buckets or self.farthest
+        self.token_embedding = nn.Embedding(tokens.vocab_size, size)
+        self.segment_embedding = nn.Embedding(config.type_vocab_size, size) if config.type_vocab_size else None
+        self.embedding_norm = norm(config)
+        self.dropout = Dropout(config.dropout)
+        self.relative_embedding = nn.Embedding(2 * self.span, size)
+        self.relative_norm = norm(config) if config.norm_positions else nn.Identity()
+        self.blocks = nn.ModuleList(DebertaBlock(config) for _ in range(config.num_layers))
+        self.position_embedding = nn.Embedding(config.max_length, size) if config.mask_decoder else None
+        self.pooler = nn.Sequential(nn.Linear(size, size), nn.Tanh())
+        self.head_transform = nn.Sequential(nn.Linear(size, size), plain(config.activation), norm(config))
+        self.head_bias = nn.Parameter(torch.zeros(tokens.vocab_size))
+        self.next_sentence = nn.Linear(size, 2)
+        self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, size)
+        initialise(self)
+
+    def _relative(self, length: int) -> tuple[Tensor, Tensor]:
+        """Vectors of the relative positions that occur in a text of this length, (positions, hidden); which stand between which places."""
+        away = distances(length, self.config.position_buckets, self.farthest, self.relative_embedding.weight.device)
+        places = (away + self.span).clamp(0, 2 * self.span - 1)
+        first, last = max(0, self.span - length), min(2 * self.span, self.span + length)
+        return self.relative_norm(self.relative_embedding.weight[first:last]), places - first
+
+    def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
+        """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden)."""
+        x = self.token_embedding(ids)
+        if self.segment_embedding is not None:
+            x = x + self.segment_embedding(torch.zeros_like(ids) if segment_ids is None else segment_ids)
+        states = [self.dropout(self.embedding_norm(x))]
+        mask, around = length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
+        for block in self.blocks:
+            states.append(block(states[-1], states[-1], mask, *around))
+        return states
+
+    def forward(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
+        """-> (batch, length, hidden), of the decoder where there is one."""
+        states = self.layers(ids, lengths, segment_ids)
+        if self.position_embedding is None:
+            return states[-1]
+        below, mask, around = states[-2], length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
+        asking = below + self.position_embedding.weight[: ids.shape[1]]
+        for _ in range(2):
+            asking = self.blocks[-1](below, asking, mask, *around)
+        return asking
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) -> (..., vocab_size): dense, activation, norm, then the output's matrix with its own bias."""
+        return linear(self.head_transform(hidden), (self.output_embedding or self.token_embedding).weight, self.head_bias)
+
+    def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+        """(batch, length, hidden) -> (batch, hidden): dense and tanh on `[CLS]`."""
+        return self.pooler(hidden[:, 0])
+
+    def sublayers(self) -> list[tuple[nn.Module, str]]:
+        return sublayers(self.blocks)
+
+
+Model = Deberta

@@ -121,6 +121,11 @@ def problems(change) -> list[str]:
             "models.bert.trainer.threads: Input should be less than or equal to 1024",
         ),
         (
+            lambda raw: raw["tokenizers"]["tiny"].update(kind="bytes"),
+            "tokenizers.tiny: kind bytes: there are as many as there are bytes: leave vocab_size out",
+        ),
+        (lambda raw: raw["tokenizers"]["tiny"].pop("vocab_size"), "tokenizers.tiny: kind bpe: vocab_size is missing"),
+        (
             lambda raw: raw["models"]["bert"]["objective"].update(sentence_order=True),
             "models.bert.objective: one head answers one question: sentence_order takes next_sentence: false",
         ),

@@ -1,4 +1,4 @@
-"""A sentencepiece BPE model as a `tokenizer.json`, so that `AutoTokenizer` gives the same ids."""
+"""A sentencepiece model as a `tokenizer.json`, so that `AutoTokenizer` gives the same ids."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from tokenizers.models import BPE
 
 from components import stage
 from components.checkpoints.parity import quiet_transformers
+from components.errors import SesameError
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 from components.tokenizer.fast import SETTINGS
 
@@ -26,11 +27,16 @@ def convert(path: Path) -> Fast:
 
     The ids are the same for all text whose combining marks stand in the order of NFC or NFD; a stack of marks out of order,
     or one that composes across another mark, is normalised a little further here than by sentencepiece.
+    Raises SesameError for a unigram model.
     """
     model = sentencepiece_model_pb2.ModelProto()
     model.ParseFromString(path.read_bytes())
-    vocabulary = {piece.piece: number for number, piece in enumerate(model.pieces)}
     byte_fallback = model.trainer_spec.byte_fallback
+    if model.trainer_spec.model_type == model.trainer_spec.UNIGRAM:
+        # `tokenizers` takes "[MASK]" in a text for that piece there, whatever its score, where a letter of it is unknown
+        raise SesameError("a unigram tokenizer can't be written with the same ids for every text; bpe, characters and bytes can")
+    # characters and bytes are pieces that never merge
+    vocabulary = {piece.piece: number for number, piece in enumerate(model.pieces)}
     fast = Fast(BPE(vocabulary, _merges(model), unk_token="[UNK]", fuse_unk=True, byte_fallback=byte_fallback))
     fast.normalizer = normalizers.Sequence([
         # The library looks a whole grapheme up by its first character and drops the rest of it ("É" of two characters

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, model_validator
 
-from components.block import Address, Block, Count, Globs, Name, Sha256, Share, Size
+from components.block import Added, Address, Block, Count, Globs, Name, Sha256, Share, Size
 from components.errors import without_secrets
 
 
@@ -170,14 +170,35 @@ class Mix(Block):
     Not all that are declared: one more task would train every model anew."""
 
 
+BYTES = 5 + 1 + 256
+"""Pieces where each byte is one: the specials, the bytes, and the text's most frequent character, the space."""
+
+
 class Tokenizer(Block):
-    """A sentencepiece BPE model."""
+    """A sentencepiece model."""
 
     corpus: Name
-    vocab_size: Annotated[int, Field(ge=300, le=10**7)]
+    kind: Annotated[Literal["bpe", "unigram", "characters", "bytes"], Added(neutral="bpe")] = "bpe"
+    """Pieces by merges (Sennrich et al. 2016), by a unigram model (Kudo 2018), or every character or byte for itself."""
+    vocab_size: Annotated[int, Field(ge=300, le=10**7)] | None = None
+    """Pieces; of characters at most, and of bytes none is asked for."""
     byte_fallback: bool = True
     character_coverage: Share = 0.9995
     lowercase: bool = False
+
+    @model_validator(mode="after")
+    def size_fits(self):
+        if (self.vocab_size is None) != (self.kind == "bytes"):
+            said = "there are as many as there are bytes: leave vocab_size out" if self.vocab_size else "vocab_size is missing"
+            raise ValueError(f"kind {self.kind}: {said}")
+        if self.kind == "bytes" and not self.byte_fallback:
+            raise ValueError("kind bytes: byte_fallback is what makes them")
+        return self
+
+    @property
+    def most_pieces(self) -> int:
+        """The vocabulary is no larger."""
+        return self.vocab_size or BYTES
 
 
 class Encoding(Block):

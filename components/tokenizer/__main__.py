@@ -13,6 +13,8 @@ from components.params import Params
 from components.params import Tokenizer as TokenizerSettings
 from components.tracking import Run
 
+KINDS = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
+"""What sentencepiece calls them."""
 MEASURED_SEGMENTS = 20_000
 """Of the validation text, for fertility."""
 
@@ -51,9 +53,10 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=segments,
             model_prefix=str(folder / "tokenizer"),
-            model_type="bpe",
-            vocab_size=settings.vocab_size,
+            model_type=KINDS[settings.kind],
+            vocab_size=settings.most_pieces,
             character_coverage=settings.character_coverage,
+            hard_vocab_limit=settings.kind not in ("characters", "bytes"),  # of which there may be fewer
             byte_fallback=settings.byte_fallback,
             normalization_rule_name="nmt_nfkc_cf" if settings.lowercase else "nmt_nfkc",
             pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,

@@ -446,7 +446,10 @@ def test_an_exported_tokenizer_gives_our_ids(ours, tokens):
     assert padded["input_ids"].shape[1] <= 64 and padded["attention_mask"].sum(1).min() < padded["input_ids"].shape[1]
 
 
-@pytest.mark.parametrize("settings", [{"lowercase": False}, {"byte_fallback": False, "lowercase": True}])
+@pytest.mark.parametrize("settings", [
+    {"lowercase": False}, {"byte_fallback": False, "lowercase": True}, {"kind": "characters", "lowercase": True},
+    {"kind": "bytes", "vocab_size": None},
+], ids=lambda settings: " ".join(map(str, settings.values())))  # fmt: skip
 def test_every_kind_of_our_tokenizers_is_converted(project, settings):
     from components.tokenizer import __main__ as tokenizer_stage
 
@@ -458,6 +461,18 @@ def test_every_kind_of_our_tokenizers_is_converted(project, settings):
     fast.encode_special_tokens = True
     texts = SENTENCES + ODD + text(50).splitlines() + [f"a{chr(i)}b" for i in range(0x20, 0x3000) if i != 0x344]
     assert [fast.encode(one).ids for one in texts] == tokens.encode(texts)
+
+
+def test_a_unigram_tokenizer_reads_and_is_not_written(project):
+    from components.tokenizer import __main__ as tokenizer_stage
+
+    raw = tiny_params()
+    raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 320, "kind": "unigram"}
+    figures = tokenizer_stage.train(params.check(raw), "tiny", Run(None))
+    tokens = tokenizer.load(Path("data/tokenizers/tiny"))
+    assert figures["vocab_size"] == 320 and tokens.decode(tokens.encode(["the dog sees 東京 ."])[0]) == "the dog sees 東京 ."
+    with pytest.raises(SesameError, match="a unigram tokenizer can't be written"):
+        pieces.convert(tokens.path)
 
 
 def test_the_command(ours):

@@ -165,7 +165,7 @@ class Model(Training):
 
 
 class Checkpoint(Block):
-    """Pre-trained weights from elsewhere: a BERT, RoBERTa or GPT-2 as `transformers` saves it."""
+    """Pre-trained weights from elsewhere, as `transformers` saves them: the kinds of model that the families' `hub.py` lay out."""
 
     family: Literal[ARCHITECTURES]
     """The architecture that it is one of, as under `models`."""

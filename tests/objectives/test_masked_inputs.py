@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AlbertConfig, AlbertForPreTraining, ElectraConfig, ElectraForPreTraining
 
 from components import objectives, params
+from components.errors import SesameError
 from components.models import store
 from components.models.encoder.block import EncoderArchitecture
 from components.models.encoder.hub import ALBERT, ELECTRA
@@ -228,6 +229,18 @@ def test_electras_ablation_asks_what_it_says(tokens, train_split, learns):
     untrained = set(objective.untrained(model))
     missed = {name.partition(".")[0] for name, own in model.named_parameters() if own.grad is None}
     assert missed == untrained
+
+
+def test_a_generator_that_cannot_be_or_leaves_nothing_to_learn_is_told(tokens, capsys):
+    raw = tiny_params()
+    raw["models"]["bert"]["architecture"]["name"] = "deberta"
+    deberta = store.build(params.check(raw).models["bert"].architecture, tokens)
+    with pytest.raises(SesameError, match="the embeddings of a deberta are as wide as its layers; 1 it is"):
+        objectives.build(ReplacedTokens(name="electra"), tokens).networks(deberta)
+    half = objectives.build(ReplacedTokens(name="electra", generator_size=1, generator_layers=0.5), tokens).networks(deberta)["generator"]
+    assert len(half.blocks) == 1 and half.token_embedding is deberta.token_embedding and not capsys.readouterr().err
+    objectives.build(ReplacedTokens(name="electra", generator_size=1), tokens).networks(store.build(architecture(), tokens))
+    assert "the generator is as large as the model" in capsys.readouterr().err
 
 
 def test_a_drawn_token_comes_as_often_as_it_is_likely():

@@ -1,5 +1,6 @@
-"""`python -m tests.pretrain.killed_at MODEL`: train once in peace, then once for each boundary of a training with a kill -9 right there and
-another attempt after it. Prints what each pair of attempts ended with. Every attempt is forked off this process, which has the imports."""
+"""`python -m tests.pretrain.killed_at MODEL [BOUNDARY...]`: train once in peace, then once for each boundary of a training, or those named,
+with a kill -9 right there and another attempt after it. Prints what each pair of attempts ended with. Every attempt is forked off this
+process, which has the imports."""
 
 import hashlib
 import os
@@ -87,13 +88,15 @@ def attempt(name: str, arm: Callable[[], None] | None) -> str:
         return end.read()
 
 
-def main(name: str) -> None:
+def main(name: str, *wanted: str) -> None:
     torch.set_num_threads(1)
     objective = type(training.objectives.build(params.load().models[name].objective, training.tokenizer.load(Path("data/encoded/tiny"))))
     print("in peace", attempt(name, None), sep="\t")
     for where, arm in boundaries(objective).items():
+        if wanted and where not in wanted:
+            continue
         print(where, attempt(name, arm) + attempt(name, None), sep="\t", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

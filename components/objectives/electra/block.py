@@ -18,7 +18,9 @@ class ReplacedTokens(MaskedInputs):
     """As in the paper's code: the other targets stay as they are."""
     random_share: Share = 0.0
     generator_size: Annotated[float, Field(gt=0, le=1)] = 0.25
-    """Width, heads and inner width of the generator, as shares of the model's."""
+    """Width, heads and inner width of the generator, as shares of the model's; 1 where a family's embeddings are as wide as its layers."""
+    generator_layers: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Its layers, as a share of the model's. DeBERTa's third version has half of them, of full width (He et al. 2023, section 3.1)."""
     detector_weight: PositiveFloat = 50.0
     learns: Literal["replaced", "replaced_of_targets", "targets", "tokens"] = "replaced"
     """The paper's ablation (section 3.4): which tokens are replaced, over all tokens or over the targets alone (ELECTRA 15 %); which tokens

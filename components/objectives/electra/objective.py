@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from components.encode import Split
+from components.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
@@ -34,7 +35,7 @@ class ReplacedTokens(Contract):
         return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed, {"mlm": "targets"} | own)
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
-        self.generator = smaller(model, self.config.generator_size, self.tokenizer)
+        self.generator = smaller(model, self.config.generator_size, self.config.generator_layers, self.tokenizer)
         self.detector = nn.Sequential(nn.Linear(model.width, model.width), nn.GELU(), nn.Linear(model.width, 1))
         return {"generator": self.generator} | ({"detector": self.detector} if self.detects else {})
 
@@ -85,18 +86,29 @@ class ReplacedTokens(Contract):
         return shown
 
 
-def smaller(model: LanguageModel, size: float, tokens: Tokenizer) -> LanguageModel:
-    """A model of the same family and depth, narrower by `size`, with the same embeddings: token, position and segment."""
+def smaller(model: LanguageModel, size: float, layers: float, tokens: Tokenizer) -> LanguageModel:
+    """A model of the same family, narrower and less deep by these shares, with the same embeddings: token, position and segment.
+
+    Raises SesameError where a family has no embeddings of another width than its layers'.
+    """
     config = model.config
-    heads = max(1, round(config.num_heads * size))
-    width = max(2, round(config.hidden_size * size / heads / 2) * 2) * heads
-    if width >= config.hidden_size:
-        print(f"the generator is as wide as the model ({width}): it leaves little to detect", file=sys.stderr, flush=True)
-    below = config.embedding_size or config.hidden_size
-    sizes = {"hidden_size": width, "num_heads": heads, "intermediate_size": max(2, round(config.intermediate_size * size))}
-    generator = type(model)(config.model_copy(update=sizes | {"embedding_size": below}), tokens)
+    changes = {"num_layers": max(1, round(config.num_layers * layers))}
+    if size < 1 and not hasattr(config, "embedding_size"):
+        raise SesameError(f"objective.generator_size: {size:g}, and the embeddings of a {config.name} are as wide as its layers; 1 it is, "
+                          "with generator_layers below 1")  # fmt: skip
+    if size < 1:
+        heads = max(1, round(config.num_heads * size))
+        width = max(2, round(config.hidden_size * size / heads / 2) * 2) * heads
+        changes |= {"hidden_size": width, "num_heads": heads, "intermediate_size": max(2, round(config.intermediate_size * size))}
+        changes |= {"embedding_size": config.embedding_size or config.hidden_size}
+    elif layers == 1:
+        print("the generator is as large as the model: it leaves little to detect", file=sys.stderr, flush=True)
+    if getattr(config, "mask_decoder", False) and changes["num_layers"] < 2:
+        changes["mask_decoder"] = False  # which asks the layer below the last one
+    generator = type(model)(config.model_copy(update=changes), tokens)
     for name in ("token_embedding", "position_embedding", "segment_embedding", "embedding_norm"):
-        setattr(generator, name, getattr(model, name))
+        if getattr(generator, name, None) is not None:
+            setattr(generator, name, getattr(model, name))
     del generator.pooler, generator.next_sentence
     return generator
 

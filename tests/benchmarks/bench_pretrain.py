@@ -5,7 +5,18 @@ import tempfile
 import pytest
 import torch
 from torch.utils.data import Dataset
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    DebertaV2Config,
+    DebertaV2ForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainingArguments,
+)
 
 from components import compute, objectives, params
 from components.models import store
@@ -21,6 +32,11 @@ from tests.benchmarks.record import best, record
 
 ROWS, LENGTH, STEPS = 32, 64, 40
 SIZES = {"2 x 128, 1 thread": (2, 128, 1), "4 x 256, 2 threads": (4, 256, 2)}
+FAMILY = {
+    "albert": {"name": "encoder", "embedding_size": 32, "shared_layers": "all"},
+    # theirs has no decoder with absolute positions
+    "deberta": {"shared_projections": True, "norm_positions": True, "position_buckets": 32, "mask_decoder": False},
+}  # fmt: skip
 PRECISION = compute.precision("auto", "cpu")
 BF16 = PRECISION == "bf16-mixed"
 
@@ -28,20 +44,29 @@ BF16 = PRECISION == "bf16-mixed"
 def ours(name: str, layers: int, hidden: int, threads: int) -> params.Model:
     """Our block: a masked LM without pairs, as transformers' collator knows no other, or a left-to-right one."""
     sizes = {"num_layers": layers, "hidden_size": hidden, "num_heads": hidden // 64, "intermediate_size": 4 * hidden, "max_length": LENGTH}
-    objective = {"name": "mlm", "next_sentence": False} if name == "encoder" else {"name": "clm", "isolate_documents": False}
+    objective = {"name": "clm", "isolate_documents": False} if name == "decoder" else {"name": "mlm", "next_sentence": False}
     return params.Model.model_validate({
-        "encoding": "none", "architecture": {"name": name, **sizes}, "objective": objective, "optimizer": {"learning_rate": 1e-3},
+        "encoding": "none", "architecture": {"name": name, **sizes} | FAMILY.get(name, {}), "objective": objective, "optimizer": {"learning_rate": 1e-3},
         "budget": {"steps": STEPS}, "batch_size": ROWS, "trainer": {"threads": threads}, "run": {"accelerator": "cpu"},
     })  # fmt: skip
 
 
 def theirs(name: str, layers: int, hidden: int) -> torch.nn.Module:
     heads = hidden // 64
-    if name == "encoder":
-        return BertForMaskedLM(BertConfig(
-            vocab_size=VOCABULARY, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * hidden,
-            max_position_embeddings=LENGTH,
+    sizes = {
+        "vocab_size": VOCABULARY, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "intermediate_size": 4 * hidden, "max_position_embeddings": LENGTH,
+    }  # fmt: skip
+    if name == "albert":
+        dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+        return AlbertForMaskedLM(AlbertConfig(**sizes, **dropout, embedding_size=FAMILY[name]["embedding_size"], hidden_act="gelu"))
+    if name == "deberta":
+        return DebertaV2ForMaskedLM(DebertaV2Config(
+            **sizes, relative_attention=True, pos_att_type="p2c|c2p", position_biased_input=False, share_att_key=True,
+            norm_rel_ebd="layer_norm", position_buckets=FAMILY[name]["position_buckets"],
         ))  # fmt: skip
+    if name == "encoder":
+        return BertForMaskedLM(BertConfig(**sizes))
     return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=hidden, n_layer=layers, n_head=heads, n_positions=LENGTH))
 
 
@@ -50,8 +75,9 @@ def batches(block: params.Model):
     return objective, objective.batches(made_text(500_000), ROWS, LENGTH, seed=1)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["encoder", "decoder"])
+@pytest.mark.parametrize(("name", "size"), [(name, size) for name in ("encoder", "decoder") for size in SIZES] + [
+    ("albert", "2 x 128, 1 thread"), ("deberta", "2 x 128, 1 thread"),
+])  # fmt: skip
 def test_step(name, size):
     """Forward, backward, clipping and AdamW over ten batches that both get, dropout on; and ours as a share of the matmul peak."""
     layers, hidden, threads = SIZES[size]

@@ -46,7 +46,8 @@ def ours(name: str, layers: int, hidden: int, threads: int) -> params.Model:
     sizes = {"num_layers": layers, "hidden_size": hidden, "num_heads": hidden // 64, "intermediate_size": 4 * hidden, "max_length": LENGTH}
     objective = {"name": "clm", "isolate_documents": False} if name == "decoder" else {"name": "mlm", "next_sentence": False}
     return params.Model.model_validate({
-        "encoding": "none", "architecture": {"name": name, **sizes} | FAMILY.get(name, {}), "objective": objective, "optimizer": {"learning_rate": 1e-3},
+        "encoding": "none", "architecture": {"name": name, **sizes} | FAMILY.get(name, {}), "objective": objective,
+        "optimizer": {"learning_rate": 1e-3},
         "budget": {"steps": STEPS}, "batch_size": ROWS, "trainer": {"threads": threads}, "run": {"accelerator": "cpu"},
     })  # fmt: skip
 

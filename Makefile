@@ -10,7 +10,7 @@ run: .venv/installed
 
 # three on two cores: tests of pipelines wait for servers half of the time
 test: .venv/installed
-	.venv/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
+	.venv/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py

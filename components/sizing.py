@@ -70,8 +70,8 @@ class _Weightless(TorchFunctionMode):
 
 
 def _text(length: int) -> Split:
-    """Documents of two segments that fill a row together."""
-    segment, documents = max(1, length // 2), 4 * ROWS + 4
+    """Documents of two segments that fill a row together, and leave nothing over for one of a few tokens."""
+    segment, documents = max(1, (length - 3) // 2), 4 * ROWS + 4
     first = np.arange(documents) * (2 * segment + 3)
     tokens = np.full(documents * (2 * segment + 3), len(SPECIALS), dtype=np.uint16)
     segments = np.stack([first + 1, first + 1 + segment, first + 2 + segment, first + 2 + 2 * segment], 1).reshape(-1, 2)

@@ -99,7 +99,10 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
             {"ablations__rate__expects": [{"variant": "15", "task": "same", "direction": "lower", "matters": 0.1}]},
             "expects[0]: 15 is not compared with 15 here (compared are: 40 against 15)",
         ),
-        ({"ablations__rate__published": "rates"}, "ablations.rate.published: Input should be 'objective', 'size', 'inputs', 'sharing' or 'electra'"),
+        (
+            {"ablations__rate__published": "rates"},
+            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', 'sharing' or 'electra'",
+        ),
         (
             {"ablations__rate__recipe__max_length": 64},
             "ablations.rate.recipe.max_length 64 is more than the model reads, ablations.rate.variants.15.architecture.max_length 32",

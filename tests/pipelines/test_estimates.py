@@ -60,6 +60,18 @@ def test_a_count_without_weights_is_that_of_the_training(name):
     assert size.flops == pytest.approx(told["cost"]["flops"] / told["cost"]["tokens"], rel=0.15)  # the training's own text makes other rows
 
 
+def test_every_variant_of_the_studies_is_counted():
+    """Without weights, whatever the family and the objective: the same FLOPs for the same Transformer, within what heads and questions take."""
+    all_params = params.load(ROOT / "params.yaml")
+    flops = {}
+    for name in ("family", "electra", "inputs"):
+        study = all_params.ablations[name]
+        for variant in study.variants:
+            flops[variant] = sizing.size(params.varied(all_params.models, study, variant, 1), 2048).flops
+    assert all(flops["bert"] * 0.8 < flops[name] < flops["bert"] * 1.2 for name in ("roberta", "whole_word", "albert", "doc_sentences"))
+    assert flops["electra"] > 1.1 * flops["bert"] and flops["all_tokens_mlm"] > 1.4 * flops["electra"] and flops["deberta"] > flops["bert"]
+
+
 def test_layers_are_added_up(empty):
     one, five = (sizing.size(changed(num_layers=n).models["bert"], 400) for n in (1, 5))
     counted = sizing._counted(changed(num_layers=5).models["bert"].model_dump_json(), 400, 5)

@@ -1,6 +1,7 @@
 """Replaced-token detection (ELECTRA, Clark et al. 2020)."""
 
 import sys
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +36,7 @@ class ReplacedTokens(Contract):
         return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed, {"mlm": "targets"} | own)
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
-        self.generator = smaller(model, self.config.generator_size, self.config.generator_layers, self.tokenizer)
+        self.generator = smaller(model, self.config.generator_size, self.config.generator_layers)
         self.detector = nn.Sequential(nn.Linear(model.width, model.width), nn.GELU(), nn.Linear(model.width, 1))
         return {"generator": self.generator} | ({"detector": self.detector} if self.detects else {})
 
@@ -86,7 +87,7 @@ class ReplacedTokens(Contract):
         return shown
 
 
-def smaller(model: LanguageModel, size: float, layers: float, tokens: Tokenizer) -> LanguageModel:
+def smaller(model: LanguageModel, size: float, layers: float) -> LanguageModel:
     """A model of the same family, narrower and less deep by these shares, with the same embeddings: token, position and segment.
 
     Raises SesameError where a family has no embeddings of another width than its layers'.
@@ -105,7 +106,8 @@ def smaller(model: LanguageModel, size: float, layers: float, tokens: Tokenizer)
         print("the generator is as large as the model: it leaves little to detect", file=sys.stderr, flush=True)
     if getattr(config, "mask_decoder", False) and changes["num_layers"] < 2:
         changes["mask_decoder"] = False  # which asks the layer below the last one
-    generator = type(model)(config.model_copy(update=changes), tokens)
+    vocabulary = SimpleNamespace(vocab_size=model.token_embedding.num_embeddings)
+    generator = type(model)(config.model_copy(update=changes), vocabulary)
     for name in ("token_embedding", "position_embedding", "segment_embedding", "embedding_norm"):
         if getattr(generator, name, None) is not None:
             setattr(generator, name, getattr(model, name))

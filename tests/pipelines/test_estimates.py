@@ -61,7 +61,7 @@ def test_a_count_without_weights_is_that_of_the_training(name):
 
 
 def test_every_variant_of_the_studies_is_counted():
-    """Without weights, whatever the family and the objective: the same FLOPs for the same Transformer, within what heads and questions take."""
+    """Without weights, whatever the family and the objective: of one Transformer as many FLOPs, but for heads and questions."""
     all_params = params.load(ROOT / "params.yaml")
     flops = {}
     for name in ("family", "electra", "inputs"):

@@ -24,6 +24,9 @@ TARGET = 5e6
 OBJECTIVES = {
     "masked LM, pairs": MaskedLM(name="mlm"), "masked LM": MaskedLM(name="mlm", next_sentence=False),
     "masked LM, whole words": MaskedLM(name="mlm", next_sentence=False, whole_word=True),
+    "masked LM, spans": MaskedLM(name="mlm", next_sentence=False, span_probability=0.2),
+    "masked LM, full sentences": MaskedLM(name="mlm", next_sentence=False, inputs="full_sentences"),
+    "masked LM, sentence order": MaskedLM(name="mlm", next_sentence=False, sentence_order=True),
     "left to right": CausalLM(name="clm"), "ELMo": BidirectionalLM(name="bilm"),
 }  # fmt: skip
 

@@ -121,6 +121,17 @@ def problems(change) -> list[str]:
             "models.bert.trainer.threads: Input should be less than or equal to 1024",
         ),
         (
+            lambda raw: raw["models"]["bert"].update(objective={"name": "electra"}, prompts=[], run={"strategy": "fsdp"}),
+            "models.bert: run.strategy fsdp can't cut up weights that stand in two places, as those of this objective do: take ddp",
+        ),
+        (
+            lambda raw: (
+                raw["models"]["bert"].update(run={"strategy": "fsdp"}),
+                raw["models"]["bert"]["architecture"].update(shared_layers="all"),
+            ),
+            "models.bert: run.strategy fsdp can't cut up weights that stand in two places, as those of this architecture do: take ddp",
+        ),
+        (
             lambda raw: raw["tokenizers"]["tiny"].update(kind="bytes"),
             "tokenizers.tiny: kind bytes: there are as many as there are bytes: leave vocab_size out",
         ),

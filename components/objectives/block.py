@@ -13,6 +13,8 @@ class ObjectiveBlock(Block):
     """How a model must read to be trained by it."""
     continues: ClassVar[bool] = False
     """Whether a row goes on where that of the step before has ended, so that all batches are of one size."""
+    shares_weights: ClassVar[bool] = False
+    """Whether networks of its own have weights of the model among theirs."""
     samples_title: ClassVar[str]
     """What its samples are, for the report."""
 

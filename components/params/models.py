@@ -157,6 +157,9 @@ class Model(Training):
             fitting = [block for block in blocks_of(Objective) if block.needs == self.architecture.reads]
             able = [block.model_fields["name"].annotation.__args__[0] for block in fitting]
             raise ValueError(f"objective {self.objective.name} can't train architecture {self.architecture.name}; allowed: {sorted(able)}")
+        for part, name in ((self.architecture, "architecture"), (self.objective, "objective")):
+            if self.run.strategy == "fsdp" and part.shares_weights:
+                raise ValueError(f"run.strategy fsdp can't cut up weights that stand in two places, as those of this {name} do: take ddp")
         for phase in self.phases:
             if phase.max_length and phase.max_length > self.architecture.max_length:
                 most = self.architecture.max_length

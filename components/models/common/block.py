@@ -23,6 +23,11 @@ class ArchitectureBlock(Block):
     max_length: Size
     """Longest input, in tokens."""
 
+    @property
+    def shares_weights(self) -> bool:
+        """Whether layers use weights of one another."""
+        return False
+
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "geglu", "swiglu"]
 """GELU by the error function, or its approximation by tanh that GPT-2 and Google's BERT were trained with; the last two are

@@ -27,6 +27,10 @@ class EncoderArchitecture(TransformerArchitecture):
     layer_groups: Annotated[Size, Added(neutral=1)] = 1
     """Groups of consecutive layers, where layers share."""
 
+    @property
+    def shares_weights(self) -> bool:
+        return self.shared_layers != "none"
+
     @model_validator(mode="after")
     def groups_divide_layers(self):
         if self.num_layers % self.layer_groups:

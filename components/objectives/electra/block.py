@@ -11,6 +11,7 @@ from components.objectives.examples.block import MaskedInputs
 class ReplacedTokens(MaskedInputs):
     """A small masked LM fills hidden places, and the model tells which tokens are not the text's (ELECTRA, Clark et al. 2020)."""
 
+    shares_weights = True
     samples_title = "tokens taken for replaced"
 
     name: Literal["electra"]

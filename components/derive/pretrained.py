@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from components import params, stage
+from components.errors import SesameError
 from components.models import store
 from components.pretrain.training import checkpoint_folder, pretrain, write_curve
 from components.tracking import Run
@@ -17,6 +18,10 @@ def _block(all_params: params.Params, name: str) -> params.Model:
     derived = all_params.derived[name]
     training = {key: getattr(derived.by, key) for key in params.Training.model_fields}
     architecture = store.about(_start(all_params, name)).architecture
+    for phase in derived.by.phases:
+        if (phase.max_length or 0) > architecture.max_length:
+            most = architecture.max_length
+            raise SesameError(f"derived.{name}.by: a phase of {phase.max_length} tokens is longer than {derived.start} reads ({most})")
     return params.Model.model_construct(**training, encoding=derived.on.partition("/")[2], architecture=architecture)
 
 

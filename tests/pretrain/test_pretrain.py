@@ -21,6 +21,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.utils.data import DataLoader
 
 from components import encode, objectives, params
+from components.derive import pretrained
 from components.errors import SesameError
 from components.models import store
 from components.objectives.examples.phases import Phases
@@ -204,6 +205,18 @@ def test_phases_share_the_budget_out(tokens, train_split):
     one = phases_of(block, objective, train_split, lambda length: 1.0)
     first = [next(iter(batches.draw(*batches.bounds(start)))).rows["ids"] for batches, start in ((one, 0), (by_tokens, 79))]
     assert not torch.equal(*first), "a phase reads in an order of its own"
+
+
+def test_a_phase_longer_than_what_a_model_reads_that_goes_on_is_one_line(project, tokens):
+    raw = tiny_params()
+    training = {key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture")}
+    by = {"name": "pretrained", **training, "phases": [{"share": 0.5, "max_length": 64}]}
+    raw["derived"] = {"more": {"start": "gpt", "on": "encoded/tiny", "by": by}}
+    checked = params.check(raw)
+    block = checked.models["gpt"].architecture
+    store.save(Path("data/models/gpt"), store.build(block, tokens).state_dict(), block, tokens)
+    with pytest.raises(SesameError, match=r"derived.more.by: a phase of 64 tokens is longer than gpt reads \(32\)"):
+        pretrained.derive(checked, "more", Path("data/models/more"), Run(None))
 
 
 ROOMLESS = """

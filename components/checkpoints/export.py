@@ -44,7 +44,8 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
         config.architectures = [next(name for part, name in layout.classes.items() if part not in absent)]
         config.save_pretrained(written)
         save_file(layout.write(state), written / "model.safetensors", metadata={"format": "pt"})
-        difference = parity.check(written, model, form.LANGUAGE_MODEL, layout, tokens, absent)
-    if without := sorted({key.partition(".")[0] for key in state if not layout.names(key)}):
+        without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
+        difference = parity.check(written, model, form.LANGUAGE_MODEL, layout, tokens, [*absent, *without])
+    if without:
         print(f"left out, since transformers' {kind} has no such part: {', '.join(without)}")
     return target, difference

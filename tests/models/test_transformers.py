@@ -21,6 +21,7 @@ from components.checkpoints import export, hub, parity, pieces
 from components.errors import SesameError
 from components.models import store
 from components.models.bilm.block import BiLMArchitecture
+from components.models.deberta.block import DebertaArchitecture
 from components.models.decoder.block import DecoderArchitecture
 from components.models.encoder.block import EncoderArchitecture
 from components.sources import download
@@ -418,6 +419,28 @@ def test_an_exported_model_is_read_whole_and_computes_the_same(ours, tokens):
     bring(folder)  # and back
     for key, value in store.load(Path("data/models/brought"))[0].state_dict().items():
         assert torch.equal(value, ours.state_dict()[key]), key
+
+
+@torch.no_grad()
+def test_an_exported_deberta_is_read_without_what_pre_training_alone_uses(project, tokens, capsys):
+    sizes = {"num_layers": 3, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "max_length": 64, "position_buckets": 8}
+    block = DebertaArchitecture(name="deberta", shared_projections=True, norm_positions=True, **sizes)
+    torch.manual_seed(0)
+    model = store.build(block, tokens).eval()
+    store.save(Path("data/models/ours"), model.state_dict(), block, tokens)
+    folder, difference = export.export("ours")
+    assert difference < 1e-4 and "left out, since transformers' deberta-v2 has no such part: head_bias" in capsys.readouterr().out
+    theirs, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert isinstance(theirs, transformers.DebertaV2Model) and not any(info.values()), info
+    ids, lengths, real = batch(tokens, SENTENCES, 64)
+    hidden = theirs.eval()(ids, attention_mask=real.long()).last_hidden_state
+    torch.testing.assert_close(hidden[real], model.top(ids, lengths)[real], atol=1e-4, rtol=0)
+    bring(folder)
+    brought = store.load(Path("data/models/brought"))[0].eval()
+    assert torch.equal(brought.top(ids, lengths), model.top(ids, lengths)) and brought.position_embedding is None
+    with pytest.raises(SesameError, match="architecture.shared_projections: False has no counterpart"):
+        store.save(Path("data/models/first"), {}, block.model_copy(update={"shared_projections": False}), tokens)
+        export.export("first")
 
 
 def test_an_exported_tokenizer_gives_our_ids(ours, tokens):

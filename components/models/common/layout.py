@@ -50,6 +50,8 @@ class Layout:
     """Rows of the position embedding before the one of the first token; left out."""
     own: dict[str, Any] = field(default_factory=dict)
     """Settings of ours that are always so in theirs."""
+    pretraining: tuple[str, ...] = ()
+    """Settings of ours that matter in pre-training alone."""
     absent: tuple[str, ...] = ()
     """Weights of ours that theirs has not, and that are 0 then."""
     narrow_only: bool = False
@@ -96,7 +98,7 @@ class Layout:
         values = architecture.model_dump()
         for key, field_ in type(architecture).model_fields.items():
             only = self.own.get(key, field_.default)
-            if key not in self.settings and key != "name" and values[key] != only:
+            if key not in (*self.settings, *self.pretraining, "name") and values[key] != only:
                 raise SesameError(
                     f"architecture.{key}: {values[key]} has no counterpart in transformers' {self.prefix.rstrip('.')}, only {only}"
                 )
@@ -106,7 +108,7 @@ class Layout:
         values["activation"] = next(theirs for theirs, own in ACTIVATIONS.items() if own == values["activation"])
         if self.narrow_only and values["embedding_size"] is None:
             values["embedding_size"] = values["hidden_size"]
-        return {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()}
+        return self.fixed | {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()}
 
     def names(self, key: str) -> list[str]:
         """Their names of one of our tensors, none where they have no such part."""

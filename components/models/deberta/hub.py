@@ -49,6 +49,7 @@ LAYOUTS = {
         tied={},
         fixed=_FIXED | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]},
         own={"shared_projections": True, "norm_positions": True, "mask_decoder": False},
+        pretraining=("mask_decoder",),
         reads_segments=False,
         classes={None: "DebertaV2Model"},
     ),

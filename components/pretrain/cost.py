@@ -1,9 +1,10 @@
 """FLOPs of a training step, and the matmul speed of this machine to hold them against."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import torch
+from torch import nn
 
 from components.errors import SesameError
 from components.flops import counted
@@ -11,8 +12,12 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 
 
-def training_flops(model: LanguageModel, objective: Objective, rows: dict[str, torch.Tensor], untrained: Collection[str] = ()) -> int:
-    """FLOPs of forward and backward over the rows, on the CPU. Freezes the parts that the objective leaves alone.
+def training_flops(
+    model: LanguageModel, objective: Objective, rows: dict[str, torch.Tensor], untrained: Collection[str] = (),
+    networks: Iterable[nn.Module] = (),
+) -> int:  # fmt: skip
+    """FLOPs of forward and backward over the rows, on the CPU. Freezes the parts that the objective leaves alone. `networks` are the
+    objective's own: what the count leaves on them is taken away, too.
 
     Raises SesameError where another one gets no gradient: it would silently never train, and DDP would wait for it.
     """
@@ -26,7 +31,8 @@ def training_flops(model: LanguageModel, objective: Objective, rows: dict[str, t
             raise SesameError(
                 f"{type(objective).__name__} gives no gradient to {name}, and does not name its part among those it leaves alone"
             )
-    model.zero_grad(set_to_none=True)
+    for module in (model, *networks):
+        module.zero_grad(set_to_none=True)  # or the first step would learn from what was only counted
     return counter.get_total_flops()
 
 

@@ -6,6 +6,7 @@ depends on, the data and the code, so that a save is only ever continued by the 
 
 import csv
 import hashlib
+import math
 import shutil
 import time
 import warnings
@@ -138,11 +139,11 @@ def set_up(block: Model, start: Path | None) -> Setup:
     def flops_per_token(max_length: int) -> float:
         # on a few real rows: those of a part that gets no gradient would be missed on made-up ones
         few = valid_batches(objective, texts["valid"], min(8, block.batch_size), max_length)[0]
-        return training_flops(model, objective, few.rows, untrained) / few.counts["tokens"]
+        return training_flops(model, objective, few.rows, untrained, networks.values()) / few.counts["tokens"]
 
     train = phases_of(block, objective, texts["train"], flops_per_token)
-    for phase in train.phases:
-        objective.check(phase.batches, phase.steps)
+    longest = max(train.phases, key=lambda phase: phase.steps or math.inf)
+    objective.check(longest.batches, longest.steps)
     if block.trainer.recompute:
         for layer in model.stacked():
             recomputed(layer)
@@ -298,7 +299,7 @@ class DryStep(Callback):
             return
         total, _ = micro_batches(module.block.trainer.accumulate, trainer.world_size, trainer.global_rank)
         with trainer.precision_plugin.train_step_context():
-            dry_step.check(setup.model, setup.objective, setup.train, total, device)
+            dry_step.check(module, setup.model, setup.objective, setup.train, total, device)
 
 
 class Checkpoints(Callback):

@@ -305,6 +305,16 @@ def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, mo
         export("odd")
 
 
+def test_an_albert_without_its_matrix_is_not_exported(tokens, tmp_path, monkeypatch):
+    from components.checkpoints.export import export
+
+    monkeypatch.chdir(tmp_path)
+    block = EncoderArchitecture(name="encoder", **SIZES, shared_layers="all")
+    store.save(tmp_path / "data/models/odd", store.build(block, tokens).state_dict(), block, tokens)
+    with pytest.raises(SesameError, match="architecture.embedding_size: null has no counterpart in transformers' albert"):
+        export("odd")
+
+
 @pytest.mark.parametrize("kind", ["causal", "lengths", "bias", "none"])
 def test_plain_attention_is_torchs(kind):
     """In bf16 on a CPU: as near to torch's attention in 32 bit as torch's own in bf16 is."""

@@ -34,9 +34,39 @@ def rows_of_words(rows: int, length: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return rng.integers(len(SPECIALS), 500, sizes.sum()), sizes, opens
 
 
+def first_of_rows(sizes: np.ndarray) -> np.ndarray:
+    """Where a row begins, of all tokens."""
+    return np.isin(np.arange(sizes.sum()), np.cumsum(sizes) - sizes)
+
+
+@pytest.mark.parametrize("changes", [{"pairs": True}, {"inputs": "full_sentences"}])
+def test_no_span_goes_over_a_separator(tokens, train_split, changes):
+    """Neither from A into B nor from a document into the next: what is outside would be that [SEP] on one side alone."""
+    batches, inside = batches_of(SPANS.model_copy(update={"mlm_probability": 0.5, **changes}), tokens, train_split, 64), 0
+    for step in range(batches.epoch_steps()):
+        rows, _ = batches[step]
+        for ids, left, right, labels in zip(*(rows[name].tolist() for name in ("ids", "left", "right", "labels")), strict=True):
+            for first, last in {(a, b) for a, b, label in zip(left, right, labels, strict=True) if label != IGNORED}:
+                assert SEP not in ids[first + 1 : last] and CLS not in ids[first + 1 : last]
+                inside += last - first > 2
+    assert inside > 50
+
+
+def test_doc_sentences_stay_in_their_document(tokens, train_split):
+    """Whole segments as they fit, none of two documents in a row."""
+    batches = batches_of(PLAIN.model_copy(update={"inputs": "doc_sentences"}), tokens, train_split)
+    [shard] = train_split.shards
+    firsts, ends = shard.segments.T
+    assert np.isin(batches.examples[:, 0], firsts).all() and np.isin(batches.examples[:, 1], ends).mean() > 0.95
+    documents = np.searchsorted(shard.document_tokens, [batches.examples[:, 0], batches.examples[:, 1] - 1], side="right")
+    assert np.array_equal(*documents) and len(np.unique(documents[0])) == len(shard)
+    longer = (np.searchsorted(firsts, batches.examples[:, 1]) - np.searchsorted(firsts, batches.examples[:, 0])) > 1
+    assert longer.mean() > 0.2 and (batches.lengths <= 32).all()
+
+
 def test_spans_are_of_whole_words_geometric_and_hidden_as_one():
     tokens, sizes, opens = rows_of_words(3000, 200)
-    seen, targets, edges = mask_spans(tokens, sizes, SPANS, ORDINARY, (1, 0), np.arange(len(sizes)), opens)
+    seen, targets, edges = mask_spans(tokens, sizes, SPANS, ORDINARY, (1, 0), np.arange(len(sizes)), opens, first_of_rows(sizes))
     row = np.repeat(np.arange(len(sizes)), sizes)
     asked, limit = np.bincount(row[targets], minlength=len(sizes)), np.maximum(1, np.round(0.15 * sizes))
     size = np.diff(np.append(np.flatnonzero(opens), len(opens)))
@@ -62,7 +92,7 @@ def test_spans_are_geometric_in_words():
     """Of long rows, where few are cut to what is left of the share."""
     tokens, sizes, opens = np.full(400_000, 9), np.full(100, 4000), np.ones(400_000, bool)
     few = SPANS.model_copy(update={"mlm_probability": 0.05})
-    _, _, edges = mask_spans(tokens, sizes, few, ORDINARY, (1, 0), np.arange(100), opens)
+    _, _, edges = mask_spans(tokens, sizes, few, ORDINARY, (1, 0), np.arange(100), opens, first_of_rows(sizes))
     spans = np.unique(edges, axis=0)
     shares = np.bincount(spans[:, 1] - spans[:, 0] + 1, minlength=11)[1:] / len(spans)
     expected = 0.8 ** np.arange(10) * 0.2
@@ -71,9 +101,9 @@ def test_spans_are_geometric_in_words():
 
 def test_spans_depend_on_the_example_alone():
     tokens, sizes, opens = rows_of_words(50, 80)
-    seen, targets, _ = mask_spans(tokens, sizes, SPANS, ORDINARY, (1, 0), np.arange(50), opens)
+    seen, targets, _ = mask_spans(tokens, sizes, SPANS, ORDINARY, (1, 0), np.arange(50), opens, first_of_rows(sizes))
     part = slice(sizes[:20].sum(), None)
-    other, _, _ = mask_spans(tokens[part], sizes[20:], SPANS, ORDINARY, (1, 0), np.arange(20, 50), opens[part])
+    other, _, _ = mask_spans(tokens[part], sizes[20:], SPANS, ORDINARY, (1, 0), np.arange(20, 50), opens[part], first_of_rows(sizes[20:]))
     assert np.array_equal(seen[part], other) and len(targets)
 
 

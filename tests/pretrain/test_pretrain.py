@@ -26,6 +26,7 @@ from components.errors import SesameError
 from components.models import store
 from components.objectives.examples.phases import Phases
 from components.optimizer import adamw, factor
+from components.pretrain import training
 from components.pretrain.cost import training_flops
 from components.pretrain.data import Windows
 from components.pretrain.module import Pretraining
@@ -229,10 +230,10 @@ from components.pretrain.dry_step import check
 torch.set_num_threads(1)
 block = params.load().models["bert"]
 setup = training.set_up(block, None)
-check(setup.model, setup.objective, setup.train, 1, torch.device("cpu"))
+check(setup.model, setup.model, setup.objective, setup.train, 1, torch.device("cpu"))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**20 * int(sys.argv[1]),) * 2)
-check(setup.model, setup.objective, setup.train, 1, torch.device("cpu"))
+check(setup.model, setup.model, setup.objective, setup.train, 1, torch.device("cpu"))
 """
 
 
@@ -340,6 +341,9 @@ def test_variants_of_bert_are_trained_and_tuned(project, objective, architecture
     assert done.returncode == 0, done.stderr
     metrics = json.loads(Path("data/metrics/pretrain/bert.json").read_text())
     assert shown <= metrics.keys() and all(math.isfinite(metrics[key]) for key in shown)
+    block = params.load().models["bert"]
+    setup = training.set_up(block, None)
+    assert all(own.grad is None for module in (setup.model, *setup.networks.values()) for own in module.parameters()), "only counted"
     tuned = run_stage("components.finetune", "bert-same")
     assert tuned.returncode == 0, tuned.stderr
 

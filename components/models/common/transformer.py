@@ -134,8 +134,9 @@ def length_mask(lengths: Tensor, length: int) -> Tensor | None:
 
 
 def share(blocks: nn.ModuleList, parts: Sequence[str], groups: int) -> None:
-    """Have all layers of a group use these parts of its first one, which alone has them as its own: they are saved and trained once."""
-    size = len(blocks) // groups
+    """Have all layers of a group use these parts of its first one, which alone has them as its own: they are saved and trained once.
+    There are no more groups than layers."""
+    size = max(1, len(blocks) // groups)
     for i, block in enumerate(blocks):
         for name in parts if i % size else ():
             delattr(block, name)

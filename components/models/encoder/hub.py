@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from components.errors import SesameError
 from components.models.common.layout import Layout
 from components.models.encoder.block import EncoderArchitecture
 
@@ -130,8 +131,13 @@ LAYOUTS = {
 
 
 def written(architecture: EncoderArchitecture) -> str:
-    """What ours is written as. A RoBERTa computes what a BERT of one segment type computes."""
+    """What ours is written as. A RoBERTa computes what a BERT of one segment type computes. Raises SesameError for an ALBERT of theirs
+    that would lack its matrix behind the embedding."""
     if architecture.shared_layers == "all":
+        if not architecture.embedding_size:
+            raise SesameError(
+                "architecture.embedding_size: null has no counterpart in transformers' albert, which has a matrix there always"
+            )
         return "albert"
     return "electra" if architecture.embedding_size else "bert"
 

@@ -11,7 +11,7 @@ import torch
 from components.encode import Shard, Split
 from components.errors import SesameError
 from components.objectives.examples.block import MaskedInputs
-from components.objectives.examples.segments import full_sentences, pairs, ranges, spans
+from components.objectives.examples.segments import pairs, ranges, spans, whole_sentences
 from components.objectives.examples.windows import Batches, Window, padded, within
 from components.objectives.noise.spans import mask_spans
 from components.objectives.noise.tokens import mask
@@ -65,8 +65,8 @@ class MaskedBatches(Batches):
     def _examples(self, shard: Shard, index: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The examples of a shard, (n, 5), and the ordinary tokens of their As and Bs, (n, 2)."""
         rng = np.random.default_rng([self.seed, epoch, index, 1])
-        if self.config.inputs == "full_sentences":
-            examples = full_sentences(shard, self.max_length)
+        if self.config.inputs in ("full_sentences", "doc_sentences"):
+            examples = whole_sentences(shard, self.max_length, across=self.config.inputs == "full_sentences")
         elif not self.config.paired:
             examples = spans(shard, self.max_length)
         else:
@@ -135,12 +135,11 @@ class MaskedBatches(Batches):
         if self.config.inputs == "full_sentences":  # and those between documents
             document = np.searchsorted(self.shard.document_tokens, at, side="right")
             place = 1 + rank + document - np.searchsorted(self.shard.document_tokens, examples[:, 0], side="right")[row]
-        opens = None
-        if self.starts_word is not None:  # what follows a special opens a word, too
-            opens = self.starts_word[tokens] | (rank == 0) | (rank == inner[row, 0])
+        texts = np.append(True, (np.diff(place) != 1) | (np.diff(row) != 0))[: len(place)]  # a special stands before the token
+        opens = None if self.starts_word is None else self.starts_word[tokens] | texts
         key = (self.seed, 0 if self.config.static else self.epoch, self.index)
         if self.config.span_probability:
-            seen, targets, spans_ = mask_spans(tokens, sizes, self.config, self.ordinary, key, chosen, opens)
+            seen, targets, spans_ = mask_spans(tokens, sizes, self.config, self.ordinary, key, chosen, opens, texts)
         else:
             seen, targets = mask(tokens, sizes, self.config, self.ordinary, key, chosen, opens)
 

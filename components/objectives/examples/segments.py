@@ -16,18 +16,22 @@ def spans(text: Shard, max_length: int) -> np.ndarray:
     return np.stack([starts, stops, stops, stops, np.full_like(starts, IGNORED)], 1)
 
 
-def full_sentences(text: Shard, max_length: int) -> np.ndarray:
-    """Examples like those of `spans`, of as many whole segments as fit, over the ends of documents (Liu et al. 2019, section 4.2)."""
+def whole_sentences(text: Shard, max_length: int, across: bool) -> np.ndarray:
+    """Examples like those of `spans`, of as many whole segments as fit, over the ends of documents or (`across` False) not
+    (Liu et al. 2019, section 4.2)."""
     room, (firsts, ends) = max_length - 2, np.asarray(text.segments).T
-    # what the segments before each one take: their tokens, and a [SEP] for each document that ends
+    documents = np.asarray(text.documents)
     opens = np.zeros(len(firsts), int)
-    opens[np.asarray(text.documents[1:-1])] = 1
-    taken = np.cumsum(np.append(0, ends - firsts)[:-1]) + np.cumsum(opens)
-    after = np.append(taken[1:], taken[-1] + ends[-1] - firsts[-1]) - np.append(opens[1:], 0)  # with this one
+    opens[documents[1:-1]] = 1
+    document = np.cumsum(opens)
+    # what all segments up to each one take: their tokens, and a [SEP] for each document that ends before it
+    taken = np.cumsum(ends - firsts) + document
     chosen, segment = [], 0
     while segment < len(firsts):
         chosen.append(segment)
-        segment = max(segment + 1, int(np.searchsorted(after, taken[segment] + room, side="right")))
+        before = taken[segment] - (ends[segment] - firsts[segment])
+        following = max(segment + 1, int(np.searchsorted(taken, before + room, side="right")))
+        segment = following if across else min(following, int(documents[document[segment] + 1]))
     first, last = np.array(chosen), np.append(chosen[1:], len(firsts)) - 1
     stops = np.where(first == last, np.minimum(ends[last], firsts[first] + room), ends[last])
     return np.stack([firsts[first], stops, stops, stops, np.full_like(stops, IGNORED)], 1)

@@ -80,9 +80,11 @@ def _text(length: int) -> Split:
 
 
 def size(block: params.Model, vocab_size: int) -> Size:
-    """Of a model, whether or not its text and its tokenizer are there. Layers are alike: one and two are counted, the rest follows."""
-    one, two = (_counted(block.model_dump_json(), vocab_size, layers) for layers in (1, 2))
-    more = block.architecture.num_layers - 1
+    """Of a model, whether or not its text and its tokenizer are there. Layers are alike: few and twice as many are counted, the rest
+    follows. Few are so many that half of them is a whole number, and that groups of them are as many as the model's."""
+    few = max(2, getattr(block.architecture, "layer_groups", 1))
+    one, two = (_counted(block.model_dump_json(), vocab_size, layers) for layers in (few, 2 * few))
+    more = block.architecture.num_layers / few - 1
     return Size(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
 
 
@@ -119,7 +121,7 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
                 raise
             return BEYOND, 6 * BEYOND, 0.0
     tokens = batch.counts["tokens"]
-    parameters = sum(store.count_parameters(module) for module in (model, *own.values()))
+    parameters = sum({id(weight): weight.numel() for module in (model, *own.values()) for weight in module.parameters()}.values())
     return parameters, counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
 
 

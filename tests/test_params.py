@@ -132,6 +132,14 @@ def problems(change) -> list[str]:
             "models.bert: run.strategy fsdp can't cut up weights that stand in two places, as those of this architecture do: take ddp",
         ),
         (
+            lambda raw: raw["models"]["bert"]["architecture"].update(name="deberta", position_buckets=64),
+            "models.bert.architecture: position_buckets 64 tell 32 distances apart, and there are 32: fewer buckets, or none",
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "max_length": 2}]),
+            "models.bert.phases[0].max_length: Input should be greater than or equal to 8",
+        ),
+        (
             lambda raw: raw["tokenizers"]["tiny"].update(kind="bytes"),
             "tokenizers.tiny: kind bytes: there are as many as there are bytes: leave vocab_size out",
         ),

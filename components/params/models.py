@@ -82,7 +82,7 @@ class Phase(Block):
     """A share of the budget that is spent on other rows than the end of it: shorter ones, smaller batches."""
 
     share: Annotated[float, Field(gt=0, lt=1)]
-    max_length: Size | None = None
+    max_length: Annotated[int, Field(ge=8, le=2**40)] | None = None
     """Tokens of a row at most; null: as many as the architecture reads."""
     batch_size: Count | None = None
     """null: that of the training."""

@@ -267,8 +267,14 @@ def test_a_generator_that_cannot_be_or_leaves_nothing_to_learn_is_told(tokens, c
     deberta = store.build(params.check(raw).models["bert"].architecture, tokens)
     with pytest.raises(SesameError, match="the embeddings of a deberta are as wide as its layers; 1 it is"):
         objectives.build(ReplacedTokens(name="electra"), tokens).networks(deberta)
-    half = objectives.build(ReplacedTokens(name="electra", generator_size=1, generator_layers=0.5), tokens).networks(deberta)["generator"]
-    assert len(half.blocks) == 1 and half.token_embedding is deberta.token_embedding and not capsys.readouterr().err
+    raw["models"]["bert"]["architecture"]["num_layers"] = 4
+    deberta = store.build(params.check(raw).models["bert"].architecture, tokens)
+    objective = objectives.build(ReplacedTokens(name="electra", generator_size=1, generator_layers=0.5), tokens)
+    half = objective.networks(deberta)["generator"]
+    assert len(half.blocks) == 2 and half.token_embedding is deberta.token_embedding and not capsys.readouterr().err
+    assert half.position_embedding is deberta.position_embedding, "the generator has the decoder, and what detects is tuned later"
+    with pytest.raises(SesameError, match="sinusoidal positions are of the model's width"):
+        objectives.build(ReplacedTokens(name="electra"), tokens).networks(store.build(architecture(positions="sinusoidal"), tokens))
     objectives.build(ReplacedTokens(name="electra", generator_size=1), tokens).networks(store.build(architecture(), tokens))
     assert "the generator is as large as the model" in capsys.readouterr().err
 

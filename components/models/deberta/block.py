@@ -31,6 +31,16 @@ class DebertaArchitecture(TransformerArchitecture):
     """In pre-training the last layer is applied twice to the one below it, asked by absolute positions (section 3.2)."""
 
     @model_validator(mode="after")
+    def something_beyond_the_buckets(self):
+        farthest = self.max_relative_positions or self.max_length
+        if self.position_buckets and farthest - 1 <= self.position_buckets // 2:
+            raise ValueError(
+                f"position_buckets {self.position_buckets} tell {self.position_buckets // 2} distances apart, and there are {farthest}: "
+                "fewer buckets, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
     def layers_for_the_decoder(self):
         if self.mask_decoder and self.num_layers < 2:
             raise ValueError("mask_decoder asks the layer below the last one: num_layers is at least 2, or mask_decoder false")

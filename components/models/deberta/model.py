@@ -32,11 +32,11 @@ class DisentangledAttention(nn.Module):
         super().__init__()
         size = config.hidden_size
         self.num_heads, self.dropout = config.num_heads, config.dropout
-        self.query, self.value = nn.Linear(size, size), nn.Linear(size, size)
-        self.key = nn.Linear(size, size, bias=config.shared_projections)
+        self.query, self.value = nn.Linear(size, size, config.biases), nn.Linear(size, size, config.biases)
+        self.key = nn.Linear(size, size, bias=config.shared_projections and config.biases)
         self.position_key = None if config.shared_projections else nn.Linear(size, size, bias=False)
-        self.position_query = None if config.shared_projections else nn.Linear(size, size)
-        self.output = nn.Linear(size, size)
+        self.position_query = None if config.shared_projections else nn.Linear(size, size, config.biases)
+        self.output = nn.Linear(size, size, config.biases)
 
     def _heads(self, x: Tensor) -> Tensor:
         """(..., length, hidden) -> (..., heads, length, hidden / heads)."""
@@ -106,7 +106,10 @@ class Deberta(LanguageModel):
         """Vectors of the relative positions that occur in a text of this length, (positions, hidden); which stand between which places."""
         away = distances(length, self.config.position_buckets, self.farthest, self.relative_embedding.weight.device)
         places = (away + self.span).clamp(0, 2 * self.span - 1)
-        first, last = max(0, self.span - length), min(2 * self.span, self.span + length)
+        # of buckets all, since how many a length has is no round number; of plain distances those that it has
+        first, last = 0, 2 * self.span
+        if not self.config.position_buckets:
+            first, last = max(0, self.span - length), min(2 * self.span, self.span + length)
         return self.relative_norm(self.relative_embedding.weight[first:last]), places - first
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:

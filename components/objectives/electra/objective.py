@@ -51,15 +51,16 @@ class ReplacedTokens(Contract):
         original = put(ids, places, labels, labels)
         with torch.no_grad():
             filled = put(ids, places, sampled(self.generator.logits(made), model.training), labels)
-        hidden = model(filled, lengths, segment_ids)
         asked = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
         if self.config.learns in ("replaced_of_targets", "targets"):
             asked = put(torch.zeros_like(ids), places, torch.ones_like(places), labels).bool()
         if not self.detects:
+            hidden = model(filled, lengths, segment_ids)
             parts["filled"] = score_tokens(model, hidden.flatten(0, 1), torch.where(asked, original, IGNORED).flatten())
             return parts, None
         replaced = (filled != original).float()  # a filling that is the text's own token is not one
-        logits = self.detector(hidden)[:, :, 0].float()
+        # the last layer, which tuning reads, and not what a family's decoder of masked tokens makes of it
+        logits = self.detector(model.top(filled, lengths, segment_ids))[:, :, 0].float()
         loss = (binary_cross_entropy_with_logits(logits, replaced, reduction="none") * asked).sum()
         said = (logits > 0) & asked
         parts["detector"] = loss, ((said == replaced.bool()) & asked).sum()
@@ -90,22 +91,23 @@ class ReplacedTokens(Contract):
 def smaller(model: LanguageModel, size: float, layers: float) -> LanguageModel:
     """A model of the same family, narrower and less deep by these shares, with the same embeddings: token, position and segment.
 
-    Raises SesameError where a family has no embeddings of another width than its layers'.
+    Raises SesameError where the embeddings can't be of another width than the layers.
     """
     config = model.config
-    changes = {"num_layers": max(1, round(config.num_layers * layers))}
+    # its decoder of masked tokens asks the layer below the last one
+    changes = {"num_layers": max(2 if getattr(config, "mask_decoder", False) else 1, round(config.num_layers * layers))}
     if size < 1 and not hasattr(config, "embedding_size"):
         raise SesameError(f"objective.generator_size: {size:g}, and the embeddings of a {config.name} are as wide as its layers; 1 it is, "
                           "with generator_layers below 1")  # fmt: skip
+    if size < 1 and config.positions == "sinusoidal":
+        raise SesameError("sinusoidal positions are of the model's width, and a narrower generator shares its embeddings: take others")
     if size < 1:
         heads = max(1, round(config.num_heads * size))
         width = max(2, round(config.hidden_size * size / heads / 2) * 2) * heads
         changes |= {"hidden_size": width, "num_heads": heads, "intermediate_size": max(2, round(config.intermediate_size * size))}
         changes |= {"embedding_size": config.embedding_size or config.hidden_size}
-    elif layers == 1:
+    elif changes["num_layers"] == config.num_layers:
         print("the generator is as large as the model: it leaves little to detect", file=sys.stderr, flush=True)
-    if getattr(config, "mask_decoder", False) and changes["num_layers"] < 2:
-        changes["mask_decoder"] = False  # which asks the layer below the last one
     vocabulary = SimpleNamespace(vocab_size=model.token_embedding.num_embeddings)
     generator = type(model)(config.model_copy(update=changes), vocabulary)
     for name in ("token_embedding", "position_embedding", "segment_embedding", "embedding_norm"):

@@ -39,6 +39,7 @@ MODULE, TRAINING = "components/pretrain/module.py", "components/pretrain/trainin
 KINDS, METHODS = "components/finetune/kinds.py", "components/finetune/methods"
 LOOP, STAGE = "components/finetune/loop.py", "components/stage.py"
 RESUMED, MICRO = "test_killed_and_resumed_equals_uninterrupted", "test_two_processes_equal_one"
+VARIANTS = "test_variants_of_bert_are_trained_and_tuned"
 BOUNDARIES = "test_killed_at_any_boundary_and_resumed_ends_the_same"
 DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
 VERDICTS = "components/tasks/verdicts.py"
@@ -151,7 +152,7 @@ MISTAKES = [
             "stop = np.minimum(anchor + length, ends[anchor])", "stop = np.minimum(anchor + length, first_words[rows] + words[rows])",
             named("inputs", "test_no_span_goes_over_a_separator")),
     Mistake("what was only counted is learnt", "components/pretrain/cost.py",
-            "for module in (model, *networks):", "for module in (model,):", named("pretrain", "test_variants_of_bert_are_trained_and_tuned")),
+            "for module in (model, *networks):", "for module in (model,):", named("pretrain", VARIANTS)),
     Mistake("lengths of spans in tokens", "components/objectives/noise/spans.py",
             "np.append(np.flatnonzero(opens), len(tokens))", "np.arange(len(tokens) + 1)", named("inputs")),
     Mistake("a filling is always called replaced", "components/objectives/electra/objective.py",

@@ -99,11 +99,10 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
             )
         with torch.device("meta"):
             shapes = {key: value.shape for key, value in store.build(architecture, tokens).state_dict().items()}
-        weights = read_weights(source)
-        state, absent, others = layout.read(layout.prepare(weights, architecture) if layout.prepare else weights, shapes)
+        state, absent, others = layout.read(layout.prepare(read_weights(source), architecture), shapes)
         store.save(folder, state, architecture, tokens, absent, [{"by": "imported", "licence": block.licence}])
         model, tokens = store.load(folder)
-        difference = parity.check(source, model, hub(block.family).LANGUAGE_MODEL, layout, tokens, absent)
+        difference = parity.check(source, model, layout, tokens, absent)
         shutil.rmtree(source)
         card = {"licence": block.licence, "source": block.source.model_dump(mode="json"), "absent": absent, "left_out": others}
         stage.write_json(folder / "card.json", card)

@@ -45,7 +45,7 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
         config.save_pretrained(written)
         save_file(layout.write(state), written / "model.safetensors", metadata={"format": "pt"})
         without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
-        difference = parity.check(written, model, form.LANGUAGE_MODEL, layout, tokens, [*absent, *without])
+        difference = parity.check(written, model, layout, tokens, [*absent, *without])
     if without:
         print(f"left out, since transformers' {kind} has no such part: {', '.join(without)}")
     return target, difference

@@ -35,7 +35,7 @@ def quiet_transformers():
 
 
 def check(
-    folder: Path, model: LanguageModel, language_model: str, layout: Layout, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
+    folder: Path, model: LanguageModel, layout: Layout, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
     texts: Sequence[str] = TEXTS,
 ) -> float:  # fmt: skip
     """The largest absolute difference between `model`, laid out like that, and what `transformers` makes of `folder`, on `texts`.
@@ -71,7 +71,7 @@ def check(
         if hasattr(body, "pooler_output") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))
         if "head_bias" not in absent:
-            logits = run(getattr(transformers, language_model)).logits
+            logits = run(getattr(transformers, layout.language_model)).logits
             compared.append((model.logits(hidden)[real], logits[real]))
         return float(torch.stack([(ours - other).abs().max() for ours, other in compared]).max())  # which keeps NaN
 

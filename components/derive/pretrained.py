@@ -18,10 +18,10 @@ def _block(all_params: params.Params, name: str) -> params.Model:
     derived = all_params.derived[name]
     training = {key: getattr(derived.by, key) for key in params.Training.model_fields}
     architecture = store.about(_start(all_params, name)).architecture
-    for phase in derived.by.phases:
-        if (phase.max_length or 0) > architecture.max_length:
-            most = architecture.max_length
-            raise SesameError(f"derived.{name}.by: a phase of {phase.max_length} tokens is longer than {derived.start} reads ({most})")
+    try:
+        derived.by.check_phases(derived.start, architecture.max_length)
+    except ValueError as error:
+        raise SesameError(f"derived.{name}.by: {error}") from None
     return params.Model.model_construct(**training, encoding=derived.on.partition("/")[2], architecture=architecture)
 
 

@@ -145,6 +145,12 @@ class Training(Block):
         for prompt in self.prompts:
             self.objective.check_prompt(prompt)
 
+    def check_phases(self, reader: str, most: int) -> None:
+        """Raises ValueError where a phase has longer rows than what is trained reads."""
+        for phase in self.phases:
+            if (phase.max_length or 0) > most:
+                raise ValueError(f"a phase of {phase.max_length} tokens is longer than {reader} reads ({most})")
+
 
 class Model(Training):
     """One pre-training: architecture, objective, data, budget."""
@@ -160,10 +166,7 @@ class Model(Training):
         for part, name in ((self.architecture, "architecture"), (self.objective, "objective")):
             if self.run.strategy == "fsdp" and part.shares_weights:
                 raise ValueError(f"run.strategy fsdp can't cut up weights that stand in two places, as those of this {name} do: take ddp")
-        for phase in self.phases:
-            if phase.max_length and phase.max_length > self.architecture.max_length:
-                most = self.architecture.max_length
-                raise ValueError(f"a phase of {phase.max_length} tokens is longer than the architecture reads ({most})")
+        self.check_phases("the architecture", self.architecture.max_length)
         super().check()
 
 

@@ -20,6 +20,7 @@ from transformers import (
 
 from components import compute, objectives, params
 from components.models import store
+from components.objectives.electra.objective import put
 from components.objectives.scoring import IGNORED
 from components.optimizer import adamw
 from components.pretrain.cost import matmul_peak, training_flops
@@ -107,10 +108,9 @@ def test_step(name, size):
         if name == "decoder":
             return models[1](input_ids=rows["ids"][:, :-1], labels=rows["ids"][:, :-1]).loss
         width = rows["ids"].shape[1]
-        labels = torch.full((ROWS, width + 1), IGNORED)
-        labels.scatter_(1, torch.where(rows["labels"] == IGNORED, width, rows["places"]), rows["labels"])
+        labels = put(torch.full_like(rows["ids"], IGNORED), rows["places"], rows["labels"], rows["labels"])
         attended = (torch.arange(width) < rows["lengths"][:, None]).long()
-        return models[1](input_ids=rows["ids"], attention_mask=attended, labels=labels[:, :width].contiguous()).loss
+        return models[1](input_ids=rows["ids"], attention_mask=attended, labels=labels.contiguous()).loss
 
     tokens = sum(batch.counts["tokens"] for batch in given)
     seconds = best(lambda: run(0, our_loss), lambda: run(1, their_loss), rounds=4)

@@ -554,4 +554,4 @@ def test_the_yardstick_of_params_yaml(project, monkeypatch):
     stage.fetch(raw.checkpoints["minilm"].source, folder)
     texts, bert = text(10).splitlines() + SENTENCES + ODD, hub("encoder").LAYOUTS["bert"]
     absent = store.about(Path("data/models/minilm")).absent
-    assert parity.check(folder, model, hub("encoder").LANGUAGE_MODEL, bert, tokens, absent, texts) < 1e-4
+    assert parity.check(folder, model, bert, tokens, absent, texts) < 1e-4

@@ -26,6 +26,29 @@ BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bi
 """Constants that older versions saved."""
 
 
+BERT_SETTINGS = {
+    "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size", "max_length": "max_position_embeddings", "type_vocab_size": "type_vocab_size",
+    "dropout": "hidden_dropout_prob attention_probs_dropout_prob", "activation": "hidden_act", "layer_norm_eps": "layer_norm_eps",
+}  # fmt: skip
+"""As BERT names them, and most that came after it."""
+
+
+def bert_body(name: str) -> dict[str, str]:
+    """The weights that BERT, RoBERTa, ELECTRA and DeBERTa call alike, of a model called `name`."""
+    layer = f"{name}.encoder.layer.*"
+    return {
+        "token_embedding": f"{name}.embeddings.word_embeddings",
+        "segment_embedding": f"{name}.embeddings.token_type_embeddings",
+        "embedding_norm": f"{name}.embeddings.LayerNorm",
+        "blocks.*.attention.output": f"{layer}.attention.output.dense",
+        "blocks.*.attention_norm": f"{layer}.attention.output.LayerNorm",
+        "blocks.*.feed_forward.0": f"{layer}.intermediate.dense",
+        "blocks.*.feed_forward.2": f"{layer}.output.dense",
+        "blocks.*.feed_forward_norm": f"{layer}.output.LayerNorm",
+    }
+
+
 @dataclass(frozen=True)
 class Layout:
     """One kind of model.
@@ -56,9 +79,11 @@ class Layout:
     """Weights of ours that theirs has not, and that are 0 then."""
     narrow_only: bool = False
     """Whether a matrix brings the embedding to hidden_size only where it is of another width."""
-    prepare: Callable[[dict[str, Tensor], Any], dict[str, Tensor]] | None = None
+    prepare: Callable[[dict[str, Tensor], Any], dict[str, Tensor]] = lambda weights, architecture: weights
     """From their weights and our architecture to weights that the table names."""
     reads_segments: bool = True
+    language_model: str = "AutoModelForMaskedLM"
+    """Their class that has logits over the vocabulary."""
     classes: dict[str | None, str] = field(default_factory=dict)
     """Part of ours -> the class of theirs that has it; the first whose part is there is written."""
 

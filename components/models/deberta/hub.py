@@ -4,29 +4,16 @@ import re
 
 from torch import Tensor
 
-from components.models.common.layout import Layout
+from components.models.common.layout import BERT_SETTINGS, Layout, bert_body
 from components.models.deberta.block import DebertaArchitecture
 
-_LAYER = "deberta.encoder.layer.*"
-_BODY = {
-    "token_embedding": "deberta.embeddings.word_embeddings",
-    "segment_embedding": "deberta.embeddings.token_type_embeddings",
-    "embedding_norm": "deberta.embeddings.LayerNorm",
+_ATTENTION = "deberta.encoder.layer.*.attention.self"
+_BODY = bert_body("deberta") | {
     "relative_embedding": "deberta.encoder.rel_embeddings",
-    "blocks.*.attention.query": f"{_LAYER}.attention.self.query_proj",
-    "blocks.*.attention.key": f"{_LAYER}.attention.self.key_proj",
-    "blocks.*.attention.value": f"{_LAYER}.attention.self.value_proj",
-    "blocks.*.attention.output": f"{_LAYER}.attention.output.dense",
-    "blocks.*.attention_norm": f"{_LAYER}.attention.output.LayerNorm",
-    "blocks.*.feed_forward.0": f"{_LAYER}.intermediate.dense",
-    "blocks.*.feed_forward.2": f"{_LAYER}.output.dense",
-    "blocks.*.feed_forward_norm": f"{_LAYER}.output.LayerNorm",
+    "blocks.*.attention.query": f"{_ATTENTION}.query_proj",
+    "blocks.*.attention.key": f"{_ATTENTION}.key_proj",
+    "blocks.*.attention.value": f"{_ATTENTION}.value_proj",
 }
-_SETTINGS = {
-    "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size", "max_length": "max_position_embeddings", "type_vocab_size": "type_vocab_size",
-    "dropout": "hidden_dropout_prob attention_probs_dropout_prob", "activation": "hidden_act", "layer_norm_eps": "layer_norm_eps",
-}  # fmt: skip
 _FIXED = {"relative_attention": True, "position_biased_input": False, "max_relative_positions": -1}
 
 
@@ -45,7 +32,8 @@ def split(weights: dict[str, Tensor], architecture: DebertaArchitecture) -> dict
 
 LAYOUTS = {
     "deberta-v2": Layout(
-        "deberta", "deberta.", _SETTINGS | {"position_buckets": "position_buckets"}, _BODY | {"relative_norm": "deberta.encoder.LayerNorm"},
+        "deberta", "deberta.", BERT_SETTINGS | {"position_buckets": "position_buckets"},
+        _BODY | {"relative_norm": "deberta.encoder.LayerNorm"},
         tied={},
         fixed=_FIXED | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]},
         own={"shared_projections": True, "norm_positions": True, "mask_decoder": False},
@@ -54,10 +42,10 @@ LAYOUTS = {
         classes={None: "DebertaV2Model"},
     ),
     "deberta": Layout(
-        "deberta", "deberta.", _SETTINGS,
+        "deberta", "deberta.", BERT_SETTINGS,
         _BODY | {
-            "blocks.*.attention.position_key": f"{_LAYER}.attention.self.pos_proj",
-            "blocks.*.attention.position_query": f"{_LAYER}.attention.self.pos_q_proj",
+            "blocks.*.attention.position_key": f"{_ATTENTION}.pos_proj",
+            "blocks.*.attention.position_query": f"{_ATTENTION}.pos_q_proj",
         },
         tied={},
         fixed=_FIXED | {"pos_att_type": ["p2c", "c2p"]},
@@ -74,6 +62,5 @@ def written(architecture: DebertaArchitecture) -> str:
     return "deberta-v2"
 
 
-LANGUAGE_MODEL = "AutoModelForMaskedLM"
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "attention_mask"])
 """A text, a pair, and what the model takes."""

@@ -26,6 +26,7 @@ LAYOUTS = {
         fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
         transposed=True,
         reads_segments=False,
+        language_model="AutoModelForCausalLM",
         classes={None: "GPT2LMHeadModel"},
     ),
 }  # fmt: skip
@@ -37,6 +38,5 @@ def written(architecture: DecoderArchitecture) -> str:
     return "gpt2"
 
 
-LANGUAGE_MODEL = "AutoModelForCausalLM"
 FORM = ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"])
 """A text, a pair, and what the model takes. A decoder goes on where the text ends, so nothing stands behind it."""

@@ -1,39 +1,23 @@
 """How `transformers` lays out what is ours as an encoder."""
 
-from dataclasses import replace
-
 from components.errors import SesameError
-from components.models.common.layout import Layout
+from components.models.common.layout import BERT_SETTINGS, Layout, bert_body
 from components.models.encoder.block import EncoderArchitecture
 
 
 def _encoder(name: str) -> dict[str, str]:
     """The body that BERT, RoBERTa and ELECTRA share."""
-    layer = f"{name}.encoder.layer.*"
-    return {
-        "token_embedding": f"{name}.embeddings.word_embeddings",
+    attention = f"{name}.encoder.layer.*.attention.self"
+    return bert_body(name) | {
         "position_embedding": f"{name}.embeddings.position_embeddings",
-        "segment_embedding": f"{name}.embeddings.token_type_embeddings",
-        "embedding_norm": f"{name}.embeddings.LayerNorm",
-        "blocks.*.attention.query_key_value": f"{layer}.attention.self.query {layer}.attention.self.key {layer}.attention.self.value",
-        "blocks.*.attention.output": f"{layer}.attention.output.dense",
-        "blocks.*.attention_norm": f"{layer}.attention.output.LayerNorm",
-        "blocks.*.feed_forward.0": f"{layer}.intermediate.dense",
-        "blocks.*.feed_forward.2": f"{layer}.output.dense",
-        "blocks.*.feed_forward_norm": f"{layer}.output.LayerNorm",
-        "pooler.0": f"{name}.pooler.dense",
+        "blocks.*.attention.query_key_value": f"{attention}.query {attention}.key {attention}.value",
     }
 
 
-ENCODER_SETTINGS = {
-    "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size", "max_length": "max_position_embeddings", "type_vocab_size": "type_vocab_size",
-    "dropout": "hidden_dropout_prob attention_probs_dropout_prob", "activation": "hidden_act", "layer_norm_eps": "layer_norm_eps",
-}  # fmt: skip
-
 BERT = Layout(
-    "encoder", "bert.", ENCODER_SETTINGS,
+    "encoder", "bert.", BERT_SETTINGS,
     _encoder("bert") | {
+        "pooler.0": "bert.pooler.dense",
         "head_transform.0": "cls.predictions.transform.dense",
         "head_transform.2": "cls.predictions.transform.LayerNorm",
         "head_bias": "cls.predictions.bias",
@@ -48,8 +32,13 @@ BERT = Layout(
 )  # fmt: skip
 
 ROBERTA = Layout(
-    "encoder", "roberta.", ENCODER_SETTINGS,
-    _encoder("roberta") | {"head_transform.0": "lm_head.dense", "head_transform.2": "lm_head.layer_norm", "head_bias": "lm_head.bias"},
+    "encoder", "roberta.", BERT_SETTINGS,
+    _encoder("roberta") | {
+        "pooler.0": "roberta.pooler.dense",
+        "head_transform.0": "lm_head.dense",
+        "head_transform.2": "lm_head.layer_norm",
+        "head_bias": "lm_head.bias",
+    },
     tied={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
     fixed={"position_embedding_type": "absolute", "hidden_act": "gelu", "pad_token_id": 1},
     positions_aside=2,
@@ -57,7 +46,7 @@ ROBERTA = Layout(
 
 _GROUP = "albert.encoder.albert_layer_groups.*.albert_layers.0"
 ALBERT = Layout(
-    "encoder", "albert.", ENCODER_SETTINGS | {"embedding_size": "embedding_size"},
+    "encoder", "albert.", BERT_SETTINGS | {"embedding_size": "embedding_size"},
     {
         "token_embedding": "albert.embeddings.word_embeddings",
         "position_embedding": "albert.embeddings.position_embeddings",
@@ -83,8 +72,8 @@ ALBERT = Layout(
 )  # fmt: skip
 
 ELECTRA = Layout(
-    "encoder", "electra.", ENCODER_SETTINGS | {"embedding_size": "embedding_size"},
-    {key: value for key, value in _encoder("electra").items() if key != "pooler.0"} | {
+    "encoder", "electra.", BERT_SETTINGS | {"embedding_size": "embedding_size"},
+    _encoder("electra") | {
         "embedding_projection": "electra.embeddings_project",
         "head_transform.0": "generator_predictions.dense",
         "head_transform.2": "generator_predictions.LayerNorm",
@@ -124,7 +113,7 @@ DISTILBERT = Layout(
 )  # fmt: skip
 
 LAYOUTS = {
-    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": replace(ROBERTA), "camembert": replace(ROBERTA), "albert": ALBERT, "electra": ELECTRA,
+    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA, "albert": ALBERT, "electra": ELECTRA,
     "distilbert": DISTILBERT,
 }  # fmt: skip
 """model_type in config.json -> its layout."""
@@ -142,6 +131,5 @@ def written(architecture: EncoderArchitecture) -> str:
     return "electra" if architecture.embedding_size else "bert"
 
 
-LANGUAGE_MODEL = "AutoModelForMaskedLM"
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "token_type_ids", "attention_mask"])
 """A text, a pair, and what the model takes."""

@@ -1,25 +1,27 @@
 """Whether a step fits into a device's memory, found out before the first one."""
 
+import lightning as L
 import torch
-from torch import nn
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import ModelParallelStrategy
 
 from components.errors import SesameError
-from components.models.contract import LanguageModel
-from components.objectives.contract import Objective
 from components.objectives.examples.phases import Phases
 from components.objectives.examples.windows import Rows
+from components.pretrain.data import micro_batches
+from components.pretrain.module import Pretraining
 
 FULL = ("out of memory", "not enough memory", "can't allocate memory")
 """What torch says on a GPU and on CPUs."""
 
 
-def fits(module: nn.Module, model: LanguageModel, objective: Objective, rows: Rows) -> bool:
-    """Whether forward and backward of these rows, and Adam's moments of all that `module` trains, find room; weights and their gradients
-    stay as they are."""
+def fits(module: Pretraining, rows: Rows) -> bool:
+    """Whether forward and backward of these rows, and Adam's moments of all that is trained, find room; weights and their gradients stay as
+    they are."""
     trained = [own for own in module.parameters() if own.requires_grad]
     try:
         moments = [torch.empty_like(own) for own in trained for _ in range(2)]
-        losses, _ = objective.losses(model, rows, None)
+        losses, _ = module.objective.losses(module.model, rows, None)
         # not `backward`: several processes exchange what that leaves on the parameters
         torch.autograd.grad(sum(loss for loss, _ in losses.values()), trained, allow_unused=True)
     except RuntimeError as error:
@@ -29,19 +31,32 @@ def fits(module: nn.Module, model: LanguageModel, objective: Objective, rows: Ro
     return bool(moments)
 
 
-def check(
-    module: nn.Module, model: LanguageModel, objective: Objective, phases: Phases, micro_batches: int, device: torch.device
-) -> None:  # fmt: skip
-    """Try the widest step of each phase's beginning. Raises SesameError with the largest micro-batch that fits, of those that divide it."""
+def check(module: Pretraining, phases: Phases, parts: int, device: torch.device) -> None:
+    """Try the widest step of each phase's beginning, one of its `parts` micro-batches. Raises SesameError with what of it fits."""
     for start in phases.starts:
         batch = max(phases.draw(*phases.bounds(start)), key=lambda batch: sum(part.numel() for part in batch.rows.values()))
-        rows = {name: part.chunk(micro_batches)[0].to(device) for name, part in batch.rows.items()}
+        rows = {name: part.chunk(parts)[0].to(device) for name, part in batch.rows.items()}
         asked = len(next(iter(rows.values())))
-        for parts in (parts for parts in range(1, asked + 1) if asked % parts == 0):
-            if fits(module, model, objective, {name: part[: asked // parts] for name, part in rows.items()}):
+        for more in (more for more in range(1, asked + 1) if asked % more == 0):
+            if fits(module, {name: part[: asked // more] for name, part in rows.items()}):
                 break
         else:
             raise SesameError(f"not even one row of a step fits into the memory of {device}; make the model or max_length smaller")
-        if parts > 1:
-            cure = f"{asked // parts} do: trainer.accumulate {micro_batches * parts}, or trainer.recompute"
+        if more > 1:
+            cure = f"{asked // more} do: trainer.accumulate {parts * more}, or trainer.recompute"
             raise SesameError(f"a micro-batch of {asked} rows does not fit into the memory of {device}; {cure}")
+
+
+class DryStep(Callback):
+    """Finds out on a GPU whether a step fits, before the first one. (On a CPU the system would kill the process, not say no.)"""
+
+    def __init__(self, phases: Phases):
+        self.phases = phases
+
+    def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
+        device = trainer.strategy.root_device
+        if device.type == "cpu" or isinstance(trainer.strategy, ModelParallelStrategy):
+            return
+        parts, _ = micro_batches(module.block.trainer.accumulate, trainer.world_size, trainer.global_rank)
+        with trainer.precision_plugin.train_step_context():
+            check(module, self.phases, parts, device)

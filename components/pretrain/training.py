@@ -8,21 +8,14 @@ import csv
 import hashlib
 import math
 import shutil
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.strategies import ModelParallelStrategy
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -35,10 +28,12 @@ from components.objectives.contract import Objective
 from components.objectives.examples.phases import Phase, Phases
 from components.objectives.examples.windows import Batches
 from components.params import Model
-from components.pretrain import dry_step
 from components.pretrain.cost import matmul_peak, training_flops
-from components.pretrain.data import PretrainData, Steps, micro_batches
+from components.pretrain.data import PretrainData, micro_batches
+from components.pretrain.dry_step import DryStep
 from components.pretrain.module import Pretraining
+from components.pretrain.saves import Checkpoints, Kept
+from components.pretrain.trainer import lightning_trainer
 from components.resolve.closure import fingerprint
 from components.tokenizer import Tokenizer, fast
 from components.tracking import Run
@@ -192,7 +187,7 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
 
     kept = checkpoints / "kept"
     saving = Checkpoints(checkpoints / "last.ckpt", block.run.checkpoint_seconds)
-    trainer = lightning_trainer(block, setup.train.steps, [DryStep(setup), Kept(kept, keep, setup.train.flops, write), saving])
+    trainer = lightning_trainer(block, setup.train.steps, [DryStep(setup.train), Kept(kept, keep, setup.train.flops, write), saving])
     if trainer.is_global_zero:
         checkpoints.mkdir(parents=True, exist_ok=True)
         if run.id:
@@ -285,122 +280,6 @@ def check_readable(checkpoint: Path) -> None:
             saved[key]
     except Exception as error:  # pickle and zip raise whatever the broken bytes lead to
         raise SesameError(f"{checkpoint} can't be read ({type(error).__name__}); remove the folder to train from the start") from None
-
-
-class DryStep(Callback):
-    """Finds out on a GPU whether a step fits, before the first one. (On a CPU the system would kill the process, not say no.)"""
-
-    def __init__(self, setup: Setup):
-        self.setup = setup
-
-    def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
-        device, setup = trainer.strategy.root_device, self.setup
-        if device.type == "cpu" or isinstance(trainer.strategy, ModelParallelStrategy):
-            return
-        total, _ = micro_batches(module.block.trainer.accumulate, trainer.world_size, trainer.global_rank)
-        with trainer.precision_plugin.train_step_context():
-            dry_step.check(module, setup.model, setup.objective, setup.train, total, device)
-
-
-class Checkpoints(Callback):
-    """Saves every so many seconds. (Lightning's ModelCheckpoint knows no time interval under manual optimization.)"""
-
-    def __init__(self, path: Path, seconds: float):
-        self.path, self.seconds, self.saved = path, seconds, time.monotonic()
-
-    def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
-        done, between = trainer.global_step, trainer.val_check_batch
-        # the validation after the step of the save: the attempt that saved was killed before it, or with it
-        if done and between and done % between == 0 and not any(row["step"] == done for row in module.curve):
-            validate(trainer, module, trainer.datamodule.val_dataloader())
-
-    def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
-        if trainer.world_size > 1 and trainer.global_step % module.block.run.log_every:
-            return  # the ranks save together, and to agree on it they wait for each other
-        if trainer.strategy.broadcast(time.monotonic() - self.saved > self.seconds):
-            trainer.save_checkpoint(self.path)
-            self.saved = time.monotonic()
-
-
-def validate(trainer: L.Trainer, module: Pretraining, steps: Steps) -> None:
-    """Score these steps in the midst of a training."""
-    module.eval()
-    with torch.no_grad(), trainer.precision_plugin.val_step_context():
-        module.on_validation_epoch_start()
-        for batch in steps:
-            module.validation_step(trainer.strategy.batch_to_device(batch), 0)
-        module.on_validation_epoch_end()
-    module.train()
-
-
-class Kept(Callback):
-    """Keeps the model as it is after so many tokens: its weights, and the validation's figures at that step."""
-
-    def __init__(self, folder: Path, milestones: Sequence[int], flops: Callable[[int], int], write: Callable[[Path, dict], None]):
-        self.folder, self.milestones, self.flops, self.write = folder, milestones, flops, write
-
-    def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
-        self.seen = sum(milestone <= module.tokens for milestone in self.milestones)
-
-    def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
-        reached = [milestone for milestone in self.milestones if module.tokens >= milestone]
-        due, self.seen = reached[self.seen :], len(reached)
-        if not due:
-            return
-        validate(trainer, module, trainer.datamodule.whole_split())
-        state = trainer.strategy.lightning_module_state_dict()
-        figures = module.valid | {
-            "parameters": store.count_parameters(module.model), "tokens": module.tokens, "steps": trainer.global_step,
-            "flops": self.flops(module.tokens), "seconds": module.seconds,
-        }  # fmt: skip
-        # an attempt that was killed before its next save may have written it; the validation is a row of the curve all the same
-        unwritten = [milestone for milestone in due if not (self.folder / str(milestone)).exists()]
-        for milestone in unwritten if trainer.is_global_zero else ():
-            with stage.output(self.folder / str(milestone)) as target:
-                self.write(target, state)
-                stage.write_json(target / "figures.json", figures)
-
-
-class Sharded(ModelParallelStrategy):
-    """Weights, gradients and moments shared out among all devices; a save is one file of the whole, for any number of devices."""
-
-    def __init__(self):
-        super().__init__(save_distributed_checkpoint=False)
-
-    def setup_environment(self) -> None:
-        self._data_parallel_size, self._tensor_parallel_size = self.num_processes * self.num_nodes, 1
-        super().setup_environment()
-
-
-class WholeCheckpoints(TorchCheckpointIO):
-    """Checkpoints whole or not at all: Lightning's own go through the system's temporary folder, maybe another disk."""
-
-    def save_checkpoint(self, checkpoint: dict, path: str, storage_options: object = None) -> None:
-        with stage.output(Path(path)) as temporary:
-            torch.save(checkpoint, temporary)
-
-
-def lightning_trainer(block: Model, steps: int | None, callbacks: list[Callback]) -> L.Trainer:
-    """Lightning with our own batches, checkpoints and lines of progress.
-
-    Raises SesameError where this machine has not what the block asks for.
-    """
-    warnings.filterwarnings("ignore", module="lightning")
-    run = block.run
-    between = max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations)
-    strategy = Sharded() if run.strategy == "fsdp" else run.strategy
-    options = dict(
-        accelerator=run.accelerator, devices=run.devices, num_nodes=run.num_nodes, strategy=strategy,
-        precision=compute.precision(block.trainer.precision, run.accelerator), max_steps=steps or -1, max_epochs=-1,
-        val_check_interval=between, check_val_every_n_epoch=None, num_sanity_val_steps=0,
-        callbacks=callbacks, enable_checkpointing=False, plugins=[WholeCheckpoints()], logger=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False, deterministic=block.trainer.deterministic,
-    )  # fmt: skip
-    try:
-        return L.Trainer(**options)
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
-        asked = f"accelerator {run.accelerator}, devices {run.devices}, strategy {run.strategy}"
-        raise SesameError(f"run: {str(error).splitlines()[0]} ({asked})") from None
 
 
 def write_curve(path: Path, curve: list[dict[str, float]]) -> None:

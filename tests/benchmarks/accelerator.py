@@ -19,7 +19,7 @@ from components.models import store
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData, Steps
 from components.pretrain.module import WARM_UP, Pretraining
-from components.pretrain.training import lightning_trainer
+from components.pretrain.trainer import lightning_trainer
 from components.tracking import Run
 from tests.benchmarks.made import PIECES, made_text
 from tests.benchmarks.record import record

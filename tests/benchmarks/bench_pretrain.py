@@ -20,13 +20,13 @@ from transformers import (
 
 from components import compute, objectives, params
 from components.models import store
-from components.objectives.electra.objective import put
+from components.objectives.examples.masked import put
 from components.objectives.scoring import IGNORED
 from components.optimizer import adamw
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
-from components.pretrain.training import lightning_trainer
+from components.pretrain.trainer import lightning_trainer
 from components.tracking import Run
 from tests.benchmarks.made import PIECES, VOCABULARY, collator, made_text
 from tests.benchmarks.record import best, record

@@ -12,8 +12,8 @@ from components.models import store
 from components.models.encoder.block import EncoderArchitecture
 from components.models.encoder.hub import ALBERT, ELECTRA
 from components.objectives.electra.block import ReplacedTokens
-from components.objectives.electra.objective import put, sampled
-from components.objectives.examples.masked import MaskedBatches
+from components.objectives.electra.objective import sampled
+from components.objectives.examples.masked import MaskedBatches, put
 from components.objectives.mlm.block import MaskedLM
 from components.objectives.noise.spans import mask_spans
 from components.objectives.scoring import IGNORED

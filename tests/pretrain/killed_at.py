@@ -14,7 +14,7 @@ import torch
 
 from components import params
 from components.models import store
-from components.pretrain import training
+from components.pretrain import saves, training
 from components.pretrain.module import Pretraining
 from components.tracking import Run
 
@@ -60,7 +60,7 @@ def boundaries(objective: type) -> dict[str, Callable[[], None]]:
         "milestone": at(store, "save", 1),
         "milestone written": at(store, "save", 1, after=die),
         "save": at(torch, "save", 7, after=torn),
-        "saved": at(training.Checkpoints, "on_train_batch_end", 8, after=die),
+        "saved": at(saves.Checkpoints, "on_train_batch_end", 8, after=die),
         "final validation": at(training, "_figures", 1),
         "final save": at(store, "save", 2),
         "final save written": at(training.shutil, "rmtree", 1),

@@ -30,7 +30,8 @@ from components.pretrain import training
 from components.pretrain.cost import training_flops
 from components.pretrain.data import Windows
 from components.pretrain.module import Pretraining
-from components.pretrain.training import lightning_trainer, phases_of, recomputed, valid_batches
+from components.pretrain.trainer import lightning_trainer
+from components.pretrain.training import phases_of, recomputed, valid_batches
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
 
@@ -227,13 +228,16 @@ from components import objectives, params, tokenizer
 from components.models import store
 from components.pretrain import training
 from components.pretrain.dry_step import check
+from components.pretrain.module import Pretraining
+from components.tracking import Run
 torch.set_num_threads(1)
 block = params.load().models["bert"]
 setup = training.set_up(block, None)
-check(setup.model, setup.model, setup.objective, setup.train, 1, torch.device("cpu"))
+module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.train.steps, Run(None))
+check(module, setup.train, 1, torch.device("cpu"))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**20 * int(sys.argv[1]),) * 2)
-check(setup.model, setup.model, setup.objective, setup.train, 1, torch.device("cpu"))
+check(module, setup.train, 1, torch.device("cpu"))
 """
 
 

@@ -4,11 +4,10 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from components.models.common.dropout import Dropout
-from components.models.common.transformer import attention, feed_forward, initialise, length_mask, norm, plain, sublayers
-from components.models.contract import LanguageModel
+from components.models.common.masked import MaskedLanguageModel
+from components.models.common.transformer import attention, feed_forward, initialise, length_mask, norm
 from components.models.deberta.block import DebertaArchitecture
 from components.tokenizer import Tokenizer
 
@@ -75,7 +74,7 @@ class DebertaBlock(nn.Module):
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
-class Deberta(LanguageModel):
+class Deberta(MaskedLanguageModel):
     """As published. `forward`, which pre-training sees, goes through the decoder with absolute positions; `layers` does not."""
 
     embeddings = frozenset({"token_embedding", "segment_embedding", "embedding_norm", "relative_embedding", "relative_norm"})
@@ -95,11 +94,7 @@ class Deberta(LanguageModel):
         self.relative_norm = norm(config) if config.norm_positions else nn.Identity()
         self.blocks = nn.ModuleList(DebertaBlock(config) for _ in range(config.num_layers))
         self.position_embedding = nn.Embedding(config.max_length, size) if config.mask_decoder else None
-        self.pooler = nn.Sequential(nn.Linear(size, size), nn.Tanh())
-        self.head_transform = nn.Sequential(nn.Linear(size, size), plain(config.activation), norm(config))
-        self.head_bias = nn.Parameter(torch.zeros(tokens.vocab_size))
-        self.next_sentence = nn.Linear(size, 2)
-        self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, size)
+        self.add_heads(config, tokens.vocab_size, size)
         initialise(self)
 
     def _relative(self, length: int) -> tuple[Tensor, Tensor]:
@@ -133,17 +128,6 @@ class Deberta(LanguageModel):
         for _ in range(2):
             asking = self.blocks[-1](below, asking, mask, *around)
         return asking
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) -> (..., vocab_size): dense, activation, norm, then the output's matrix with its own bias."""
-        return linear(self.head_transform(hidden), (self.output_embedding or self.token_embedding).weight, self.head_bias)
-
-    def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """(batch, length, hidden) -> (batch, hidden): dense and tanh on `[CLS]`."""
-        return self.pooler(hidden[:, 0])
-
-    def sublayers(self) -> list[tuple[nn.Module, str]]:
-        return sublayers(self.blocks)
 
 
 Model = Deberta

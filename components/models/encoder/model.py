@@ -2,17 +2,16 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from components.models.common.dropout import Dropout
+from components.models.common.masked import MaskedLanguageModel
 from components.models.common.positions import Positions
-from components.models.common.transformer import PARTS, TransformerBlock, initialise, length_mask, norm, plain, share, sublayers
-from components.models.contract import LanguageModel
+from components.models.common.transformer import PARTS, TransformerBlock, initialise, length_mask, norm, share
 from components.models.encoder.block import EncoderArchitecture
 from components.tokenizer import Tokenizer
 
 
-class Encoder(LanguageModel):
+class Encoder(MaskedLanguageModel):
     """As published: post-LN, learned positions, segments, the output's matrix that of the embedding."""
 
     embeddings = frozenset({
@@ -37,11 +36,7 @@ class Encoder(LanguageModel):
         kinds = {"none": (), "all": PARTS}.get(config.shared_layers, (config.shared_layers,))
         share(self.blocks, [part for kind in kinds for part in PARTS[kind]], config.layer_groups)
         self.final_norm = norm(config) if config.norm_first else nn.Identity()
-        self.pooler = nn.Sequential(nn.Linear(size, size), nn.Tanh())
-        self.head_transform = nn.Sequential(nn.Linear(size, below), plain(config.activation), norm(config, below))
-        self.head_bias = nn.Parameter(torch.zeros(tokens.vocab_size))
-        self.next_sentence = nn.Linear(size, 2)
-        self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, below)
+        self.add_heads(config, tokens.vocab_size, below)
         initialise(self)
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
@@ -59,21 +54,6 @@ class Encoder(LanguageModel):
             states.append(block(states[-1], self.positions, mask))
         states[-1] = self.final_norm(states[-1])
         return states
-
-    def forward(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
-        """-> (batch, length, hidden)."""
-        return self.layers(ids, lengths, segment_ids)[-1]
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) -> (..., vocab_size): dense, activation, norm, then the output's matrix with its own bias."""
-        return linear(self.head_transform(hidden), (self.output_embedding or self.token_embedding).weight, self.head_bias)
-
-    def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """(batch, length, hidden) -> (batch, hidden): dense and tanh on `[CLS]`."""
-        return self.pooler(hidden[:, 0])
-
-    def sublayers(self) -> list[tuple[nn.Module, str]]:
-        return sublayers(self.blocks)
 
 
 Model = Encoder

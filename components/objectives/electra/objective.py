@@ -13,7 +13,7 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.electra import block
-from components.objectives.examples.masked import MaskedBatches, explained
+from components.objectives.examples.masked import MaskedBatches, at, explained, put
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import IGNORED, score_tokens
 from components.tokenizer import CLS, SEP, Tokenizer
@@ -115,17 +115,6 @@ def smaller(model: LanguageModel, size: float, layers: float) -> LanguageModel:
             setattr(generator, name, getattr(model, name))
     del generator.pooler, generator.next_sentence
     return generator
-
-
-def at(hidden: Tensor, places: Tensor) -> Tensor:
-    """hidden (batch, length, width), places (batch, targets) -> (batch, targets, width)."""
-    return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))
-
-
-def put(ids: Tensor, places: Tensor, values: Tensor, labels: Tensor) -> Tensor:
-    """ids (batch, length) with `values` (batch, targets) at `places`, but where `labels` says that there is no target."""
-    wider = torch.cat([ids, ids[:, :1]], 1)  # what is no target goes behind the end
-    return wider.scatter(1, torch.where(labels == IGNORED, ids.shape[1], places), values)[:, :-1]
 
 
 def sampled(logits: Tensor, training: bool) -> Tensor:

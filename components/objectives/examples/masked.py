@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from components.encode import Shard, Split
 from components.errors import SesameError
@@ -177,14 +178,22 @@ class MaskedBatches(Batches):
         return at[(tokens != SEP) & (tokens != CLS)]
 
 
+def at(hidden: Tensor, places: Tensor) -> Tensor:
+    """hidden (batch, length, width), places (batch, targets) -> (batch, targets, width)."""
+    return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))
+
+
+def put(ids: Tensor, places: Tensor, values: Tensor, labels: Tensor) -> Tensor:
+    """ids (batch, length) with `values` (batch, targets) at `places`, but where `labels` says that there is no target."""
+    wider = torch.cat([ids, ids[:, :1]], 1)  # what is no target goes behind the end
+    return wider.scatter(1, torch.where(labels == IGNORED, ids.shape[1], places), values)[:, :-1]
+
+
 def explained(batches: MaskedBatches, step: int, tokens: Tokenizer) -> list[dict[str, str]]:
     """`[dog → MASK]` is a target that the model doesn't see, `[dog → cat]` one replaced by another piece, `[dog → dog]` one left."""
     rows, chosen = batches[step].rows, batches.chosen(step)
     examples, config = batches.examples[chosen], batches.config
-    # of every place what is asked there; what makes up the numbers of a row with fewer targets goes to a place behind the last
-    width = rows["ids"].shape[1]
-    asked = torch.full((len(examples), width + 1), IGNORED)
-    asked.scatter_(1, torch.where(rows["labels"] == IGNORED, width, rows["places"]), rows["labels"])
+    asked = put(torch.full_like(rows["ids"], IGNORED), rows["places"], rows["labels"], rows["labels"])  # of every place
     first = batches.text.first_documents[batches.index]
     one = "exchanged" if config.question == "sop" else "B is random"
 

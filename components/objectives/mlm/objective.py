@@ -10,7 +10,7 @@ from components.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.masked import MaskedBatches, explained
+from components.objectives.examples.masked import MaskedBatches, at, explained
 from components.objectives.examples.windows import Rows
 from components.objectives.mlm import block
 from components.objectives.mlm.control import from_b_alone
@@ -49,10 +49,10 @@ class MaskedLM(Contract):
 
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
         hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])
-        asked = hidden.gather(1, rows["places"][:, :, None].expand(-1, -1, hidden.shape[2])).flatten(0, 1)  # the head sees targets only
+        asked = at(hidden, rows["places"]).flatten(0, 1)  # the head sees targets only
         parts = {"mlm": score_tokens(model, asked, rows["labels"].flatten())}
         if self.config.span_boundary:
-            outside = [hidden.gather(1, rows[side][:, :, None].expand(-1, -1, hidden.shape[2])) for side in ("left", "right")]
+            outside = at(hidden, rows["left"]), at(hidden, rows["right"])
             logits = self.boundary(model, *outside, rows["places"] - rows["left"]).flatten(0, 1)
             parts["boundary"] = score(logits, rows["labels"].flatten(), model.training)
         if self.config.question:

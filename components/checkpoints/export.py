@@ -9,7 +9,7 @@ from components.checkpoints import hub, parity, pieces
 from components.errors import SesameError
 from components.models import store
 from components.params.models import ARCHITECTURES
-from components.tokenizer import Tokenizer
+from components.tokenizer.spm import SentencePieces
 
 FOLDER = Path("data/export")
 
@@ -34,7 +34,7 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
     transformers = parity.quiet_transformers()
     with stage.output(target) as written:
         written.mkdir(parents=True)
-        if isinstance(tokens, Tokenizer):
+        if isinstance(tokens, SentencePieces):
             pieces.write(tokens, form.FORM, architecture.max_length, written)
         else:
             tokens.save(written)

@@ -1,9 +1,10 @@
 """Stage `corpus`: `python -m components.corpora NAME` writes data/corpora/NAME."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from components import stage
-from components.corpora import Document, cleaning, readers, writer
+from components.corpora import Document, cleaning, languages, readers, writer
 from components.params import Params
 
 
@@ -12,14 +13,24 @@ def body(params: Params, name: str, run) -> dict:
     corpus = params.corpora[name]
     cleaner = cleaning.Cleaner(corpus.cleaning)  # one for all parts: a document of the second may repeat one of the first
 
-    def documents() -> Iterator[tuple[str, Document]]:
+    words = Counter()
+
+    def cleaned() -> Iterator[tuple[str | None, Document]]:
+        """(language, document)"""
         for part in corpus.parts:
             # Cleaned first, so that what is dropped takes no place in the sample.
-            cleaned = cleaner(readers.documents(part))
+            documents = cleaner(readers.documents(part))
             if part.max_words:
-                cleaned = cleaning.sample(cleaned, part.max_words, params.seed, cleaner.dropped)
-            for document in cleaned:
-                yield "\n".join(document), document
+                documents = cleaning.sample(documents, part.max_words, params.seed, cleaner.dropped)
+            yield from ((part.language, document) for document in documents)
+
+    def documents() -> Iterator[tuple[str, Document]]:
+        every = cleaned()
+        if corpus.smoothing:
+            every = languages.balanced(name, corpus, every, params.seed, cleaner.dropped)
+        for language, document in every:
+            words[language] += cleaning.words_of(document)
+            yield "\n".join(document), document
 
     about = {
         "language": corpus.language,
@@ -27,10 +38,12 @@ def body(params: Params, name: str, run) -> dict:
         "sources": [part.source.model_dump(mode="json", exclude_none=True) for part in corpus.parts],
         "dropped": cleaner.dropped,  # counted while documents are written
     }
+    if any(part.language for part in corpus.parts):
+        about["words_by_language"] = words  # counted, too
     card = writer.write(name, documents(), corpus.splits, params.seed, about)
     for split, counts in card["splits"].items():
         print(f"{split}: {counts['documents']} documents, {counts['segments']} segments, {counts['words']} words", flush=True)
-    return writer.counts(card)
+    return writer.counts(card) | ({"words_by_language": words} if "words_by_language" in card else {})
 
 
 if __name__ == "__main__":

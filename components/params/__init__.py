@@ -53,6 +53,7 @@ from components.params.text import (
     HubModelSource,
     HubSource,
     Mix,
+    ParallelReader,
     PypiSource,
     Reader,
     Source,

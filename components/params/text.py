@@ -115,7 +115,15 @@ class TableReader(Block):
     errors: Literal["strict", "replace"] = "strict"
 
 
-Reader = Annotated[TextReader | TableReader, Field(discriminator="format")]
+class ParallelReader(Block):
+    """Two files, line by line each other's translations: a document is a line and its translation, a segment each. A masked LM over both
+    with `inputs: doc_sentences` is translation language modelling (Conneau and Lample 2019, section 3.3)."""
+
+    format: Literal["parallel"]
+    errors: Literal["strict", "replace"] = "strict"
+
+
+Reader = Annotated[TextReader | TableReader | ParallelReader, Field(discriminator="format")]
 
 
 class CorpusPart(Block):
@@ -125,6 +133,8 @@ class CorpusPart(Block):
     reader: Reader
     max_words: Count | None = None
     """Keep a seeded sample of documents up to this many words."""
+    language: Annotated[str | None, Added(neutral=None)] = None
+    """Of a corpus in several languages; two with a plus between (`en+de`) for translations."""
 
 
 class Cleaning(Block):
@@ -155,6 +165,21 @@ class Corpus(Block):
     parts: Annotated[list[CorpusPart], Field(min_length=1)]
     cleaning: Cleaning = Cleaning()
     splits: Splits = Splits()
+    smoothing: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(neutral=None)] = None
+    """A language's share of the words is its share in the sources to this power, and brought to a sum of 1 (multilingual BERT: 0.7): 1
+    leaves them as they are, and the nearer to 0, the more they are alike. As many words are kept as there are in these shares; none is
+    repeated. null: all of every part."""
+    max_words: Annotated[Count | None, Added(neutral=None)] = None
+    """With smoothing: at most so many of all languages."""
+
+    @model_validator(mode="after")
+    def languages_are_named(self):
+        nameless = [str(number) for number, part in enumerate(self.parts, start=1) if part.language is None]
+        if self.smoothing and nameless:
+            raise ValueError(f"smoothing is over languages, and part {', '.join(nameless)} names none")
+        if self.max_words and not self.smoothing:
+            raise ValueError("max_words of a corpus is with smoothing; give a part its own")
+        return self
 
 
 class Mix(Block):
@@ -175,11 +200,12 @@ BYTES = 5 + 1 + 256
 
 
 class Tokenizer(Block):
-    """A sentencepiece model."""
+    """How text becomes pieces."""
 
     corpus: Name
-    kind: Annotated[Literal["bpe", "unigram", "characters", "bytes"], Added(neutral="bpe")] = "bpe"
-    """Pieces by merges (Sennrich et al. 2016), by a unigram model (Kudo 2018), or every character or byte for itself."""
+    kind: Annotated[Literal["bpe", "unigram", "characters", "bytes", "byte_level_bpe", "wordpiece"], Added(neutral="bpe")] = "bpe"
+    """By sentencepiece: pieces by merges (Sennrich et al. 2016), by a unigram model (Kudo 2018), or every character or byte for itself.
+    By the library `tokenizers`: merges of bytes (GPT-2's and RoBERTa's, Radford et al. 2019) and BERT's WordPiece (Wu et al. 2016)."""
     vocab_size: Annotated[int, Field(ge=300, le=10**7)] | None = None
     """Pieces; of characters at most, and of bytes none is asked for."""
     byte_fallback: bool = True
@@ -191,6 +217,8 @@ class Tokenizer(Block):
         if (self.vocab_size is None) != (self.kind == "bytes"):
             said = "there are as many as there are bytes: leave vocab_size out" if self.vocab_size else "vocab_size is missing"
             raise ValueError(f"kind {self.kind}: {said}")
+        if self.kind in ("byte_level_bpe", "wordpiece") and (own := {"byte_fallback", "character_coverage"} & self.model_fields_set):
+            raise ValueError(f"kind {self.kind} is not sentencepiece's and has no {sorted(own)[0]}")
         if self.kind == "bytes" and not self.byte_fallback:
             raise ValueError("kind bytes: byte_fallback is what makes them")
         return self

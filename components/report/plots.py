@@ -39,7 +39,9 @@ def svg(figure: Figure) -> str:
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
-READS = {"both_sides": "both sides seen", "left_to_right": "left to right", "each_direction": "each direction"}
+READS = {
+    "both_sides": "both sides seen", "left_to_right": "left to right", "each_direction": "each direction", "any_order": "any order",
+}  # fmt: skip
 
 
 def curves(table: pd.DataFrame) -> Figure:

@@ -1,4 +1,4 @@
-"""`python -m components.tokenizer NAME`: data/corpora/<corpus> -> data/tokenizers/<name>/tokenizer.model."""
+"""`python -m components.tokenizer NAME`: data/corpora/<corpus> -> data/tokenizers/<name>/."""
 
 import re
 from collections.abc import Iterator
@@ -11,10 +11,11 @@ from components import corpora, stage, tokenizer
 from components.errors import SesameError
 from components.params import Params
 from components.params import Tokenizer as TokenizerSettings
+from components.tokenizer import trained
 from components.tracking import Run
 
-KINDS = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
-"""What sentencepiece calls them."""
+SENTENCEPIECE = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
+"""What it calls the kinds that it trains; `trained` does the others."""
 MEASURED_SEGMENTS = 20_000
 """Of the validation text, for fertility."""
 
@@ -29,20 +30,23 @@ def train(params: Params, name: str, run: Run) -> dict:
         first = next(segments, None)
         if first is None:
             raise SesameError(f"{corpus / 'train.txt'} has no text to train on")
-        _fit(settings, chain([first], segments), folder, name)
-        trained = tokenizer.load(folder)
+        if settings.kind in SENTENCEPIECE:
+            _fit(settings, chain([first], segments), folder, name)
+        else:
+            trained.train(settings, lambda: chain.from_iterable(corpora.read(corpus, "train")), folder)
+        tokens = tokenizer.load(folder)
     segments = list(islice(chain.from_iterable(corpora.read(corpus, "valid")), MEASURED_SEGMENTS))
-    ids = list(chain.from_iterable(trained.encode(segments)))
+    ids = list(chain.from_iterable(tokens.encode(segments)))
     words = sum(len(segment.split()) for segment in segments)
     run.artifact(Path("data/tokenizers", name), "tokenizer")
     if not ids:
         raise SesameError(f"{corpus / 'valid.txt'} has no text to measure the tokenizer on; raise splits.valid of its corpus")
-    print(f"{trained.vocab_size} pieces, {len(ids) / words:.3f} tokens a word")
+    print(f"{tokens.vocab_size} pieces, {len(ids) / words:.3f} tokens a word")
     return {
-        "vocab_size": trained.vocab_size,
+        "vocab_size": tokens.vocab_size,
         "fertility": len(ids) / words,
         "unknown_rate": sum(i == tokenizer.UNK for i in ids) / len(ids),
-        "byte_fallback_rate": sum(trained.processor.is_byte(i) for i in ids) / len(ids),
+        "byte_fallback_rate": sum(map(tokens.falls_back, ids)) / len(ids),
         "bytes_per_token": sum(len(segment.encode()) for segment in segments) / len(ids),
     }
 
@@ -53,7 +57,7 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=segments,
             model_prefix=str(folder / "tokenizer"),
-            model_type=KINDS[settings.kind],
+            model_type=SENTENCEPIECE[settings.kind],
             vocab_size=settings.most_pieces,
             character_coverage=settings.character_coverage,
             hard_vocab_limit=settings.kind not in ("characters", "bytes"),  # of which there may be fewer

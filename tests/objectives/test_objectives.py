@@ -15,7 +15,7 @@ from components.models import store
 from components.models.bilm.block import BiLMArchitecture
 from components.models.decoder.block import DecoderArchitecture
 from components.objectives import scoring
-from components.objectives.bilm.batches import LaneBatches
+from components.objectives.bilm.batches import BothEnds
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
 from components.objectives.examples import windows
@@ -366,7 +366,7 @@ def test_isolated_documents_do_not_see_each_other(tokens):
 
 
 def test_lanes_continue_and_run_backwards(tokens, train_split):
-    batches = LaneBatches(tokens, train_split, 4, 8, seed=0)
+    batches = BothEnds(tokens, train_split, 4, 8, seed=0)
     first, second = batches[0].rows, batches[1].rows
     assert torch.equal(first["forward"][:, -1], second["forward"][:, 0]) and torch.equal(first["backward"][:, -1], second["backward"][:, 0])
     size = batches.stream.size

@@ -6,8 +6,9 @@ from pydantic import Field, model_validator
 
 from components.block import Added, Block, Share, Size
 
-Reads = Literal["both_sides", "left_to_right", "each_direction"]
-"""How a model reads: a token sees those on both sides, those before it, or a model reads ahead and another one back."""
+Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order"]
+"""How a model reads: a token sees those on both sides, those before it, a model reads ahead and another one back, or a token sees those
+before it in an order that is drawn."""
 
 
 class ArchitectureBlock(Block):

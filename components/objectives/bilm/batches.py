@@ -1,52 +1,13 @@
-"""Lanes of text, read in windows."""
+"""Lanes of text, each read from both of its ends."""
 
-import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-
-from components.encode import Split
-from components.errors import SesameError
-from components.objectives.examples.stream import Stream, of_streams
-from components.objectives.examples.windows import Batches, Window
-from components.tokenizer import Tokenizer
+from components.objectives.examples.lanes import LaneBatches
+from components.objectives.examples.stream import of_streams
+from components.objectives.examples.windows import Window
 
 
-class LaneBatches(Batches):
-    """Row i of every step continues row i of the step before: the text is cut into batch_size lanes, read in windows."""
-
-    def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, window: int, seed: int):
-        self.stream, self.batch_size, self.window = Stream(text, seed), batch_size, window
-        self.byte_lengths = np.asarray(tokens.byte_lengths)
-        self.lane = (self.stream.size - 1) // batch_size
-        if self.lane < window:
-            raise SesameError(
-                f"the text has {self.stream.size} tokens, less than one batch of {batch_size} windows of {window}; "
-                "use more text or a smaller batch_size"
-            )
-
-    def epoch_steps(self) -> int:
-        return self.lane // self.window
-
-    def tokens(self, step: int) -> int:
-        return self.batch_size * self.window
-
-    def _place(self, step: int) -> tuple[int, list[int]]:
-        """The epoch of a step, and where in it each lane's window begins."""
-        epoch, index = divmod(step, self.epoch_steps())
-        return epoch, [lane * self.lane + index * self.window for lane in range(self.batch_size)]
-
-    def documents(self, step: int) -> list[str]:
-        """Of each row of a step, the documents that its forward window has text of."""
-        epoch, starts = self._place(step)
-        return [self.stream.documents(epoch, start, start + self.window + 1) for start in starts]
+class BothEnds(LaneBatches):
+    """Row i of every step goes on where row i of the step before has ended, ahead and back."""
 
     def draw(self, first: int, last: int) -> Window:
-        epoch, starts = self._place(first)
-        steps, size = last - first, (last - first) * self.window + 1
-        ahead = np.stack([self.stream.read(epoch, start, start + size) for start in starts])  # (lanes, size)
-        ends = [self.stream.size - start for start in starts]
-        back = np.stack([self.stream.read(epoch, end - size, end)[::-1] for end in ends])
-        rows = {}
-        for name, lanes in (("forward", ahead), ("backward", back)):
-            windows = sliding_window_view(lanes, self.window + 1, axis=1)[:, :: self.window]  # (lanes, steps, window + 1)
-            rows[name] = windows.swapaxes(0, 1).reshape(steps * self.batch_size, self.window + 1)
+        rows = {"forward": self.ahead(first, last), "backward": self.back(first, last)}
         return of_streams(first, self.batch_size, rows, {"bilm": list(rows.values())}, self.byte_lengths)

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.bilm import block
-from components.objectives.bilm.batches import LaneBatches
+from components.objectives.bilm.batches import BothEnds
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.stream import labels
@@ -27,15 +27,15 @@ class BidirectionalLM(Contract):
     def __init__(self, config: block.BidirectionalLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
 
-    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> LaneBatches:
-        return LaneBatches(self.tokenizer, text, batch_size, self.config.window, seed)
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> BothEnds:
+        return BothEnds(self.tokenizer, text, batch_size, self.config.window, seed)
 
     def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
         ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
         hidden, wanted = torch.cat([ahead, back]).flatten(0, 1), labels(torch.cat([rows["forward"], rows["backward"]]))
         return {"bilm": score_tokens(model, hidden, wanted)}, pack(states)
 
-    def explain(self, batches: LaneBatches, step: int) -> list[dict[str, str]]:
+    def explain(self, batches: BothEnds, step: int) -> list[dict[str, str]]:
         """The windows of the model that reads ahead; `¶` is where a document opens."""
         rows, documents = batches[step].rows["forward"], batches.documents(step)
         return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]

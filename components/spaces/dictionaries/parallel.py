@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from components import params, sources
+from components import params
 from components.errors import SesameError
-from components.sources.text import lines
+from components.sources.parallel import translations
 from components.spaces.dictionaries import Dictionary
 from components.spaces.dictionaries.pairs import by_word, read
 from components.spaces.space import WORD
@@ -30,16 +30,11 @@ def build(settings: params.ParallelDictionary, source: list[str], target: list[s
 
 
 def _sentences(settings: params.ParallelDictionary) -> tuple[list[list[str]], list[list[str]]]:
-    files = list(sources.open_files(settings.texts))
-    if len(files) != 2:
-        raise SesameError(f"dictionary.texts: two files expected, the source's sentences and their translations; {len(files)} found")
-    sides = []
-    for file in files:
-        texts = (line.lower() if settings.lowercase else line for _, line in lines(file))
-        sides.append([WORD.findall(text) for text in texts])
-    if len(sides[0]) != len(sides[1]):
-        raise SesameError(f"{files[0].name} has {len(sides[0])} lines and {files[1].name} {len(sides[1])}: not each other's translations")
-    return sides[0], sides[1]
+    here, there = [], []
+    for pair in translations("dictionary.texts", settings.texts):
+        for side, line in zip((here, there), pair, strict=True):
+            side.append(WORD.findall(line.lower() if settings.lowercase else line))
+    return here, there
 
 
 def translated(here: list[list[str]], there: list[list[str]], settings: params.ParallelDictionary) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
         config = transformers.AutoConfig.for_model(kind, vocab_size=tokens.vocab_size, **layout.config(architecture), **special)
         config.architectures = [next(name for part, name in layout.classes.items() if part not in absent)]
         config.save_pretrained(written)
-        save_file(layout.write(state), written / "model.safetensors", metadata={"format": "pt"})
+        save_file(layout.restore(layout.write(state), architecture), written / "model.safetensors", metadata={"format": "pt"})
         without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
         difference = parity.check(written, model, layout, tokens, [*absent, *without])
     if without:

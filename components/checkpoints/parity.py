@@ -57,7 +57,10 @@ def check(
     real = torch.arange(ids.shape[1]) < lengths[:, None]
     segments = torch.zeros_like(ids)
     if layout.reads_segments:
-        segments[:, 4:] = model.segment_embedding.num_embeddings - 1
+        kinds = getattr(model, "segment_embedding", None)
+        segments[:, 4:] = 0 if kinds and kinds.num_embeddings == 1 else 1
+        if len(tokens.suffix) > 1:  # XLNet's texts end with a token of a third kind
+            segments[torch.arange(len(rows)), lengths - 1] = 2
     inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if layout.reads_segments else {})
 
     @torch.no_grad()

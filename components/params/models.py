@@ -8,10 +8,10 @@ from pydantic import Field, PositiveFloat, model_validator
 from components.block import Block, Count, Name, RunOnly, Seed, Share, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
-ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta")
+ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet")
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
-OBJECTIVES = ("mlm", "clm", "bilm", "electra")
+OBJECTIVES = ("mlm", "clm", "bilm", "electra", "permutation")
 """Folders of `components.objectives`. One more is one more folder, and its name here."""
 
 Architecture = union_of("components.models", ARCHITECTURES, "Architecture")

@@ -85,7 +85,7 @@ def test_what_a_document_is(project, document, count):
 def test_every_reader_that_can_be_declared_is_a_file():
     named = {block.__name__.removesuffix("Reader").lower() for block in get_args(get_args(Reader)[0])}
     there = {path.stem for path in Path(readers.__file__).parent.glob("*.py")} - {"__init__"}
-    assert there == named == {"text", "table"}
+    assert there == named == {"text", "table", "parallel"}
 
 
 def test_sentences_are_cut_roughly():

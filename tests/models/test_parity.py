@@ -272,12 +272,15 @@ POSITIONS = ["learned", "sinusoidal", "rotary", "relative", "alibi"]
     *({"name": name, "positions": positions, "norm_first": first}
       for name in ("encoder", "decoder") for positions in POSITIONS for first in (False, True)),
     {"name": "deberta"}, {"name": "deberta", "position_buckets": 6, "shared_projections": True, "norm_positions": True},
+    {"name": "xlnet"},
 ], ids=lambda changes: "-".join(map(str, changes.values())))  # fmt: skip
 def test_padding_and_the_future_change_nothing(tokens, changes):
     """Whatever the positions: an encoder does not see padding, a decoder not what is to come; and order matters to both."""
     raw = tiny_params()
     name = "gpt" if changes["name"] == "decoder" else "bert"
     raw["models"][name]["architecture"] |= changes
+    if changes["name"] == "xlnet":
+        raw["models"][name]["objective"], raw["ablations"] = {"name": "permutation"}, {}
     torch.manual_seed(0)
     model = store.build(params.check(raw).models[name].architecture, tokens).eval()
     with torch.no_grad():

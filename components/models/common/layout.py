@@ -81,6 +81,8 @@ class Layout:
     """Whether a matrix brings the embedding to hidden_size only where it is of another width."""
     prepare: Callable[[dict[str, Tensor], Any], dict[str, Tensor]] = lambda weights, architecture: weights
     """From their weights and our architecture to weights that the table names."""
+    restore: Callable[[dict[str, Tensor], Any], dict[str, Tensor]] = lambda weights, architecture: weights
+    """The way back."""
     reads_segments: bool = True
     language_model: str = "AutoModelForMaskedLM"
     """Their class that has logits over the vocabulary."""

@@ -1,0 +1,1 @@
+"""XLNet: `block` its settings, `model` the network, `hub` what `transformers` calls it."""

@@ -1,0 +1,104 @@
+"""Corpora in several languages: smoothed shares, translations as documents, what is refused."""
+
+import random
+
+import pytest
+from pydantic import ValidationError
+
+from components import corpora
+from components.corpora import __main__ as corpus_stage
+from components.corpora.languages import smoothed
+from components.errors import SesameError
+from components.objectives.examples.segments import whole_sentences
+from components.params import Corpus, Params, check
+from tests.conftest import tiny_params
+
+WORDS = {"en": ["river", "dog", "letter", "song"], "de": ["fluss", "hund", "brief", "lied"], "fr": ["fleuve", "chien", "lettre", "chanson"]}
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch):
+    """A line a document of ten words: 900 in English, 300 in German, 100 in French."""
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(0)
+    for language, lines in (("en", 900), ("de", 300), ("fr", 100)):
+        rows = [" ".join(draw.choices(WORDS[language], k=9)) + f" {i}" for i in range(lines)]
+        (tmp_path / f"{language}.txt").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def part(language: str | None, *paths: str, reader: str = "text") -> dict:
+    read = {"format": reader} | ({"document": "line"} if reader == "text" else {})
+    return {"source": {"kind": "files", "paths": list(paths)}, "reader": read, "language": language}
+
+
+def made(parts: list[dict], **settings) -> dict:
+    corpus = Corpus(language="several", licence="none", parts=parts, splits={"valid": 0.1, "test": 0.1}, **settings)
+    return corpus_stage.body(Params.model_construct(seed=1, corpora={"small": corpus}), "small", None)
+
+
+THREE = [part("en", "en.txt"), part("de", "de.txt"), part("fr", "fr.txt")]
+
+
+@pytest.mark.parametrize("power", [1.0, 0.7, 0.3])
+def test_shares_are_smoothed_and_nothing_is_repeated(texts, power):
+    metrics = made(THREE, smoothing=power)
+    words = metrics["words_by_language"]
+    wanted = {language: size**power for language, size in (("en", 9000), ("de", 3000), ("fr", 1000))}
+    for language, share in wanted.items():
+        assert words[language] / sum(words.values()) == pytest.approx(share / sum(wanted.values()), abs=0.01)
+    assert words["en"] == 9000 if power == 1 else words["fr"] == 1000 and words["en"] < 9000, "as much as there is in these shares"
+    lines = [document[0] for split in corpora.SPLITS for document in corpora.read("data/corpora/small", split)]
+    assert len(lines) == len(set(lines)) == metrics["documents"] == sum(words.values()) / 10
+    assert corpora.card("data/corpora/small")["words_by_language"] == words
+
+
+def test_all_of_every_part_without_smoothing_and_at_most_so_many_words_with_it(texts):
+    assert made(THREE)["words_by_language"] == {"en": 9000, "de": 3000, "fr": 1000}
+    assert sum(made(THREE, smoothing=0.5, max_words=1500)["words_by_language"].values()) == pytest.approx(1500, abs=30)
+    assert "words_by_language" not in made([part(None, "en.txt")])
+    assert smoothed({"en": 4, "de": 1}, 0.5) == {"en": pytest.approx(2 / 3), "de": pytest.approx(1 / 3)}
+
+
+def test_translations_are_documents_of_two_segments(texts):
+    (texts / "a.en").write_text("A dog runs. It is fast.\nA man sleeps.\n \nThe last one\n")
+    (texts / "a.de").write_text("Ein Hund rennt.\nEin Mann schläft.\nOhne Satz.\nDer letzte\n")
+    metrics = made([part("en+de", "a.en", "a.de", reader="parallel"), part("en", "en.txt")])
+    documents = [document for split in corpora.SPLITS for document in corpora.read("data/corpora/small", split)]
+    pairs = [document for document in documents if len(document) == 2]
+    assert sorted(pairs) == [
+        ["A dog runs. It is fast.", "Ein Hund rennt."], ["A man sleeps.", "Ein Mann schläft."], ["The last one", "Der letzte"],
+    ]  # fmt: skip
+    assert metrics["dropped"]["short"] == 1 and metrics["words_by_language"]["en+de"] == 20
+
+
+def test_a_row_of_translations_has_both_sides(tokens, train_split):
+    """What `inputs: doc_sentences` makes of a document of two segments is one row: a masked LM reads either to fill the other."""
+    shard = train_split.shards[0]
+    rows = whole_sentences(shard, 128, across=False)
+    for start, end, *_ in rows[:20]:
+        document = shard.document_tokens.searchsorted(start, side="right") - 1
+        assert shard.document_tokens[document] <= start and end <= shard.document_tokens[document + 1]
+    assert len(rows) == len(shard.document_tokens) - 1, "each document fits a row of 128"
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"smoothing": 0}, "greater than 0"), ({"smoothing": 1.2}, "less than or equal to 1"),
+    ({"smoothing": 0.7, "parts": [part("en", "en.txt"), part(None, "de.txt")]}, "smoothing is over languages, and part 2 names none"),
+    ({"max_words": 100}, "max_words of a corpus is with smoothing"),
+])  # fmt: skip
+def test_wrong_settings_are_a_line(settings, said):
+    raw = tiny_params()
+    raw["corpora"]["base"] |= {"parts": THREE} | settings
+    with pytest.raises((ValidationError, SesameError), match=said):
+        check(raw)
+
+
+def test_a_language_without_text_and_files_that_are_not_parallel_are_a_line(texts):
+    (texts / "empty.txt").write_text("\n")
+    with pytest.raises(SesameError, match=r"corpora.small: no text is left in es; dropped: \{'short': 1"):
+        made([*THREE, part("es", "empty.txt")], smoothing=0.7)
+    with pytest.raises(SesameError, match="en.txt has 900 lines and .*de.txt 300: not each other's translations"):
+        made([part("en+de", "en.txt", "de.txt", reader="parallel")])
+    with pytest.raises(SesameError, match="two files expected, the source's sentences and their translations; 1 found"):
+        made([part("en+de", "en.txt", reader="parallel")])

@@ -1,0 +1,83 @@
+"""Byte-level BPE and WordPiece trained here: the same bits every time, bytes of pieces, a masked LM over them, out to transformers."""
+
+import json
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from ruamel.yaml import YAML
+
+from components import encode, objectives, params, tokenizer
+from components.checkpoints import export
+from components.encode import __main__ as encode_stage
+from components.models import store
+from components.objectives.examples.masked import MaskedBatches
+from components.tokenizer import SPECIALS, trained
+from components.tokenizer import __main__ as tokenizer_stage
+from components.tracking import Run
+from tests.conftest import run_stage, tiny_params
+
+KINDS = ["byte_level_bpe", "wordpiece"]
+
+
+@pytest.fixture
+def made(project, request):
+    """The tiny project with a tokenizer of this kind; its figures."""
+    raw = tiny_params()
+    raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 320, "kind": request.param, "lowercase": True}
+    YAML().dump(raw, project / "params.yaml")
+    all_params = params.check(raw)
+    figures = tokenizer_stage.train(all_params, "tiny", Run(None))
+    encode_stage.encode(all_params, "tiny", Run(None))
+    return figures
+
+
+@pytest.mark.parametrize("made", KINDS, indirect=True)
+def test_it_is_the_same_bits_every_time_and_a_model_is_trained_with_it(made):
+    file = Path("data/tokenizers/tiny/tokenizer.json")
+    before, kind = file.read_bytes(), params.load().tokenizers["tiny"].kind
+    for _ in range(3):  # the library's own trainer of WordPiece gives another vocabulary in nearly every run
+        tokenizer_stage.train(params.load(), "tiny", Run(None))
+        assert file.read_bytes() == before
+    tokens = tokenizer.load(Path("data/encoded/tiny"))
+    assert isinstance(tokens, trained.TrainedTokenizer) and tokens.vocab_size == made["vocab_size"] <= 320
+    assert [tokens.tokenizer.id_to_token(i) for i in range(5)] == list(SPECIALS) and tokens.pieces[:5] == [b""] * 5
+    assert made["unknown_rate"] == 0 and 1 <= made["fertility"] < 3 and made["byte_fallback_rate"] == 0
+    [ids] = tokens.encode(["The dog sees [MASK] the river ."])
+    assert not {0, 1, 2, 3, 4} & set(ids) or kind == "wordpiece", "a special is no text"
+    said = b"".join(tokens.pieces[i] for i in ids if i >= 5)
+    assert said.startswith(b" the dog sees") and said.endswith(b" the river .")
+    segments = ["the dog sees the river .", "a man forgets his letter"]
+    assert tokens.encode(segments, 2) == tokens.encode(segments) and tokens.decode(tokens.encode(segments)[1]).strip() == segments[1]
+    train = encode.load(Path("data/encoded/tiny"), "train")
+    block = params.load().models["bert"]
+    batches = MaskedBatches(block.objective.model_copy(update={"whole_word": True}), tokens, train, 8, 32, seed=0)
+    rows = batches[0].rows
+    assert (rows["labels"] >= -100).all() and "MASK" in " ".join(
+        row["text"] for row in objectives.build(block.objective, tokens).explain(batches, 0)
+    )
+    done = run_stage("components.pretrain", "bert")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads(Path("data/metrics/pretrain/bert.json").read_text())
+    assert 0 < metrics["bits_per_byte"] < 10
+    folder, difference = export.export("bert")
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    assert difference < 1e-4 and theirs(segments[0])["input_ids"] == [2, *tokens.encode(segments)[0], 3]
+    model, again = store.load(Path("data/models/bert"))
+    assert isinstance(again, trained.TrainedTokenizer) and torch.isfinite(model.token_embedding.weight).all()
+
+
+@pytest.mark.parametrize("made", ["byte_level_bpe"], indirect=True)
+def test_byte_level_pieces_are_the_bytes_of_any_text(made):
+    tokens = tokenizer.load(Path("data/tokenizers/tiny"))
+    texts = ["naïve café 東京 👍🏽", "tab\there", "ß İ"]
+    for text, ids in zip(texts, tokens.encode(texts), strict=True):
+        assert b"".join(tokens.pieces[i] for i in ids).decode() == f" {tokens.tokenizer.normalizer.normalize_str(text)}"
+    assert sorted(set(chain.from_iterable(tokens.pieces[5:]))) == list(range(256)), "every byte is a piece"
+
+
+def test_settings_of_another_library_are_refused():
+    with pytest.raises(ValueError, match="kind wordpiece is not sentencepiece's and has no character_coverage"):
+        params.Tokenizer(corpus="tiny", kind="wordpiece", vocab_size=400, character_coverage=0.99)

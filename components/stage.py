@@ -176,8 +176,8 @@ def _watched(stage: str, name: str) -> str:
     from components import resolve
 
     for path in (resolve.FILE, resolve.STUDIES):
-        if path.exists() and stage in (stages := read_json(path)):
-            return json.dumps(stages[stage].get(name), sort_keys=True)
+        if path.exists() and name in (stages := read_json(path)).get(stage, {}):
+            return json.dumps(stages[stage][name], sort_keys=True)
     return ""
 
 
@@ -238,6 +238,8 @@ def main(
             metrics["cost"] = _cost(params, started, metrics.get("cost", {}))
             if rank_zero():
                 written = metrics_file(params, name) if metrics_file else metrics_path(stage, name)
+                if section and name in params.of_studies(section):  # data/metrics is the root pipeline's
+                    written = Path("data/report/studies", f"{stage}-{name}.json")
                 write_json(written, metrics)
                 run.log(metrics | {"seconds": metrics["cost"]["seconds"]})  # under the name that every run has it by
                 run.artifact(written)

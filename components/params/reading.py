@@ -19,6 +19,8 @@ FILE = Path("params.yaml")
 STUDIES = Path("studies/params.yaml")
 """Holds the sections below, so that the file one begins with stays short."""
 OF_STUDIES = ("ablations", "search")
+SHARED = ("tokenizers", "encodings")
+"""Sections that stand in both: what only a study reads is made with it, and no part of the main pipeline."""
 
 
 def _odd(raw: Any) -> str | None:
@@ -54,17 +56,18 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
         if (problem := _odd(content)) is not None:
             raise SesameError(f"{path}: {plain(problem)}")
     studies = studies or {}
-    if misplaced := [key for key in studies if key not in OF_STUDIES or key in raw]:
-        there = f"stands in {file}, too" if misplaced[0] in raw else f"belongs into {file}; here are {' and '.join(OF_STUDIES)}"
-        raise SesameError(f"{STUDIES}: {plain(misplaced[0])} {there}")
-    problems, params, raw = [], None, {**raw, **studies}
+    own_names = _own_names(raw, studies, file)
+    problems, params = [], None
+    raw = {**raw, **studies, **{key: {**raw.get(key, {}), **studies[key]} for key in own_names}}
     try:
         params = Params.model_validate(raw)
+        params._of_studies = own_names
     except ValidationError as error:
         for problem in error.errors():
             problems.append(f"{where(problem['loc'], raw) or 'the file'}: {message(problem)}")
     if problems := [plain(problem) for problem in problems + references(raw)]:
-        own = [STUDIES if studies and problem.startswith(OF_STUDIES) else file for problem in problems]
+        places = *(OF_STUDIES if studies else ()), *(f"{key}.{name}" for key, names in own_names.items() for name in names)
+        own = [STUDIES if problem.startswith(places) else file for problem in problems]
         if len(problems) == 1:
             raise SesameError(f"{own[0]}: {problems[0]}")
         told = [problem if path == file else f"{path}: {problem}" for path, problem in zip(own, problems, strict=True)]
@@ -77,6 +80,21 @@ MOST = 30
 """Problems that are told at once."""
 DEEPEST = 64
 """Levels of nesting; some tens of thousands would end the process, since the parser calls itself for each."""
+
+
+def _own_names(raw: dict[str, Any], studies: dict[str, Any], file: str | Path) -> dict[str, frozenset[str]]:
+    """Of each shared section in the studies' file what it declares. Raises SesameError where something stands in the wrong file, or in
+    both."""
+    own = {}
+    for key, value in studies.items():
+        if key in SHARED and isinstance(value, dict) and isinstance(raw.get(key, {}), dict):
+            own[key] = frozenset(value)
+            if twice := sorted(own[key] & raw.get(key, {}).keys()):
+                raise SesameError(f"{STUDIES}: {key}.{plain(twice[0])} stands in {file}, too")
+        elif key not in OF_STUDIES or key in raw:
+            there = f"stands in {file}, too" if key in raw else f"belongs into {file}; here are {', '.join((*OF_STUDIES, *SHARED))}"
+            raise SesameError(f"{STUDIES}: {plain(key)} {there}")
+    return own
 
 
 def _too_deep(text: str) -> int | None:
@@ -151,10 +169,10 @@ def schemas() -> dict[Path, str]:
     """The JSON schemas of the files, by where they stand in `components`: for editors."""
     whole = Params.model_json_schema()
     written = {}
-    for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in OF_STUDIES)):
+    for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in (*OF_STUDIES, *SHARED))):
         own = {
             **whole, "properties": {key: part for key, part in whole["properties"].items() if keep(key)},
-            "required": [key for key in whole["required"] if keep(key)],
+            "required": [key for key in whole["required"] if keep(key) and not (name == "studies" and key in SHARED)],
         }  # fmt: skip
         written[Path(f"{name}.schema.json")] = json.dumps(own, indent=1) + "\n"
     return written

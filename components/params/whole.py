@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from components.block import Block, Name, RunOnly, Seed
 from components.models.common.block import ArchitectureBlock
@@ -80,6 +80,11 @@ class Params(Block):
     groups: dict[Name, Groups]
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()
+    _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
+
+    def of_studies(self, section: str) -> frozenset[str]:
+        """What of a section, `tokenizers` or `encodings`, the studies' file declares: made when a study reads it."""
+        return self._of_studies.get(section, frozenset())
 
     def root(self, model: str) -> str:
         """The model or checkpoint that one is derived from, over all steps: the name itself where it is no derived one."""

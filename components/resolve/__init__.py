@@ -12,14 +12,14 @@ from pathlib import Path
 
 from components.params import Params, members, read_by
 from components.resolve.closure import forget
-from components.resolve.entries import OF_STUDIES, Entry, entries, entry
+from components.resolve.entries import Entry, entries, entry, of_studies
 from components.stage import output
 
 FILE = Path("data/resolved.json")
 STUDIES = Path("studies/resolved.json")
 """The same for the stages of `studies/dvc.yaml`."""
 TRAININGS = Path("studies/trainings.json")
-"""What `studies/dvc.yaml` makes stages of: a seed of a variant each."""
+"""What `studies/dvc.yaml` makes stages of: a seed of a variant each, and what only studies read."""
 
 __all__ = ["FILE", "STUDIES", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
 
@@ -28,13 +28,19 @@ def contents(params: Params) -> dict[Path, str]:
     """What the files should hold."""
     stages: dict[Path, dict[str, dict]] = {FILE: {}, STUDIES: {}}
     for own in entries(params):
-        path = STUDIES if own.stage in OF_STUDIES else FILE
+        path = STUDIES if of_studies(params, own) else FILE
         stages[path].setdefault(own.stage, {})[own.name] = {"code": own.code, "settings": own.settings}
     trainings = {}
     for member in members(params.ablations):
         study = params.ablations[member.study]
         trainings[member.name] = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
-    files = {**stages, TRAININGS: {"trainings": trainings}}
+    # what DVC makes stages of, by other names than the sections: it has read those of both files
+    made = {
+        "trainings": trainings,
+        "study_tokenizers": {name: {"corpus": params.tokenizers[name].corpus} for name in sorted(params.of_studies("tokenizers"))},
+        "study_encodings": {name: params.encodings[name].settings() for name in sorted(params.of_studies("encodings"))},
+    }
+    files = {**stages, TRAININGS: made}
     return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in files.items()}
 
 

@@ -48,6 +48,8 @@ def entries(p: params.Params) -> Iterator[Entry]:
     yield from _tasks(p)
     yield from _spaces(p)
     sections = {key: value for key, value in p.settings().items() if key not in ("search", "ablations")}
+    for section in ("tokenizers", "encodings"):
+        sections[section] = {name: own for name, own in sections[section].items() if name not in p.of_studies(section)}
     studies = {name: study.question for name, study in p.ablations.items()}  # which the page links to
     yield Entry("report", "all", ("components.report.__main__",), sections | {"studies": studies})
     yield from _studies(p)
@@ -91,7 +93,7 @@ def _text(p: params.Params) -> Iterator[Entry]:
 
 
 def _corpus_reader(reader: params.Reader) -> str:
-    return "text" if reader.format == "text" else "table"
+    return reader.format if reader.format in ("text", "parallel") else "table"
 
 
 def _family(name: str) -> str:
@@ -176,7 +178,13 @@ def _spaces(p: params.Params) -> Iterator[Entry]:
 
 
 OF_STUDIES = ("variant", "transfer", "study", "search", "budget")
-"""Stages of `studies/dvc.yaml`."""
+"""Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
+SHARED = {"tokenizer": "tokenizers", "encode": "encodings"}
+
+
+def of_studies(p: params.Params, own: Entry) -> bool:
+    """Whether a stage is one of `studies/dvc.yaml`."""
+    return own.stage in OF_STUDIES or own.name in p.of_studies(SHARED.get(own.stage, ""))
 
 
 def _studies(p: params.Params) -> Iterator[Entry]:

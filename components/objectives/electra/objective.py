@@ -94,6 +94,8 @@ def smaller(model: LanguageModel, size: float, layers: float) -> LanguageModel:
     Raises SesameError where the embeddings can't be of another width than the layers.
     """
     config = model.config
+    if not isinstance(model.token_embedding, nn.Embedding):
+        raise SesameError(f"objective electra shares the embeddings with its generator, and the embeddings of a {config.name} are hashes")
     # its decoder of masked tokens asks the layer below the last one
     changes = {"num_layers": max(2 if getattr(config, "mask_decoder", False) else 1, round(config.num_layers * layers))}
     if size < 1 and not hasattr(config, "embedding_size"):

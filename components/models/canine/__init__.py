@@ -1,0 +1,1 @@
+"""CANINE: `block` its settings, `model` the network."""

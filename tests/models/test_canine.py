@@ -1,0 +1,143 @@
+"""CANINE: what transformers' class computes from the same weights, hashes, characters alone, a whole training."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from ruamel.yaml import YAML
+
+from components import objectives, params, tokenizer
+from components.encode import __main__ as encode_stage
+from components.errors import SesameError
+from components.models import store
+from components.models.canine.block import CanineArchitecture
+from components.models.canine.model import PRIMES, code_points
+from components.objectives.electra.block import ReplacedTokens
+from components.tokenizer import Tokenizer
+from components.tokenizer import __main__ as tokenizer_stage
+from components.tracking import Run
+from tests.conftest import run_stage, tiny_params
+
+SIZES = {"num_layers": 3, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48, "max_length": 64, "num_buckets": 100}
+
+
+class Ascii(Tokenizer):
+    """Characters from "!" on, without a file."""
+
+    pieces = [b""] * 5 + [chr(33 + i).encode() for i in range(90)]
+    vocab_size = len(pieces)
+
+    def encode(self, texts, threads=1):
+        return [[ord(character) - 33 + 5 for character in text] for text in texts]
+
+    def save(self, folder):
+        raise NotImplementedError
+
+
+def same_weights(theirs: dict[str, torch.Tensor], layers: int) -> dict[str, torch.Tensor]:
+    """Of transformers' CanineModel as ours has them."""
+    ours = {}
+
+    def take(own: str, other: str) -> None:
+        ours.update({f"{own}.{kind}": theirs[f"{other}.{kind}"] for kind in ("weight", "bias")})
+
+    def layer(own: str, other: str) -> None:
+        for kind in ("weight", "bias"):
+            parts = [theirs[f"{other}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
+            ours[f"{own}.attention.query_key_value.{kind}"] = torch.cat(parts)
+        take(f"{own}.attention.output", f"{other}.attention.output.dense")
+        take(f"{own}.attention_norm", f"{other}.attention.output.LayerNorm")
+        take(f"{own}.feed_forward.0", f"{other}.intermediate.dense")
+        take(f"{own}.feed_forward.2", f"{other}.output.dense")
+        take(f"{own}.feed_forward_norm", f"{other}.output.LayerNorm")
+
+    layer("local", "initial_char_encoder.layer.0")
+    layer("last", "final_char_encoder.layer.0")
+    for i in range(layers):
+        layer(f"blocks.{i}", f"encoder.layer.{i}")
+    for i in range(8):
+        ours[f"token_embedding.tables.{i}.weight"] = theirs[f"char_embeddings.HashBucketCodepointEmbedder_{i}.weight"]
+    for own, other in (
+        ("embedding_norm", "char_embeddings.LayerNorm"), ("down", "chars_to_molecules.conv"), ("down_norm", "chars_to_molecules.LayerNorm"),
+        ("up", "projection.conv"), ("up_norm", "projection.LayerNorm"),
+    ):  # fmt: skip
+        take(own, other)
+    ours["segment_embedding.weight"] = theirs["char_embeddings.token_type_embeddings.weight"]
+    ours["position_embedding.weight"] = theirs["char_embeddings.char_position_embeddings.weight"][:64]
+    return ours
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("local_width", [8, 128])
+def test_characters_come_out_as_transformers_makes_them(local_width):
+    """Of rows of unequal length; and a row alone is what it is among longer ones."""
+    torch.manual_seed(0)
+    config = transformers.CanineConfig(
+        hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=48, max_position_embeddings=64, type_vocab_size=2,
+        num_hash_buckets=100, local_transformer_stride=local_width,
+    )  # fmt: skip
+    theirs = transformers.CanineModel(config).eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.2)
+    tokens = Ascii()
+    ours = store.build(CanineArchitecture(name="canine", **SIZES, local_width=local_width), tokens).eval()
+    missing, unknown = ours.load_state_dict(same_weights(theirs.state_dict(), 3), strict=False)
+    assert not unknown and {name.partition(".")[0] for name in missing} == {
+        "pooler", "head_transform", "head_bias", "next_sentence", "output_embedding",
+    }  # fmt: skip
+    lengths, length = torch.tensor([22, 17, 12]), 22
+    real = torch.arange(length) < lengths[:, None]
+    ids = torch.randint(5, tokens.vocab_size, (3, length)) * real
+    ids[:, 0] = 2
+    segments = (torch.arange(length) > 6).long() * real
+    room = (0, 32 - length)  # theirs looks at the padding behind a text: as much as ours adds
+    expected = theirs(
+        torch.nn.functional.pad(code_points(tokens)[ids], room), attention_mask=torch.nn.functional.pad(real.long(), room),
+        token_type_ids=torch.nn.functional.pad(segments, room),
+    ).last_hidden_state[:, :length]  # fmt: skip
+    states = ours.layers(ids, lengths, segments)
+    assert [state.shape for state in states] == [(3, length, 32)] * 4
+    torch.testing.assert_close(states[-1][real], expected[real], atol=1e-5, rtol=0)
+    for state, alone in zip(states, ours.layers(ids[2:, :12], lengths[2:], segments[2:, :12]), strict=True):
+        torch.testing.assert_close(alone[0], state[2, :12], atol=1e-5, rtol=0)
+
+
+def test_a_characters_vector_is_of_its_hashes():
+    tokens = Ascii()
+    model = store.build(CanineArchitecture(name="canine", **SIZES), tokens)
+    assert code_points(tokens)[:6].tolist() == [0, 0xFFFD, 0xE000, 0xE001, 0xE003, 33]
+    [[ids]] = [tokens.encode(["A"])]
+    expected = [table.weight[66 * prime % 100] for table, prime in zip(model.token_embedding.tables, PRIMES, strict=False)]
+    assert torch.equal(model.token_embedding(torch.tensor(ids))[0], torch.cat(expected)), "(65 + 1) times the prime"
+
+
+def test_pieces_of_several_characters_are_refused(tokens):
+    with pytest.raises(SesameError, match="architecture canine reads characters, and its tokenizer has the piece '.+'; take kind: char"):
+        store.build(CanineArchitecture(name="canine", **SIZES), tokens)
+    model = store.build(CanineArchitecture(name="canine", **SIZES), Ascii())
+    with pytest.raises(SesameError, match="embeddings of a canine are hashes"):
+        objectives.build(ReplacedTokens(name="electra"), Ascii()).networks(model)
+    with pytest.raises(ValueError, match="hidden_size 32 is not divisible by num_hashes 5"):
+        CanineArchitecture(name="canine", **SIZES, num_hashes=5)
+
+
+def test_it_is_trained_on_characters_and_tuned(project):
+    raw = tiny_params()
+    raw["tokenizers"]["tiny"] = {"corpus": "tiny", "kind": "characters", "vocab_size": 300, "lowercase": True}
+    raw["models"]["bert"]["architecture"] = {"name": "canine", **SIZES, "local_width": 16}
+    raw["models"]["bert"]["objective"] = {"name": "mlm", "whole_word": True}
+    raw["finetune"] |= {"models": ["bert"], "seeds": [1], "inits": ["pretrained"]}
+    raw["finetune"]["recipes"]["bert"]["max_length"] = 64
+    raw["ablations"] = {}
+    YAML().dump(raw, project / "params.yaml")
+    tokenizer_stage.train(params.load(), "tiny", Run(None))
+    encode_stage.encode(params.load(), "tiny", Run(None))
+    for module, name in (("components.pretrain", "bert"), ("components.finetune", "bert-same")):
+        done = run_stage(module, name)
+        assert done.returncode == 0, done.stderr
+    metrics = json.loads(Path("data/metrics/pretrain/bert.json").read_text())
+    assert 0 < metrics["bits_per_byte"] < 9 and 0 <= metrics["nsp_accuracy"] <= 1
+    model, tokens = store.load(Path("data/models/bert"))
+    assert tokens.vocab_size < 300 and isinstance(tokens, tokenizer.Tokenizer) and model.token_embedding.num_embeddings == tokens.vocab_size

@@ -48,6 +48,10 @@ class _Vocabulary:
         self.vocab_size = size
         self.byte_lengths = np.broadcast_to(np.int64(4), size)  # one number, however many pieces
         self.starts_word = np.broadcast_to(np.True_, size)
+        self.pieces = np.broadcast_to(np.array(b"x"), size)
+
+    def falls_back(self, i: int) -> bool:
+        return False
 
     def characters(self, shortest: int = 1) -> np.ndarray:
         return np.broadcast_to(np.int64(1), (self.vocab_size, max(8, shortest)))

@@ -21,12 +21,14 @@ PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "loss_se", "per
 
 def stages(all_params: params.Params) -> list[tuple[str, str]]:
     """(stage, name) of everything that params.yaml declares, in the order of the pipeline."""
-    sections = [
-        ("corpus", all_params.corpora), ("task", all_params.tasks), ("mix", all_params.mixes), ("tokenizer", all_params.tokenizers),
-        ("encode", all_params.encodings), ("pretrain", all_params.models), ("checkpoint", all_params.checkpoints),
-        ("derive", all_params.derived),
+    sections = {
+        "corpus": "corpora", "task": "tasks", "mix": "mixes", "tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models",
+        "checkpoint": "checkpoints", "derive": "derived",
+    }  # fmt: skip
+    declared = [
+        (group, name) for group, section in sections.items() for name in getattr(all_params, section)
+        if name not in all_params.of_studies(section)
     ]  # fmt: skip
-    declared = [(group, name) for group, names in sections for name in names]
     declared += [("finetune", f"{model}-{task}") for model in all_params.finetune.models for task in all_params.finetune.tasks]
     adapt = all_params.adapt
     declared += [("adapt", f"{model}-{method}-{task}") for model in adapt.models for method in adapt.methods for task in adapt.tasks]

@@ -70,6 +70,9 @@ def test_every_variant_of_the_studies_is_counted():
             flops[variant] = sizing.size(params.varied(all_params.models, study, variant, 1), 2048).flops
     assert all(flops["bert"] * 0.8 < flops[name] < flops["bert"] * 1.2 for name in ("roberta", "whole_word", "albert", "doc_sentences"))
     assert flops["electra"] > 1.1 * flops["bert"] and flops["all_tokens_mlm"] > 1.4 * flops["electra"] and flops["deberta"] > flops["bert"]
+    assert flops["xlnet"] < 1.3 * flops["bert"] and flops["canine"] > 1.5 * flops["bert"], (
+        "of a row's tokens few are asked in a second stream"
+    )
 
 
 def test_layers_are_added_up(empty):

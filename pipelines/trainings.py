@@ -156,8 +156,8 @@ def _as_now(block: Mapping[str, Any], now: Training) -> params.Model:
 
 
 def _derived(all_params: params.Params, derived: params.Derived) -> Training | None:
-    if derived.by.name == "tuned":
-        return _tuned(all_params, derived.start, [derived.on.partition("/")[2]], derived.by.recipe, 1, derived.by.train_examples)
+    if derived.tasks:
+        return _tuned(all_params, derived.start, derived.tasks, derived.by.recipe, 1, derived.by.train_examples)
     root = all_params.models[all_params.root(derived.start)]
     own = {key: getattr(derived.by, key) for key in params.Training.model_fields}
     model = params.Model.model_construct(**own, encoding=derived.on.partition("/")[2], architecture=root.architecture)

@@ -25,14 +25,38 @@ class Tuned(Block):
         return self
 
 
+class MultiTask(Block):
+    """All weights tuned on several tasks at once, a head for each (Liu et al. 2019, multi-task deep neural networks)."""
+
+    name: Literal["multitask"]
+    tasks: Annotated[list[Name], Field(min_length=2)]
+    sampling: Literal["proportional", "annealed", "uniform"] = "proportional"
+    """Whose batch comes next: a task's share is its examples' (MT-DNN), the same for all, or goes from the first nearly to the second: the
+    examples to the power 1 - 0.8 * (epoch - 1) / (epochs - 1) (Stickland and Murray 2019, section 4.1)."""
+    train_examples: Count | None = None
+    """Labelled examples of each task, a seeded subset; null takes all."""
+    seed: Seed = 1
+    recipe: Recipe
+
+    @model_validator(mode="after")
+    def all_weights(self):
+        if self.recipe.method != "full":
+            raise ValueError(f"what goes on to other tasks has all its weights tuned: method full, not {self.recipe.method}")
+        if self.recipe.patience is not None or self.recipe.gradual_unfreezing:
+            raise ValueError("several tasks at once know no best epoch and no layer that waits: leave patience and gradual_unfreezing out")
+        if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:
+            raise ValueError(f"tasks has {twice[0]} twice")
+        return self
+
+
 class Pretrained(Training):
     """Pre-trained on: on text of a domain or of a task (Gururangan et al. 2020), or ULMFiT's second step (Howard and Ruder 2018)."""
 
     name: Literal["pretrained"]
 
 
-ON = {"tuned": "tasks", "pretrained": "encoded"}
-"""Way to derive -> the folder of data/ with what it is done on."""
+ON = {"tuned": "tasks/<task>", "multitask": "tasks", "pretrained": "encoded/<encoding>"}
+"""Way to derive -> what it is done on, in data/."""
 
 
 class Derived(Block):
@@ -40,12 +64,18 @@ class Derived(Block):
 
     start: Name
     """Of `models`, `checkpoints`, `derived`."""
-    on: Annotated[str, Field(pattern=r"^(tasks|encoded)/[a-z][a-z0-9_]*$")]
-    """`tasks/<task>` or `encoded/<encoding>`, as under data/."""
-    by: Annotated[Tuned | Pretrained, Field(discriminator="name")]
+    on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded)/[a-z][a-z0-9_]*)$")]
+    """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/."""
+    by: Annotated[Tuned | MultiTask | Pretrained, Field(discriminator="name")]
+
+    @property
+    def tasks(self) -> list[str]:
+        """That it is tuned on."""
+        return [self.on.partition("/")[2]] if self.by.name == "tuned" else self.by.tasks if self.by.name == "multitask" else []
 
     @model_validator(mode="after")
     def on_what_it_needs(self):
-        if self.on.partition("/")[0] != (folder := ON[self.by.name]):
-            raise ValueError(f"by {self.by.name} needs on: {folder}/..., not {self.on}")
+        folder, _, name = (needed := ON[self.by.name]).partition("/")
+        if (self.on.partition("/")[0], bool(self.on.partition("/")[2])) != (folder, bool(name)):
+            raise ValueError(f"by {self.by.name} needs on: {needed}, not {self.on}")
         return self

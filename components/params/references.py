@@ -68,8 +68,10 @@ def references(raw: Any) -> list[str]:
             check(f"ablations.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings")
     for name, derived in _dictionary(raw, "derived").items():
         folder, _, on = str(_dictionary({"d": derived}, "d").get("on")).partition("/")
-        if table := {"tasks": "tasks", "encoded": "encodings"}.get(folder):
+        if on and (table := {"tasks": "tasks", "encoded": "encodings"}.get(folder)):
             check(f"derived.{name}.on", on, table)
+        for i, task in enumerate(_list(_dictionary(_dictionary({"d": derived}, "d"), "by"), "tasks")):
+            check(f"derived.{name}.by.tasks[{i}]", task, "tasks")
     finetune, adapt, search = _dictionary(raw, "finetune"), _dictionary(raw, "adapt"), _dictionary(raw, "search")
     learning_curve = _dictionary(raw, "learning_curve")
     for section, block in (("finetune", finetune), ("adapt", adapt), ("search", search), ("learning_curve", learning_curve)):

@@ -125,9 +125,7 @@ class Params(Block):
                     raise ValueError(f"derived.{chain[-1]}: made of itself ({' from '.join(chain)})")
             self._derived_fits(f"derived.{name}", derived, chain[-1])
         used = [(f"finetune.recipes.{name}", name, recipe) for name, recipe in self.finetune.recipes.items()]
-        used += [
-            (f"derived.{name}.by.recipe", block.start, block.by.recipe) for name, block in self.derived.items() if block.by.name == "tuned"
-        ]
+        used += [(f"derived.{name}.by.recipe", block.start, block.by.recipe) for name, block in self.derived.items() if block.tasks]
         ways = [name for name in self.adapt.methods if name in self.adapt.recipes]
         used += [(f"adapt.recipes.{name}", model, self.adapt.recipes[name]) for name in ways for model in self.adapt.models]
         bases = {name: self.finetune.recipes[name] for name in self.search.models if name in self.finetune.recipes}

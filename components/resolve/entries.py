@@ -113,9 +113,10 @@ def _models(p: params.Params) -> Iterator[Entry]:
         yield Entry("checkpoint", name, ("components.checkpoints.__main__", *hub, *_of(checkpoint)), checkpoint.settings())
     for name, derived in p.derived.items():
         way, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
-        if derived.by.name == "tuned":
-            task = p.tasks[derived.on.partition("/")[2]]
-            settings = {"finetune": _common(p), "task": _judging(task), **derived.settings()}
+        if derived.tasks:
+            judged = {task: _judging(p.tasks[task]) for task in derived.tasks}
+            asked = {"task": judged[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": judged}
+            settings = {"finetune": _common(p), **asked, **derived.settings()}
             yield Entry("derive", name, (*way, _family(family), _method(derived.by.recipe)), settings)
         else:
             yield Entry("derive", name, (*way, *_training(derived.by, family)), derived.settings())

@@ -313,3 +313,25 @@ def test_the_span_boundary_reads_what_is_outside(tokens, train_split):
     assert float(losses["boundary"][0]) == pytest.approx(total, rel=1e-5)
     losses["boundary"][0].backward()
     assert model.token_embedding.weight.grad is not None and boundary.places.weight.grad is not None
+
+
+@pytest.mark.parametrize("embeddings", ["apart", "disentangled"])
+def test_embeddings_of_a_generator_of_its_own(tokens, train_split, embeddings):
+    """Nothing flows from the detector into them; disentangled, the model takes over what they have learned, and that alone."""
+    objective = objectives.build(ReplacedTokens(name="electra", generator_size=0.5, embeddings=embeddings), tokens)
+    model = store.build(architecture(), tokens)
+    generator = objective.networks(model)["generator"]
+    rows = objective.batches(train_split, 8, 24, seed=0)[0].rows
+    ours, theirs = model.token_embedding.weight, generator.token_embedding.weight
+    assert torch.equal(ours, theirs) and ours is not theirs and generator.position_embedding is model.position_embedding
+    parts, _ = objective.losses(model, rows, None)
+    parts["detector"][0].backward()
+    assert theirs.grad is None and ours.grad is not None
+    before, step = ours.detach().clone(), torch.randn_like(theirs)
+    ours.data.add_(0.5)  # what the model learns itself
+    theirs.data.add_(step)
+    objective.losses(model, rows, None)
+    torch.testing.assert_close(ours.detach(), before + 0.5 + (step if embeddings == "disentangled" else 0))
+    objective.losses(model, rows, None)
+    torch.testing.assert_close(ours.detach(), before + 0.5 + (step if embeddings == "disentangled" else 0))
+    assert ("before" in generator.state_dict()) == (embeddings == "disentangled"), "a resumed run knows it, too"

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat
 
-from components.block import Share
+from components.block import Added, Share
 from components.objectives.examples.block import MaskedInputs
 
 
@@ -22,6 +22,9 @@ class ReplacedTokens(MaskedInputs):
     """Width, heads and inner width of the generator, as shares of the model's; 1 where a family's embeddings are as wide as its layers."""
     generator_layers: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Its layers, as a share of the model's. DeBERTa's third version has half of them, of full width (He et al. 2023, section 3.1)."""
+    embeddings: Annotated[Literal["shared", "apart", "disentangled"], Added(neutral="shared")] = "shared"
+    """Of tokens, of generator and model: one matrix, two, or DeBERTa 3's (He et al. 2023, section 3.3), where the model's is the
+    generator's, through which nothing flows back, and what it has learned itself. Weight decay is on their sum."""
     detector_weight: PositiveFloat = 50.0
     learns: Literal["replaced", "replaced_of_targets", "targets", "tokens"] = "replaced"
     """The paper's ablation (section 3.4): which tokens are replaced, over all tokens or over the targets alone (ELECTRA 15 %); which tokens

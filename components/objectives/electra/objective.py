@@ -1,6 +1,7 @@
 """Replaced-token detection (ELECTRA, Clark et al. 2020)."""
 
 import sys
+from copy import deepcopy
 from types import SimpleNamespace
 
 import torch
@@ -37,6 +38,10 @@ class ReplacedTokens(Contract):
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
         self.generator = smaller(model, self.config.generator_size, self.config.generator_layers)
+        if self.config.embeddings != "shared":
+            self.generator.token_embedding = deepcopy(model.token_embedding)
+        if self.config.embeddings == "disentangled":  # as of the last step: what the generator has learned since, the model takes over
+            self.generator.register_buffer("before", self.generator.token_embedding.weight.detach().clone())
         self.detector = nn.Sequential(nn.Linear(model.width, model.width), nn.GELU(), nn.Linear(model.width, 1))
         return {"generator": self.generator} | ({"detector": self.detector} if self.detects else {})
 
@@ -45,6 +50,8 @@ class ReplacedTokens(Contract):
         return [part for part in ("next_sentence", "pooler", *heads) if getattr(model, part) is not None]
 
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
+        if self.config.embeddings == "disentangled":
+            self._take_over(model)
         ids, lengths, segment_ids, places, labels = (rows[name] for name in ("ids", "lengths", "segment_ids", "places", "labels"))
         made = at(self.generator(ids, lengths, segment_ids), places)
         parts = {"mlm": score_tokens(self.generator, made.flatten(0, 1), labels.flatten())}
@@ -66,6 +73,13 @@ class ReplacedTokens(Contract):
         parts["detector"] = loss, ((said == replaced.bool()) & asked).sum()
         parts["predicted"] = said.sum().float(), (said & replaced.bool()).sum()  # its weight is 0: for the precision
         return parts, None
+
+    @torch.no_grad()
+    def _take_over(self, model: LanguageModel) -> None:
+        """Add to the model's token embedding what the generator's has changed by."""
+        now = self.generator.token_embedding.weight
+        model.token_embedding.weight.add_(now - self.generator.before)
+        self.generator.before.copy_(now)
 
     def figures(self, figures: dict[str, float]) -> dict[str, float]:
         """The loss is the generator's; of the detector accuracy and precision (of the tokens it takes for replaced, those that are)."""

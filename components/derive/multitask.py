@@ -1,0 +1,155 @@
+"""All weights tuned on several tasks at once, a head for each (MT-DNN, Liu et al. 2019)."""
+
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from components import params, stage
+from components.derive.tuned import parts
+from components.errors import SesameError
+from components.finetune import kinds, loop, methods
+from components.finetune.bench import Bench, Ready, readable
+from components.finetune.data import Batch, Encoded, Texts, batches
+from components.flops import counted
+from components.models import store
+from components.optimizer import factor
+from components.tasks import metrics
+from components.tracking import Run
+
+
+class Tasks(nn.Module):
+    """One model under the heads of several tasks."""
+
+    def __init__(self, ready: dict[str, Ready]):
+        super().__init__()
+        self.tuned = nn.ModuleDict({task: own.module for task, own in ready.items()})
+
+    def forward(self, task: str, texts: Texts, segments: Tensor) -> Tensor:
+        return self.tuned[task](texts, segments)
+
+
+def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
+    """Tune and write the model; its heads are thrown away. Raises SesameError when the loss is not a number."""
+    block = all_params.derived[name]
+    start, by, recipe = Path("data/models", block.start), block.by, block.by.recipe
+    readable(start, recipe)
+    sizes = {"train": by.train_examples, "dev": all_params.finetune.eval_examples}
+    benches = {task: Bench.of(all_params, task, sizes) for task in by.tasks}
+    ready = heads(benches, start, by)
+    data = {task: own.encode(benches[task].rows) for task, own in ready.items()}
+    first, its = next(iter(ready.values())), store.about(start)
+    model, fabric = first.module.model, next(iter(benches.values())).fabric
+    drawn = {part: parts(model, part) for part in model.absent}
+    tokens, flops = fit(fabric, ready, {task: own["train"] for task, own in data.items()}, by)
+
+    dev = {}
+    for task, bench in benches.items():
+        predictions = predict(fabric, ready[task], data[task]["dev"])
+        dev[task] = metrics.evaluate(bench.task, "dev", bench.rows["dev"], predictions)
+        print(f"{task}: dev {' '.join(f'{metric} {metrics.shown(value)}' for metric, value in dev[task].items())}", flush=True)
+    absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
+    step = {"by": "multitask", "on": " + ".join(by.tasks), "method": recipe.method, "tokens": tokens, "flops": flops}
+    with stage.output(folder) as target:
+        store.save(target, model.state_dict(), its.architecture, first.tokens, absent, [*its.lineage, step])
+    gpus = int(next(iter(benches.values())).on_gpu)
+    protocols = {task: bench.protocol(recipe, "dev") for task, bench in benches.items()}
+    return {"tasks": list(by.tasks), "dev": dev, "protocol": protocols, "cost": {"tokens": tokens, "flops": flops, "gpus": gpus}}
+
+
+def heads(benches: dict[str, Bench], start: Path, by: params.MultiTask) -> dict[str, Ready]:
+    """Of each task its module, all around the same model."""
+    ready: dict[str, Ready] = {}
+    for task, bench in benches.items():
+        if not ready:
+            ready[task] = bench.ready(start, by.recipe, by.seed)
+            continue
+        first, kind = next(iter(ready.values())), kinds.build(bench.task, by.recipe)
+        module = methods.build(first.module.model, first.tokens, by.recipe, kind, bench.pair)
+        ready[task] = Ready(bench.fabric.to_device(module), kind, first.tokens, first.parameters)
+    return ready
+
+
+def order(examples: dict[str, int], batch_size: int, epoch: int, epochs: int, sampling: str, rng: np.random.Generator) -> list[str]:
+    """The tasks of an epoch's steps, as many as it takes to see all examples once."""
+    steps = {task: -(-count // batch_size) for task, count in examples.items()}
+    if sampling == "proportional":  # each example once, not only on average
+        return rng.permutation([task for task, count in steps.items() for _ in range(count)]).tolist()
+    power = 0.0 if sampling == "uniform" else 1 - 0.8 * epoch / max(1, epochs - 1)
+    weights = np.array([count**power for count in examples.values()])
+    return rng.choice(list(examples), sum(steps.values()), p=weights / weights.sum()).tolist()
+
+
+def endless(data: Encoded, size: int, rng: np.random.Generator) -> Iterator[Batch]:
+    """Batches of a task, over and over in another order."""
+    while True:
+        yield from batches(data, size, rng)
+
+
+def fit(fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.MultiTask) -> tuple[int, int]:
+    """Train; the tokens read and the FLOPs spent."""
+    recipe, rng = by.recipe, np.random.default_rng([by.seed, 1])
+    for task, own in ready.items():
+        own.kind.prepare(data[task])
+    first, *others = (own.module for own in ready.values())
+    groups = loop.groups(first, recipe)
+    for module in others:  # the model's weights are those of the first
+        own = [parameter for name, parameter in module.named_parameters() if not name.startswith("model.")]
+        rate = {"lr": recipe.learning_rate, "full_lr": recipe.learning_rate}
+        groups += [
+            {"params": [p for p in own if (p.ndim > 1) == matrices], "weight_decay": recipe.weight_decay * matrices, **rate}
+            for matrices in (True, False)
+        ]  # fmt: skip
+    module, optimizer = fabric.setup(Tasks(ready), AdamW(groups, fused=True))
+    schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
+    streams = {task: endless(own, recipe.batch_size, np.random.default_rng([by.seed, 2, i])) for i, (task, own) in enumerate(data.items())}
+    examples = {task: len(own) for task, own in data.items()}
+    steps = recipe.epochs * sum(-(-count // recipe.batch_size) for count in examples.values())
+    tokens, flops, rates, step = 0, 0.0, {}, 0
+
+    for epoch in range(recipe.epochs):
+        started, total, seen = time.perf_counter(), dict.fromkeys(examples, 0.0), dict.fromkeys(examples, 0)
+        module.train()
+        for task in order(examples, recipe.batch_size, epoch, recipe.epochs, by.sampling, rng):
+            batch = next(streams[task])
+            for group in optimizer.param_groups:
+                group["lr"] = group["full_lr"] * factor(schedule, (step + 0.5) / steps)
+            texts, segments = fabric.to_device((batch.texts, batch.segments))
+            padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
+            with counted() if task not in rates else nullcontext() as counter:
+                loss = ready[task].kind.loss(module(task, texts, segments).float(), data[task], batch)
+                fabric.backward(loss)
+            if counter:
+                rates[task] = counter.get_total_flops() / padded
+            flops += rates[task] * padded
+            tokens += sum(int(lengths.sum()) for _, lengths in batch.texts)
+            fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # the check below names the epoch
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            total[task] += float(loss.detach()) * len(batch.index)
+            seen[task] += len(batch.index)
+            step += 1
+        if not np.isfinite(sum(total.values())):
+            raise SesameError(f"the loss is not a number in epoch {epoch + 1} of multi-task tuning; lower the recipe's learning_rate")
+        losses = ", ".join(f"{task} {total[task] / max(1, seen[task]):.4f}" for task in examples)
+        print(f"epoch {epoch + 1}: loss {losses}; {time.perf_counter() - started:.1f} s", flush=True)
+    return tokens, int(flops)
+
+
+@torch.no_grad()
+def predict(fabric, ready: Ready, split: Encoded) -> list:
+    """A prediction for each example, in the task's own words."""
+    ready.module.eval()
+    predictions: list = [None] * len(split)
+    size = loop.EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
+    for batch in batches(split, max(1, size), None):
+        with fabric.autocast():
+            output = ready.module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
+        for i, value in zip(batch.index, ready.kind.predict(output, split, batch), strict=True):
+            predictions[i] = value
+    return predictions

@@ -79,7 +79,7 @@ def _page(
         changes={variant: tables.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
         contrasts=[[own for own in last if (own.variant, own.against) == pair] for pair in block.contrasts], comparisons=len(last),
-        number=number, unguarded=tables.unguarded(all_params, name),
+        further=tables.further(all_params, name), number=number, unguarded=tables.unguarded(all_params, name),
     )  # fmt: skip
 
 

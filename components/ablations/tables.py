@@ -108,6 +108,21 @@ def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, 
     return sides
 
 
+def further(all_params: params.Params, study: str) -> pd.DataFrame:
+    """Scores of the last models on splits beyond those that every task has, as the test set in another language; empty without any."""
+    tasks = {task: all_params.tasks[task] for task in all_params.ablations[study].tasks}
+    splits = [(name, split) for name, task in tasks.items() for split, block in task.extra.items() if block.labelled]
+    rows = []
+    for variant in variants(all_params, study) if splits else ():
+        scores, row = transferred(all_params, study, variant), {"variant": variant}
+        for task, split in splits:
+            result = scores[task][LAST]
+            if summary := result["scores"][split].get(result["metric"]):
+                row[f"{task} {split}: {result['metric']}"] = f"{metrics.shown(summary['mean'])} ± {metrics.shown(summary['std'])}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def table(all_params: params.Params, study: str, compared: list[Comparison]) -> pd.DataFrame:
     """Budget, pre-training and scores of every variant, and of each task the difference from the base at the same milestone."""
     block, rows = all_params.ablations[study], []

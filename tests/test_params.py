@@ -334,6 +334,22 @@ def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
     assert re.search(f"studies/params.yaml: {named}", str(told.value)), str(told.value)
 
 
+def test_tokenizers_and_encodings_stand_in_either_file_and_in_one_only():
+    own = {"tokenizers": {"words": {"corpus": "tiny", "vocab_size": 300}}, "encodings": {"words": {"corpus": "tiny", "tokenizer": "words"}}}
+    both = params.check(tiny_params(), studies=own)
+    assert set(both.tokenizers) == {"tiny", "words"} and both.of_studies("tokenizers") == both.of_studies("encodings") == {"words"}
+    assert params.check(tiny_params()).of_studies("encodings") == frozenset()
+    for studies, said in (
+        ({"tokenizers": {"tiny": own["tokenizers"]["words"]}}, "studies/params.yaml: tokenizers.tiny stands in params.yaml, too"),
+        ({"tokenizers": {"words": {"corpus": "tiny", "vocab_size": 3}}}, r"studies/params.yaml: tokenizers.words.vocab_size: .*300"),
+        ({"encodings": {"words": {"corpus": "tiny", "tokenizer": "none"}}}, r"encodings.words.tokenizer: no 'none' in tokenizers"),
+        ({"tokenizers": []}, "studies/params.yaml: tokenizers stands in params.yaml, too"),
+        ({"corpora": {}}, "studies/params.yaml: corpora stands in params.yaml, too"),
+    ):
+        with pytest.raises(SesameError, match=said):
+            params.check(tiny_params(), studies=studies)
+
+
 DEEP = ["a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "- " * 100_000, "\n".join(" " * n + "a:" for n in range(3000))]
 
 

@@ -253,8 +253,10 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
             ablations__rate__milestones=[1000],
             ablations__rate__plot=plot,
             ablations__rate__expects=expects,
+            tasks__same__extra={"elsewhere": {"source": {"kind": "files", "paths": ["raw/pairs.tsv"]}}},
         )
     )
+    assert run_stage("components.tasks", "same").returncode == 0
     for member in params.members(everything.ablations):
         for module, body in ((variant, variant.train), (transfer, transfer.transfer)):
             metrics = body(everything, member.name, Run(None))
@@ -274,6 +276,9 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert page.count("<svg") == 2 and found["reading"].split(":")[0] in page and "3,000 tokens" in page
     assert not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
     assert set(found["variants"]) == {"15", "40"}
+    further = tables.further(everything, "rate")
+    assert list(further.columns) == ["variant", "same elsewhere: accuracy"] and list(further["variant"]) == ["15", "40"]
+    assert "Further splits" in page and further.iloc[1, 1] in page and tables.further(CHECKED, "rate").empty
 
     best = champion.best(everything, "rate")
     results = {name: tables.transferred(everything, "rate", name)["same"]["last"] for name in ("15", "40")}

@@ -113,22 +113,23 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def whole(lab: Lab, raw: dict) -> None:
+def whole(lab: Lab, raw: dict, own: dict | None = None) -> None:
     """Turn a lab into the tiny project with all its stages, recorded in an MLflow of its own."""
     (lab.path / "studies").mkdir()
     for name in ("dvc.yaml", "studies/dvc.yaml", ".dvcignore", ".gitignore"):
         shutil.copy(ROOT / name, lab.path / name)
     shutil.copytree(ROOT / "components", lab.path / "components", ignore=shutil.ignore_patterns("__pycache__"))
     write_raw(lab.path)
-    write_params(lab, raw)
+    write_params(lab, raw, own)
     lab.env["SESAME_TRACKING"] = ""
 
 
-def write_params(lab: Lab, raw: dict) -> None:
-    """Write the params of the tiny project, those of the studies into their own file."""
+def write_params(lab: Lab, raw: dict, own: dict | None = None) -> None:
+    """Write the params of the tiny project, those of the studies into their own file, with `own` tokenizers and encodings beside them."""
     for path, keep in ((params.FILE, False), (params.STUDIES, True)):
         with open(lab.path / path, "w") as file:
-            YAML().dump({key: value for key, value in raw.items() if (key in params.OF_STUDIES) == keep}, file)
+            part = {key: value for key, value in raw.items() if (key in params.OF_STUDIES) == keep}
+            YAML().dump(part | (own or {} if keep else {}), file)
 
 
 def dvc(lab: Lab, *args: str) -> str:

@@ -20,15 +20,23 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch):
     lab = many_stages
     raw = tiny_params()
     raw["ablations"]["rate"]["budget"] = {"tokens": 1500}
-    whole(lab, raw)
+    raw["ablations"]["rate"]["variants"]["40"]["encoding"] = "words"
+    own = {
+        "tokenizers": {"words": {"corpus": "tiny", "kind": "wordpiece", "vocab_size": 300}},
+        "encodings": {"words": {"corpus": "tiny", "tokenizer": "words"}},
+    }  # fmt: skip
+    whole(lab, raw, own)
     (lab.path / "data/studies/rate/99").mkdir(parents=True)  # left by a variant that was taken out
 
-    assert not any(line.startswith(("variant@", "study@")) for line in lab.sesame("plan").splitlines()), "a plain run leaves studies out"
+    planned = lab.sesame("plan").splitlines()
+    assert not any(line.startswith(("variant@", "study@", "encode@words")) for line in planned), "a plain run leaves studies out"
     output = lab.sesame("study", "rate")
-    assert "15 stages: 0 cached, 15 done, 0 failed" in output
+    assert "17 stages: 0 cached, 17 done, 0 failed" in output
     assert "rate: How much should be masked? (2 seeds)" in output and "Against 15" in output and "data/report/studies/rate.html" in output
     assert not (lab.path / "data/studies/rate/99").exists()
     assert stale(lab) == set() and (lab.path / "studies/dvc.lock").exists() and not (lab.path / "data/models").exists()
+
+    assert (lab.path / "data/encoded/words/tokenizer.json").exists() and not (lab.path / "data/metrics/encode/words.json").exists()
 
     # the ledger: what the compare page needs stands in one run a variant and seed
     monkeypatch.chdir(lab.path)
@@ -62,15 +70,15 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch):
     # an edit of one variant touches its stages and the table, a recipe leaves pre-training alone, and one more seed the other seeds
     def edited(place: str, value: dict) -> set[str]:
         raw["ablations"]["rate"]["variants"]["40"][place] = value
-        write_params(lab, raw)
+        write_params(lab, raw, own)
         return stale(lab)
 
     tuned = {"transfer@rate-40-1", "transfer@rate-40-2", "study@rate"}
     assert edited("recipe", {"epochs": 1}) == tuned
     assert edited("change", {"objective": {"mlm_probability": 0.5}}) == tuned | {"variant@rate-40-1", "variant@rate-40-2"}
     again = lab.sesame("study", "rate")
-    assert "15 stages: 10 cached, 5 done, 0 failed" in again
+    assert "17 stages: 12 cached, 5 done, 0 failed" in again
     raw["ablations"]["rate"]["seeds"] = [1, 2, 3]
-    write_params(lab, raw)
+    write_params(lab, raw, own)
     more = {line.split()[0] for line in lab.sesame("plan", "study@rate").splitlines() if " to run " in line}
     assert more == {"resolve", "study@rate", *(f"{stage}@rate-{variant}-3" for stage in ("variant", "transfer") for variant in (15, 40))}

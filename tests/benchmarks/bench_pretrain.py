@@ -16,6 +16,8 @@ from transformers import (
     GPT2LMHeadModel,
     Trainer,
     TrainingArguments,
+    XLNetConfig,
+    XLNetLMHeadModel,
 )
 
 from components import compute, objectives, params
@@ -27,6 +29,7 @@ from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
+from components.tokenizer import CLS
 from components.tracking import Run
 from tests.benchmarks.made import PIECES, VOCABULARY, collator, made_text
 from tests.benchmarks.record import best, record
@@ -45,7 +48,9 @@ BF16 = PRECISION == "bf16-mixed"
 def ours(name: str, layers: int, hidden: int, threads: int) -> params.Model:
     """Our block: a masked LM without pairs, as transformers' collator knows no other, or a left-to-right one."""
     sizes = {"num_layers": layers, "hidden_size": hidden, "num_heads": hidden // 64, "intermediate_size": 4 * hidden, "max_length": LENGTH}
-    objective = {"name": "clm", "isolate_documents": False} if name == "decoder" else {"name": "mlm", "next_sentence": False}
+    objective = {
+        "decoder": {"name": "clm", "isolate_documents": False}, "xlnet": {"name": "permutation", "memory": LENGTH // 2},
+    }.get(name, {"name": "mlm", "next_sentence": False})  # fmt: skip
     return params.Model.model_validate({
         "encoding": "none", "architecture": {"name": name, **sizes} | FAMILY.get(name, {}), "objective": objective,
         "optimizer": {"learning_rate": 1e-3},
@@ -67,6 +72,10 @@ def theirs(name: str, layers: int, hidden: int) -> torch.nn.Module:
             **sizes, relative_attention=True, pos_att_type="p2c|c2p", position_biased_input=False, share_att_key=True,
             norm_rel_ebd="layer_norm", position_buckets=FAMILY[name]["position_buckets"],
         ))  # fmt: skip
+    if name == "xlnet":
+        return XLNetLMHeadModel(XLNetConfig(
+            vocab_size=VOCABULARY, d_model=hidden, n_layer=layers, n_head=heads, d_inner=4 * hidden, mem_len=LENGTH // 2,
+        ))  # fmt: skip
     if name == "encoder":
         return BertForMaskedLM(BertConfig(**sizes))
     return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=hidden, n_layer=layers, n_head=heads, n_positions=LENGTH))
@@ -78,7 +87,7 @@ def batches(block: params.Model):
 
 
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in ("encoder", "decoder") for size in SIZES] + [
-    ("albert", "2 x 128, 1 thread"), ("deberta", "2 x 128, 1 thread"),
+    ("albert", "2 x 128, 1 thread"), ("deberta", "2 x 128, 1 thread"), ("xlnet", "2 x 128, 1 thread"),
 ])  # fmt: skip
 def test_step(name, size):
     """Forward, backward, clipping and AdamW over ten batches that both get, dropout on; and ours as a share of the matmul peak."""
@@ -105,6 +114,8 @@ def test_step(name, size):
 
     def their_loss(batch):
         rows = batch.rows
+        if name == "xlnet":
+            return permuted(models[1], rows)
         if name == "decoder":
             return models[1](input_ids=rows["ids"][:, :-1], labels=rows["ids"][:, :-1]).loss
         width = rows["ids"].shape[1]
@@ -119,6 +130,16 @@ def test_step(name, size):
     flops = training_flops(models[0], objective, batch.rows, objective.untrained(models[0])) / batch.counts["tokens"]
     peak = matmul_peak(torch.device("cpu"), torch.bfloat16 if BF16 else torch.float32, 2.0)
     record(f"share of the matmul peak, {name} {size}", flops * tokens / seconds[0] / 1e9, peak / 1e9, "GFLOP/s", "a matmul of 1024")
+
+
+def permuted(model: torch.nn.Module, rows: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What transformers' XLNet makes of the same orders, over a memory of zeros as ours begins with."""
+    ids, order = rows["ids"], rows["order"]
+    hidden_from = (order[:, None] >= order[:, :, None]) & (order[:, None] > 0)
+    mapping = torch.zeros(*rows["places"].shape, ids.shape[1]).scatter(2, rows["places"][:, :, None], 1)
+    memory = [torch.zeros(LENGTH // 2, len(ids), model.config.d_model) for _ in range(model.config.n_layer)]
+    asked = {"perm_mask": hidden_from.float(), "target_mapping": mapping, "labels": rows["labels"]}
+    return model(ids, **asked, token_type_ids=(ids == CLS).cumsum(1), mems=memory, use_mems=True).loss
 
 
 class Blocks(Dataset):

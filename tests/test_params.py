@@ -339,11 +339,20 @@ def test_tokenizers_and_encodings_stand_in_either_file_and_in_one_only():
     both = params.check(tiny_params(), studies=own)
     assert set(both.tokenizers) == {"tiny", "words"} and both.of_studies("tokenizers") == both.of_studies("encodings") == {"words"}
     assert params.check(tiny_params()).of_studies("encodings") == frozenset()
+    raw = tiny_params()
+    raw["models"]["bert"]["encoding"] = "words"
+    with pytest.raises(SesameError, match=r"models.bert.encoding: no 'words' in encodings \(there are: tiny\)"):
+        params.check(raw, studies=own)  # the main pipeline has no stage that makes it
+    raw = tiny_params()
+    raw["tokenizers"]["words_too"] = {"corpus": "tiny", "vocab_size": 3}
+    with pytest.raises(SesameError, match="^params.yaml: tokenizers.words_too.vocab_size"):
+        params.check(raw, studies=own)
     for studies, said in (
         ({"tokenizers": {"tiny": own["tokenizers"]["words"]}}, "studies/params.yaml: tokenizers.tiny stands in params.yaml, too"),
         ({"tokenizers": {"words": {"corpus": "tiny", "vocab_size": 3}}}, r"studies/params.yaml: tokenizers.words.vocab_size: .*300"),
         ({"encodings": {"words": {"corpus": "tiny", "tokenizer": "none"}}}, r"encodings.words.tokenizer: no 'none' in tokenizers"),
-        ({"tokenizers": []}, "studies/params.yaml: tokenizers stands in params.yaml, too"),
+        ({"tokenizers": []}, r"studies/params.yaml: tokenizers: names expected, each with its block; \[\] found"),
+        ({"encodings": None}, "studies/params.yaml: encodings: names expected, each with its block; nothing found"),
         ({"corpora": {}}, "studies/params.yaml: corpora stands in params.yaml, too"),
     ):
         with pytest.raises(SesameError, match=said):

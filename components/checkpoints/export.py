@@ -9,7 +9,7 @@ from components.checkpoints import hub, parity, pieces
 from components.errors import SesameError
 from components.models import store
 from components.params.models import ARCHITECTURES
-from components.tokenizer.spm import SentencePieces
+from components.tokenizer import Tokenizer
 
 FOLDER = Path("data/export")
 
@@ -34,8 +34,8 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
     transformers = parity.quiet_transformers()
     with stage.output(target) as written:
         written.mkdir(parents=True)
-        if isinstance(tokens, SentencePieces):
-            pieces.write(tokens, form.FORM, architecture.max_length, written)
+        if isinstance(tokens, Tokenizer):  # trained here
+            pieces.write(tokens, form.FORM, architecture.max_length, getattr(form, "PADDING_SIDE", "right"), written)
         else:
             tokens.save(written)
         theirs = transformers.PreTrainedTokenizerFast.from_pretrained(written)

@@ -12,6 +12,7 @@ from components.checkpoints.parity import quiet_transformers
 from components.errors import SesameError
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 from components.tokenizer.fast import SETTINGS
+from components.tokenizer.spm import SentencePieces
 
 
 def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
@@ -53,16 +54,17 @@ def convert(path: Path) -> Fast:
     return fast
 
 
-def write(tokens: Tokenizer, form: tuple[str, str, list[str]], max_length: int, folder: Path) -> None:
+def write(tokens: Tokenizer, form: tuple[str, str, list[str]], max_length: int, padding_side: str, folder: Path) -> None:
     """Put `tokenizer.json` and its settings into a folder. `form`: how a text and a pair are framed, and which inputs the model takes.
 
     Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True` turns that off.
     """
-    fast = convert(tokens.path)
+    fast = convert(tokens.path) if isinstance(tokens, SentencePieces) else Fast.from_file(str(tokens.path))
     single, pair, inputs = form
     fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
     quiet_transformers().PreTrainedTokenizerFast(
         tokenizer_object=fast, model_input_names=inputs, model_max_length=max_length, clean_up_tokenization_spaces=False,
+        padding_side=padding_side,
         pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
         bos_token="[CLS]", eos_token="[SEP]",
     ).save_pretrained(folder)  # fmt: skip

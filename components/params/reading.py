@@ -58,15 +58,18 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
     studies = studies or {}
     own_names = _own_names(raw, studies, file)
     problems, params = [], None
-    raw = {**raw, **studies, **{key: {**raw.get(key, {}), **studies[key]} for key in own_names}}
+    raw = {**raw, **studies, **{key: {**raw[key], **studies[key]} for key in own_names if isinstance(raw.get(key), dict)}}
     try:
         params = Params.model_validate(raw)
         params._of_studies = own_names
     except ValidationError as error:
         for problem in error.errors():
             problems.append(f"{where(problem['loc'], raw) or 'the file'}: {message(problem)}")
-    if problems := [plain(problem) for problem in problems + references(raw)]:
-        places = *(OF_STUDIES if studies else ()), *(f"{key}.{name}" for key, names in own_names.items() for name in names)
+    if problems := [plain(problem) for problem in problems + references(raw, own_names)]:
+        places = (
+            *(OF_STUDIES if studies else ()),
+            *(f"{key}.{name}{end}" for end in ".:" for key, names in own_names.items() for name in names),
+        )
         own = [STUDIES if problem.startswith(places) else file for problem in problems]
         if len(problems) == 1:
             raise SesameError(f"{own[0]}: {problems[0]}")
@@ -87,9 +90,12 @@ def _own_names(raw: dict[str, Any], studies: dict[str, Any], file: str | Path) -
     both."""
     own = {}
     for key, value in studies.items():
-        if key in SHARED and isinstance(value, dict) and isinstance(raw.get(key, {}), dict):
+        if key in SHARED and not isinstance(value, dict):
+            found = "nothing" if value is None else repr(value)
+            raise SesameError(f"{STUDIES}: {key}: names expected, each with its block; {found} found")
+        if key in SHARED:
             own[key] = frozenset(value)
-            if twice := sorted(own[key] & raw.get(key, {}).keys()):
+            if twice := sorted(own[key] & set(raw.get(key) or ())):
                 raise SesameError(f"{STUDIES}: {key}.{plain(twice[0])} stands in {file}, too")
         elif key not in OF_STUDIES or key in raw:
             there = f"stands in {file}, too" if key in raw else f"belongs into {file}; here are {', '.join((*OF_STUDIES, *SHARED))}"

@@ -1,5 +1,6 @@
 """Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
 
+from collections.abc import Collection, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -16,13 +17,19 @@ def _list(raw: dict, key: str) -> list:
     return value if isinstance(value, list) else []
 
 
-def references(raw: Any) -> list[str]:
-    """Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
+def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]:
+    """Names that point at nothing. Works on the raw file, so that these are reported beside wrong types. What `of_studies` names of a
+    section is there for studies alone: the main pipeline does not make it."""
     problems = []
+
+    def main(section: str) -> dict:
+        return {name: block for name, block in _dictionary(raw, section).items() if name not in of_studies.get(section, ())}
+
     text = {**_dictionary(raw, "corpora"), **_dictionary(raw, "mixes")}
     tables = {
-        "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": _dictionary(raw, "tokenizers"),
-        "encodings": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
+        "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": main("tokenizers"),
+        "encodings": main("encodings"), "tokenizers of either file": _dictionary(raw, "tokenizers"),
+        "encodings of either file": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
         "models or checkpoints or derived": {
             **_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived"),
         },
@@ -41,13 +48,16 @@ def references(raw: Any) -> list[str]:
     for section, key, table in (
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
-        ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"), ("ablations", "encoding", "encodings"),
+        ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"),
+        ("ablations", "encoding", "encodings of either file"),
         ("alignments", "source", SPACES), ("alignments", "target", SPACES), ("contextual_vectors", "corpus", "corpora or mixes"),
         ("contextual_vectors", "model", "models or checkpoints or derived"), ("groups", "first", "corpora or mixes"),
         ("groups", "second", "corpora or mixes"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
-            check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table)
+            # of studies' encodings the tokenizer may be theirs, too
+            own = " of either file" if key == "tokenizer" and name in of_studies.get(section, ()) else ""
+            check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table + own)
     for name in sorted(_dictionary(raw, "corpora").keys() & _dictionary(raw, "mixes").keys()):
         problems.append(f"mixes.{name}: corpora.{name} has the same name, and both would be written to data/corpora/{name}")
     for name, mix in _dictionary(raw, "mixes").items():
@@ -65,7 +75,9 @@ def references(raw: Any) -> list[str]:
         for i, task in enumerate(_list(study, "tasks")):
             check(f"ablations.{name}.tasks[{i}]", task, "tasks")
         for variant, block in _dictionary(study, "variants").items():
-            check(f"ablations.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings")
+            check(
+                f"ablations.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings of either file"
+            )
     for name, derived in _dictionary(raw, "derived").items():
         folder, _, on = str(_dictionary({"d": derived}, "d").get("on")).partition("/")
         if on and (table := {"tasks": "tasks", "encoded": "encodings"}.get(folder)):

@@ -133,8 +133,8 @@ class CorpusPart(Block):
     reader: Reader
     max_words: Count | None = None
     """Keep a seeded sample of documents up to this many words."""
-    language: Annotated[str | None, Added(neutral=None)] = None
-    """Of a corpus in several languages; two with a plus between (`en+de`) for translations."""
+    language: Annotated[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")] | None, Added(neutral=None)] = None
+    """Of a corpus in several languages; two (`en-de`) for translations."""
 
 
 class Cleaning(Block):
@@ -166,9 +166,9 @@ class Corpus(Block):
     cleaning: Cleaning = Cleaning()
     splits: Splits = Splits()
     smoothing: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(neutral=None)] = None
-    """A language's share of the words is its share in the sources to this power, and brought to a sum of 1 (multilingual BERT: 0.7): 1
-    leaves them as they are, and the nearer to 0, the more they are alike. As many words are kept as there are in these shares; none is
-    repeated. null: all of every part."""
+    """A language's share of the words (what white space divides) is its share in the sources to this power, and brought to a sum of 1
+    (multilingual BERT: 0.7): 1 leaves them as they are, and the nearer to 0, the more they are alike. As many words are kept as there are
+    in these shares; none is repeated. null: all of every part."""
     max_words: Annotated[Count | None, Added(neutral=None)] = None
     """With smoothing: at most so many of all languages."""
 

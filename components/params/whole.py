@@ -113,10 +113,23 @@ class Params(Block):
                 except ValidationError as error:
                     raise ValueError(f"{place}.recipe{first(error)}") from None
                 _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
+                self._reads_pieces(place, model)
         return self
+
+    def _reads_pieces(self, place: str, model: Model) -> None:
+        """Raises ValueError where a model of characters reads other pieces."""
+        encoding = self.encodings.get(model.encoding)
+        tokenizer = self.tokenizers.get(encoding.tokenizer) if encoding else None
+        if tokenizer and model.architecture.of_characters and tokenizer.kind != "characters":
+            raise ValueError(
+                f"{place}: architecture {model.architecture.name} reads characters, and tokenizers.{encoding.tokenizer} is of "
+                f"kind {tokenizer.kind}; take kind: characters"
+            )
 
     @model_validator(mode="after")
     def blocks_fit_each_other(self):
+        for name, model in self.models.items():
+            self._reads_pieces(f"models.{name}", model)
         for name, derived in self.derived.items():
             chain = [name]
             while chain[-1] in self.derived:

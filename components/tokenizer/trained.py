@@ -3,21 +3,24 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from components import params
-from components.stage import write_json
+from components.stage import read_json, write_json
 from components.tokenizer.contract import CLS, SEP, SPECIALS, Tokenizer
 from components.tokenizer.fast import FILE, SETTINGS, FastTokenizer
 
 MARK = "##"
 """Of a WordPiece that goes on with a word."""
 ALPHABET = 1000
-"""Characters that are pieces of WordPiece."""
+"""Characters that are pieces of WordPiece, at most."""
+MEASURED_SEGMENTS = 20_000
+"""Of the text that is trained on, for the bytes behind a piece."""
 
 
 class TrainedTokenizer(FastTokenizer, Tokenizer):
@@ -32,6 +35,12 @@ class TrainedTokenizer(FastTokenizer, Tokenizer):
         if threads == 1:
             return super().encode(texts)
         return [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    @cached_property
+    def byte_lengths(self) -> np.ndarray:
+        """Bytes of text behind each id, (vocab_size,). A WordPiece doesn't say whether a space stood before it: each as if one did, times
+        what makes their sum right on the text that the tokenizer was trained on."""
+        return super().byte_lengths * read_json(self.folder / SETTINGS)[TRUE_BYTES]
 
     @cached_property
     def pieces(self) -> list[bytes]:
@@ -57,15 +66,22 @@ def train(settings: params.Tokenizer, segments: Callable[[], Iterable[str]], fol
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
     )
     made.save(str(folder / FILE))
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, TRUE_BYTES: 1.0}
     names = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIALS, strict=True)) | {"bos": "[CLS]", "eos": "[SEP]"}
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-    write_json(folder / SETTINGS, about | {f"{name}_token": token for name, token in names.items()})
+    about |= {f"{name}_token": token for name, token in names.items()}
+    write_json(folder / SETTINGS, about)
+    if settings.kind == "wordpiece":
+        tokens, some = TrainedTokenizer(folder), list(islice(segments(), MEASURED_SEGMENTS))
+        counted = sum(int(tokens.byte_lengths[ids].sum()) for ids in tokens.encode(some, threads=2) if ids)
+        write_json(folder / SETTINGS, about | {TRUE_BYTES: sum(len(text.encode()) + 1 for text in some) / counted})
 
 
 def _byte_level_bpe(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]) -> tokenizers.Tokenizer:
     """Merges of bytes, so that nothing is unknown (Radford et al. 2019, section 2.2)."""
     made = tokenizers.Tokenizer(models.BPE())
-    made.normalizer = normalizers.Sequence([normalizers.NFKC(), *([normalizers.Lowercase()] if settings.lowercase else [])])
+    lower = [normalizers.Lowercase()] if settings.lowercase else []
+    # a space at the end is no piece, as with sentencepiece: what a prompt has before its [MASK] ends in one
+    made.normalizer = normalizers.Sequence([normalizers.NFKC(), *lower, normalizers.Strip()])
     made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()
     options = {"vocab_size": settings.vocab_size, "special_tokens": list(SPECIALS), "show_progress": False}
     made.train_from_iterator(segments(), trainers.BpeTrainer(initial_alphabet=sorted(BYTE_OF), **options))
@@ -73,15 +89,22 @@ def _byte_level_bpe(settings: params.Tokenizer, segments: Callable[[], Iterable[
 
 
 def _wordpiece(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]) -> tokenizers.Tokenizer:
-    """BERT's form of pieces, whose merges are by frequency as the library trains them; a character beyond the commonest is unknown."""
+    """BERT's form of pieces, whose merges are by frequency as the library trains them. Accents stay, as with all kinds; a character beyond
+    the commonest is unknown."""
     made = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=MARK))
-    made.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
+    made.normalizer = normalizers.Sequence([
+        normalizers.NFKC(), normalizers.BertNormalizer(lowercase=settings.lowercase, strip_accents=False),
+    ])  # fmt: skip
     made.pre_tokenizer, made.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(MARK)
     times = Counter(chain.from_iterable(map(made.normalizer.normalize_str, segments())))
-    alphabet = sorted(sorted(times.keys() - {" "}), key=times.get, reverse=True)[:ALPHABET]
+    # each character may stand in twice, and a third at least of the vocabulary is left for what merges
+    most = min(ALPHABET, (settings.vocab_size - len(SPECIALS)) // 3)
+    alphabet = sorted(sorted(times.keys() - {" "}), key=times.get, reverse=True)[:most]
+    # punctuation and Han characters are words of their own, and never go on with one
+    inside = [own for own in alphabet if len(made.pre_tokenizer.pre_tokenize_str(made.normalizer.normalize_str(f"a{own}a"))) == 1]
     # The trainer numbers the characters inside words as a hash table has them, and breaks ties by number: another vocabulary in every
     # run. What is named as special is numbered in order.
-    options = {"special_tokens": [*SPECIALS, *(MARK + character for character in alphabet)], "show_progress": False}
+    options = {"special_tokens": [*SPECIALS, *(MARK + character for character in inside)], "show_progress": False}
     trainer = trainers.WordPieceTrainer(vocab_size=settings.vocab_size, initial_alphabet=alphabet, limit_alphabet=len(alphabet), **options)
     made.train_from_iterator(segments(), trainer)
     again = tokenizers.Tokenizer(models.WordPiece(made.get_vocab(), unk_token="[UNK]", continuing_subword_prefix=MARK))
@@ -98,3 +121,5 @@ def byte_characters() -> dict[str, int]:
 
 
 BYTE_OF = byte_characters()
+TRUE_BYTES = "bytes_behind_a_byte_of_pieces"
+"""In the settings' file."""

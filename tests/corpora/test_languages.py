@@ -1,16 +1,21 @@
 """Corpora in several languages: smoothed shares, translations as documents, what is refused."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from components import corpora
+from components import corpora, encode
 from components.corpora import __main__ as corpus_stage
 from components.corpora.languages import smoothed
+from components.encode.__main__ import encode_split
 from components.errors import SesameError
-from components.objectives.examples.segments import whole_sentences
+from components.objectives.examples.masked import MaskedBatches, explained
+from components.objectives.mlm.block import MaskedLM
 from components.params import Corpus, Params, check
+from components.stage import write_json
 from tests.conftest import tiny_params
 
 WORDS = {"en": ["river", "dog", "letter", "song"], "de": ["fluss", "hund", "brief", "lied"], "fr": ["fleuve", "chien", "lettre", "chanson"]}
@@ -63,29 +68,38 @@ def test_all_of_every_part_without_smoothing_and_at_most_so_many_words_with_it(t
 def test_translations_are_documents_of_two_segments(texts):
     (texts / "a.en").write_text("A dog runs. It is fast.\nA man sleeps.\n \nThe last one\n")
     (texts / "a.de").write_text("Ein Hund rennt.\nEin Mann schläft.\nOhne Satz.\nDer letzte\n")
-    metrics = made([part("en+de", "a.en", "a.de", reader="parallel"), part("en", "en.txt")])
+    metrics = made([part("en-de", "a.en", "a.de", reader="parallel"), part("en", "en.txt")])
     documents = [document for split in corpora.SPLITS for document in corpora.read("data/corpora/small", split)]
     pairs = [document for document in documents if len(document) == 2]
     assert sorted(pairs) == [
         ["A dog runs. It is fast.", "Ein Hund rennt."], ["A man sleeps.", "Ein Mann schläft."], ["The last one", "Der letzte"],
     ]  # fmt: skip
-    assert metrics["dropped"]["short"] == 1 and metrics["words_by_language"]["en+de"] == 20
+    assert metrics["dropped"]["short"] == 1 and metrics["words_by_language"]["en-de"] == 20
 
 
-def test_a_row_of_translations_has_both_sides(tokens, train_split):
+def test_a_row_of_translations_has_both_sides(texts, tokens):
     """What `inputs: doc_sentences` makes of a document of two segments is one row: a masked LM reads either to fill the other."""
-    shard = train_split.shards[0]
-    rows = whole_sentences(shard, 128, across=False)
-    for start, end, *_ in rows[:20]:
-        document = shard.document_tokens.searchsorted(start, side="right") - 1
-        assert shard.document_tokens[document] <= start and end <= shard.document_tokens[document + 1]
-    assert len(rows) == len(shard.document_tokens) - 1, "each document fits a row of 128"
+    draw = random.Random(1)
+    pairs = [[" ".join(draw.choices(WORDS[language], k=6)) for language in ("en", "de")] for _ in range(80)]
+    for side, language in enumerate(("en", "de")):
+        (texts / f"a.{language}").write_text("".join(pair[side] + "\n" for pair in pairs))
+    made([part("en-de", "a.en", "a.de", reader="parallel")])
+    Path("encoded").mkdir()
+    counts = encode_split(Path("data/corpora/small"), "train", tokens, Path("encoded"), "uint16")
+    tokens.save(Path("encoded"))
+    write_json(Path("encoded/meta.json"), {"dtype": "uint16", "vocab_size": tokens.vocab_size, "train": counts})
+    text = encode.load(Path("encoded"), "train")
+    config = MaskedLM(name="mlm", next_sentence=False, inputs="doc_sentences")
+    batches = MaskedBatches(config, tokens, text, 4, 128, seed=0)
+    for row in explained(batches, 0, tokens):
+        words = set(re.sub(r"\[(\w+) → \S+\]", r"\1", row["text"]).split())
+        assert words & set(WORDS["en"]) and words & set(WORDS["de"]), row
 
 
 @pytest.mark.parametrize(("settings", "said"), [
     ({"smoothing": 0}, "greater than 0"), ({"smoothing": 1.2}, "less than or equal to 1"),
     ({"smoothing": 0.7, "parts": [part("en", "en.txt"), part(None, "de.txt")]}, "smoothing is over languages, and part 2 names none"),
-    ({"max_words": 100}, "max_words of a corpus is with smoothing"),
+    ({"max_words": 100}, "max_words of a corpus is with smoothing"), ({"parts": [part("en+de", "en.txt")]}, "language"),
 ])  # fmt: skip
 def test_wrong_settings_are_a_line(settings, said):
     raw = tiny_params()
@@ -99,6 +113,6 @@ def test_a_language_without_text_and_files_that_are_not_parallel_are_a_line(text
     with pytest.raises(SesameError, match=r"corpora.small: no text is left in es; dropped: \{'short': 1"):
         made([*THREE, part("es", "empty.txt")], smoothing=0.7)
     with pytest.raises(SesameError, match="en.txt has 900 lines and .*de.txt 300: not each other's translations"):
-        made([part("en+de", "en.txt", "de.txt", reader="parallel")])
+        made([part("en-de", "en.txt", "de.txt", reader="parallel")])
     with pytest.raises(SesameError, match="two files expected, the source's sentences and their translations; 1 found"):
-        made([part("en+de", "en.txt", reader="parallel")])
+        made([part("en-de", "en.txt", reader="parallel")])

@@ -64,6 +64,7 @@ def same_weights(theirs: dict[str, torch.Tensor], layers: int) -> dict[str, torc
         ("up", "projection.conv"), ("up_norm", "projection.LayerNorm"),
     ):  # fmt: skip
         take(own, other)
+    take("pooler.0", "pooler.dense")
     ours["segment_embedding.weight"] = theirs["char_embeddings.token_type_embeddings.weight"]
     ours["position_embedding.weight"] = theirs["char_embeddings.char_position_embeddings.weight"][:64]
     return ours
@@ -85,7 +86,7 @@ def test_characters_come_out_as_transformers_makes_them(local_width):
     ours = store.build(CanineArchitecture(name="canine", **SIZES, local_width=local_width), tokens).eval()
     missing, unknown = ours.load_state_dict(same_weights(theirs.state_dict(), 3), strict=False)
     assert not unknown and {name.partition(".")[0] for name in missing} == {
-        "pooler", "head_transform", "head_bias", "next_sentence", "output_embedding",
+        "head_transform", "head_bias", "next_sentence", "output_embedding",
     }  # fmt: skip
     lengths, length = torch.tensor([22, 17, 12]), 22
     real = torch.arange(length) < lengths[:, None]
@@ -93,13 +94,16 @@ def test_characters_come_out_as_transformers_makes_them(local_width):
     ids[:, 0] = 2
     segments = (torch.arange(length) > 6).long() * real
     room = (0, 32 - length)  # theirs looks at the padding behind a text: as much as ours adds
-    expected = theirs(
+    whole = theirs(
         torch.nn.functional.pad(code_points(tokens)[ids], room), attention_mask=torch.nn.functional.pad(real.long(), room),
         token_type_ids=torch.nn.functional.pad(segments, room),
-    ).last_hidden_state[:, :length]  # fmt: skip
+    )  # fmt: skip
+    expected = whole.last_hidden_state[:, :length]
     states = ours.layers(ids, lengths, segments)
     assert [state.shape for state in states] == [(3, length, 32)] * 4
+    real[:, 0] = False  # ours has there what is pooled
     torch.testing.assert_close(states[-1][real], expected[real], atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours.pool(states[-1], lengths), whole.pooler_output, atol=1e-5, rtol=0)
     for state, alone in zip(states, ours.layers(ids[2:, :12], lengths[2:], segments[2:, :12]), strict=True):
         torch.testing.assert_close(alone[0], state[2, :12], atol=1e-5, rtol=0)
 
@@ -119,6 +123,12 @@ def test_pieces_of_several_characters_are_refused(tokens):
     model = store.build(CanineArchitecture(name="canine", **SIZES), Ascii())
     with pytest.raises(SesameError, match="embeddings of a canine are hashes"):
         objectives.build(ReplacedTokens(name="electra"), Ascii()).networks(model)
+    gated = CanineArchitecture(name="canine", **SIZES, activation="geglu")
+    assert store.build(gated, Ascii()).top(torch.tensor([[2, 9, 3]]), torch.tensor([3])).shape == (1, 3, 32)
+    raw = tiny_params(ablations={})
+    raw["models"]["bert"]["architecture"] = {"name": "canine", **SIZES}
+    with pytest.raises(SesameError, match="models.bert: architecture canine reads characters, and tokenizers.tiny is of kind bpe; take"):
+        params.check(raw)
     with pytest.raises(ValueError, match="hidden_size 32 is not divisible by num_hashes 5"):
         CanineArchitecture(name="canine", **SIZES, num_hashes=5)
 

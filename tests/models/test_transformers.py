@@ -452,6 +452,7 @@ def test_an_exported_xlnet_reads_the_same(project, tokens):
     folder, difference = export.export("ours")
     theirs, info = transformers.XLNetLMHeadModel.from_pretrained(folder, output_loading_info=True)
     assert difference < 1e-4 and not any(info.values()), info
+    assert transformers.AutoTokenizer.from_pretrained(folder).padding_side == "left", "theirs pool the last place"
     ids, lengths, real = batch(tokens, SENTENCES, 64)
     segments = (torch.arange(ids.shape[1]) > 5).long().expand_as(ids)
     logits = theirs.eval()(ids, attention_mask=real.long(), token_type_ids=segments).logits

@@ -17,7 +17,8 @@ from components.models.xlnet.hub import LAYOUTS
 from components.objectives.permutation.batches import PermutedBatches
 from components.objectives.permutation.block import PermutationLM
 from components.objectives.scoring import IGNORED
-from components.tokenizer import SPECIALS
+from components.optimizer import adamw
+from components.tokenizer import MASK, SPECIALS
 from tests.conftest import tiny_params
 from tests.pretrain.test_pretrain import with_tests
 
@@ -147,9 +148,20 @@ def test_what_it_fills_in_and_reads_is_shown(model, tokens, train_split):
     objective = objectives.build(PermutationLM(name="permutation"), tokens)
     [shown] = objective.samples(model, train_split, ["the dog [MASK] the [MASK] river"])
     assert shown["output"].count("|") == 1 and shown["output"].count(",") == 8
+    with torch.no_grad():
+        model.token_embedding.weight[MASK] = 100 * torch.randn(16)
+    assert objective.samples(model, train_split, ["the dog [MASK] the [MASK] river"]) == [shown], "a [MASK] is nothing it has read"
     batches = objective.batches(train_split, 4, 16, seed=0)
     rows = objective.explain(batches, 0)
     assert len(rows) == 4 and all("1]" in row["text"] for row in rows) and "¶" in rows[0]["text"]
+
+
+def test_biases_of_attention_are_not_decayed(model):
+    groups = adamw(model, 1e-3, 0.01).param_groups
+    plain = {id(parameter) for group in groups if not group["weight_decay"] for parameter in group["params"]}
+    attention = model.blocks[0].attention
+    assert {id(attention.content_bias), id(attention.distance_bias), id(attention.segment_bias)} <= plain
+    assert id(attention.segments) not in plain
 
 
 def test_another_objective_can_not_train_it():

@@ -1,6 +1,7 @@
 """Byte-level BPE and WordPiece trained here: the same bits every time, bytes of pieces, a masked LM over them, out to transformers."""
 
 import json
+import random
 from itertools import chain
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from components.checkpoints import export
 from components.encode import __main__ as encode_stage
 from components.models import store
 from components.objectives.examples.masked import MaskedBatches
+from components.objectives.scoring import IGNORED
 from components.tokenizer import SPECIALS, trained
 from components.tokenizer import __main__ as tokenizer_stage
 from components.tracking import Run
@@ -45,8 +47,8 @@ def test_it_is_the_same_bits_every_time_and_a_model_is_trained_with_it(made):
     assert isinstance(tokens, trained.TrainedTokenizer) and tokens.vocab_size == made["vocab_size"] <= 320
     assert [tokens.tokenizer.id_to_token(i) for i in range(5)] == list(SPECIALS) and tokens.pieces[:5] == [b""] * 5
     assert made["unknown_rate"] == 0 and 1 <= made["fertility"] < 3 and made["byte_fallback_rate"] == 0
-    [ids] = tokens.encode(["The dog sees [MASK] the river ."])
-    assert not {0, 1, 2, 3, 4} & set(ids) or kind == "wordpiece", "a special is no text"
+    [ids] = tokens.encode(["The dog sees [MASK] [SEP] the river ."])
+    assert not {0, 2, 3, 4} & set(ids) and (kind == "wordpiece" or 1 not in ids), "a special is no text"
     said = b"".join(tokens.pieces[i] for i in ids if i >= 5)
     assert said.startswith(b" the dog sees") and said.endswith(b" the river .")
     segments = ["the dog sees the river .", "a man forgets his letter"]
@@ -55,8 +57,11 @@ def test_it_is_the_same_bits_every_time_and_a_model_is_trained_with_it(made):
     block = params.load().models["bert"]
     batches = MaskedBatches(block.objective.model_copy(update={"whole_word": True}), tokens, train, 8, 32, seed=0)
     rows = batches[0].rows
-    assert (rows["labels"] >= -100).all() and "MASK" in " ".join(
-        row["text"] for row in objectives.build(block.objective, tokens).explain(batches, 0)
+    targets = rows["labels"][rows["labels"] != IGNORED]
+    assert (
+        (targets >= 5).all()
+        and len(targets) > 8
+        and "MASK" in " ".join(row["text"] for row in objectives.build(block.objective, tokens).explain(batches, 0))
     )
     done = run_stage("components.pretrain", "bert")
     assert done.returncode == 0, done.stderr
@@ -64,9 +69,41 @@ def test_it_is_the_same_bits_every_time_and_a_model_is_trained_with_it(made):
     assert 0 < metrics["bits_per_byte"] < 10
     folder, difference = export.export("bert")
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    assert difference < 1e-4 and theirs(segments[0])["input_ids"] == [2, *tokens.encode(segments)[0], 3]
+    a, b = tokens.encode(segments)
+    assert difference < 1e-4 and theirs(segments[0])["input_ids"] == [2, *a, 3] and theirs.model_max_length == 32
+    pair = theirs(*segments)
+    assert pair["input_ids"] == [2, *a, 3, *b, 3] and pair["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
     model, again = store.load(Path("data/models/bert"))
     assert isinstance(again, trained.TrainedTokenizer) and torch.isfinite(model.token_embedding.weight).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bytes_of_pieces_are_those_of_natural_text(tmp_path, kind):
+    """With punctuation where people put it: of byte-level pieces each is right, of WordPieces their sum."""
+    draw = random.Random(0)
+    words = ["it's", "3.14", "(or", "so),", "isn't", "café?", "10,000.50", "state-of-the-art", "end.", "the", "dog", "naïve"]
+    segments = [" ".join(draw.choices(words, k=12)).capitalize() for _ in range(400)]
+    settings = params.Tokenizer(corpus="tiny", kind=kind, vocab_size=400, lowercase=True)
+    trained.train(settings, lambda: iter(segments), tmp_path)
+    tokens = tokenizer.load(tmp_path)
+    counted = [tokens.byte_lengths[ids].sum() for ids in tokens.encode(segments)]
+    true = [len(segment.encode()) + 1 for segment in segments]
+    assert sum(counted) == pytest.approx(sum(true), rel=1e-6) and (kind == "wordpiece" or counted == true)
+    assert tokens.decode(tokens.encode(["naïve café"])[0]).strip() == "naïve café", "accents stay"
+    [before, _] = tokens.encode(["the dog ", " the"])
+    assert before == tokens.encode(["the dog"])[0], "a space at the end is no piece"
+
+
+@pytest.mark.parametrize("size", [300, 800])
+def test_a_wordpiece_vocabulary_is_no_larger_than_asked_for(tmp_path, size):
+    """Even of a text of very many characters; those that are words of their own never go on with one."""
+    segments = ["".join(chr(0x4E00 + 7 * i + j) for j in range(7)) + f" word{i % 40}." for i in range(300)] + ["abc, def!"] * 50
+    settings = params.Tokenizer(corpus="tiny", kind="wordpiece", vocab_size=size)
+    trained.train(settings, lambda: segments, tmp_path)
+    tokens = tokenizer.load(tmp_path)
+    assert tokens.vocab_size <= size
+    own = tokens.tokenizer.get_vocab()
+    assert "##a" in own and not any(piece.startswith("##") and (piece[2] >= "\u4e00" or piece[2] in ".,!") for piece in own)
 
 
 @pytest.mark.parametrize("made", ["byte_level_bpe"], indirect=True)

@@ -12,6 +12,7 @@ class CanineArchitecture(TransformerArchitecture):
     """CANINE (Clark et al. 2022): reads characters, and goes deep over a shorter sequence. Its tokenizer is of `kind: characters`."""
 
     reads = "both_sides"
+    of_characters = True
 
     name: Literal["canine"]
     positions: Literal["learned"] = "learned"

@@ -8,7 +8,7 @@ from components.models.canine.block import CanineArchitecture
 from components.models.common.dropout import Dropout
 from components.models.common.masked import MaskedLanguageModel
 from components.models.common.positions import Positions
-from components.models.common.transformer import ACTIVATIONS, TransformerBlock, initialise, length_mask, norm
+from components.models.common.transformer import TransformerBlock, initialise, length_mask, norm, plain
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, UNK, Tokenizer
 
 PRIMES = (31, 43, 59, 61, 73, 97, 103, 113, 137, 149, 157, 173, 181, 193, 211, 223)
@@ -27,7 +27,7 @@ def code_points(tokens: Tokenizer) -> Tensor:
         if tokens.falls_back(i):
             points.append(BYTES + piece[0])
             continue
-        if len(character := piece.decode()) != 1:
+        if len(character := piece.decode(errors="replace")) != 1:
             raise SesameError(f"architecture canine reads characters, and its tokenizer has the piece {character!r}; take kind: characters")
         points.append(ord(character))
     return torch.tensor(points)
@@ -66,7 +66,7 @@ class Canine(MaskedLanguageModel):
         self.embedding_norm = norm(config)
         self.dropout = Dropout(config.dropout)
         self.positions = Positions(config, causal=False)
-        self.activation = ACTIVATIONS[config.activation]()
+        self.activation = plain(config.activation)
         self.local = TransformerBlock(config)
         self.down, self.down_norm = nn.Conv1d(size, size, rate, rate), norm(config)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
@@ -77,7 +77,7 @@ class Canine(MaskedLanguageModel):
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
         """ids, segment_ids (batch, length); lengths (batch,) -> characters after the local layer, what each deep layer but the last makes
-        of them, and the characters on top, each (batch, length, hidden)."""
+        of them, and the characters on top, each (batch, length, hidden). On top `[CLS]` is that of the deep layers, which is pooled."""
         length, rate = ids.shape[1], self.config.downsampling_rate
         # two groups of padding more: what convolutions read behind a text's last character is the same in every batch
         room = (0, -length % rate + 2 * rate)
@@ -94,7 +94,8 @@ class Canine(MaskedLanguageModel):
         both = torch.cat([characters[:, :-rate], states.pop()], 2)[:, : length + rate].transpose(1, 2)
         both = nn.functional.pad(both, ((rate - 1) // 2, 0))
         x = self.dropout(self.up_norm(self.activation(self.up(both).transpose(1, 2))))[:, :length]
-        return [*(state[:, :length] for state in states), self.last(x, self.positions, length_mask(lengths, length))]
+        top = self.last(x, self.positions, length_mask(lengths, length))
+        return [*(state[:, :length] for state in states), torch.cat([deep[:, :1], top[:, 1:]], 1)]
 
     def _characters(self, ids: Tensor, lengths: Tensor, segments: Tensor) -> Tensor:
         """Embeddings through the local layer, (batch, length, hidden)."""

@@ -16,6 +16,8 @@ class ArchitectureBlock(Block):
 
     reads: ClassVar[Reads]
     """An objective trains the families that read as it needs."""
+    of_characters: ClassVar[bool] = False
+    """Whether its pieces must be single characters."""
     has_sublayers: ClassVar[bool] = True
     """Whether there are projections that adapters and low-rank updates attach to."""
 

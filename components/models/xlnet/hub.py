@@ -11,7 +11,7 @@ _IN, _OUT, _BIASES, _SEGMENTS = tuple(f".rel_attn.{kind}" for kind in "qkvr"), "
 
 
 def flattened(weights: dict[str, Tensor], architecture: XLNetArchitecture) -> dict[str, Tensor]:
-    """(hidden, heads, head) -> (hidden, hidden), those that a token goes in by turned; biases (heads, head) -> (heads, 1, head)."""
+    """(hidden, heads, head) -> (hidden, hidden), those that a token goes in by turned; biases (heads, head) -> (hidden,)."""
     plain = {}
     for name, value in weights.items():
         if name.endswith(_IN):
@@ -19,7 +19,7 @@ def flattened(weights: dict[str, Tensor], architecture: XLNetArchitecture) -> di
         elif name.endswith(_OUT):
             plain[f"{name}.weight"] = value.flatten(1)
         elif ".rel_attn.r_" in name and name.endswith(_BIASES):
-            plain[name] = value[:, None]
+            plain[name] = value.flatten()
         elif name.endswith(_SEGMENTS):
             plain[name] = value.transpose(0, 1)
         else:
@@ -37,7 +37,7 @@ def restored(weights: dict[str, Tensor], architecture: XLNetArchitecture) -> dic
         elif matrix.endswith(_OUT):
             theirs[matrix] = value.unflatten(1, heads)
         elif ".rel_attn.r_" in name and name.endswith(_BIASES):
-            theirs[name] = value[:, 0].contiguous()
+            theirs[name] = value.unflatten(0, heads)
         elif name.endswith(_SEGMENTS):
             theirs[name] = value.transpose(0, 1).contiguous()
         else:
@@ -90,3 +90,5 @@ def written(architecture: XLNetArchitecture) -> str:
 
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "token_type_ids", "attention_mask"])
 """A text, a pair, and what the model takes."""
+PADDING_SIDE = "left"
+"""Their classes pool the last token, padding or not."""

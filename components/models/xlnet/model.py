@@ -23,7 +23,7 @@ class RelativeAttention(nn.Module):
         self.distance = nn.Linear(size, size, bias=False)
         self.output = nn.Linear(size, size, bias=False)
         # what every query asks of contents, distances and segments, whatever it is itself
-        self.content_bias, self.distance_bias, self.segment_bias = (nn.Parameter(torch.zeros(heads, 1, size // heads)) for _ in range(3))
+        self.content_bias, self.distance_bias, self.segment_bias = (nn.Parameter(torch.zeros(size)) for _ in range(3))
         self.segments = nn.Parameter(torch.empty(heads, 2, size // heads).normal_(std=0.02))  # the same one, another one
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -35,13 +35,14 @@ class RelativeAttention(nn.Module):
         distances (different ones, hidden), places (batch or 1, n, keys), which of them lies between; other (batch, n, keys), whether a
         key is of another segment -> (batch, n, hidden)."""
         query, key, value = self._heads(self.query(asking)), self._heads(self.key(around)), self._heads(self.value(around))
-        by_distance = (query + self.distance_bias) @ self._heads(self.distance(distances)).transpose(1, 2)
+        content, distance, segment = (own.view(self.num_heads, 1, -1) for own in (self.content_bias, self.distance_bias, self.segment_bias))
+        by_distance = (query + distance) @ self._heads(self.distance(distances)).transpose(1, 2)
         bias = by_distance.gather(3, places[:, None].expand(*query.shape[:3], -1))
-        same, another = ((query + self.segment_bias) @ self.segments.transpose(1, 2)).split(1, 3)
+        same, another = ((query + segment) @ self.segments.transpose(1, 2)).split(1, 3)
         bias = (bias + torch.where(other[:, None], another, same)) * query.shape[3] ** -0.5
         if mask is not None:
             bias = bias.masked_fill(~mask[:, None], -torch.inf)
-        seen = attention(query + self.content_bias, key, value, bias, False, self.dropout if self.training else 0.0)
+        seen = attention((query + content).to(key.dtype), key, value, bias, False, self.dropout if self.training else 0.0)
         return self.output(seen.transpose(1, 2).flatten(2))
 
 

@@ -16,7 +16,7 @@ from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
 
 class PermutationLM(Contract):
     """Predicts the last tokens of a drawn order. Whether two tokens are of one document is told to the model as whether they are of one
-    segment."""
+    segment; all that is remembered counts as of the document that the row begins in, as in the authors' code."""
 
     main = "permutation"
 
@@ -52,7 +52,7 @@ class PermutationLM(Contract):
         return {CLS: " ¶", SEP: ""}.get(token, self.tokenizer.pieces[token].decode(errors="replace"))
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        """The five likeliest pieces for each `[MASK]` of a prompt, the masks in their order."""
+        """The five likeliest pieces for each `[MASK]` of a prompt, whatever the others are."""
         shown = []
         for prompt in prompts:
             ids = [CLS]
@@ -61,7 +61,7 @@ class PermutationLM(Contract):
             ids = torch.tensor([[*ids[: model.max_length - 1], SEP]])
             masks = ids == MASK
             memory = torch.zeros(1, model.num_layers, 0, model.width)
-            hidden, _ = model(ids, masks.cumsum(1) * masks, masks.nonzero()[None, :, 1], torch.zeros_like(ids), memory)
+            hidden, _ = model(ids, masks.long(), masks.nonzero()[None, :, 1], torch.zeros_like(ids), memory)  # none sees another
             logits = model.logits(hidden[0])
             logits[:, : len(SPECIALS)] = -torch.inf
             best = [", ".join(self.tokenizer.pieces[i].decode(errors="replace").strip() for i in row) for row in logits.topk(5).indices]

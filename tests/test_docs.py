@@ -20,10 +20,11 @@ BLOCKS = [
 @pytest.mark.parametrize(("path", "number", "block"), BLOCKS, ids=[f"{path.name}-{number}" for path, number, _ in BLOCKS])
 def test_a_block_of_the_docs_is_taken_beside_the_default(path, number, block):
     yaml = YAML(typ="safe")
-    default = yaml.load(ROOT / "params.yaml") | yaml.load(ROOT / "studies/params.yaml")
+    default, studies = yaml.load(ROOT / "params.yaml"), yaml.load(ROOT / "studies/params.yaml")
     shown = yaml.load(block)
-    assert shown.keys() <= default.keys(), f"{path.name}: sections of params.yaml, so that it is clear where the block goes"
-    params.check(laid_over(default, shown))
+    assert shown.keys() <= default.keys() | studies.keys(), f"{path.name}: sections of params.yaml, so that it is clear where it goes"
+    ours, theirs = ({key: own for key, own in shown.items() if (key in params.OF_STUDIES) == of} for of in (False, True))
+    params.check(laid_over(default, ours), studies=laid_over(studies, theirs))
 
 
 def test_there_are_such_blocks():

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from lightning import Fabric
 from torch import Tensor, nn
 from torch.optim import AdamW
 
@@ -46,11 +48,12 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     first, its = next(iter(ready.values())), store.about(start)
     model, fabric = first.module.model, next(iter(benches.values())).fabric
     drawn = {part: parts(model, part) for part in model.absent}
-    tokens, flops = fit(fabric, ready, {task: own["train"] for task, own in data.items()}, by)
+    module, tokens, flops = fit(fabric, ready, {task: own["train"] for task, own in data.items()}, by)
 
+    module.eval()
     dev = {}
     for task, bench in benches.items():
-        predictions = predict(fabric, ready[task], data[task]["dev"])
+        predictions = loop.predictions(fabric, partial(module, task), ready[task].kind, data[task]["dev"])
         dev[task] = metrics.evaluate(bench.task, "dev", bench.rows["dev"], predictions)
         print(f"{task}: dev {' '.join(f'{metric} {metrics.shown(value)}' for metric, value in dev[task].items())}", flush=True)
     absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
@@ -91,8 +94,8 @@ def endless(data: Encoded, size: int, rng: np.random.Generator) -> Iterator[Batc
         yield from batches(data, size, rng)
 
 
-def fit(fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.MultiTask) -> tuple[int, int]:
-    """Train; the tokens read and the FLOPs spent."""
+def fit(fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.MultiTask) -> tuple[nn.Module, int, int]:
+    """Train; the tasks' modules as one, the tokens read and the FLOPs spent. Raises SesameError when a loss is not a number."""
     recipe, rng = by.recipe, np.random.default_rng([by.seed, 1])
     for task, own in ready.items():
         own.kind.prepare(data[task])
@@ -138,18 +141,4 @@ def fit(fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.Mu
             raise SesameError(f"the loss is not a number in epoch {epoch + 1} of multi-task tuning; lower the recipe's learning_rate")
         losses = ", ".join(f"{task} {total[task] / max(1, seen[task]):.4f}" for task in examples)
         print(f"epoch {epoch + 1}: loss {losses}; {time.perf_counter() - started:.1f} s", flush=True)
-    return tokens, int(flops)
-
-
-@torch.no_grad()
-def predict(fabric, ready: Ready, split: Encoded) -> list:
-    """A prediction for each example, in the task's own words."""
-    ready.module.eval()
-    predictions: list = [None] * len(split)
-    size = loop.EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
-    for batch in batches(split, max(1, size), None):
-        with fabric.autocast():
-            output = ready.module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
-        for i, value in zip(batch.index, ready.kind.predict(output, split, batch), strict=True):
-            predictions[i] = value
-    return predictions
+    return module, tokens, int(flops)

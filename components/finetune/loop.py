@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from lightning import Fabric
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import AdamW
 
 from components import params
 from components.errors import SesameError
-from components.finetune.data import Encoded, batches
+from components.finetune.data import Encoded, Texts, batches
 from components.finetune.kinds import Kind
 from components.finetune.methods import distance
 from components.flops import counted
@@ -61,18 +61,9 @@ def fit(
     per_epoch = -(-len(data) // recipe.batch_size)
     steps, step = recipe.epochs * per_epoch, 0
 
-    @torch.no_grad()
     def predict(split: Encoded) -> list[Any]:
         module.eval()
-        predictions: list[Any] = [None] * len(split)
-        size = EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
-        for batch in batches(split, max(1, size), None):
-            output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
-            if not torch.isfinite(output).all():
-                raise SesameError("the outputs are not numbers after fine-tuning; lower the recipe's learning_rate")
-            for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
-                predictions[i] = value
-        return predictions
+        return predictions(fabric, module, kind, split)
 
     for epoch in range(recipe.epochs):
         started = time.perf_counter()
@@ -115,6 +106,20 @@ def fit(
         module.load_state_dict(best_state)
     trained = sum(parameter.numel() for parameter in optimizer.state)
     return Fitted(predict, trained, best_epoch if best_state else step // per_epoch, tokens, seconds, int(flops))
+
+
+@torch.no_grad()
+def predictions(fabric: Fabric, module: Callable[[Texts, Tensor], Tensor], kind: Kind, split: Encoded) -> list[Any]:
+    """Of each example, in the task's own words. Raises SesameError when an output is not a number."""
+    made: list[Any] = [None] * len(split)
+    size = EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
+    for batch in batches(split, max(1, size), None):
+        output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
+        if not torch.isfinite(output).all():
+            raise SesameError("the outputs are not numbers after fine-tuning; lower the recipe's learning_rate")
+        for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
+            made[i] = value
+    return made
 
 
 def groups(module: nn.Module, recipe: params.Recipe) -> list[dict]:

@@ -87,27 +87,47 @@ def _text(p: params.Params) -> Iterator[Entry]:
         settings = {"seed": p.seed, **mix.settings(), "base": base.settings(), "splits": splits, "licences": licences}
         yield Entry("mix", name, ("components.corpora.mix",), settings)
     for name, tokenizer in p.tokenizers.items():
-        yield Entry("tokenizer", name, ("components.tokenizer.__main__",), tokenizer.settings())
+        yield Entry("tokenizer", name, ("components.tokenizer.__main__", *_pieces(tokenizer)), tokenizer.settings())
     for name, encoding in p.encodings.items():
-        yield Entry("encode", name, ("components.encode.__main__",), encoding.settings())
+        yield Entry("encode", name, ("components.encode.__main__", *_text_of(p, name)), encoding.settings())
 
 
 def _corpus_reader(reader: params.Reader) -> str:
     return reader.format if reader.format in ("text", "parallel") else "table"
 
 
+def _pieces(tokenizer: params.Tokenizer) -> tuple[str, ...]:
+    """What is found by name where a text is read in these pieces."""
+    return ("components.tokenizer.trained",) if tokenizer.kind in ("byte_level_bpe", "wordpiece") else ()
+
+
+def _text_of(p: params.Params, encoding: str) -> tuple[str, ...]:
+    return _pieces(p.tokenizers[p.encodings[encoding].tokenizer])
+
+
 def _family(name: str) -> str:
     return f"components.models.{name}.model"
 
 
-def _training(block: params.Training, family: str) -> tuple[str, ...]:
+def _model(p: params.Params, name: str) -> tuple[str, ...]:
+    """What is found by name where a model is loaded."""
+    root = p.root(name)
+    return _family(p.family(name)), *(_text_of(p, p.models[root].encoding) if root in p.models else ())
+
+
+def _training(p: params.Params, block: params.Training, family: str, encoding: str) -> tuple[str, ...]:
     """What a training on text finds by name."""
-    return _family(family), f"components.objectives.{block.objective.name}.objective"
+    return _family(family), f"components.objectives.{block.objective.name}.objective", *_text_of(p, encoding)
 
 
 def _models(p: params.Params) -> Iterator[Entry]:
     for name, model in p.models.items():
-        yield Entry("pretrain", name, ("components.pretrain.__main__", *_training(model, model.architecture.name)), model.settings())
+        yield Entry(
+            "pretrain",
+            name,
+            ("components.pretrain.__main__", *_training(p, model, model.architecture.name, model.encoding)),
+            model.settings(),
+        )
     for name, checkpoint in p.checkpoints.items():
         hub = (_family(checkpoint.family), f"components.models.{checkpoint.family}.hub")
         yield Entry("checkpoint", name, ("components.checkpoints.__main__", *hub, *_of(checkpoint)), checkpoint.settings())
@@ -117,9 +137,9 @@ def _models(p: params.Params) -> Iterator[Entry]:
             judged = {task: _judging(p.tasks[task]) for task in derived.tasks}
             asked = {"task": judged[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": judged}
             settings = {"finetune": _common(p), **asked, **derived.settings()}
-            yield Entry("derive", name, (*way, _family(family), _method(derived.by.recipe)), settings)
+            yield Entry("derive", name, (*way, *_model(p, name), _method(derived.by.recipe)), settings)
         else:
-            yield Entry("derive", name, (*way, *_training(derived.by, family)), derived.settings())
+            yield Entry("derive", name, (*way, *_training(p, derived.by, family, derived.on.partition("/")[2])), derived.settings())
 
 
 def _method(recipe: params.Recipe) -> str:
@@ -144,20 +164,20 @@ def _tasks(p: params.Params) -> Iterator[Entry]:
     for model, task in product(p.finetune.models, p.finetune.tasks):
         recipe = p.finetune.recipes[model]
         settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])}
-        yield Entry("finetune", f"{model}-{task}", ("components.finetune.__main__", _family(p.family(model)), _method(recipe)), settings)
+        yield Entry("finetune", f"{model}-{task}", ("components.finetune.__main__", *_model(p, model), _method(recipe)), settings)
     for model, way, task in product(p.adapt.models, p.adapt.methods, p.adapt.tasks):
         recipe = p.adapt.recipes[way]
         settings = _common(p) | seeds | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])}
-        yield Entry("adapt", f"{model}-{way}-{task}", ("components.finetune.adapt", _family(p.family(model)), _method(recipe)), settings)
+        yield Entry("adapt", f"{model}-{way}-{task}", ("components.finetune.adapt", *_model(p, model), _method(recipe)), settings)
     curve = p.learning_curve
     for model, task in product(curve.models, curve.tasks):
         recipe, own = p.finetune.recipes[model], {"train_examples": curve.train_examples, "min_steps": curve.min_steps}
         settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])} | own
-        modules = ("components.finetune.learning_curve", _family(p.family(model)), _method(recipe))
+        modules = ("components.finetune.learning_curve", *_model(p, model), _method(recipe))
         yield Entry("learning_curve", f"{model}-{task}", modules, settings)
     for task in p.finetune.tasks:
         settings = _common(p) | seeds | {"baselines": p.baselines.settings(), "task": _judging(p.tasks[task])}
-        yield Entry("baseline", task, ("components.finetune.baseline",), settings)
+        yield Entry("baseline", task, ("components.finetune.baseline", *_pieces(p.tokenizers[p.baselines.tokenizer])), settings)
 
 
 def _spaces(p: params.Params) -> Iterator[Entry]:
@@ -166,9 +186,7 @@ def _spaces(p: params.Params) -> Iterator[Entry]:
     for name, published in p.published_vectors.items():
         yield Entry("published_vectors", name, ("components.spaces.published", *_of(published)), published.settings())
     for name, contextual in p.contextual_vectors.items():
-        yield Entry(
-            "contextual_vectors", name, ("components.spaces.contextual", _family(p.family(contextual.model))), contextual.settings()
-        )
+        yield Entry("contextual_vectors", name, ("components.spaces.contextual", *_model(p, contextual.model)), contextual.settings())
     for name, pair in p.alignments.items():
         dictionary = f"components.spaces.dictionaries.{pair.dictionary.kind}"
         yield Entry("align", name, ("components.spaces.align", dictionary, *_of(pair)), pair.settings())
@@ -197,8 +215,9 @@ def _studies(p: params.Params) -> Iterator[Entry]:
             tuning = {"recipe": recipe.settings()}
             for seed in study.seeds:
                 own = params.Member(name, variant, seed).name
-                yield Entry("variant", own, ("components.ablations.variant", *_training(model, family)), training | {"seed": seed})
-                modules = ("components.ablations.transfer", _family(family), _method(recipe))
+                modules = ("components.ablations.variant", *_training(p, model, family, model.encoding))
+                yield Entry("variant", own, modules, training | {"seed": seed})
+                modules = ("components.ablations.transfer", _family(family), *_text_of(p, model.encoding), _method(recipe))
                 yield Entry("transfer", own, modules, common | tuning | {"own_seed": seed})
     for name, study in p.ablations.items():
         settings = study.settings() | {"judged": {task: _judging(p.tasks[task]) for task in study.tasks}}
@@ -211,7 +230,7 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         recipe = p.finetune.recipes[model]
         methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
         drawn = (f"components.finetune.methods.{method}" for method in sorted(methods))
-        modules = ("components.search.__main__", _family(p.family(model)), *drawn)
+        modules = ("components.search.__main__", *_model(p, model), *drawn)
         settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": _judging(p.tasks[task])}
         yield Entry("search", f"{model}-{task}", modules, settings)
     metrics = {task: p.tasks[task].metric for task in p.search.tasks}

@@ -8,9 +8,10 @@
 A tokenizer's files are copied beside every model that was trained with it.
 """
 
+from importlib import import_module
 from pathlib import Path
 
-from components.tokenizer import fast, spm, trained
+from components.tokenizer import fast, spm
 from components.tokenizer.contract import CLS, MASK, PAD, SEP, SPECIALS, UNK, Tokenizer
 
 __all__ = ["CLS", "MASK", "PAD", "SEP", "SPECIALS", "UNK", "Tokenizer", "fit_pair", "load"]
@@ -27,4 +28,6 @@ def load(path: Path) -> Tokenizer | fast.FastTokenizer:
     if not (path / fast.FILE).exists():
         return spm.SentencePieces(path)
     imported = fast.FastTokenizer(path)
-    return trained.TrainedTokenizer(path) if trained.is_ours(imported) else imported
+    if not imported.trained_here:
+        return imported
+    return import_module("components.tokenizer.trained").TrainedTokenizer(path)  # by name: what reads with another does not depend on it

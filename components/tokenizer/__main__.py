@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from components import corpora, stage, tokenizer
 from components.errors import SesameError
 from components.params import Params
 from components.params import Tokenizer as TokenizerSettings
-from components.tokenizer import trained
 from components.tracking import Run
 
 SENTENCEPIECE = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
@@ -33,7 +33,9 @@ def train(params: Params, name: str, run: Run) -> dict:
         if settings.kind in SENTENCEPIECE:
             _fit(settings, chain([first], segments), folder, name)
         else:
-            trained.train(settings, lambda: chain.from_iterable(corpora.read(corpus, "train")), folder)
+            import_module("components.tokenizer.trained").train(
+                settings, lambda: chain.from_iterable(corpora.read(corpus, "train")), folder
+            )
         tokens = tokenizer.load(folder)
     segments = list(islice(chain.from_iterable(corpora.read(corpus, "valid")), MEASURED_SEGMENTS))
     ids = list(chain.from_iterable(tokens.encode(segments)))

@@ -27,6 +27,14 @@ class Tokenizer(ABC):
         """Ids of each text, without specials."""
 
     @abstractmethod
+    def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Ids of each text, and of each id the characters of the text it stands for, (first, end)."""
+
+    @abstractmethod
+    def decode(self, ids: list[int]) -> str:
+        """Text of ids; specials are left out, but mask and unknown show."""
+
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Put its files into a folder."""
 

@@ -9,6 +9,8 @@ import tokenizers
 from components.errors import SesameError
 
 FILE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+BYTES_OF_PIECES = "bytes_behind_a_byte_of_pieces"
+"""A setting that only tokenizers have which are trained here."""
 
 
 class FastTokenizer:
@@ -22,6 +24,7 @@ class FastTokenizer:
             settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         except Exception as error:  # `tokenizers` raises nothing more special
             raise SesameError(f"{folder}: {FILE} or {SETTINGS} can't be read: {str(error).splitlines()[0]}") from None
+        self.trained_here = BYTES_OF_PIECES in settings
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.tokenizer.encode_special_tokens = True  # as plain text, that is

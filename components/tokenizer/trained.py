@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from components import params
 from components.stage import read_json, write_json
 from components.tokenizer.contract import CLS, SEP, SPECIALS, Tokenizer
-from components.tokenizer.fast import FILE, SETTINGS, FastTokenizer
+from components.tokenizer.fast import BYTES_OF_PIECES, FILE, SETTINGS, FastTokenizer
 
 MARK = "##"
 """Of a WordPiece that goes on with a word."""
@@ -40,7 +40,7 @@ class TrainedTokenizer(FastTokenizer, Tokenizer):
     def byte_lengths(self) -> np.ndarray:
         """Bytes of text behind each id, (vocab_size,). A WordPiece doesn't say whether a space stood before it: each as if one did, times
         what makes their sum right on the text that the tokenizer was trained on."""
-        return super().byte_lengths * read_json(self.folder / SETTINGS)[TRUE_BYTES]
+        return super().byte_lengths * read_json(self.folder / SETTINGS)[BYTES_OF_PIECES]
 
     @cached_property
     def pieces(self) -> list[bytes]:
@@ -52,12 +52,6 @@ class TrainedTokenizer(FastTokenizer, Tokenizer):
         return [b""] * len(SPECIALS) + own
 
 
-def is_ours(imported: FastTokenizer) -> bool:
-    """Whether a tokenizer can be trained with: our specials in front of pieces whose bytes are known."""
-    first = [imported.tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
-    return first == list(SPECIALS) and isinstance(imported.tokenizer.decoder, decoders.ByteLevel | decoders.WordPiece)
-
-
 def train(settings: params.Tokenizer, segments: Callable[[], Iterable[str]], folder: Path) -> None:
     """Write `tokenizer.json` to the folder. The text may give fewer pieces than asked for; that shows in the figures."""
     made = (_wordpiece if settings.kind == "wordpiece" else _byte_level_bpe)(settings, segments)
@@ -66,14 +60,14 @@ def train(settings: params.Tokenizer, segments: Callable[[], Iterable[str]], fol
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
     )
     made.save(str(folder / FILE))
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, TRUE_BYTES: 1.0}
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, BYTES_OF_PIECES: 1.0}
     names = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIALS, strict=True)) | {"bos": "[CLS]", "eos": "[SEP]"}
     about |= {f"{name}_token": token for name, token in names.items()}
     write_json(folder / SETTINGS, about)
     if settings.kind == "wordpiece":
         tokens, some = TrainedTokenizer(folder), list(islice(segments(), MEASURED_SEGMENTS))
         counted = sum(int(tokens.byte_lengths[ids].sum()) for ids in tokens.encode(some, threads=2) if ids)
-        write_json(folder / SETTINGS, about | {TRUE_BYTES: sum(len(text.encode()) + 1 for text in some) / counted})
+        write_json(folder / SETTINGS, about | {BYTES_OF_PIECES: sum(len(text.encode()) + 1 for text in some) / counted})
 
 
 def _byte_level_bpe(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]) -> tokenizers.Tokenizer:
@@ -121,5 +115,3 @@ def byte_characters() -> dict[str, int]:
 
 
 BYTE_OF = byte_characters()
-TRUE_BYTES = "bytes_behind_a_byte_of_pieces"
-"""In the settings' file."""

@@ -122,12 +122,8 @@ def _training(p: params.Params, block: params.Training, family: str, encoding: s
 
 def _models(p: params.Params) -> Iterator[Entry]:
     for name, model in p.models.items():
-        yield Entry(
-            "pretrain",
-            name,
-            ("components.pretrain.__main__", *_training(p, model, model.architecture.name, model.encoding)),
-            model.settings(),
-        )
+        modules = ("components.pretrain.__main__", *_training(p, model, model.architecture.name, model.encoding))
+        yield Entry("pretrain", name, modules, model.settings())
     for name, checkpoint in p.checkpoints.items():
         hub = (_family(checkpoint.family), f"components.models.{checkpoint.family}.hub")
         yield Entry("checkpoint", name, ("components.checkpoints.__main__", *hub, *_of(checkpoint)), checkpoint.settings())

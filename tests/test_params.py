@@ -359,6 +359,27 @@ def test_tokenizers_and_encodings_stand_in_either_file_and_in_one_only():
             params.check(tiny_params(), studies=studies)
 
 
+@pytest.mark.parametrize(("size", "layers", "width"), [("tiny", 2, 128), ("base", 12, 768), ("large", 24, 1024), (6, 6, 384)])
+def test_a_size_stands_for_four_settings(size, layers, width):
+    """And for nothing of its own: a block that is written out is the same, and a study may change it."""
+    raw = tiny_params()
+    raw["models"]["bert"]["architecture"] = {"name": "encoder", "size": size}
+    sized = params.check(raw)
+    meant = {"num_layers": layers, "hidden_size": width, "num_heads": width // 64, "intermediate_size": 4 * width}
+    raw["models"]["bert"]["architecture"] = {"name": "encoder", "max_length": 512, **meant}
+    assert sized == params.check(raw)
+    raw["models"]["bert"]["architecture"] = {"name": "encoder", "size": size, "num_layers": layers + 1}
+    with pytest.raises(
+        SesameError, match=f"size {size} means num_layers {layers}, and {layers + 1} stands beside it: leave one of them out"
+    ):
+        params.check(raw)
+    raw = tiny_params()
+    raw["ablations"]["rate"]["variants"]["40"] = {"change": {"architecture": {"size": size}}}
+    checked = params.check(raw)
+    changed = params.varied(checked.models, checked.ablations["rate"], "40", 1).architecture
+    assert (changed.num_layers, changed.hidden_size, changed.max_length) == (layers, width, 32)
+
+
 DEEP = ["a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "- " * 100_000, "\n".join(" " * n + "a:" for n in range(3000))]
 
 

@@ -153,6 +153,8 @@ def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "
     kind = change.get("name", block.get("name"))
     if kind != block.get("name") and (kinds := KINDS.get(part, {})) and isinstance(kind, str) and kind in kinds:
         merged = {key: value for key, value in merged.items() if key in kinds[kind].model_fields}
+    if part == "architecture" and change.get("size"):  # which is in place of these
+        merged = {key: value for key, value in merged.items() if key not in ("num_layers", "hidden_size", "num_heads", "intermediate_size")}
     for key, value in change.items():
         merged[key] = laid_over(merged[key], value, key) if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) else value
     return merged

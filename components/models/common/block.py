@@ -1,10 +1,10 @@
 """Settings that families share."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from components.block import Added, Block, Share, Size
+from components.block import Added, Block, RunOnly, Share, Size
 
 Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order"]
 """How a model reads: a token sees those on both sides, those before it, a model reads ahead and another one back, or a token sees those
@@ -37,9 +37,19 @@ Activation = Literal["gelu", "gelu_tanh", "relu", "geglu", "swiglu"]
 gated and have a third matrix: with two thirds of the intermediate_size they are of one size with the others (Shazeer 2020)."""
 
 
+SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768), "large": (24, 1024)}
+"""Layers and width: BERT's two (Devlin et al. 2019) and its miniatures (Turc et al. 2019); heads of 64, an inner width four times the
+width."""
+
+
 class TransformerArchitecture(ArchitectureBlock):
     """What encoder and decoder have in common, and the choices that Narang et al. (2021) held against each other."""
 
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(required=["name"]))  # `size` gives the others
+
+    size: Annotated[Literal[tuple(SIZES)] | Annotated[int, Field(ge=1, le=256)] | None, RunOnly()] = None
+    """In place of num_layers, hidden_size, num_heads and intermediate_size: BERT's sizes, `tiny` to `large`; or a number of layers, with a
+    head of 64 for each and an inner width four times the width. max_length is then 512 if nothing is said. What it means is what is kept."""
     hidden_size: Size
     num_heads: Size
     intermediate_size: Size
@@ -56,6 +66,19 @@ class TransformerArchitecture(ArchitectureBlock):
     """Of the layers' matrices and norms."""
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def sizes_by_name(cls, given: Any) -> Any:
+        size = given.get("size") if isinstance(given, dict) else None
+        if type(size) is not int and size not in SIZES:
+            return given  # none, or what its field refuses
+        layers, width = (size, 64 * size) if type(size) is int else SIZES[size]
+        meant = {"num_layers": layers, "hidden_size": width, "num_heads": width // 64, "intermediate_size": 4 * width}
+        for key, value in meant.items():
+            if given.get(key, value) != value:
+                raise ValueError(f"size {size} means {key} {value}, and {given[key]} stands beside it: leave one of them out")
+        return {"max_length": 512} | {key: value for key, value in given.items() if key != "size"} | meant
 
     @model_validator(mode="after")
     def heads_divide_width(self):

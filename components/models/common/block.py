@@ -49,7 +49,8 @@ class TransformerArchitecture(ArchitectureBlock):
 
     size: Annotated[Literal[tuple(SIZES)] | Annotated[int, Field(ge=1, le=256)] | None, RunOnly()] = None
     """In place of num_layers, hidden_size, num_heads and intermediate_size: BERT's sizes, `tiny` to `large`; or a number of layers, with a
-    head of 64 for each and an inner width four times the width. max_length is then 512 if nothing is said. What it means is what is kept."""
+    head of 64 for each and an inner width four times the width. max_length is then 512 if nothing is said. What it means is kept, not the
+    name."""
     hidden_size: Size
     num_heads: Size
     intermediate_size: Size

@@ -17,7 +17,11 @@ class Mistake(NamedTuple):
 
 TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
-    "inputs": "tests/objectives/test_masked_inputs.py",
+    "inputs": "tests/objectives/test_masked_inputs.py", "permutation": "tests/objectives/test_permutation.py",
+    "canine": "tests/models/test_canine.py", "transformers": "tests/models/test_transformers.py",
+    "tokenizers": "tests/tokenizer/test_trained.py", "languages": "tests/corpora/test_languages.py",
+    "multitask": "tests/finetune/test_multitask.py",
+    "params": "tests/test_params.py",
     "parity": "tests/models/test_parity.py", "pretrain": "tests/pretrain/test_pretrain.py", "resume": "tests/test_resolve.py",
     "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py",
     "verdicts": "tests/tasks/test_verdicts.py", "maps": "tests/spaces/test_maps.py", "spaces": "tests/spaces/test_spaces.py",
@@ -43,6 +47,8 @@ VARIANTS = "test_variants_of_bert_are_trained_and_tuned"
 BOUNDARIES = "test_killed_at_any_boundary_and_resumed_ends_the_same"
 DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
 VERDICTS = "components/tasks/verdicts.py"
+XLNET, PERMUTED = "components/models/xlnet/model.py", "components/objectives/permutation/batches.py"
+CANINE, TRAINED = "components/models/canine/model.py", "components/tokenizer/trained.py"
 JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/spaces/retrieval.py", "pipelines/graph.py"
 MAPS = "components/spaces/maps.py"
 
@@ -134,7 +140,7 @@ MISTAKES = [
             "sdpa_kernel(SDPBackend.MATH), ", "", named("pretrain", "test_flops_match_a_count_by_hand")),
     Mistake("norms and biases decayed", "components/optimizer.py",
             "if own.ndim > 1]", "if own.ndim > 0]", named("pretrain", "test_biases_and_norms_are_not_decayed")),
-    Mistake("the validation after a save is lost", TRAINING,
+    Mistake("the validation after a save is lost", "components/pretrain/saves.py",
             'if done and between and done % between == 0', "if False and done % between == 0", named("pretrain", f"{BOUNDARIES}[bert]")),
     Mistake("kept models are moved away", TRAINING,
             "shutil.copytree(kept / str(milestone)", "shutil.move(kept / str(milestone)", named("pretrain", f"{BOUNDARIES}[bert]")),
@@ -250,4 +256,43 @@ MISTAKES = [
     Mistake("a sum of occurrences in place of a mean", "components/spaces/contextual.py",
             "sums[read] / seen[read, None]", "sums[read]", named("contexts")),
     Mistake("every answer finds back", "components/spaces/align.py", "(back == rows).numpy()", "(back == back).numpy()", named("spaces")),
+    # XLNet, CANINE, tokenizers, languages, several tasks
+    Mistake("a prediction sees the token itself", XLNET,
+            "query = relations(rank, (rank - 1).clamp(min=0),", "query = relations(rank, rank,", named("permutation")),
+    Mistake("content sees what comes later in the order", XLNET,
+            "content = relations(order, order, places", "content = relations(order, order + 1, places", named("permutation")),
+    Mistake("memory with a gradient", XLNET, "left.append(around[:, length:].detach())", "left.append(around[:, length:])",
+            named("permutation")),
+    Mistake("distances the other way", XLNET,
+            "away = torch.arange(1 - length, memory + length", "away = -torch.arange(1 - length, memory + length", named("permutation")),
+    Mistake("the order is that of the text", PERMUTED,
+            "np.argsort(numbers, axis=1)", "np.argsort(np.where(chosen >= 0, chosen, 999), axis=1)", named("permutation")),
+    Mistake("nothing is remembered from step to step", "components/objectives/permutation/objective.py",
+            "if carry is None:", "if True:", named("permutation")),
+    Mistake("specials are predicted", PERMUTED, "ordinary = ids >= len(SPECIALS)", "ordinary = ids >= 0", named("permutation")),
+    Mistake("the class token is of a segment", XLNET, "masked_fill(ids == self.class_id, -1)", "masked_fill(ids == -9, -1)",
+            named("transformers")),
+    Mistake("padding is read by a convolution", CANINE,
+            "room = (0, -length % rate + 2 * rate)", "room = (0, -length % rate + rate)", named("canine")),
+    Mistake("hashes without the one that is added", CANINE, "(points[:, None] + 1) * primes", "points[:, None] * primes", named("canine")),
+    Mistake("characters pooled where the deep layers are", CANINE,
+            "torch.cat([deep[:, :1], top[:, 1:]], 1)", "top", named("canine")),
+    Mistake("characters attend over all blocks", CANINE,
+            "min(self.config.local_width, ids.shape[1])", "ids.shape[1]", named("canine")),
+    Mistake("WordPieces as if a space stood before each", TRAINED,
+            "return super().byte_lengths * read_json", "return super().byte_lengths or read_json", named("tokenizers")),
+    Mistake("characters numbered by a hash table", TRAINED,
+            "[*SPECIALS, *(MARK + character for character in inside)]", "[*SPECIALS]", named("tokenizers")),
+    Mistake("accents go with capitals", TRAINED, "strip_accents=False", "strip_accents=None", named("tokenizers")),
+    Mistake("shares that are not smoothed", "components/corpora/languages.py", "count**power for", "count for", named("languages")),
+    Mistake("lines that are no longer side by side", "components/sources/parallel.py",
+            "if one and other and here == there:", "if one:", named("languages")),
+    Mistake("a model of its own under each head", "components/derive/multitask.py",
+            "methods.build(first.module.model, first.tokens", "methods.build(__import__('copy').deepcopy(first.module.model), first.tokens",
+            named("multitask")),
+    Mistake("annealed the other way", "components/derive/multitask.py", "1 - 0.8 * epoch", "0.2 + 0.8 * epoch", named("multitask")),
+    Mistake("the model takes over nothing", "components/objectives/electra/objective.py",
+            "model.token_embedding.weight.add_(now - self.generator.before)", "pass", named("inputs")),
+    Mistake("the main pipeline reads what only studies make", "components/params/references.py",
+            "if name not in of_studies.get(section, ())", "if name", named("params")),
 ]  # fmt: skip

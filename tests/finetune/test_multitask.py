@@ -10,8 +10,9 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from components import params
-from components.derive.multitask import order
+from components.derive.multitask import heads, order
 from components.errors import SesameError
+from components.finetune.bench import Bench
 from components.models import store
 from tests.conftest import run_stage, tiny_params
 
@@ -64,6 +65,16 @@ def test_a_model_of_several_tasks_goes_on_like_any_other(lab):
         done = run_stage("components.finetune", name)
         assert done.returncode == 0, done.stderr
     assert json.loads(Path("data/metrics/finetune/both-same.json").read_text())["derived"] == ["multitask on same + long"]
+
+
+def test_one_model_stands_under_all_heads(lab):
+    """What one task learns, the other reads with; each has an output of its own, and every weight learns once."""
+    all_params = params.load()
+    by = all_params.derived["both"].by
+    ready = heads({task: Bench.of(all_params, task) for task in by.tasks}, Path("data/models/bert"), by)
+    models = [own.module.model for own in ready.values()]
+    assert models[0] is models[1] and ready["same"].module.head is not ready["long"].module.head
+    assert [own.kind.outputs for own in ready.values()] == [2, 1]
 
 
 def test_whose_batch_comes_next():

@@ -32,8 +32,7 @@ class Ascii(Tokenizer):
     def encode(self, texts, threads=1):
         return [[ord(character) - 33 + 5 for character in text] for text in texts]
 
-    def save(self, folder):
-        raise NotImplementedError
+    encode_offsets = decode = save = NotImplemented
 
 
 def same_weights(theirs: dict[str, torch.Tensor], layers: int) -> dict[str, torch.Tensor]:

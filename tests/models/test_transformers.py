@@ -178,10 +178,11 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(given, name)
     long = {"xlnet": 512}.get(name, 64 + 2 * (two_kinds or name.startswith(("distilbert", "deberta"))))
     assert not real.all() and model.max_length == long
     segments = (torch.arange(ids.shape[1]) > 5).long().repeat(len(ids), 1) * two_kinds
-    if name == "xlnet":
-        segments[torch.arange(len(ids)), lengths - 1] = 2  # as its tokenizer says of <cls>
+    kinds_of_token = segments.clone()
+    if name == "xlnet":  # its tokenizer says so of <cls>, our model knows it
+        kinds_of_token[torch.arange(len(ids)), lengths - 1] = 2
     inputs = {"input_ids": ids, "attention_mask": real.long()}
-    inputs |= {} if name.startswith(("gpt2", "distilbert", "deberta")) else {"token_type_ids": segments}
+    inputs |= {} if name.startswith(("gpt2", "distilbert", "deberta")) else {"token_type_ids": kinds_of_token}
     expected = theirs(**inputs, output_hidden_states=True)
     hidden = model.eval().features(ids, lengths, segments)
     for ours, other in zip(hidden.unbind(2), expected.hidden_states, strict=True):

@@ -95,8 +95,8 @@ def test_memory_is_read_and_not_trained(model, tokens):
     assert not torch.allclose(states, model(ids, order, asked, torch.zeros_like(ids), memory * 0)[0], atol=1e-4)
     objective = objectives.build(PermutationLM(name="permutation", memory=4), tokens)
     rows = {"ids": ids, "order": order, "places": asked, "labels": ids.gather(1, asked)}
-    _, first = objective.losses(model, rows, None)
-    assert first.shape == (2, 2, 4, 16)
+    (fresh, first), (later, _) = objective.losses(model, rows, None), objective.losses(model, rows, memory.detach())
+    assert first.shape == (2, 2, 4, 16) and not torch.allclose(fresh["permutation"][0], later["permutation"][0], atol=1e-4)
 
 
 def test_the_last_tokens_of_a_uniform_order_are_asked(tokens, train_split):

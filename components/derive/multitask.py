@@ -101,13 +101,8 @@ def fit(fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: p
         own.kind.prepare(data[task])
     first, *others = (own.module for own in ready.values())
     groups = loop.groups(first, recipe)
-    for module in others:  # the model's weights are those of the first
-        own = [parameter for name, parameter in module.named_parameters() if not name.startswith("model.")]
-        rate = {"lr": recipe.learning_rate, "full_lr": recipe.learning_rate}
-        groups += [
-            {"params": [p for p in own if (p.ndim > 1) == matrices], "weight_decay": recipe.weight_decay * matrices, **rate}
-            for matrices in (True, False)
-        ]  # fmt: skip
+    for module in others:
+        groups += loop.groups(module.head, recipe)  # the model's weights are those of the first
     module, optimizer = fabric.setup(Tasks(ready), AdamW(groups, fused=True))
     schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
     streams = {task: endless(own, recipe.batch_size, np.random.default_rng([by.seed, 2, i])) for i, (task, own) in enumerate(data.items())}

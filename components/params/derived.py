@@ -9,12 +9,12 @@ from components.params.models import Training
 from components.params.tasks import Recipe
 
 
-class Tuned(Block):
-    """All weights tuned on one task before the model meets others (Phang et al. 2018)."""
+class OnTasks(Block):
+    """All weights tuned before the model meets other tasks."""
 
-    name: Literal["tuned"]
+    name: str
     train_examples: Count | None = None
-    """Labelled examples used, a seeded subset; null takes all."""
+    """Labelled examples used of each task, a seeded subset; null takes all."""
     seed: Seed = 1
     recipe: Recipe
 
@@ -25,7 +25,13 @@ class Tuned(Block):
         return self
 
 
-class MultiTask(Block):
+class Tuned(OnTasks):
+    """All weights tuned on one task before the model meets others (Phang et al. 2018)."""
+
+    name: Literal["tuned"]
+
+
+class MultiTask(OnTasks):
     """All weights tuned on several tasks at once, a head for each (Liu et al. 2019, multi-task deep neural networks)."""
 
     name: Literal["multitask"]
@@ -33,15 +39,9 @@ class MultiTask(Block):
     sampling: Literal["proportional", "annealed", "uniform"] = "proportional"
     """Whose batch comes next: a task's share is its examples' (MT-DNN), the same for all, or goes from the first nearly to the second: the
     examples to the power 1 - 0.8 * (epoch - 1) / (epochs - 1) (Stickland and Murray 2019, section 4.1)."""
-    train_examples: Count | None = None
-    """Labelled examples of each task, a seeded subset; null takes all."""
-    seed: Seed = 1
-    recipe: Recipe
 
     @model_validator(mode="after")
-    def all_weights(self):
-        if self.recipe.method != "full":
-            raise ValueError(f"what goes on to other tasks has all its weights tuned: method full, not {self.recipe.method}")
+    def at_once(self):
         if self.recipe.patience is not None or self.recipe.gradual_unfreezing:
             raise ValueError("several tasks at once know no best epoch and no layer that waits: leave patience and gradual_unfreezing out")
         if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from pydantic import Field, PositiveFloat, model_validator
 
 from components.block import Block, Count, Name, Seed, blocks_of
+from components.models.common.block import SIZED
 from components.params.models import Architecture, Budget, Model, Objective
 from components.params.tasks import Recipe
 
@@ -154,7 +155,7 @@ def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "
     if kind != block.get("name") and (kinds := KINDS.get(part, {})) and isinstance(kind, str) and kind in kinds:
         merged = {key: value for key, value in merged.items() if key in kinds[kind].model_fields}
     if part == "architecture" and change.get("size"):  # which is in place of these
-        merged = {key: value for key, value in merged.items() if key not in ("num_layers", "hidden_size", "num_heads", "intermediate_size")}
+        merged = {key: value for key, value in merged.items() if key not in SIZED}
     for key, value in change.items():
         merged[key] = laid_over(merged[key], value, key) if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) else value
     return merged

@@ -199,11 +199,15 @@ BYTES = 5 + 1 + 256
 """Pieces where each byte is one: the specials, the bytes, and the text's most frequent character, the space."""
 
 
+LIBRARY = ("byte_level_bpe", "wordpiece")
+"""Kinds that the library `tokenizers` trains; the others are sentencepiece's."""
+
+
 class Tokenizer(Block):
     """How text becomes pieces."""
 
     corpus: Name
-    kind: Annotated[Literal["bpe", "unigram", "characters", "bytes", "byte_level_bpe", "wordpiece"], Added(neutral="bpe")] = "bpe"
+    kind: Annotated[Literal["bpe", "unigram", "characters", "bytes", *LIBRARY], Added(neutral="bpe")] = "bpe"
     """By sentencepiece: pieces by merges (Sennrich et al. 2016), by a unigram model (Kudo 2018), or every character or byte for itself.
     By the library `tokenizers`: merges of bytes (GPT-2's and RoBERTa's, Radford et al. 2019) and BERT's WordPiece (Wu et al. 2016)."""
     vocab_size: Annotated[int, Field(ge=300, le=10**7)] | None = None
@@ -217,7 +221,7 @@ class Tokenizer(Block):
         if (self.vocab_size is None) != (self.kind == "bytes"):
             said = "there are as many as there are bytes: leave vocab_size out" if self.vocab_size else "vocab_size is missing"
             raise ValueError(f"kind {self.kind}: {said}")
-        if self.kind in ("byte_level_bpe", "wordpiece") and (own := {"byte_fallback", "character_coverage"} & self.model_fields_set):
+        if self.kind in LIBRARY and (own := {"byte_fallback", "character_coverage"} & self.model_fields_set):
             raise ValueError(f"kind {self.kind} is not sentencepiece's and has no {sorted(own)[0]}")
         if self.kind == "bytes" and not self.byte_fallback:
             raise ValueError("kind bytes: byte_fallback is what makes them")

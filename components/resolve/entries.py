@@ -10,6 +10,7 @@ from typing import Any
 
 from components import params
 from components.block import Block
+from components.params.text import LIBRARY
 from components.resolve.closure import fingerprint
 
 
@@ -98,7 +99,7 @@ def _corpus_reader(reader: params.Reader) -> str:
 
 def _pieces(tokenizer: params.Tokenizer) -> tuple[str, ...]:
     """What is found by name where a text is read in these pieces."""
-    return ("components.tokenizer.trained",) if tokenizer.kind in ("byte_level_bpe", "wordpiece") else ()
+    return ("components.tokenizer.trained",) if tokenizer.kind in LIBRARY else ()
 
 
 def _text_of(p: params.Params, encoding: str) -> tuple[str, ...]:

@@ -37,6 +37,8 @@ Activation = Literal["gelu", "gelu_tanh", "relu", "geglu", "swiglu"]
 gated and have a third matrix: with two thirds of the intermediate_size they are of one size with the others (Shazeer 2020)."""
 
 
+SIZED = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
+"""What a size means."""
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768), "large": (24, 1024)}
 """Layers and width: BERT's two (Devlin et al. 2019) and its miniatures (Turc et al. 2019); heads of 64, an inner width four times the
 width."""
@@ -75,7 +77,7 @@ class TransformerArchitecture(ArchitectureBlock):
         if type(size) is not int and size not in SIZES:
             return given  # none, or what its field refuses
         layers, width = (size, 64 * size) if type(size) is int else SIZES[size]
-        meant = {"num_layers": layers, "hidden_size": width, "num_heads": width // 64, "intermediate_size": 4 * width}
+        meant = dict(zip(SIZED, (layers, width, width // 64, 4 * width), strict=True))
         for key, value in meant.items():
             if given.get(key, value) != value:
                 raise ValueError(f"size {size} means {key} {value}, and {given[key]} stands beside it: leave one of them out")

@@ -74,7 +74,7 @@ class Layout:
     own: dict[str, Any] = field(default_factory=dict)
     """Settings of ours that are always so in theirs."""
     pretraining: tuple[str, ...] = ()
-    """Settings of ours that matter in pre-training alone."""
+    """Settings of ours that theirs does without: they matter in pre-training alone, or bound the length of a text."""
     absent: tuple[str, ...] = ()
     """Weights of ours that theirs has not, and that are 0 then."""
     narrow_only: bool = False

@@ -258,9 +258,9 @@ MISTAKES = [
     Mistake("every answer finds back", "components/spaces/align.py", "(back == rows).numpy()", "(back == back).numpy()", named("spaces")),
     # XLNet, CANINE, tokenizers, languages, several tasks
     Mistake("a prediction sees the token itself", XLNET,
-            "query = relations(rank, (rank - 1).clamp(min=0),", "query = relations(rank, rank,", named("permutation")),
+            "query = relations((rank - 1).clamp(min=0),", "query = relations(rank,", named("permutation")),
     Mistake("content sees what comes later in the order", XLNET,
-            "content = relations(order, order, places", "content = relations(order, order + 1, places", named("permutation")),
+            "content = relations(order, places", "content = relations(order + 1, places", named("permutation")),
     Mistake("memory with a gradient", XLNET, "left.append(around[:, length:].detach())", "left.append(around[:, length:])",
             named("permutation")),
     Mistake("distances the other way", XLNET,

@@ -124,12 +124,12 @@ class XLNet(LanguageModel):
         others = nn.functional.pad(segment_ids, (remembered, 0))
         seen = nn.functional.pad(order, (remembered, 0))[:, None]
 
-        def relations(own: Tensor, last: Tensor, places: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        def relations(last: Tensor, places: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
             return seen <= last[:, :, None], vectors, places, segments[:, :, None] != others[:, None]
 
-        content = relations(order, order, places, segment_ids)
+        content = relations(order, places, segment_ids)
         rank = order.gather(1, asked)
-        query = relations(rank, (rank - 1).clamp(min=0), places[0][asked], segment_ids.gather(1, asked))
+        query = relations((rank - 1).clamp(min=0), places[0][asked], segment_ids.gather(1, asked))
         x = self.dropout(self.token_embedding(ids))
         asking = self.dropout(self.asking_embedding.expand(*asked.shape, -1))
         left = []

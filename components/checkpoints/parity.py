@@ -40,7 +40,7 @@ def check(
 ) -> float:  # fmt: skip
     """The largest absolute difference between `model`, laid out like that, and what `transformers` makes of `folder`, on `texts`.
 
-    Compares the last layer and, where the checkpoint has them, pooled vectors and logits, in float32. Where that is above
+    Compares the last layer (of two stacks that of the first) and, where the checkpoint has them, pooled vectors and logits, in float32. Where that is above
     TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
     Raises SesameError when it is above TOLERANCE there, too, or when a text has other ids.
     """
@@ -62,6 +62,8 @@ def check(
         if len(tokens.suffix) > 1:  # XLNet's texts end with a token of a third kind
             segments[torch.arange(len(rows)), lengths - 1] = 2
     inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if layout.reads_segments else {})
+    if layout.decodes:  # the texts once more, as what is to be written
+        inputs["decoder_input_ids"] = torch.cat([torch.full_like(ids[:, :1], model.start), ids[:, :-1]], 1)
 
     @torch.no_grad()
     def largest(dtype: torch.dtype) -> float:
@@ -70,12 +72,14 @@ def check(
 
         hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
         body = run(transformers.AutoModel)
-        compared = [(hidden[real], body.last_hidden_state[real])]
+        last = body.encoder_last_hidden_state if layout.decodes else body.last_hidden_state
+        compared = [(hidden[real], last[real])]
         if hasattr(body, "pooler_output") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))
         if "head_bias" not in absent:
             logits = run(getattr(transformers, layout.language_model)).logits
-            compared.append((model.logits(hidden)[real], logits[real]))
+            top = model(ids, lengths, ids) if layout.decodes else hidden
+            compared.append((model.logits(top)[real], logits[real]))
         return float(torch.stack([(ours - other).abs().max() for ours, other in compared]).max())  # which keeps NaN
 
     difference = largest(torch.float32)

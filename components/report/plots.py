@@ -41,6 +41,7 @@ def svg(figure: Figure) -> str:
 
 READS = {
     "both_sides": "both sides seen", "left_to_right": "left to right", "each_direction": "each direction", "any_order": "any order",
+    "source_then_target": "a target beside its source",
 }  # fmt: skip
 
 

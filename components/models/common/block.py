@@ -6,9 +6,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from components.block import Added, Block, RunOnly, Share, Size
 
-Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order"]
-"""How a model reads: a token sees those on both sides, those before it, a model reads ahead and another one back, or a token sees those
-before it in an order that is drawn."""
+Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order", "source_then_target"]
+"""How a model reads: a token sees those on both sides, those before it, a model reads ahead and another one back, a token sees those
+before it in an order that is drawn, or a target is read left to right beside the whole of a source."""
 
 
 class ArchitectureBlock(Block):

@@ -20,7 +20,7 @@ HEADS = ("pooler", "head_transform", "head_bias", "next_sentence")
 """Parts that a checkpoint may lack. All others it must have."""
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
-"""Theirs -> ours; the first of two is written."""
+"""Of most."""
 
 BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bias)$")
 """Constants that older versions saved."""
@@ -73,6 +73,12 @@ class Layout:
     """Rows of the position embedding before the one of the first token; left out."""
     own: dict[str, Any] = field(default_factory=dict)
     """Settings of ours that are always so in theirs."""
+    activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
+    """Theirs -> ours; the first of two is written."""
+    settings_in: Callable[[dict[str, Any]], dict[str, Any]] = lambda config: config
+    """From their settings to such that the table names."""
+    settings_out: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values
+    """The way back."""
     pretraining: tuple[str, ...] = ()
     """Settings of ours that theirs does without: they matter in pre-training alone, or bound the length of a text."""
     absent: tuple[str, ...] = ()
@@ -84,6 +90,8 @@ class Layout:
     restore: Callable[[dict[str, Tensor], Any], dict[str, Tensor]] = lambda weights, architecture: weights
     """The way back."""
     reads_segments: bool = True
+    decodes: bool = False
+    """Whether a second stack writes a target."""
     language_model: str = "AutoModelForMaskedLM"
     """Their class that has logits over the vocabulary."""
     classes: dict[str | None, str] = field(default_factory=dict)
@@ -91,6 +99,7 @@ class Layout:
 
     def architecture(self, config: Mapping[str, Any]) -> params.Architecture:
         """Our block out of their settings, defaults included. Raises SesameError that names a setting we have no counterpart for."""
+        config = self.settings_in(dict(config))
         plain = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True, "quantization_config": None}
         for key, value in {**plain, **self.fixed}.items():
             if config.get(key, value) != value:
@@ -104,10 +113,10 @@ class Layout:
                 if config[other] != config[first]:
                     raise SesameError(f"config.json: {other}: {config[other]!r} is not supported where {first} is {config[first]!r}")
             values[own] = config[first]
-        if values["activation"] not in ACTIVATIONS:
+        if values["activation"] not in self.activations:
             key = self.settings["activation"]
-            raise SesameError(f"config.json: {key}: {values['activation']!r} is not supported (there are: {', '.join(ACTIVATIONS)})")
-        values["activation"] = ACTIVATIONS[values["activation"]]
+            raise SesameError(f"config.json: {key}: {values['activation']!r} is not supported (there are: {', '.join(self.activations)})")
+        values["activation"] = self.activations[values["activation"]]
         values["max_length"] -= self.positions_aside
         if self.narrow_only and values["embedding_size"] == values["hidden_size"]:
             values["embedding_size"] = None
@@ -129,18 +138,18 @@ class Layout:
                 raise SesameError(
                     f"architecture.{key}: {values[key]} has no counterpart in transformers' {self.prefix.rstrip('.')}, only {only}"
                 )
-        if values["activation"] not in ACTIVATIONS.values():
-            known = ", ".join(dict.fromkeys(ACTIVATIONS.values()))
+        if values["activation"] not in self.activations.values():
+            known = ", ".join(dict.fromkeys(self.activations.values()))
             raise SesameError(f"architecture.activation: {values['activation']} is not written (there are: {known})")
-        values["activation"] = next(theirs for theirs, own in ACTIVATIONS.items() if own == values["activation"])
+        values["activation"] = next(theirs for theirs, own in self.activations.items() if own == values["activation"])
         if self.narrow_only and values["embedding_size"] is None:
             values["embedding_size"] = values["hidden_size"]
-        return self.fixed | {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()}
+        return self.settings_out(self.fixed | {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()})
 
     def names(self, key: str) -> list[str]:
         """Their names of one of our tensors, none where they have no such part."""
-        number = re.match(r"blocks\.(\d+)\.", key)
-        pattern = re.sub(r"^blocks\.\d+", "blocks.*", key)
+        number = re.search(r"\bblocks\.(\d+)\.", key)
+        pattern = re.sub(r"\bblocks\.\d+", "blocks.*", key)
         module, _, kind = pattern.rpartition(".")
         theirs = self.weights.get(pattern, "").split() or [f"{name}.{kind}" for name in self.weights.get(module, "").split()]
         return [name.replace("*", number[1] if number else "*") for name in theirs]

@@ -1,0 +1,160 @@
+"""The encoder-decoder: the numbers of `transformers`' T5, BART and Marian from the same weights, what a task reads of it, bad settings."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from pydantic import TypeAdapter, ValidationError
+from torch.nn.functional import cross_entropy
+
+from components import params, tokenizer
+from components.checkpoints import __main__ as stage
+from components.checkpoints import export
+from components.models import store
+from components.tracking import Run
+from tests.conftest import text, tiny_params
+from tests.models.test_transformers import SENTENCES, batch, roberta_bpe, unigram
+
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4}
+BART = {
+    "d_model": 32, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 64,
+}  # fmt: skip
+THEIRS = {
+    "t5": (transformers.T5ForConditionalGeneration, transformers.T5Config, T5),
+    "t5_1.1": (
+        transformers.T5ForConditionalGeneration, transformers.T5Config,
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "d_kv": 6},
+    ),
+    "mt5": (
+        transformers.MT5ForConditionalGeneration, transformers.MT5Config,
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    ),
+    "bart": (transformers.BartForConditionalGeneration, transformers.BartConfig, BART),
+    "marian": (
+        transformers.MarianMTModel, transformers.MarianConfig,
+        BART | {"activation_function": "swish", "scale_embedding": True, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1},
+    ),
+}  # fmt: skip
+
+
+def given(folder: Path, name: str) -> Path:
+    """A checkpoint of `transformers` with random weights far from those of a start."""
+    folder.mkdir(parents=True)
+    size = (unigram if "t5" in name else roberta_bpe)(folder)
+    model_class, config_class, sizes = THEIRS[name]
+    torch.manual_seed(0)
+    model = model_class(config_class(vocab_size=size, **sizes))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 and parameter.std() == 0 and parameter.mean() == 1 else 0.0, 0.1)
+    if not sizes.get("tie_word_embeddings", True):
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) / 10)
+    if hasattr(model, "final_logits_bias"):
+        torch.nn.init.normal_(model.final_logits_bias)
+    model.save_pretrained(folder)
+    return folder
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", THEIRS)
+def test_an_imported_checkpoint_computes_what_transformers_computes(project, name):
+    """Every layer of both stacks, logits and the loss of a target; and what is exported again is the same model."""
+    folder = given(project / "given" / name, name)
+    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    assert stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))["max_abs_difference"] < 1e-4
+    model, tokens = store.load(Path("data/models/brought"))
+    model.eval()
+    theirs = THEIRS[name][0].from_pretrained(folder).eval()
+    ids, lengths, real = batch(tokens, SENTENCES, 64)
+    targets, target_lengths, target_real = batch(tokens, SENTENCES[::-1], 24)
+    labels = torch.where(target_real, targets, -100)
+    start = theirs.config.decoder_start_token_id if "t5" not in name else 0
+    assert model.start == start and model.num_layers == 2
+    read = torch.cat([torch.full_like(targets[:, :1], start), targets[:, :-1]], 1)
+    expected = theirs(
+        input_ids=ids, attention_mask=real.long(), decoder_input_ids=read, labels=labels, output_hidden_states=True
+    )  # fmt: skip
+
+    for ours, other in zip(model.layers(ids, lengths), expected.encoder_hidden_states, strict=True):
+        torch.testing.assert_close(ours[real], other[real], atol=1e-4, rtol=0)
+    decoded = model.decode(read, model.encode(ids, lengths)[-1], real[:, None, None])
+    for ours, other in zip(decoded[:-1], expected.decoder_hidden_states[:-1], strict=True):  # T5's last is scaled here
+        torch.testing.assert_close(ours, other, atol=1e-4, rtol=0)
+    logits = model.logits(model(ids, lengths, targets))
+    torch.testing.assert_close(logits[target_real], expected.logits[target_real], atol=1e-4, rtol=0)
+    torch.testing.assert_close(cross_entropy(logits.flatten(0, 1), labels.flatten()), expected.loss, atol=1e-4, rtol=0)
+
+    written, difference = export.export("brought")
+    assert difference < 1e-4
+    again = THEIRS[name][0].from_pretrained(written).eval()
+    same = again(input_ids=ids, attention_mask=real.long(), decoder_input_ids=read).logits
+    torch.testing.assert_close(same[target_real], expected.logits[target_real], atol=1e-4, rtol=0)
+
+
+def architecture(**changes) -> params.Architecture:
+    sizes = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
+    return TypeAdapter(params.Architecture).validate_python({"name": "encoder_decoder", **sizes, **changes})
+
+
+@torch.no_grad()
+def test_a_task_reads_the_encoder_or_the_decoders_last_state(tokens):
+    """As BART's classifier does: the same text in both, the state at its last token."""
+    ids, lengths, _ = batch(tokens, text(3).splitlines()[:4], 32)
+    alone, both = (store.build(architecture(task_states=states, decoder_layers=3), tokens).eval() for states in ("encoder", "both"))
+    both.load_state_dict(alone.state_dict())
+    assert (alone.num_layers, both.num_layers) == (2, 5)
+    assert len(alone.layers(ids, lengths)) == 3 and len(both.layers(ids, lengths)) == 6
+    torch.testing.assert_close(both.pool(both.top(ids, lengths), lengths), both(ids, lengths, ids)[torch.arange(len(ids)), lengths - 1])
+    longer = torch.nn.functional.pad(ids, (0, 3))
+    for model in (alone, both):
+        pooled = model.pool(model.top(ids, lengths), lengths)
+        torch.testing.assert_close(model.pool(model.top(longer, lengths), lengths), pooled, msg="padding says nothing")
+    names = [name for name, _ in both.named_parameters()]
+    depths = {name: both.depth(name) for name in names}
+    assert depths["token_embedding.weight"] == depths["decoder.position_embedding.weight"] == 0
+    assert depths["encoder.blocks.1.attention.query.weight"] == 2 and depths["decoder.blocks.0.attention.query.weight"] == 3
+    assert max(depths.values()) == 5 and alone.depth("decoder.blocks.0.attention.query.weight") == 3
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"head_size": 12, "positions": "rotary"}, "rotary positions turn heads of hidden_size / num_heads"),
+    ({"activation": "tanh"}, "'relu', 'gelu', 'gelu_tanh', 'silu'"),
+    ({"decoder_layers": 0}, "greater than 0"),
+])  # fmt: skip
+def test_bad_settings_are_refused(changes, said):
+    with pytest.raises(ValidationError, match=said):
+        architecture(**changes)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "relative", "alibi"])
+def test_a_target_sees_what_is_before_it_and_all_of_the_source(tokens, positions):
+    model = store.build(architecture(positions=positions, norm_first=positions == "relative"), tokens).double().eval()
+    ids, targets = torch.randint(5, 50, (2, 2, 9))
+    lengths = torch.tensor([9, 6])
+    hidden = model(ids, lengths, targets)
+    for place in (0, 4):
+        other = targets.clone()
+        other[:, place] += 1
+        moved = (model(ids, lengths, other) - hidden).abs().amax((0, 2))
+        assert (moved[: place + 1] == 0).all() and (moved[place + 1 :] > 0).all()
+    other = ids.clone()
+    other[:, 5:] += 1
+    moved = (model(other, lengths, targets) - hidden).abs().amax(2)
+    assert (moved > 0).all()
+    other[:, 5] -= 1
+    assert ((model(other, lengths, targets) - hidden).abs().amax(2)[1] == 0).all(), "padding of the source is not seen"
+
+
+def test_a_model_that_is_trained_here_goes_out(tokens, project):
+    for name, changes in {
+        "bart": {}, "t5": {"positions": "relative", "norm": "rms_norm", "norm_first": True, "biases": False, "embedding_norm": False,
+                           "activation": "geglu_tanh", "tie_word_embeddings": False},
+        "marian": {"positions": "sinusoidal", "activation": "relu", "embedding_norm": False, "scale_embedding": True},
+    }.items():  # fmt: skip
+        block = architecture(**changes)
+        store.save(Path("data/models", name), store.build(block, tokens).state_dict(), block, tokens)
+        written, difference = export.export(name)
+        assert difference < 1e-4
+        config = transformers.AutoConfig.from_pretrained(written)
+        assert config.model_type == name and config.decoder_start_token_id == tokenizer.CLS

@@ -165,7 +165,7 @@ def _derived(all_params: params.Params, derived: params.Derived) -> Training | N
 
 
 def _training(all_params: params.Params, model: params.Model, runs: int, tuning: Tuning | None = None) -> Training:
-    return Training(model, all_params.tokenizers[all_params.encodings[model.encoding].tokenizer].most_pieces, runs, tuning)
+    return Training(model, all_params.tokenizers[all_params.encodings[model.encoding].tokenizer].most_ids, runs, tuning)
 
 
 def _tuned(

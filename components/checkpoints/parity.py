@@ -40,8 +40,8 @@ def check(
 ) -> float:  # fmt: skip
     """The largest absolute difference between `model`, laid out like that, and what `transformers` makes of `folder`, on `texts`.
 
-    Compares the last layer (of two stacks that of the first) and, where the checkpoint has them, pooled vectors and logits, in float32. Where that is above
-    TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
+    Compares the last layer (of two stacks that of the first) and, where the checkpoint has them, pooled vectors and logits, in float32.
+    Where that is above TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
     Raises SesameError when it is above TOLERANCE there, too, or when a text has other ids.
     """
     transformers = quiet_transformers()

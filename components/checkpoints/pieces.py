@@ -50,7 +50,8 @@ def convert(path: Path) -> Fast:
     ])  # fmt: skip
     fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     fast.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIALS])
+    control = [piece.piece for piece in model.pieces[len(SPECIALS) :] if piece.type == piece.CONTROL]  # T5's sentinels
+    fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (*SPECIALS, *control)])
     return fast
 
 

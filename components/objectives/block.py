@@ -23,6 +23,10 @@ class ObjectiveBlock(Block):
     def check_prompt(self, prompt: str) -> None:
         """Raises ValueError for a prompt that no sample can be made of."""
 
+    def sentinels(self, max_length: int) -> int:
+        """Ids at the end of the vocabulary that it puts in the place of text, for a model that reads `max_length`."""
+        return 0
+
     def row_length(self, max_length: int) -> int:
         """Tokens of a row of a batch, for a model that reads `max_length`."""
         return max_length

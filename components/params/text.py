@@ -214,6 +214,9 @@ class Tokenizer(Block):
     """Pieces; of characters at most, and of bytes none is asked for."""
     byte_fallback: bool = True
     character_coverage: Share = 0.9995
+    sentinels: Annotated[int, Field(ge=0, le=10**4), Added(neutral=0)] = 0
+    """Ids at the end of the vocabulary, beyond `vocab_size`, that no text becomes: what stands for a hidden span (T5's `<extra_id_0>`,
+    which is the last, and so on)."""
     lowercase: bool = False
 
     @model_validator(mode="after")
@@ -229,8 +232,13 @@ class Tokenizer(Block):
 
     @property
     def most_pieces(self) -> int:
-        """The vocabulary is no larger."""
+        """There are no more beside the sentinels."""
         return self.vocab_size or BYTES
+
+    @property
+    def most_ids(self) -> int:
+        """The vocabulary is no larger."""
+        return self.most_pieces + self.sentinels
 
 
 class Encoding(Block):

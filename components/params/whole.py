@@ -117,13 +117,18 @@ class Params(Block):
         return self
 
     def _reads_pieces(self, place: str, model: Model) -> None:
-        """Raises ValueError where a model of characters reads other pieces."""
+        """Raises ValueError where a model of characters reads other pieces, or spans have no sentinels in the vocabulary."""
         encoding = self.encodings.get(model.encoding)
         tokenizer = self.tokenizers.get(encoding.tokenizer) if encoding else None
         if tokenizer and model.architecture.of_characters and tokenizer.kind != "characters":
             raise ValueError(
                 f"{place}: architecture {model.architecture.name} reads characters, and tokenizers.{encoding.tokenizer} is of "
                 f"kind {tokenizer.kind}; take kind: characters"
+            )
+        if tokenizer and (most := model.objective.sentinels(model.architecture.max_length)) > tokenizer.sentinels:
+            raise ValueError(
+                f"{place}: objective {model.objective.name} hides up to {most} spans of a row of {model.architecture.max_length}, and "
+                f"tokenizers.{encoding.tokenizer} has {tokenizer.sentinels} sentinels for them; raise its sentinels"
             )
 
     @model_validator(mode="after")

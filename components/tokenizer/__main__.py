@@ -12,6 +12,7 @@ from components import corpora, stage, tokenizer
 from components.errors import SesameError
 from components.params import Params
 from components.params import Tokenizer as TokenizerSettings
+from components.tokenizer import sentinels
 from components.tracking import Run
 
 SENTENCEPIECE = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
@@ -36,6 +37,8 @@ def train(params: Params, name: str, run: Run) -> dict:
             import_module("components.tokenizer.trained").train(
                 settings, lambda: chain.from_iterable(corpora.read(corpus, "train")), folder
             )
+        if settings.sentinels:
+            sentinels.add(folder, settings.sentinels)
         tokens = tokenizer.load(folder)
     segments = list(islice(chain.from_iterable(corpora.read(corpus, "valid")), MEASURED_SEGMENTS))
     ids = list(chain.from_iterable(tokens.encode(segments)))

@@ -95,7 +95,8 @@ def _bart(weights: dict[str, str], own: dict[str, Any], name: str, **others: Any
 
 
 BART = _bart(
-    _paired({"position_embedding": "embed_positions", "embedding_norm": "layernorm_embedding"}, "model.{}."), {}, "BartForConditionalGeneration",
+    _paired({"position_embedding": "embed_positions", "embedding_norm": "layernorm_embedding"}, "model.{}."), {},
+    "BartForConditionalGeneration",
 )  # fmt: skip
 MARIAN = _bart({}, {"positions": "sinusoidal", "embedding_norm": False}, "MarianMTModel", fixed={"share_encoder_decoder_embeddings": True})
 

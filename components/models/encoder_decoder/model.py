@@ -181,8 +181,8 @@ class Attention(nn.Module):
         return positions.rotate(key) if positions else key, self.heads(value)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, causal: bool = False, positions: Positions | None = None) -> Tensor:
-        """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, source), True where a key may be seen, or to be
-        added. Only texts that attend to themselves have `positions`."""
+        """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, source), True where a key may be seen, or to
+        be added. Only texts that attend to themselves have `positions`."""
         query = self.heads(self.query(x))
         query = positions.rotate(query) if positions else query
         return self.attend(query, *self.keys_values(memory, positions), mask, causal)
@@ -212,8 +212,8 @@ class FeedForward(nn.Module):
 
 
 def sinusoids(config: TransformerArchitecture) -> Tensor:
-    """(max_length, hidden): all sines, then all cosines, as the authors' code and Marian have them; of the paper's size where embeddings are
-    scaled, else as small as learned positions are at first."""
+    """(max_length, hidden): all sines, then all cosines, as the authors' code and Marian have them; of the paper's size where embeddings
+    are scaled, else as small as learned positions are at first."""
     angles = torch.arange(config.max_length)[:, None] / 10_000 ** (torch.arange(0, config.hidden_size, 2) / config.hidden_size)
     table = torch.cat([angles.sin(), angles.cos()], 1)[:, : config.hidden_size]
     return table if config.scale_embedding else table * 0.02 * math.sqrt(2)

@@ -1,0 +1,58 @@
+"""Denoising of running text (T5, Raffel et al. 2020; BART, Lewis et al. 2020)."""
+
+from components.encode import Split
+from components.models.contract import LanguageModel
+from components.objectives.contract import Losses
+from components.objectives.contract import Objective as Contract
+from components.objectives.denoising import block
+from components.objectives.denoising.batches import DenoisingBatches
+from components.objectives.examples.source_target import labels, shown, written
+from components.objectives.examples.windows import Rows
+from components.objectives.scoring import score_tokens
+from components.tokenizer import CLS, MASK, SEP, Tokenizer
+
+NEW_TOKENS = 24  # of a sample
+
+
+class Denoising(Contract):
+    """Predicts each token of what is hidden, or of the whole text, from the spoilt one and the tokens before."""
+
+    main = "denoising"
+
+    def __init__(self, config: block.Denoising, tokens: Tokenizer):
+        self.config, self.tokenizer = config, tokens
+
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> DenoisingBatches:
+        return DenoisingBatches(self.config, self.tokenizer, text, batch_size, max_length, seed)
+
+    def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
+        hidden = model(rows["ids"], rows["lengths"], rows["targets"])
+        return {"denoising": score_tokens(model, hidden.flatten(0, 1), labels(rows["targets"]))}, None
+
+    def explain(self, batches: DenoisingBatches, step: int) -> list[dict[str, str]]:
+        """`<0>` is the first hidden span, `|` the end of a segment."""
+        names = {int(sentinel): f"<{i}>" for i, sentinel in enumerate(batches.sentinels)} | {MASK: "[MASK]"}
+        rows = batches[step].rows
+        sides = zip(batches.documents(step), rows["ids"].tolist(), rows["targets"].tolist(), strict=True)
+        return [
+            {"documents": documents, "text": shown(source, names, self.tokenizer), "target": shown(target, names, self.tokenizer)}
+            for documents, source, target in sides
+        ]
+
+    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """What the model writes, the likeliest piece each time: each `[MASK]` of a prompt hides a span."""
+        count = self.config.sentinels(model.max_length)
+        sentinels = [self.tokenizer.vocab_size - 1 - i for i in range(count)]
+        names = {sentinel: f"<{i}>" for i, sentinel in enumerate(sentinels)} | {MASK: "[MASK]", CLS: "", SEP: ""}
+        made = []
+        for prompt in prompts:
+            ids = [CLS]
+            for i, part in enumerate(self.tokenizer.encode(prompt.split("[MASK]"))):
+                hole = [] if not i or self.config.noise.kind == "dropped" else [sentinels[(i - 1) % count] if count else MASK]
+                ids += [*hole, *part]
+            output = written(model, [*ids[: model.max_length - 1], SEP], NEW_TOKENS)
+            made.append({"prompt": prompt, "output": shown(output, names, self.tokenizer)})
+        return made
+
+
+Objective = Denoising

@@ -105,7 +105,7 @@ WRITERS = {
     "models": ("pretrain@{0}", "checkpoint@{0}", "derive@{0}"), "samples": ("pretrain@{0}",), "curves": ("pretrain@{0}",),
     "scores": ("finetune@{0}-{1}",), "baselines": ("baseline@{0}",), "adapted": ("adapt@{0}-{1}-{2}",),
     "learning_curves": ("learning_curve@{0}-{1}",), "vectors": ("vectors@{0}", "published_vectors@{0}", "contextual_vectors@{0}"),
-    "align": ("align@{0}", "history@{0}", "group@{0}"), "metrics": ("{0}@{1}",),
+    "align": ("align@{0}", "history@{0}", "group@{0}"), "generated": ("generate@{0}",), "metrics": ("{0}@{1}",),
 }  # fmt: skip
 """Folder of data/ -> the stages that write to it, by the names below."""
 

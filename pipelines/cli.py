@@ -170,7 +170,63 @@ def batch(
         about = ", ".join([f"documents {row['documents']}", *([row["asked"]] if row.get("asked") else [])])
         terminal.say(about, "bold")
         terminal.say(row["text"])
+        if "target" in row:
+            terminal.say(f"→ {row['target']}")
     terminal.say(f"{min(rows, len(shown))} of {len(shown)} rows of step {step}; the same in every run with these params", "dim")
+
+
+@command
+def generate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models that writes from left to right.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A source, or a beginning; [MASK] marks a hole.")] = "",
+    file: Annotated[Path | None, typer.Option(help="A text a line, in place of TEXT.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the texts go, a line each; the terminal by default.")] = None,
+    how: Annotated[Literal["greedy", "beam", "sample"], typer.Option(help="The likeliest piece each time, beams, or draws.")] = "greedy",
+    max_new_tokens: Annotated[int, typer.Option(min=1)] = 64,
+    beams: Annotated[int, typer.Option(min=2, help="Of --how beam.")] = 4,
+    length_penalty: Annotated[float, typer.Option(help="Of --how beam: power of the length that divides.")] = 0.6,
+    temperature: Annotated[float, typer.Option(help="Of --how sample, as are the three that follow.")] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Among so many of the likeliest; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Among the likeliest of this probability together.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    repetition_penalty: Annotated[float, typer.Option(help="Of all but beams: pieces met before are less likely.")] = 1.0,
+) -> None:
+    """Have a model write: a translation, what fills a hole, how a text goes on."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from components import stage
+    from components.generate import writing
+    from pipelines import terminal
+
+    given = {
+        "greedy": {"repetition_penalty": repetition_penalty}, "beam": {"beams": beams, "length_penalty": length_penalty},
+        "sample": {
+            "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "repetition_penalty": repetition_penalty,
+        },
+    }[how]  # fmt: skip
+    try:
+        decoding = TypeAdapter(params.HowWritten).validate_python({"kind": how, "max_new_tokens": max_new_tokens, **given})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
+    if file and not file.is_file():
+        raise SesameError(f"{file}: no such file")
+    lines = file.read_text(encoding="utf-8").splitlines() if file else [text]
+    writer = writing.of_params(params.load(), model)
+    sources = [writer.source(line) for line in lines]
+    if len(sources) == 1 and not out and how != "beam":  # nothing is taken back, so that it can be shown as it comes
+        for piece in writer.stream(sources[0], decoding):
+            print(piece, end="", flush=True)
+        print()
+        return
+    texts = [writer.tokens.decode(ids) for ids in writer.write(sources, decoding, batch_size=64)]
+    if out:
+        with stage.output(out) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
+        terminal.say(f"{len(texts):,} texts in {out}")
+    else:
+        for line in texts:
+            print(line)
 
 
 @command

@@ -131,6 +131,7 @@ def tiny_params(**changes) -> dict:
         }},
         "histories": {},
         "groups": {},
+        "generations": {},
         "ablations": {"rate": {
             "question": "How much should be masked?", "model": "bert", "base": "15", "tasks": ["same"], "seeds": [1, 2],
             "budget": {"steps": 6},

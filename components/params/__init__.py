@@ -10,6 +10,7 @@ files, `messages` and `references` what can be wrong with them.
 """
 
 from components.params.derived import Derived, MultiTask, Pretrained, Tuned
+from components.params.generation import Beam, BeginningInputs, Generation, Greedy, HowWritten, ParallelInputs, Sample
 from components.params.models import (
     Accelerator,
     Architecture,

@@ -51,8 +51,8 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"),
         ("ablations", "encoding", "encodings of either file"),
         ("alignments", "source", SPACES), ("alignments", "target", SPACES), ("contextual_vectors", "corpus", "corpora or mixes"),
-        ("contextual_vectors", "model", "models or checkpoints or derived"), ("groups", "first", "corpora or mixes"),
-        ("groups", "second", "corpora or mixes"),
+        ("contextual_vectors", "model", "models or checkpoints or derived"), ("generations", "model", "models or checkpoints or derived"),
+        ("groups", "first", "corpora or mixes"), ("groups", "second", "corpora or mixes"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
             # of studies' encodings the tokenizer may be theirs, too

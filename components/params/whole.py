@@ -7,6 +7,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from components.block import Block, Name, RunOnly, Seed
 from components.models.common.block import ArchitectureBlock
 from components.params.derived import Derived
+from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Checkpoint, Model
 from components.params.search import Search
@@ -78,6 +79,7 @@ class Params(Block):
     alignments: dict[Name, Alignment]
     histories: dict[Name, History]
     groups: dict[Name, Groups]
+    generations: dict[Name, Generation]
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()
     _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)

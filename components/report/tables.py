@@ -38,7 +38,7 @@ def stages(all_params: params.Params) -> list[tuple[str, str]]:
     spaces = (
         ("vectors", all_params.vectors), ("published_vectors", all_params.published_vectors),
         ("contextual_vectors", all_params.contextual_vectors), ("align", all_params.alignments), ("history", all_params.histories),
-        ("group", all_params.groups),
+        ("group", all_params.groups), ("generate", all_params.generations),
     )  # fmt: skip
     return declared + [(group, name) for group, names in spaces for name in names]
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
@@ -48,6 +49,7 @@ def entries(p: params.Params) -> Iterator[Entry]:
     yield from _models(p)
     yield from _tasks(p)
     yield from _spaces(p)
+    yield from _generations(p)
     sections = {key: value for key, value in p.settings().items() if key not in ("search", "ablations")}
     for section in ("tokenizers", "encodings"):
         sections[section] = {name: own for name, own in sections[section].items() if name not in p.of_studies(section)}
@@ -191,6 +193,16 @@ def _spaces(p: params.Params) -> Iterator[Entry]:
         yield Entry("history", name, ("components.spaces.history",), history.settings())
     for name, groups in p.groups.items():
         yield Entry("group", name, ("components.spaces.group",), groups.settings())
+
+
+def _generations(p: params.Params) -> Iterator[Entry]:
+    for name, block in p.generations.items():
+        decoding = f"components.models.{p.family(block.model)}.decoding"
+        writes = (decoding,) if find_spec(decoding) else ()  # else the stage says so
+        modules = ("components.generate.__main__", *_model(p, block.model), *writes, *_of(block))
+        root = p.models.get(p.root(block.model))  # what it was trained on and by says what is held out, and how a hole is marked
+        trained = {"encoding": root.encoding, "objective": root.objective.settings()} if root else None
+        yield Entry("generate", name, modules, {"trained": trained, **block.settings()})
 
 
 OF_STUDIES = ("variant", "transfer", "study", "search", "budget")

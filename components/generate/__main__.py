@@ -1,0 +1,149 @@
+"""`python -m components.generate NAME`: what a model writes -> data/generated/<name>/: texts.jsonl, and how good and how new it is."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import sacrebleu
+
+from components import compute, corpora, encode, params, stage
+from components.errors import SesameError
+from components.generate import novelty, writing
+from components.generate.word_by_word import WordByWord
+from components.sources.parallel import translations
+from components.tokenizer import SEP
+from components.tracking import Run
+
+SHOWN = 20
+"""Texts whose nearest training sentence is looked up."""
+SENTENCES = 100_000
+"""Of the training text, among which it is looked up."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be written for: a source or a beginning in tokens and as text, and what a person wrote there."""
+
+    ids: list[list[int]]
+    texts: list[str]
+    references: list[str]
+    reference_ids: list[list[int]]
+
+
+def body(all_params: params.Params, name: str, run: Run) -> dict:
+    """Write, judge, keep; the figures. Raises SesameError where the model can't write, or there is nothing to write for."""
+    block = all_params.generations[name]
+    compute.prepare(block.threads)
+    writer = writing.of_params(all_params, block.model)
+    root = all_params.root(block.model)
+    trained = all_params.models.get(root)
+    asked = {"parallel": parallel, "beginnings": beginnings}[block.inputs.kind](all_params, block, writer, trained)
+    if not asked.ids:
+        raise SesameError(f"generations.{name}.inputs: there is nothing to write for")
+
+    started = time.perf_counter()
+    made = writer.write(asked.ids, block.decoding, block.batch_size)
+    seconds = time.perf_counter() - started
+    texts, tokens = [writer.tokens.decode(ids) for ids in made], sum(map(len, made))
+    figures = {"texts": len(texts), "tokens_per_second": tokens / seconds, "mean_length": tokens / len(texts)}
+    if unended := sum(len(ids) == writer.room(source, block.decoding) for ids, source in zip(made, asked.ids, strict=True)):
+        print(f"{unended:,} of {len(made):,} texts are as long as they may be", flush=True)
+    figures["unended"] = unended / len(texts)
+    signatures = {}
+    if block.inputs.kind == "parallel":
+        figures |= scored(texts, asked.references, signatures)
+        if block.inputs.word_by_word and trained:
+            translate = baseline(trained, all_params)
+            figures["word_by_word"] = scored([translate(text) for text in asked.texts], asked.references, {})
+    near: list[tuple[str, float]] = []
+    if trained:
+        train = encode.load(Path("data/encoded", trained.encoding), "train")
+        figures["written"] = novelty.copied(made, train)
+        figures["by_people"] = novelty.copied(asked.reference_ids, train)
+        near = novelty.nearest(texts[:SHOWN], sentences(all_params, trained))
+    keep(name, asked, texts, near, signatures)
+    run.artifact(Path("data/generated", name))
+    tell(figures, texts, asked)
+    return figures | {"cost": {"tokens": tokens}}
+
+
+def parallel(all_params: params.Params, block: params.Generation, writer: writing.Writer, trained: params.Model | None) -> Asked:
+    """Sentences and their translations, from the block's own files."""
+    if not writer.reads_source:
+        raise SesameError(f"{block.model} goes on with a text and rewrites none: inputs of kind parallel are for an encoder-decoder")
+    both = list(islice(translations(block.inputs.source.shown, block.inputs.source), block.most))
+    pairs = [(other, one) if block.inputs.reverse else (one, other) for one, other in both]
+    texts, references = [one for one, _ in pairs], [other for _, other in pairs]
+    return Asked([writer.source(text) for text in texts], texts, references, writer.tokens.encode(references))
+
+
+def beginnings(all_params: params.Params, block: params.Generation, writer: writing.Writer, trained: params.Model | None) -> Asked:
+    """The first tokens of held-out documents, and as the reference as many of the following ones as may be written."""
+    if trained is None:
+        raise SesameError(f"{block.model} was not trained here: nothing says which text is held out for it")
+    split, size = encode.load(Path("data/encoded", trained.encoding), block.inputs.split), block.inputs.tokens
+    ids, rest = [], []
+    for shard in split.shards:
+        for first, end in zip(shard.document_tokens[:-1].tolist(), shard.document_tokens[1:].tolist(), strict=True):
+            if end - first > 2 * size:
+                document = shard.tokens[first:end].tolist()
+                ids.append(document[:size] + ([SEP] if writer.reads_source else []))
+                rest.append([token for token in document[size : size + block.decoding.max_new_tokens] if token != SEP])
+    ids, rest = ids[: block.most], rest[: block.most]
+    return Asked(ids, [writer.tokens.decode(own) for own in ids], [writer.tokens.decode(own) for own in rest], rest)
+
+
+def scored(texts: list[str], references: list[str], signatures: dict[str, str]) -> dict[str, float]:
+    """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of all texts together, in per cent, by sacrebleu (Post 2018)."""
+    figures = {}
+    for metric in (sacrebleu.BLEU(), sacrebleu.CHRF()):
+        score = metric.corpus_score(texts, [references])
+        figures[score.name.lower().rstrip("2")] = score.score
+        signatures[score.name] = str(metric.get_signature())
+    return figures
+
+
+def baseline(trained: params.Model, all_params: params.Params) -> Callable[[str], str]:
+    """The word by word translation that the model's own training pairs give."""
+    corpus = Path("data/corpora", all_params.encodings[trained.encoding].corpus)
+    reverse = getattr(trained.objective, "reverse", False)
+    pairs = ((pair[1], pair[0]) if reverse else tuple(pair) for pair in corpora.read(corpus, "train") if len(pair) == 2)
+    return WordByWord(pairs).translate
+
+
+def sentences(all_params: params.Params, trained: params.Model) -> list[str]:
+    """Of the training text."""
+    corpus = Path("data/corpora", all_params.encodings[trained.encoding].corpus)
+    return list(islice(chain.from_iterable(corpora.read(corpus, "train")), SENTENCES))
+
+
+def keep(name: str, asked: Asked, texts: list[str], near: list[tuple[str, float]], signatures: dict[str, str]) -> None:
+    """All texts, a line each; the first with their nearest training sentence."""
+    with stage.output(Path("data/generated", name)) as folder:
+        folder.mkdir(parents=True)
+        with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
+            for i, (source, text, reference) in enumerate(zip(asked.texts, texts, asked.references, strict=True)):
+                row = {"input": source, "written": text, "reference": reference}
+                row |= {"nearest": near[i][0], "likeness": round(near[i][1], 3)} if i < len(near) else {}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        stage.write_json(folder / "card.json", {"signatures": signatures})
+
+
+def tell(figures: dict, texts: list[str], asked: Asked) -> None:
+    """The figures in short, and a text."""
+    if "bleu" in figures:
+        own = figures.get("word_by_word", {}).get("bleu")
+        beside = "" if own is None else f" (word by word {own:.1f})"
+        print(f"BLEU {figures['bleu']:.1f}{beside}, chrF {figures['chrf']:.1f}", flush=True)
+    if "written" in figures:
+        new = {kind: figures[kind].get("novel_4") for kind in ("written", "by_people")}
+        shown = {kind: "–" if share is None else f"{share:.1%}" for kind, share in new.items()}
+        print(f"new runs of four tokens: {shown['written']}, of what people wrote there {shown['by_people']}", flush=True)
+    print(f"{figures['tokens_per_second']:,.0f} tokens/s; {asked.texts[0]!r} -> {texts[0]!r}", flush=True)
+
+
+if __name__ == "__main__":
+    stage.main("generate", body, "generations")

@@ -1,0 +1,108 @@
+"""A model that writes: inputs of its tokenizer, texts out of `search`."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from components import params
+from components.errors import SesameError
+from components.generate import search
+from components.models import store
+from components.params import Beam, HowWritten
+from components.params.models import ARCHITECTURES
+from components.tokenizer import MASK, SPECIALS, Tokenizer
+
+
+class Writer:
+    """A model of data/models with what it takes to write."""
+
+    def __init__(self, name: str, objective: params.Objective | None = None):
+        """`objective`: what it was trained by here, which says how a hole in a text is marked. Raises SesameError where its family can't
+        write."""
+        folder = Path("data/models", name)
+        family = store.about(folder).architecture.name
+        if not find_spec(f"components.models.{family}.decoding"):
+            able = ", ".join(other for other in ARCHITECTURES if find_spec(f"components.models.{other}.decoding"))
+            raise SesameError(f"{name} is of the family {family}, which doesn't write from left to right (those that do: {able})")
+        self.decoding = import_module(f"components.models.{family}.decoding").Decoding
+        self.model, self.tokens = store.load(folder)
+        self.model.eval()
+        self.reads_source = hasattr(self.model, "encode")
+        self.end = self.tokens.suffix[-1]
+        count = objective.sentinels(self.model.max_length) if objective else 0
+        self.sentinels = [self.tokens.vocab_size - 1 - i for i in range(count)]
+        self.forbidden = torch.tensor([i for i in self._no_text() if i != self.end])
+
+    def _no_text(self) -> list[int]:
+        return list(range(len(SPECIALS))) if isinstance(self.tokens, Tokenizer) else sorted(self.tokens.hidden)
+
+    def source(self, text: str) -> list[int]:
+        """What the model reads of a text: a source, cut to what it reads, or a beginning. Each `[MASK]` is a hole."""
+        ids = []
+        for i, part in enumerate(self.tokens.encode(text.split("[MASK]"))):
+            ids += [*([self.sentinels[(i - 1) % len(self.sentinels)] if self.sentinels else MASK] if i else []), *part]
+        if not self.reads_source:
+            return [*self.tokens.prefix, *ids] or [self.end]
+        room = self.model.max_length - len(self.tokens.prefix) - len(self.tokens.suffix)
+        return [*self.tokens.prefix, *ids[:room], *self.tokens.suffix]
+
+    def room(self, source: list[int], how: HowWritten) -> int:
+        """New tokens for a source. Raises SesameError where it leaves none."""
+        left = self.model.max_length - (1 if self.reads_source else len(source))
+        if left < 1:
+            raise SesameError(f"the beginning has {len(source)} tokens, and the model reads {self.model.max_length}: shorten it")
+        return min(how.max_new_tokens, left)
+
+    def write(self, sources: list[list[int]], how: HowWritten, batch_size: int) -> list[list[int]]:
+        """A text for each source, without its end; what is written does not depend on the batches."""
+        groups, texts = defaultdict(list), [[] for _ in sources]
+        for i, source in enumerate(sources):  # beginnings of one length have one bound
+            groups[self.room(source, how), 0 if self.reads_source else len(source)].append(i)
+        for (most, _), own in groups.items():
+            own.sort(key=lambda i: len(sources[i]))
+            for start in range(0, len(own), batch_size):
+                part = own[start : start + batch_size]
+                if isinstance(how, Beam):
+                    found = search.beams(*self._begun([sources[i] for i in part], most), how, self._limits(most))
+                    for i, text in zip(part, found, strict=True):
+                        texts[i] = text
+                else:
+                    for rows, tokens in self._steps([sources[i] for i in part], part, most, how):
+                        for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
+                            texts[part[row]] += [token] if token != self.end else []
+        return texts
+
+    def stream(self, source: list[int], how: HowWritten) -> Iterator[str]:
+        """A text as it is written, piece by piece, where nothing is taken back."""
+        ids, told = [], ""
+        for _, tokens in self._steps([source], [0], self.room(source, how), how):
+            ids += [int(tokens)] if int(tokens) != self.end else []
+            text = self.tokens.decode(ids)
+            if not text.endswith("\ufffd"):  # half a character
+                yield text[len(told) :]
+                told = text
+        yield self.tokens.decode(ids)[len(told) :]
+
+    def _begun(self, sources: list[list[int]], most: int) -> tuple[search.Decoding, object, int]:
+        ids = pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
+        lengths = torch.tensor([len(source) for source in sources])
+        with torch.no_grad():
+            decoding = self.decoding(self.model, ids, lengths, most + (1 if self.reads_source else ids.shape[1]))
+        return decoding, self.model.logits, len(sources)
+
+    def _steps(self, sources: list[list[int]], keys: list[int], most: int, how: HowWritten):
+        return search.one_by_one(*self._begun(sources, most), how, self._limits(most), torch.tensor(keys))
+
+    def _limits(self, most: int) -> search.Limits:
+        return search.Limits(self.end, self.forbidden, most)
+
+
+def of_params(all_params: params.Params, name: str) -> Writer:
+    """The writer of a model of params.yaml, or of one that only stands in data/models."""
+    root = all_params.root(name)
+    return Writer(name, all_params.models[root].objective if root in all_params.models else None)

@@ -1,0 +1,82 @@
+"""Blocks of what models write."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat
+
+from components.block import Block, Count, Name, RunOnly, Seed, Threads
+from components.params.text import Source
+
+
+class Decoded(Block):
+    """How a text is looked for."""
+
+    max_new_tokens: Count = 64
+    """No text is longer; nor than what the model reads."""
+
+
+class Greedy(Decoded):
+    """The likeliest piece each time."""
+
+    kind: Literal["greedy"]
+    repetition_penalty: PositiveFloat = 1.0
+    """Scores of pieces that were met before are divided by it (Keskar et al. 2019, section 4.1)."""
+
+
+class Sample(Decoded):
+    """Pieces are drawn."""
+
+    kind: Literal["sample"]
+    temperature: PositiveFloat = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    """Among so many of the likeliest; 0: all (Fan et al. 2018)."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Among the likeliest that together have this probability (Holtzman et al. 2020)."""
+    repetition_penalty: PositiveFloat = 1.0
+    seed: Seed = 1
+
+
+class Beam(Decoded):
+    """The best of several texts that are written side by side."""
+
+    kind: Literal["beam"]
+    beams: Annotated[int, Field(ge=2, le=1000)] = 4
+    length_penalty: Annotated[float, Field(ge=-10, le=10)] = 0.6
+    """Power of the length that a text's log-probability is divided by: 0 leaves short ones ahead (Vaswani et al. 2017, section 6.1)."""
+
+
+HowWritten = Annotated[Greedy | Sample | Beam, Field(discriminator="kind")]
+
+
+class ParallelInputs(Block):
+    """Sentences to be rewritten, held against the references beside them."""
+
+    kind: Literal["parallel"]
+    source: Source
+    """Two files of as many lines: what is read, and what should be written."""
+    reverse: bool = False
+    """The other way round."""
+    word_by_word: bool = True
+    """The baseline beside: each word by the one that it goes with most in the pairs that the model was trained on."""
+
+
+class BeginningInputs(Block):
+    """Beginnings of held-out documents, to be gone on with."""
+
+    kind: Literal["beginnings"]
+    split: Literal["valid", "test"] = "test"
+    """Of the encoding that the model was trained on."""
+    tokens: Count = 16
+    """Of each document."""
+
+
+class Generation(Block):
+    """What a model writes, and how good and how new it is."""
+
+    model: Name
+    inputs: Annotated[ParallelInputs | BeginningInputs, Field(discriminator="kind")]
+    most: Count = 1000
+    """Inputs, from the first on."""
+    decoding: HowWritten = Beam(kind="beam")
+    batch_size: Annotated[Count, RunOnly()] = 64
+    threads: Annotated[Threads | None, RunOnly()] = 1

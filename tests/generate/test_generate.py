@@ -1,0 +1,254 @@
+"""What models write: step by step as at once, beams as `transformers` has them, draws by their probability; figures; what can't be."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from pydantic import TypeAdapter
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from components import params
+from components.checkpoints import export
+from components.encode import Shard, Split
+from components.errors import SesameError
+from components.generate import novelty, search, word_by_word, writing
+from components.models import store
+from components.params import Beam, Greedy, Sample
+from pipelines import cli
+from tests.conftest import run_stage, text, tiny_params
+
+SIZES = {"num_layers": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64, "max_length": 48}
+POSITIONS = ("learned", "sinusoidal", "rotary", "relative", "alibi")
+FAMILIES = ("decoder", "encoder_decoder")
+
+
+def kept(tokens, name: str, family: str, **changes) -> writing.Writer:
+    """A model in data/models with random weights, so far from a start that texts differ."""
+    architecture = TypeAdapter(params.Architecture).validate_python({"name": family, **SIZES, **changes})
+    torch.manual_seed(0)
+    model = store.build(architecture, tokens)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 else 0.0, 0.5)
+    store.save(Path("data/models", name), model.state_dict(), architecture, tokens)
+    return writing.Writer(name)
+
+
+def inputs(writer: writing.Writer, count: int = 6) -> list[list[int]]:
+    return [writer.source(line)[:12] for line in text(20).split("\n") if line][:count]
+
+
+def at_once(writer: writing.Writer, source: list[int], written: list[int]) -> torch.Tensor:
+    """Scores of the piece after each written one, by the whole model."""
+    model, made = writer.model, torch.tensor([written])
+    if writer.reads_source:
+        ids = torch.tensor([source])
+        padded = torch.cat([made, made[:, :1]], 1)  # what stands at a place is predicted from those before
+        return model.logits(model(ids, torch.tensor([len(source)]), padded))[0]
+    return model.logits(model(torch.tensor([[*source, *written]])))[0, len(source) - 1 :]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_token_at_a_time_computes_what_all_at_once_do(project, tokens, family, positions):
+    """For rows of unequal length side by side, kept and reordered on the way."""
+    writer = kept(tokens, "any", family, positions=positions, norm_first=positions != "alibi")
+    sources = [source[: 5 + i] for i, source in enumerate(inputs(writer, 3))]
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
+    decoding = writer.decoding(writer.model, ids, torch.tensor([len(source) for source in sources]), 30)
+    state = search.State(decoding, writer.model.logits, 3)
+    written = [[], [], []]
+    rows, picked = torch.tensor([0, 1, 2]), torch.Generator().manual_seed(1)
+    for step in range(6):
+        for row, origin in enumerate(rows.tolist()):
+            torch.testing.assert_close(state.scores[row], at_once(writer, sources[origin], written[row] or [9])[step], atol=1e-4, rtol=1e-4)
+        if step == 3:
+            state.select(again := torch.tensor([2, 0, 0]))
+            rows, written, state.scores = rows[again], [list(written[i]) for i in again.tolist()], state.scores[again]
+        new = torch.randint(5, 60, (3,), generator=picked)
+        for own, token in zip(written, new.tolist(), strict=True):
+            own.append(token)
+        state.add(new)
+
+
+@pytest.mark.parametrize(("name", "family", "changes"), [
+    ("gpt2", "decoder", {}), ("bart", "encoder_decoder", {}),
+    ("t5", "encoder_decoder", {"positions": "relative", "norm": "rms_norm", "norm_first": True, "biases": False,
+                               "embedding_norm": False, "activation": "relu", "layer_norm_eps": 1e-6}),
+])  # fmt: skip
+def test_beams_and_greedy_are_those_of_transformers(project, tokens, name, family, changes):
+    """`generate` on the exported weights, for several widths and length penalties."""
+    writer = kept(tokens, name, family, **changes)
+    theirs = getattr(transformers, "AutoModelForSeq2SeqLM" if writer.reads_source else "AutoModelForCausalLM").from_pretrained(
+        export.export(name)[0]
+    ).eval()  # fmt: skip
+    sources = inputs(writer)
+    settings = {"bad_words_ids": [[i] for i in (0, 1, 2, 4)], "pad_token_id": 0, "eos_token_id": 3}
+    settings |= {"decoder_start_token_id": 2} if writer.reads_source else {}
+
+    def generated(source: list[int], **how) -> list[int]:
+        made = theirs.generate(torch.tensor([source]), max_new_tokens=20, do_sample=False, **settings, **how)[0].tolist()
+        made = made[1:] if writer.reads_source else made[len(source) :]
+        return made[: made.index(3)] if 3 in made else made
+
+    for width, penalty in ((2, 1.0), (4, 0.6), (4, 0.0), (3, 2.0)):
+        ours = writer.write(sources, Beam(kind="beam", beams=width, length_penalty=penalty, max_new_tokens=20), 4)
+        assert ours == [generated(source, num_beams=width, length_penalty=penalty) for source in sources], (width, penalty)
+    for penalty in (1.0, 1.3):
+        ours = writer.write(sources, Greedy(kind="greedy", repetition_penalty=penalty, max_new_tokens=20), 4)
+        assert ours == [generated(source, repetition_penalty=penalty) for source in sources]
+    assert len({tuple(own) for own in ours}) > 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_does_not_depend_on_its_batch(project, tokens, family):
+    writer = kept(tokens, "any", family)
+    sources = inputs(writer)
+    for how in (Sample(kind="sample", seed=3, max_new_tokens=12), Beam(kind="beam", beams=3), Greedy(kind="greedy")):
+        whole = writer.write(sources, how, 64)
+        assert whole == writer.write(sources, how, 1) == writer.write(sources, how, 4)
+    other = writer.write(sources, Sample(kind="sample", seed=4, max_new_tokens=12), 64)
+    assert other != writer.write(sources, Sample(kind="sample", seed=3, max_new_tokens=12), 64)
+    streamed = "".join(writer.stream(sources[0], Greedy(kind="greedy")))
+    assert streamed == writer.tokens.decode(writer.write(sources[:1], Greedy(kind="greedy"), 1)[0])
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({}, [0.4, 0.3, 0.2, 0.1]), ({"top_k": 2}, [4 / 7, 3 / 7, 0, 0]), ({"top_p": 0.6}, [4 / 7, 3 / 7, 0, 0]),
+    ({"top_p": 0.71}, [4 / 9, 3 / 9, 2 / 9, 0]), ({"temperature": 0.5}, [16 / 30, 9 / 30, 4 / 30, 1 / 30]),
+    ({"top_k": 3, "top_p": 0.5}, [4 / 7, 3 / 7, 0, 0]),
+])  # fmt: skip
+def test_draws_have_their_probability(changes, expected):
+    scores = torch.tensor([0.2, 0.4, 0.1, 0.3]).log().repeat(20_000, 1)
+    drawn = search.draw(scores, Sample(kind="sample", **changes), torch.arange(20_000), 5)
+    shares = np.bincount(drawn.numpy(), minlength=4)[[1, 3, 0, 2]] / 20_000
+    assert np.abs(shares - expected).max() < 4 * 0.5 / math.sqrt(20_000)
+    assert (shares[np.array(expected) == 0] == 0).all()
+
+
+def split(*documents: list[int]) -> Split:
+    tokens = np.array([token for document in documents for token in document], np.uint16)
+    return Split((Shard(tokens, np.zeros((0, 2), int), np.array([0])),))
+
+
+def test_copies_are_counted():
+    train = split([2, 10, 11, 12, 13, 3, 2, 20, 21, 22, 3], [2, 30, 31, 3])
+    figures = novelty.copied([[10, 11, 12, 13], [10, 11, 99, 20, 21, 22], [98, 97]], train, sizes=(2, 3))
+    assert figures["novel_2"] == pytest.approx(3 / 9) and figures["novel_3"] == pytest.approx(3 / 6)
+    assert figures["longest_copy"] == 4 and figures["copy"] == pytest.approx((4 + 3 + 0) / 3)
+    assert novelty.copied([[10]], train, sizes=(2,))["novel_2"] is None
+    rng = np.random.default_rng(0)
+    long, own = rng.integers(0, 300, 5000), rng.integers(0, 300, 400)
+    for n in (1, 2, 3):
+        there = {tuple(long[i : i + n]) for i in range(len(long) - n + 1)}
+        [met] = novelty.known([own.tolist()], split(long.tolist()), n)
+        assert met.tolist() == [tuple(own[i : i + n]) in there for i in range(len(own) - n + 1)]
+
+
+def test_a_copy_over_two_chunks_is_found(monkeypatch):
+    monkeypatch.setattr(novelty, "CHUNK", 4)
+    train = split(list(range(10, 30)))
+    for start in range(0, 15):
+        assert novelty.copied([list(range(10 + start, 16 + start))], train, sizes=(2,))["longest_copy"] == min(6, 20 - start)
+
+
+def test_words_find_their_translations():
+    pairs = [("der Hund läuft .", "the dog runs ."), ("der Mann singt .", "the man sings ."), ("ein Hund singt", "a dog sings")]
+    pairs += [("ein Mann läuft", "a man runs"), ("der Hund", "the dog"), ("Mann", "man")]
+    baseline = word_by_word.WordByWord(pairs)
+    assert baseline.translate("ein Hund singt .") == "a dog sings." and baseline.translate("der Wal") == "the Wal"
+
+
+@pytest.fixture
+def translated(project):
+    """A small translator, trained on text read backwards."""
+    raw = tiny_params()
+    lines = [line for line in text(80).split("\n") if line]
+    for name, side in {"en": lines, "back": [" ".join(line.split()[::-1]) for line in lines]}.items():
+        Path("raw", f"pairs.{name}").write_text("\n".join(side[:-20]) + "\n")
+        Path("raw", f"test.{name}").write_text("\n".join(side[-20:]) + "\n")
+    both = {"kind": "files", "paths": ["raw/pairs.en", "raw/pairs.back"]}
+    raw["corpora"]["base"]["parts"] = [{"source": both, "reader": {"format": "parallel"}}]
+    raw["tokenizers"]["tiny"]["corpus"] = raw["encodings"]["tiny"]["corpus"] = "base"
+    model = {"architecture": {"name": "encoder_decoder", **SIZES}, "objective": {"name": "translation"}, "budget": {"steps": 60}}
+    raw["models"] = {"back": raw["models"]["bert"] | model | {"optimizer": {"learning_rate": 0.01}}, "gpt": raw["models"]["gpt"]}
+    raw["finetune"] |= {"models": [], "recipes": {}}
+    raw["ablations"] = {}
+    files = {"kind": "files", "paths": ["raw/test.en", "raw/test.back"]}
+    raw["generations"] = {
+        "reversed": {"model": "back", "inputs": {"kind": "parallel", "source": files}, "decoding": {"kind": "beam", "max_new_tokens": 30}},
+        "goes_on": {
+            "model": "gpt", "inputs": {"kind": "beginnings", "tokens": 4, "split": "valid"}, "most": 5,
+            "decoding": {"kind": "sample", "max_new_tokens": 8},
+        },
+    }  # fmt: skip
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    for module, name in (
+        ("corpora", "base"), ("tokenizer", "tiny"), ("encode", "tiny"), ("pretrain", "back"), ("pretrain", "gpt"),
+    ):  # fmt: skip
+        assert (done := run_stage(f"components.{module}", name)).returncode == 0, done.stderr
+    return raw
+
+
+def test_what_models_write_is_kept_and_judged(translated):
+    for name in ("reversed", "goes_on"):
+        assert (done := run_stage("components.generate", name)).returncode == 0, done.stderr
+    figures = json.loads(Path("data/metrics/generate/reversed.json").read_text())
+    rows = [json.loads(line) for line in Path("data/generated/reversed/texts.jsonl").read_text().splitlines()]
+    assert len(rows) == figures["texts"] == 20 and {"input", "written", "reference", "nearest", "likeness"} == rows[0].keys()
+    assert 0 <= figures["bleu"] <= 100 and figures["word_by_word"]["bleu"] > 0 and figures["by_people"]["novel_2"] < 0.5
+    card = json.loads(Path("data/generated/reversed/card.json").read_text())
+    assert card["signatures"]["BLEU"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    going = [json.loads(line) for line in Path("data/generated/goes_on/texts.jsonl").read_text().splitlines()]
+    assert len(going) == 5 and "bleu" not in json.loads(Path("data/metrics/generate/goes_on.json").read_text())
+
+
+def test_the_command_writes(translated, tmp_path):
+    def sesame(*args: str) -> str:
+        done = CliRunner().invoke(cli.app, ["generate", *args])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    one = sesame("back", "The dog sees the river near the sea .")
+    Path("lines.txt").write_text("The dog sees the river near the sea .\nA man likes his letter at night .\n")
+    both = sesame("back", "--file", "lines.txt")
+    assert both.splitlines()[0] == one.strip() and len(both.splitlines()) == 2
+    sesame("back", "--file", "lines.txt", "--how", "beam", "--out", "made.txt")
+    assert len(Path("made.txt").read_text().splitlines()) == 2
+    drawn = ["gpt", "the dog", "--how", "sample", "--top-k", "50", "--max-new-tokens", "6"]
+    assert sesame(*drawn, "--seed", "7") == sesame(*drawn, "--seed", "7") != sesame(*drawn, "--seed", "8")
+
+
+def test_what_can_not_be_is_one_line(translated, tokens):
+    def said(*args: str) -> str:
+        done = CliRunner().invoke(cli.app, ["generate", *args])
+        assert done.exit_code == 1
+        return str(done.exception)
+
+    assert "--top-p: Input should be less than or equal to 1" in said("gpt", "a", "--how", "sample", "--top-p", "2")
+    assert "nowhere.txt: no such file" in said("gpt", "--file", "nowhere.txt")
+    assert "data/models/none: no model there" in said("none", "a")
+    assert "the beginning has 200 tokens, and the model reads 32" in said("gpt", "the " * 199)
+    store.save(Path("data/models/bert"), {}, params.check(tiny_params()).models["bert"].architecture, tokens)
+    assert "bert is of the family encoder, which doesn't write from left to right (those that do: decoder, encoder_decoder)" in said("bert")
+    raw = translated
+    raw["generations"]["reversed"]["model"] = "gpt"
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    done = run_stage("components.generate", "reversed")
+    assert done.returncode == 2 and "gpt goes on with a text and rewrites none" in done.stderr
+    Path("raw/test.back").write_text("one line\n")
+    raw["generations"]["reversed"]["model"] = "back"
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    done = run_stage("components.generate", "reversed")
+    assert done.returncode == 2 and "test.en has 20 lines and raw/test.back 1: not each other's translations" in done.stderr
+    raw["generations"]["reversed"]["model"] = "nobody"
+    with pytest.raises(SesameError, match=r"generations\.reversed\.model: no 'nobody' in models or checkpoints or derived"):
+        params.check(raw)

@@ -90,7 +90,19 @@ def _alignment(metrics: Metrics) -> bool:
     return bool(rows)
 
 
-TABLES: tuple[Callable[[Metrics], bool], ...] = (_pretraining, _alignment, _scores)
+def _texts(metrics: Metrics) -> bool:
+    rows = [
+        [name, f"{measured['texts']:,}", *(f"{measured[key]:.1f}" if key in measured else "–" for key in ("bleu", "chrf")),
+         "–" if "word_by_word" not in measured else f"{measured['word_by_word']['bleu']:.1f}", f"{measured['tokens_per_second']:,.0f}"]
+        for (group, name), measured in metrics.items() if group == "generate"
+    ]  # fmt: skip
+    if rows:
+        terminal.say("")
+        terminal.table(["texts of", "texts", "BLEU", "chrF", "word by word", "tokens/s"], rows)
+    return bool(rows)
+
+
+TABLES: tuple[Callable[[Metrics], bool], ...] = (_pretraining, _alignment, _texts, _scores)
 """Each shows what it knows of, and says whether there was any."""
 
 

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 import sacrebleu
+import torch
 
 from components import compute, corpora, encode, params, stage
 from components.errors import SesameError
@@ -64,7 +65,8 @@ def body(all_params: params.Params, name: str, run: Run) -> dict:
         figures["written"] = novelty.copied(made, train)
         figures["by_people"] = novelty.copied(asked.reference_ids, train)
         near = novelty.nearest(texts[:SHOWN], sentences(all_params, trained))
-    keep(name, asked, texts, near, signatures)
+    seen = looked_at(writer, asked.ids[0], made[0]) if writer.reads_source else {}
+    keep(name, asked, texts, near, {"signatures": signatures, "attention": seen})
     run.artifact(Path("data/generated", name))
     tell(figures, texts, asked)
     return figures | {"cost": {"tokens": tokens}}
@@ -120,7 +122,14 @@ def sentences(all_params: params.Params, trained: params.Model) -> list[str]:
     return list(islice(chain.from_iterable(corpora.read(corpus, "train")), SENTENCES))
 
 
-def keep(name: str, asked: Asked, texts: list[str], near: list[tuple[str, float]], signatures: dict[str, str]) -> None:
+def looked_at(writer: writing.Writer, source: list[int], written: list[int]) -> dict:
+    """Of one text: its pieces and those of its source, and where each looked as it was written, (layers, written, source)."""
+    weights = writer.decoding.looks(writer.model, torch.tensor(source), torch.tensor([*written, writer.end]))
+    source, written = ([writer.tokens.decode([i]) or "·" for i in ids] for ids in (source, [*written, writer.end]))
+    return {"source": source, "written": written, "weights": [[[round(x, 4) for x in row] for row in layer] for layer in weights.tolist()]}
+
+
+def keep(name: str, asked: Asked, texts: list[str], near: list[tuple[str, float]], card: dict) -> None:
     """All texts, a line each; the first with their nearest training sentence."""
     with stage.output(Path("data/generated", name)) as folder:
         folder.mkdir(parents=True)
@@ -129,7 +138,7 @@ def keep(name: str, asked: Asked, texts: list[str], near: list[tuple[str, float]
                 row = {"input": source, "written": text, "reference": reference}
                 row |= {"nearest": near[i][0], "likeness": round(near[i][1], 3)} if i < len(near) else {}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        stage.write_json(folder / "card.json", {"signatures": signatures})
+        stage.write_json(folder / "card.json", card)
 
 
 def tell(figures: dict, texts: list[str], asked: Asked) -> None:

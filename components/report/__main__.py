@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from components import params, stage
-from components.report import benchmarks, pages, plots, spaces, tables
+from components.report import benchmarks, pages, plots, spaces, tables, writing
 from components.tracking import Run
 
 FOLDER = Path("data/report")
@@ -62,7 +62,7 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
         figures["learning_curve"] = plots.learning(frames["learning_curve"])
     if all_params.models:
         figures["curves"] = plots.curves(tables.curves(all_params))
-    return figures | spaces.figures(all_params)
+    return figures | spaces.figures(all_params) | writing.figures(all_params)
 
 
 def _page(
@@ -76,6 +76,7 @@ def _page(
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         pretraining=frames["pretraining"], costs=frames["costs"], spaces=spaces.section(all_params, metrics),
+        writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), contexts={key: context(model) for key, model in all_params.models.items()},
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},

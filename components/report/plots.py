@@ -176,6 +176,22 @@ def trajectories(table: pd.DataFrame, periods: list[str]) -> Figure:
     return figure
 
 
+def attention(seen: dict) -> Figure:
+    """Where each written piece looked in the source, the mean over the heads, a panel for the lowest and one for the highest layer."""
+    layers = {f"layer {number}": seen["weights"][number - 1] for number in sorted({1, len(seen["weights"])})}
+    source, written = ([piece.strip() or "·" for piece in seen[side]] for side in ("source", "written"))
+    width, height = max(3.2, 0.26 * len(source)), max(2.4, 0.24 * len(written))
+    figure, panels = plt.subplots(1, len(layers), figsize=(width * len(layers) + 0.8, height + 0.9), sharey=True, squeeze=False)
+    for panel, (title, weights) in zip(panels[0], layers.items(), strict=True):
+        panel.imshow(weights, cmap="Blues", vmin=0, aspect="auto")
+        panel.set_xticks(range(len(source)), source, rotation=90, fontsize=8)
+        panel.set_yticks(range(len(written)), written, fontsize=8)
+        panel.set_title(title, fontsize=9)
+        panel.tick_params(length=0)
+    figure.tight_layout()
+    return figure
+
+
 def costs(table: pd.DataFrame) -> Figure:
     """Seconds of each group of stages."""
     seconds = table.assign(group=table["stage"].str.split("@").str[0]).groupby("group", sort=False)["seconds"].sum()

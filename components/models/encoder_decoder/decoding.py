@@ -54,6 +54,25 @@ class Decoding:
         self.source = [(key[rows], value[rows]) for key, value in self.source]
         self.mask = None if self.mask is None else self.mask[rows]
 
+    @staticmethod
+    @torch.no_grad()
+    def looks(model: EncoderDecoder, ids: Tensor, targets: Tensor) -> Tensor:
+        """Where each place of a target looks in its source, by layer: ids (source,), targets (target,) -> (layers, target, source), the
+        mean over the heads of attention's weights (Bahdanau et al. 2015, figure 3)."""
+        weights = []
+
+        def note(part: Attention, given: tuple) -> None:
+            x, memory, *_ = given
+            key, _ = part.keys_values(memory)
+            query = part.heads(part.query(x))
+            weights.append((query @ key.transpose(2, 3) * query.shape[3] ** -0.5).softmax(3)[0].mean(0))
+
+        hooks = [layer.cross_attention.register_forward_pre_hook(note) for layer in model.decoder.blocks]
+        model(ids[None], torch.tensor([len(ids)]), targets[None])
+        for hook in hooks:
+            hook.remove()
+        return torch.stack(weights)
+
 
 def _placed(stack: Stack, x: Tensor, places: Tensor) -> Tensor:
     if stack.kind == "learned":

@@ -1,0 +1,55 @@
+"""What the report says of texts that models wrote."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from components import params, stage
+from components.report import plots
+from components.report.benchmarks import Metrics
+
+SHOWN = 6
+"""Texts of each."""
+
+
+def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
+    """What the page shows of texts: a row for each generation, some texts, and which metrics in which version."""
+    texts = {name: list(stage.read_lines(Path("data/generated", name, "texts.jsonl")))[:SHOWN] for name in all_params.generations}
+    signatures = {line for name in all_params.generations for line in _card(name)["signatures"].values()}
+    return {"table": table(all_params, metrics), "texts": texts, "signatures": sorted(signatures)}
+
+
+def figures(all_params: params.Params) -> dict[str, Figure]:
+    """Where the first text of each looked in its source."""
+    seen = {name: _card(name)["attention"] for name in all_params.generations}
+    return {f"attention_{name}": plots.attention(own) for name, own in seen.items() if own}
+
+
+def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
+    """A row for each generation; new runs of tokens and copies beside those of what people wrote in the same place."""
+    rows = []
+    for name, block in all_params.generations.items():
+        measured = metrics["generate", name]
+        row = {"name": name, "model": block.model, "search": how(block.decoding), "texts": measured["texts"]}
+        row |= {"BLEU": measured.get("bleu"), "word by word": measured.get("word_by_word", {}).get("bleu"), "chrF": measured.get("chrf")}
+        for kind, title in (("written", ""), ("by_people", ", people's")):
+            own = measured.get(kind, {})
+            row |= {f"new 4-grams{title}": own.get("novel_4"), f"copied run{title}": own.get("copy")}
+        rows.append(row | {"cut off": measured["unended"], "tokens/s": measured["tokens_per_second"]})
+    return pd.DataFrame(rows).dropna(axis=1, how="all")
+
+
+def how(decoding: params.HowWritten) -> str:
+    """In a few words."""
+    if decoding.kind == "beam":
+        return f"{decoding.beams} beams, length penalty {decoding.length_penalty:g}"
+    if decoding.kind == "greedy":
+        return "greedy"
+    chosen = [f"top {decoding.top_k}"] * bool(decoding.top_k) + [f"top p {decoding.top_p:g}"] * (decoding.top_p < 1)
+    return ", ".join(["drawn", f"temperature {decoding.temperature:g}", *chosen])
+
+
+def _card(name: str) -> dict[str, Any]:
+    return stage.read_json(Path("data/generated", name, "card.json"))

@@ -283,6 +283,10 @@ def test_broken_yaml_names_the_line(tmp_path):
         ("a: 1\n".encode("utf-16"), r"line 1: not UTF-8 \(byte 0xff\)"),
         (bytes(range(256)), "not UTF-8|not valid YAML"),
         ("# ä\n# ä\0".encode(), r"line 2: not valid YAML: the character '\\x00' is not allowed"),  # placed by the bytes before it
+        (
+            b"seed: 1\n\n and more\n\nseed: 1\n",
+            r'line 5: not valid YAML: found duplicate key "seed" with value "1" \(original value: "1 and more"\)',
+        ),
         (b"a: 1\nseed: 2026-13-45\n", "line 2: not valid YAML: month must be in 1..12"),
         (b"a: 1\n\nseed: " + b"9" * 5000, "line 3: not valid YAML: Exceeds the limit"),
         (b"a: 1\nb: \0", "line 2: not valid YAML: the character '.x00' is not"),

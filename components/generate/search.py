@@ -14,11 +14,11 @@ from components.params import Beam, Greedy, Sample
 class Decoding(Protocol):
     """A model with texts that grow, as the families' `decoding.py` have it."""
 
-    def opening(self, rows: int) -> tuple[Tensor, Tensor]: ...
+    def opening(self) -> Tensor: ...
 
-    def read(self, ids: Tensor, places: Tensor) -> Tensor: ...
+    def read(self, ids: Tensor) -> Tensor: ...
 
-    def select(self, rows: Tensor) -> None: ...
+    def select(self, rows: Tensor, width: int = 1) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -34,33 +34,30 @@ class Limits:
 
 
 class State:
-    """The rows that are still written: where their next token stands, and what predicts it."""
+    """The rows that are still written, and the scores of the next token of each, (rows, vocab)."""
 
-    def __init__(self, decoding: Decoding, logits: Callable[[Tensor], Tensor], rows: int):
+    def __init__(self, decoding: Decoding, logits: Callable[[Tensor], Tensor]):
         self.decoding, self.logits = decoding, logits
-        self.ids, self.lengths = decoding.opening(rows)
-        places = torch.arange(self.ids.shape[1]).expand_as(self.ids)
-        hidden = decoding.read(self.ids, places)
-        self.scores = logits(hidden[torch.arange(rows), self.lengths - 1]).float()
+        self.ids = decoding.opening()
+        self.scores = logits(decoding.read(self.ids)[:, -1]).float()
 
     def add(self, tokens: Tensor) -> None:
         """Write a token to each row, (rows,)."""
-        self.scores = self.logits(self.decoding.read(tokens[:, None], self.lengths[:, None])[:, 0]).float()
-        self.lengths = self.lengths + 1
+        self.scores = self.logits(self.decoding.read(tokens[:, None])[:, 0]).float()
 
-    def select(self, rows: Tensor) -> None:
-        self.decoding.select(rows)
-        self.lengths = self.lengths[rows]
+    def select(self, rows: Tensor, width: int = 1) -> None:
+        """Keep these rows, each `width` of which are of one source."""
+        self.decoding.select(rows, width)
 
 
 @torch.no_grad()
 def one_by_one(
-    decoding: Decoding, logits: Callable[[Tensor], Tensor], rows: int, how: Greedy | Sample, limits: Limits, keys: Tensor
+    decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Greedy | Sample, limits: Limits, keys: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:  # fmt: skip
     """Which rows are written on, and the next token of each, until all have ended or are as long as they may be. `keys` (rows,) number
     the texts: the same number draws the same text in whatever batch."""
-    state, alive = State(decoding, logits, rows), torch.arange(rows)
-    written = [[token for token in own[:length]] for own, length in zip(state.ids.tolist(), state.lengths.tolist(), strict=True)]
+    state = State(decoding, logits)
+    alive, written = torch.arange(len(state.ids)), state.ids.tolist()
     for step in range(limits.most):
         scores = state.scores
         scores[:, limits.forbidden] = -torch.inf
@@ -104,13 +101,13 @@ def draw(scores: Tensor, how: Sample, keys: Tensor, step: int) -> Tensor:
 
 
 @torch.no_grad()
-def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], rows: int, how: Beam, limits: Limits) -> list[list[int]]:
+def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, limits: Limits) -> list[list[int]]:
     """Of each row the best text that was found: the sum of its tokens' log-probabilities, its end counted, over the number of them to the
     power of `length_penalty` (Wu et al. 2016, section 7, without the constant). A row is done when no beam can get better than the worst
     of as many finished texts as there are beams, as `transformers` has it."""
-    width = how.beams
-    state = State(decoding, logits, rows)
-    state.select(torch.arange(rows).repeat_interleave(width))
+    width, state = how.beams, State(decoding, logits)
+    rows = len(state.ids)
+    state.select(torch.arange(rows).repeat_interleave(width), width)
     scores = state.scores.repeat_interleave(width, 0)
     running = torch.full((rows, width), -1e9)
     running[:, 0] = 0  # all beams of a row are the same at first
@@ -143,7 +140,7 @@ def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], rows: int, how
             break
         rows_of = (torch.arange(len(alive)) * width)[:, None] + beam
         alive, running, texts, token, rows_of = alive[open_], running[open_], texts[open_], token[open_], rows_of[open_]
-        state.select(rows_of.flatten())
+        state.select(rows_of.flatten(), width)
         state.add(token.flatten())
         scores = state.scores
     return [own[0][1] for own in finished]

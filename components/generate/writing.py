@@ -1,7 +1,7 @@
 """A model that writes: inputs of its tokenizer, texts out of `search`."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,9 +61,10 @@ class Writer:
     def write(self, sources: list[list[int]], how: HowWritten, batch_size: int) -> list[list[int]]:
         """A text for each source, without its end; what is written does not depend on the batches."""
         groups, texts = defaultdict(list), [[] for _ in sources]
-        for i, source in enumerate(sources):  # beginnings of one length have one bound
-            groups[self.room(source, how), 0 if self.reads_source else len(source)].append(i)
-        for (most, _), own in groups.items():
+        for i, source in enumerate(sources):  # beginnings go on side by side where they are as long
+            groups[0 if self.reads_source else len(source)].append(i)
+        for own in groups.values():
+            most = self.room(sources[own[0]], how)
             own.sort(key=lambda i: len(sources[i]))
             for start in range(0, len(own), batch_size):
                 part = own[start : start + batch_size]
@@ -88,12 +89,12 @@ class Writer:
                 told = text
         yield self.tokens.decode(ids)[len(told) :]
 
-    def _begun(self, sources: list[list[int]], most: int) -> tuple[search.Decoding, object, int]:
+    def _begun(self, sources: list[list[int]], most: int) -> tuple[search.Decoding, Callable[[torch.Tensor], torch.Tensor]]:
         ids = pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
         lengths = torch.tensor([len(source) for source in sources])
         with torch.no_grad():
             decoding = self.decoding(self.model, ids, lengths, most + (1 if self.reads_source else ids.shape[1]))
-        return decoding, self.model.logits, len(sources)
+        return decoding, self.model.logits
 
     def _steps(self, sources: list[list[int]], keys: list[int], most: int, how: HowWritten):
         return search.one_by_one(*self._begun(sources, most), how, self._limits(most), torch.tensor(keys))

@@ -168,7 +168,8 @@ def parse(content: bytes, path: str | Path) -> Any:
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise SesameError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}") from None
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise SesameError(f"{where}: not valid YAML: {' '.join(problem.split())}") from None  # it may quote a value of several lines
 
 
 def schemas() -> dict[Path, str]:

@@ -8,6 +8,8 @@ from torch.utils.data import Dataset
 from transformers import (
     AlbertConfig,
     AlbertForMaskedLM,
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertForMaskedLM,
     DebertaV2Config,
@@ -29,7 +31,7 @@ from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
-from components.tokenizer import CLS
+from components.tokenizer import CLS, PAD
 from components.tracking import Run
 from tests.benchmarks.made import PIECES, VOCABULARY, collator, made_text
 from tests.benchmarks.record import best, record
@@ -50,6 +52,7 @@ def ours(name: str, layers: int, hidden: int, threads: int) -> params.Model:
     sizes = {"num_layers": layers, "hidden_size": hidden, "num_heads": hidden // 64, "intermediate_size": 4 * hidden, "max_length": LENGTH}
     objective = {
         "decoder": {"name": "clm", "isolate_documents": False}, "xlnet": {"name": "permutation", "memory": LENGTH // 2},
+        "encoder_decoder": {"name": "denoising", "noise": {"kind": "whole", "infilled": 0.3}},
     }.get(name, {"name": "mlm", "next_sentence": False})  # fmt: skip
     return params.Model.model_validate({
         "encoding": "none", "architecture": {"name": name, **sizes} | FAMILY.get(name, {}), "objective": objective,
@@ -76,6 +79,12 @@ def theirs(name: str, layers: int, hidden: int) -> torch.nn.Module:
         return XLNetLMHeadModel(XLNetConfig(
             vocab_size=VOCABULARY, d_model=hidden, n_layer=layers, n_head=heads, d_inner=4 * hidden, mem_len=LENGTH // 2,
         ))  # fmt: skip
+    if name == "encoder_decoder":
+        return BartForConditionalGeneration(BartConfig(
+            vocab_size=VOCABULARY, d_model=hidden, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=heads,
+            decoder_attention_heads=heads, encoder_ffn_dim=4 * hidden, decoder_ffn_dim=4 * hidden, max_position_embeddings=LENGTH,
+            attention_dropout=0.1, activation_dropout=0.1, pad_token_id=PAD, decoder_start_token_id=CLS,
+        ))  # fmt: skip
     if name == "encoder":
         return BertForMaskedLM(BertConfig(**sizes))
     return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=hidden, n_layer=layers, n_head=heads, n_positions=LENGTH))
@@ -87,7 +96,7 @@ def batches(block: params.Model):
 
 
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in ("encoder", "decoder") for size in SIZES] + [
-    ("albert", "2 x 128, 1 thread"), ("deberta", "2 x 128, 1 thread"), ("xlnet", "2 x 128, 1 thread"),
+    (name, "2 x 128, 1 thread") for name in ("albert", "deberta", "xlnet", "encoder_decoder")
 ])  # fmt: skip
 def test_step(name, size):
     """Forward, backward, clipping and AdamW over ten batches that both get, dropout on; and ours as a share of the matmul peak."""
@@ -118,6 +127,10 @@ def test_step(name, size):
             return permuted(models[1], rows)
         if name == "decoder":
             return models[1](input_ids=rows["ids"][:, :-1], labels=rows["ids"][:, :-1]).loss
+        if name == "encoder_decoder":
+            attended = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None]).long()
+            labels = torch.where(rows["targets"] == PAD, IGNORED, rows["targets"])
+            return models[1](input_ids=rows["ids"], attention_mask=attended, labels=labels).loss
         width = rows["ids"].shape[1]
         labels = put(torch.full_like(rows["ids"], IGNORED), rows["places"], rows["labels"], rows["labels"])
         attended = (torch.arange(width) < rows["lengths"][:, None]).long()

@@ -56,12 +56,12 @@ def at_once(writer: writing.Writer, source: list[int], written: list[int]) -> to
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_token_at_a_time_computes_what_all_at_once_do(project, tokens, family, positions):
-    """For rows of unequal length side by side, kept and reordered on the way."""
+    """For several rows side by side, kept and reordered on the way; sources may be of unequal length."""
     writer = kept(tokens, "any", family, positions=positions, norm_first=positions != "alibi")
-    sources = [source[: 5 + i] for i, source in enumerate(inputs(writer, 3))]
+    sources = [source[: 5 + i * writer.reads_source] for i, source in enumerate(inputs(writer, 3))]
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
     decoding = writer.decoding(writer.model, ids, torch.tensor([len(source) for source in sources]), 30)
-    state = search.State(decoding, writer.model.logits, 3)
+    state = search.State(decoding, writer.model.logits)
     written = [[], [], []]
     rows, picked = torch.tensor([0, 1, 2]), torch.Generator().manual_seed(1)
     for step in range(6):

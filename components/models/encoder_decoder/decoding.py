@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from components.models.common.cached import Cache, attend, rotated
+from components.models.common.cached import Cache, attend
 from components.models.common.transformer import attention, length_mask
-from components.models.encoder_decoder.model import Attention, EncoderDecoder, Layer, Stack
+from components.models.encoder_decoder.model import Attention, EncoderDecoder, Layer
 
 
 class Decoding:
@@ -18,41 +18,42 @@ class Decoding:
         self.mask = length_mask(lengths, ids.shape[1])
         self.source = [layer.cross_attention.keys_values(memory) for layer in self.stack.blocks]
         self.caches = [Cache(room) for _ in self.stack.blocks]
+        self.width = 1
 
-    def opening(self, rows: int) -> tuple[Tensor, Tensor]:
-        """What the targets begin with, (rows, 1), and how many tokens that are, (rows,)."""
-        return torch.full((rows, 1), self.model.start), torch.ones(rows, dtype=torch.long)
+    def opening(self) -> Tensor:
+        """What the targets begin with, (rows, 1)."""
+        return torch.full((len(self.source[0][0]), 1), self.model.start)
 
-    def read(self, ids: Tensor, places: Tensor) -> Tensor:
-        """New tokens (rows, new) at `places` (rows, new) -> the last layer there, (rows, new, hidden)."""
-        x = _placed(self.stack, self.model.embed(ids), places)
+    def read(self, ids: Tensor) -> Tensor:
+        """The tokens that follow, (rows, new) -> the last layer there, (rows, new, hidden)."""
+        x = self.stack.place(self.model.embed(ids), self.caches[0].used)
         for layer, cache, source in zip(self.stack.blocks, self.caches, self.source, strict=True):
-            x = self._layer(layer, x, cache, source, places)
+            x = self._layer(layer, x, cache, source)
         return self.stack.final_norm(x)
 
-    def _layer(self, layer: Layer, x: Tensor, cache: Cache, source: tuple[Tensor, Tensor], places: Tensor) -> Tensor:
-        x = layer.residual(x, layer.attention_norm, lambda x: self._own(layer.attention, x, cache, places))
+    def _layer(self, layer: Layer, x: Tensor, cache: Cache, source: tuple[Tensor, Tensor]) -> Tensor:
+        x = layer.residual(x, layer.attention_norm, lambda x: self._own(layer.attention, x, cache))
         x = layer.residual(x, layer.cross_attention_norm, lambda x: self._cross(layer.cross_attention, x, source))
         return layer.residual(x, layer.feed_forward_norm, layer.feed_forward)
 
-    def _own(self, part: Attention, x: Tensor, cache: Cache, places: Tensor) -> Tensor:
-        key, value = part.keys_values(x)
-        positions = self.stack.positions
-        cache.put(rotated(key, positions, places), value, places)
-        query = rotated(part.heads(part.query(x)), positions, places)
-        return part.output(attend(query, cache, places, positions).transpose(1, 2).flatten(2))
-
-    def _cross(self, part: Attention, x: Tensor, source: tuple[Tensor, Tensor]) -> Tensor:
-        seen = attention(part.heads(part.query(x)), *source, self.mask, False, 0.0)
+    def _own(self, part: Attention, x: Tensor, cache: Cache) -> Tensor:
+        seen = attend(part.heads(part.query(x)), *part.keys_values(x), cache, self.stack.positions)
         return part.output(seen.transpose(1, 2).flatten(2))
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order; one may be there several times."""
+    def _cross(self, part: Attention, x: Tensor, source: tuple[Tensor, Tensor]) -> Tensor:
+        # the texts of one source look at it together: it stands there once
+        query = part.heads(part.query(x.reshape(-1, self.width * x.shape[1], x.shape[2])))
+        seen = attention(query, *source, self.mask, False, 0.0)
+        return part.output(seen.transpose(1, 2).flatten(2)).view_as(x)
+
+    def select(self, rows: Tensor, width: int = 1) -> None:
+        """Keep these rows, in this order; one may be there several times. From now on each `width` of them have one source."""
         for cache in self.caches:
-            if cache.keys is not None:
-                cache.select(rows)
-        self.source = [(key[rows], value[rows]) for key, value in self.source]
-        self.mask = None if self.mask is None else self.mask[rows]
+            cache.select(rows)
+        sources, self.width = rows[::width] // self.width, width
+        if len(sources) != len(self.source[0][0]) or (sources != torch.arange(len(sources))).any():
+            self.source = [(key[sources], value[sources]) for key, value in self.source]
+            self.mask = None if self.mask is None else self.mask[sources]
 
     @staticmethod
     @torch.no_grad()
@@ -72,11 +73,3 @@ class Decoding:
         for hook in hooks:
             hook.remove()
         return torch.stack(weights)
-
-
-def _placed(stack: Stack, x: Tensor, places: Tensor) -> Tensor:
-    if stack.kind == "learned":
-        x = x + stack.position_embedding(places)
-    elif stack.kind == "sinusoidal":
-        x = x + stack.table[places]
-    return stack.embedding_norm(x)

@@ -5,20 +5,23 @@ import os
 import random
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from components import encode, params, tokenizer
 from components.tracking import Run
+from tests import forks
 
 os.environ["SESAME_TRACKING"] = "off"
 torch.set_num_threads(1)  # two that spin for the same cores beside child processes are many times slower than one
@@ -184,6 +187,43 @@ def register(file: Path, *registries: str, name: str = "dummy") -> None:
     file.write_text(text)
 
 
+@contextmanager
+def shared(tmp_path_factory, name: str, start: Callable[[Path], str], stop: Callable[[str, Path], None]) -> Iterator[str]:
+    """What `start` gives, started by the first worker that asks and stopped by the last that has done with it, in a folder of all."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    state = folder.with_suffix(".json")
+
+    def users(more: int) -> str:
+        with FileLock(folder.with_suffix(".lock")):
+            known = json.loads(state.read_text()) if state.exists() else None
+            if known is None:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                known = {"users": 0, "value": start(folder)}
+            known["users"] += more
+            state.write_text(json.dumps(known))
+            if not known["users"]:
+                stop(known["value"], folder)
+                state.unlink()
+            return known["value"]
+
+    value = users(+1)
+    try:
+        yield value
+    finally:
+        users(-1)
+
+
+@pytest.fixture(scope="session")
+def forking(tmp_path_factory) -> Iterator[Path]:
+    """The folder of the sockets of `forks`."""
+    begun: Callable[[Path], str] = lambda folder: str(forks.start(folder))  # noqa: E731
+    with shared(tmp_path_factory, "forks", begun, lambda pid, _: os.kill(int(pid), signal.SIGTERM)):
+        base = tmp_path_factory.getbasetemp()
+        yield (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "forks"
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
     """The tiny project with its data stages done: corpus, task, mix, tokenizer, encoding."""
@@ -211,8 +251,6 @@ def built(tmp_path_factory) -> Path:
 @pytest.fixture
 def project(built, tmp_path, monkeypatch) -> Path:
     """A writable copy of `built` as the current folder."""
-    import shutil
-
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     (tmp_path / "components").symlink_to(Path(params.__file__).parents[1])
     monkeypatch.chdir(tmp_path)

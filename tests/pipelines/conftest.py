@@ -1,27 +1,22 @@
 """Small labs: temporary repositories with real DVC, run by the real `sesame` against one Prefect server for the session."""
 
-import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 import requests
-from filelock import FileLock
 from ruamel.yaml import YAML
 
 from components import params
-from tests.conftest import write_raw
-from tests.pipelines import forks
-from tests.pipelines.forks import PYTHON, Command
+from tests.conftest import shared, write_raw
+from tests.forks import PYTHON, Command
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -155,34 +150,6 @@ def template(tmp_path_factory) -> Path:
     return path
 
 
-@contextmanager
-def shared(tmp_path_factory, name: str, start: Callable[[Path], str], stop: Callable[[str, Path], None]) -> Iterator[str]:
-    """What `start` gives, started by the first worker that asks and stopped by the last that has done with it, in a folder of all."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
-    state = folder.with_suffix(".json")
-
-    def users(more: int) -> str:
-        with FileLock(folder.with_suffix(".lock")):
-            known = json.loads(state.read_text()) if state.exists() else None
-            if known is None:
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir()
-                known = {"users": 0, "value": start(folder)}
-            known["users"] += more
-            state.write_text(json.dumps(known))
-            if not known["users"]:
-                stop(known["value"], folder)
-                state.unlink()
-            return known["value"]
-
-    value = users(+1)
-    try:
-        yield value
-    finally:
-        users(-1)
-
-
 @pytest.fixture(scope="session")
 def server(template, tmp_path_factory) -> Iterator[str]:
     """The address of the API of a Prefect server of our own."""
@@ -210,15 +177,6 @@ def bare(template, tmp_path) -> Lab:
     return Lab(path, {"PREFECT_API_URL": "", "MLFLOW_TRACKING_URI": "", "SESAME_TRACKING": "off"})
 
 
-@pytest.fixture(scope="session")
-def forking(tmp_path_factory) -> Iterator[Path]:
-    """The folder of the sockets of `forks`."""
-    begun: Callable[[Path], str] = lambda folder: str(forks.start(folder))  # noqa: E731
-    with shared(tmp_path_factory, "forks", begun, lambda pid, _: os.kill(int(pid), signal.SIGTERM)):
-        base = tmp_path_factory.getbasetemp()
-        yield (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "forks"
-
-
 @pytest.fixture
 def lab(bare, server, forking) -> Lab:
     """A lab that uses the session's Prefect server."""
@@ -230,6 +188,13 @@ def lab(bare, server, forking) -> Lab:
 def many_stages(lab) -> Lab:
     """A lab whose stages are forked, too: for many stages that are not killed."""
     lab.env[PYTHON] = str(lab.forks / "python")
+    return lab
+
+
+@pytest.fixture
+def many_flows(lab) -> Lab:
+    """A lab whose flows are forked whoever starts them, and whose stages are real."""
+    lab.env[PYTHON] = str(lab.forks / "flows/python")
     return lab
 
 

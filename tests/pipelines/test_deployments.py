@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import psutil
 import pytest
@@ -20,6 +21,7 @@ from ruamel.yaml import YAML
 from components import params, resolve
 from pipelines import sources
 from tests.conftest import tiny_params
+from tests.forks import Command
 from tests.pipelines.conftest import BIN, ROOT, Lab, post, until
 
 STAGES = """
@@ -114,7 +116,7 @@ def side_by_side(lab: Lab) -> bool:
     return any(one[1] > other[0] for one, other in zip(times, times[1:], strict=False))
 
 
-def test_served(ready):
+def test_served(ready, many_flows):
     """One server, many runs: by hand, queued, by schedule, in a lane, refused, cancelled, and the end of it all."""
     lab, page = ready, Page(ready.env["PREFECT_API_URL"])
     serve = lab.start("serve")
@@ -184,15 +186,17 @@ def test_served(ready):
 def test_a_worker(ready, tmp_path):
     """`prefect deploy --all` to a process pool; the worker stands anywhere, its runs in the checkout."""
     lab, page = ready, Page(ready.env["PREFECT_API_URL"])
-    env = os.environ | lab.env
-    for args in (["work-pool", "create", "sesame", "--type", "process"], ["--no-prompt", "deploy", "--all"]):
-        done = subprocess.run([BIN / "prefect", *args], cwd=lab.path, env=env, text=True, capture_output=True)
-        assert done.returncode == 0, done.stdout + done.stderr
     (tmp_path / "elsewhere").mkdir()
-    with open(tmp_path / "worker.log", "w") as log:
-        worker = psutil.Popen(
-            [BIN / "prefect", "worker", "start", "--pool", "sesame"], cwd=tmp_path / "elsewhere", env=env, stdout=log, stderr=log
-        )
+
+    def prefect(folder: Path, *args: str) -> Command:
+        with open(tmp_path / "prefect.log", "a") as log:
+            outputs = log.fileno(), log.fileno()
+            return Command(str(lab.forks / "commands"), ["-m", "prefect", *args], str(folder), os.environ | lab.env, outputs)
+
+    for args in (["work-pool", "create", "sesame", "--type", "process"], ["--no-prompt", "deploy", "--all"]):
+        assert prefect(lab.path, *args).wait() == 0, (tmp_path / "prefect.log").read_text()
+    command = prefect(tmp_path / "elsewhere", "worker", "start", "--pool", "sesame")
+    worker = psutil.Process(command.pid)
     try:
         runs = [page.run("pipeline", targets=["study"], force=True) for _ in range(2)]
         assert {page.end(run)[0] for run in runs} == {"Completed"}
@@ -210,8 +214,8 @@ def test_a_worker(ready, tmp_path):
             process.kill()
         until(lambda: not lab.processes())  # the flow's guard has stopped the stage
     finally:
-        worker.kill()
-        worker.wait()
+        command.kill()
+        command.wait()
 
 
 def test_recheck(ready):

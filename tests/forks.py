@@ -2,27 +2,31 @@
 these take to import, and otherwise as a shell runs them.
 
 A request comes over a socket: arguments, folder and environment, with the two ends that output goes to. Back come the pid and, in the end,
-the exit status. Each command has a keeper, forked between, that waits for it.
+the exit status. Each command has a keeper, forked between, that waits for it, and kills it should the one who asked be gone.
 
-A flow's own `python -m dvc ...` and `python -m components.<stage> ...`, and a sweep's flows, can be forked, too (`PYTHON`): a `python` of
-ours is then its `sys.executable` and first in its PATH, and hands these on. For flows that are not killed: what is forked is no child of
-the flow, and the system does not show the flow's environment for it.
+`python -m components.<stage> ...` is forked by a `python` of ours. A flow's own `python -m dvc ...`, its stages, and a sweep's flows can be
+forked, too (`PYTHON`): it is then the flow's `sys.executable` and first in its PATH. For flows that are not stopped: what is forked is no
+child of the flow, and the system does not show the flow's environment for it. Another `python` has the flows alone forked, that a sweep or
+Prefect starts; their stages are real.
 """
 
+import atexit
 import json
 import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 PYTHON = "SESAME_TEST_PYTHON"
 """In the environment of a command: the interpreter that it starts others with, if not its own."""
 SCRIPT = """#!/bin/sh
 case "$1:$2" in
-    -m:dvc | -m:components.*) exec {python} -I -S {forks} {folder}/stages "$@" ;;
-    -m:pipelines.cli) shift 2; exec {python} -I -S {forks} {folder}/commands "$@" ;;
+    {stages}) PATH="{folder}:$PATH" exec {python} -I -S {forks} {folder}/stages "$@" ;;
+    -m:pipelines.cli | -m:prefect.engine) exec {python} -I -S {forks} {folder}/commands "$@" ;;
 esac
 exec {python} "$@"
 """
@@ -48,7 +52,8 @@ class Command:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -66,19 +71,23 @@ class Command:
         return said, None
 
 
-def start(folder) -> int:
-    """Start the processes that fork for `folder/commands` and `folder/stages`, and write the `folder/python` that asks them; a pid."""
+def start(folder: Path) -> int:
+    """Start the processes that fork for `folder/commands` and `folder/stages`, and write the two `python` that ask them; a pid."""
     import subprocess
 
-    python = folder / "python"
-    python.write_text(SCRIPT.format(python=sys.executable, forks=__file__, folder=folder))
-    python.chmod(0o755)
+    for python, stages in ((folder / "python", "-m:dvc | -m:components.*"), (folder / "flows/python", "-")):
+        python.parent.mkdir(exist_ok=True)
+        python.write_text(SCRIPT.format(stages=stages, python=sys.executable, forks=__file__, folder=folder))
+        python.chmod(0o755)
     from pipelines import services
 
     # Prefect makes its loggers when it is imported; its home is each command's own
     quiet = {key: value for key, value in services.environment().items() if key != "PREFECT_HOME"}
-    command = [sys.executable, "-m", "tests.pipelines.forks", "--serve", folder]
-    process = subprocess.Popen(command, env=os.environ | quiet, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+    command = [sys.executable, "-m", "tests.forks", "--serve", folder]
+    process = subprocess.Popen(
+        command, cwd=Path(__file__).parents[1], env=os.environ | quiet, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
     assert process.stdout.readline() == b"ready\n"
     return process.pid
 
@@ -148,19 +157,42 @@ def keep(link: socket.socket, become: Callable[..., None]) -> None:
         for stream, output in zip((1, 2), outputs, strict=True):
             os.dup2(output, stream)
             os.close(output)
-        return become(**json.loads(wanted))
+        return to_the_end(lambda: become(**json.loads(wanted)))
     for output in outputs:
         os.close(output)
     link.sendall(f"{pid}\n".encode())
+    threading.Thread(target=lambda: link.recv(1) or os.kill(pid, signal.SIGKILL), daemon=True).start()  # it says no more, until it is gone
     _, status = os.waitpid(pid, 0)
     with suppress(BrokenPipeError):  # a test that failed doesn't wait
         link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
 
 
+def to_the_end(command: Callable[[], None]) -> None:
+    """Run a command and end as the interpreter does, except that nothing is taken apart: that would copy every page of what was imported.
+    Returns only to an interpreter that is to end by Ctrl-C."""
+    status = 0
+    try:
+        command()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        status = 1
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)
+
+
 def as_sesame(args: list[str], folder: str, environment: dict[str, str]) -> None:
-    """The command, as its script runs it."""
+    """The command, as its script runs it, or a flow that Prefect starts."""
     import random
+    import runpy
     import warnings
 
     import prefect.context
@@ -175,9 +207,14 @@ def as_sesame(args: list[str], folder: str, environment: dict[str, str]) -> None
     with warnings.catch_warnings(action="ignore"):  # its folder is made when a flow begins
         prefect.context.refresh_global_settings_context()
     random.seed()  # or all flows would be called the same
-    sys.argv, sys.executable = ["sesame", *args], environment.get(PYTHON, sys.executable)
+    sys.executable = environment.get(PYTHON, sys.executable)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    cli.app()
+    module, rest = (args[1], args[2:]) if args[:1] == ["-m"] else ("pipelines.cli", args)
+    sys.argv = ["sesame", *rest]
+    if module == "pipelines.cli":
+        cli.app()
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def as_module(args: list[str], folder: str, environment: dict[str, str]) -> None:

@@ -224,6 +224,13 @@ def forking(tmp_path_factory) -> Iterator[Path]:
         yield (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "forks"
 
 
+@pytest.fixture
+def start(forking) -> Callable[..., forks.Command]:
+    """Starts `python ...` in the current folder, forked off a process that has imported the libraries."""
+    path = f"{forking}:{os.environ['PATH']}"  # the first of two ranks starts the other by it
+    return lambda *args, **env: forks.Command(f"{forking}/stages", list(args), os.getcwd(), os.environ | {"PATH": path} | env)
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
     """The tiny project with its data stages done: corpus, task, mix, tokenizer, encoding."""

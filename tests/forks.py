@@ -4,8 +4,8 @@ these take to import, and otherwise as a shell runs them.
 A request comes over a socket: arguments, folder and environment, with the two ends that output goes to. Back come the pid and, in the end,
 the exit status. Each command has a keeper, forked between, that waits for it, and kills it should the one who asked be gone.
 
-`python -m components.<stage> ...` is forked by a `python` of ours. A flow's own `python -m dvc ...`, its stages, and a sweep's flows can be
-forked, too (`PYTHON`): it is then the flow's `sys.executable` and first in its PATH. For flows that are not stopped: what is forked is no
+A flow's own `python -m dvc ...`, its stages, and a sweep's flows can be forked, too (`PYTHON`): a `python` of ours is then the flow's
+`sys.executable` and first in its PATH, and hands these on. For flows that are not stopped: what is forked is no
 child of the flow, and the system does not show the flow's environment for it. Another `python` has the flows alone forked, that a sweep or
 Prefect starts; their stages are real.
 """
@@ -160,8 +160,9 @@ def keep(link: socket.socket, become: Callable[..., None]) -> None:
         return to_the_end(lambda: become(**json.loads(wanted)))
     for output in outputs:
         os.close(output)
+    os.setpgid(pid, pid)
     link.sendall(f"{pid}\n".encode())
-    threading.Thread(target=lambda: link.recv(1) or os.kill(pid, signal.SIGKILL), daemon=True).start()  # it says no more, until it is gone
+    threading.Thread(target=lambda: link.recv(1) or os.killpg(pid, signal.SIGKILL), daemon=True).start()  # none follows
     _, status = os.waitpid(pid, 0)
     with suppress(BrokenPipeError):  # a test that failed doesn't wait
         link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
@@ -218,7 +219,7 @@ def as_sesame(args: list[str], folder: str, environment: dict[str, str]) -> None
 
 
 def as_module(args: list[str], folder: str, environment: dict[str, str]) -> None:
-    """`python -m ...`, as the interpreter runs it."""
+    """`python -m ...` or `python -c ...`, as the interpreter runs it."""
     import random
     import runpy
 
@@ -228,8 +229,10 @@ def as_module(args: list[str], folder: str, environment: dict[str, str]) -> None
     random.seed()
     sys.stdout.reconfigure(line_buffering=True)
     sys.executable, sys.path[0] = os.path.join(environment["PATH"].split(os.pathsep)[0], "python"), folder
-    _, module, *rest = args
-    sys.argv = ["-m", *rest]
+    how, module, *rest = args
+    sys.argv = [how, *rest]
+    if how == "-c":
+        return exec(module, vars(sys.modules["__main__"]))
     if module.startswith("components."):
         __import__("components")  # it looks at the place of the name, which is not known before the module is found
     runpy.run_module(module, run_name="__main__", alter_sys=True)

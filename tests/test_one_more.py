@@ -5,8 +5,6 @@ They are written as `components/models/__init__.py` and `components/objectives/_
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -182,29 +180,7 @@ def contributed(project) -> Path:
     return project
 
 
-SEVERAL = """
-import os, runpy, sys
-import lightning.pytorch
-sys.path[0] = os.getcwd()
-for command in sys.argv[1:]:
-    if os.fork() == 0:
-        module, name = command.split()
-        sys.argv = [module, name]
-        runpy.run_module(module, run_name="__main__")
-        sys.exit()
-    if os.wait()[1]:
-        sys.exit(f"{command} failed")
-"""
-"""Stages one after another, each in a process forked off one that has imported Lightning."""
-
-
-def run(*commands: str) -> str:
-    done = subprocess.run([sys.executable, "-c", SEVERAL, *commands], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed):
+def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed, start):
     raw = tiny_params()
     toy = {"architecture": {"name": "mean", "num_layers": 2, "hidden_size": 16, "max_length": 32}, "prompts": ["anything"]}
     raw["models"] = {
@@ -216,7 +192,11 @@ def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
 
-    said = run("components.pretrain toy", "components.pretrain toy_mlm", "components.finetune toy-same", "components.resolve all")
+    said = ""
+    for stage in ("pretrain toy", "pretrain toy_mlm", "finetune toy-same", "resolve all"):
+        done = start("-m", *f"components.{stage}".split())
+        said += done.communicate()[0]
+        assert done.returncode == 0, said
     assert "anything  ->  restored" in said
     metrics = json.loads(Path("data/metrics/pretrain/toy.json").read_text())
     assert metrics["loss"] > 0 and metrics["generator_loss"] > 0 and metrics["perplexity"] > 1

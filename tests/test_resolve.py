@@ -187,7 +187,7 @@ for module, name in json.load(open("stages.json")):
 """
 
 
-def test_the_closure_is_what_python_imports(project):
+def test_the_closure_is_what_python_imports(project, start):
     """Every stage, run for real: it imports all that it is watched by, and nothing else of ours."""
     raw = searched()
     raw["finetune"]["models"] = ["gpt", "elmo"]
@@ -202,10 +202,11 @@ def test_the_closure_is_what_python_imports(project):
     wanted = [own for own in resolve.entries(params.load()) if own.stage not in skipped]
     stages = [own for own in wanted if not own.name.endswith("-2") and "-40-" not in own.name]
     Path("stages.json").write_text(json.dumps([(own.modules[0], own.name) for own in stages]))
-    done = subprocess.run([sys.executable, "-c", RUN_ALL], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    done = start("-c", RUN_ALL)
+    said, _ = done.communicate()
+    assert done.returncode == 0, said[-4000:]
     loaded = {}
-    for line in done.stdout.splitlines():
+    for line in said.splitlines():
         if line.startswith("LOADED "):
             module, name, *modules = line.split()[1:]
             loaded[module, name] = {own for own in (module, *modules) if not closure.framed(own)}

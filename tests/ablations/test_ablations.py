@@ -2,16 +2,15 @@
 
 import csv
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from html import unescape
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from ruamel.yaml import YAML
@@ -203,17 +202,17 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
     assert said(lower).startswith(f"Its seeds or expectations were changed in commit {late} (") and f"committed ({results})" in said(lower)
 
 
-def test_a_killed_seed_goes_on_and_ends_the_same(project):
+def test_a_killed_seed_goes_on_and_ends_the_same(project, start):
     write(changed(ablations__rate__budget={"steps": 40}))
     whole = run_stage("components.ablations.variant", "rate-40-1")
     assert whole.returncode == 0, whole.stderr
     Path("data/variants/rate/40/1").rename("whole")
 
-    child = subprocess.Popen([sys.executable, "-m", "components.ablations.variant", "rate-40-1"], stdout=subprocess.DEVNULL)
-    while not list(Path(".sesame/checkpoints").glob("rate-40-1-*/last.ckpt")) and child.poll() is None:
+    child = start("-m", "components.ablations.variant", "rate-40-1")
+    while not list(Path(".sesame/checkpoints").glob("rate-40-1-*/last.ckpt")) and psutil.pid_exists(child.pid):
         time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
+    child.kill()
+    assert child.wait() == -signal.SIGKILL
     assert not Path("data/variants/rate/40/1").exists()
     again = run_stage("components.ablations.variant", "rate-40-1")
     assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr

@@ -1,8 +1,5 @@
 """Permutation language modelling: orders, what each stream may see, memory; loss and memory of `transformers`' XLNet."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +17,6 @@ from components.objectives.scoring import IGNORED
 from components.optimizer import adamw
 from components.tokenizer import MASK, SPECIALS
 from tests.conftest import tiny_params
-from tests.pretrain.test_pretrain import with_tests
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
 
@@ -137,11 +133,11 @@ def lab(project):
     YAML().dump(raw, project / "params.yaml")
 
 
-def test_killed_and_resumed_ends_the_same_with_its_memory(lab):
-    command = [sys.executable, "-m", "tests.pretrain.killed_at", "elmo", "micro-batch", "saved"]
-    done = subprocess.run(command, capture_output=True, text=True, env=with_tests())
-    ends = dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
-    assert done.returncode == 0 and len(ends) == 3 and len(set(ends.values())) == 1, done.stdout + done.stderr
+def test_killed_and_resumed_ends_the_same_with_its_memory(lab, start):
+    done = start("-m", "tests.pretrain.killed_at", "elmo", "micro-batch", "saved")
+    said, _ = done.communicate()
+    ends = dict(line.split("\t") for line in said.splitlines() if "\t" in line)
+    assert done.returncode == 0 and len(ends) == 3 and len(set(ends.values())) == 1, said
 
 
 def test_what_it_fills_in_and_reads_is_shown(model, tokens, train_split):

@@ -6,12 +6,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from ruamel.yaml import YAML
@@ -34,6 +35,7 @@ from components.pretrain.trainer import lightning_trainer
 from components.pretrain.training import phases_of, recomputed, valid_batches
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
+from tests.forks import Command
 
 
 def write_params(**changes) -> None:
@@ -53,16 +55,11 @@ def pretrain(name: str, **environment: str) -> subprocess.CompletedProcess:
     return run_stage("components.pretrain", name, **environment)
 
 
-def with_tests() -> dict[str, str]:
-    """The environment, for a module of the tests that runs in a project."""
-    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-
-
 def weights(name: str) -> dict[str, torch.Tensor]:
     return load_file(Path("data/models", name, "model.safetensors"))
 
 
-def killed(name: str) -> None:
+def killed(name: str, start: Callable[..., Command]) -> None:
     """Train until the next save, and kill -9 all processes."""
     Path(f"data/models/{name}/model.safetensors").unlink(missing_ok=True)
 
@@ -70,24 +67,23 @@ def killed(name: str) -> None:
         return [path.stat().st_mtime_ns for path in Path(".sesame/checkpoints").glob("*/last.ckpt")]
 
     before = saves()
-    command = [sys.executable, "-m", "components.pretrain", name]  # the first rank starts the others with the same
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    while saves() == before and child.poll() is None:
+    child = start("-m", "components.pretrain", name)  # the first rank starts the others with the same
+    while saves() == before and psutil.pid_exists(child.pid):
         time.sleep(0.01)
     os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    assert child.wait() == -signal.SIGKILL
     assert saves() != before, "killed before its first checkpoint or after its end"
     assert not Path(f"data/models/{name}/model.safetensors").exists()
 
 
-def test_killed_and_resumed_equals_uninterrupted(project):
+def test_killed_and_resumed_equals_uninterrupted(project, start):
     """kill -9 at some moment, run again: the same weights bit for bit, the same curve."""
     name = "gpt"
     write_params(budget={"steps": 60}, trainer={"accumulate": 2, "recompute": True})
     done = pretrain(name)
     assert done.returncode == 0, done.stderr
     whole, curve = weights(name), Path(f"data/curves/{name}.csv").read_text()
-    killed(name)
+    killed(name, start)
     again = pretrain(name)
     assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr
     assert int(again.stdout.split("resumed at step ")[1].split()[0]) < 60
@@ -99,14 +95,14 @@ def test_killed_and_resumed_equals_uninterrupted(project):
 
 
 @pytest.mark.parametrize(("name", "where"), [("bert", []), ("elmo", ["micro-batch", "saved"])], ids=["bert", "elmo"])
-def test_killed_at_any_boundary_and_resumed_ends_the_same(project, name, where):
+def test_killed_at_any_boundary_and_resumed_ends_the_same(project, start, name, where):
     """Between steps, micro-batches and phases, in validations, milestones and saves: weights, those kept on the way, and the curve. ELMo's
     states go over from a step to the next."""
     write_params(budget={"steps": 12}, trainer={"accumulate": 2}, phases=[{"share": 0.5, "max_length": 16, "batch_size": 4}])
-    command = [sys.executable, "-m", "tests.pretrain.killed_at", name, *where]
-    done = subprocess.run(command, capture_output=True, text=True, env=with_tests())
-    ends = dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
-    assert done.returncode == 0 and len(ends) == 1 + (len(where) or 11), done.stdout + done.stderr
+    done = start("-m", "tests.pretrain.killed_at", name, *where)
+    said, _ = done.communicate()
+    ends = dict(line.split("\t") for line in said.splitlines() if "\t" in line)
+    assert done.returncode == 0 and len(ends) == 1 + (len(where) or 11), said
     assert ends["in peace"].count("[") == 4, "a row for either validation and the milestone"
     assert {where: end for where, end in ends.items() if end != ends["in peace"]} == {}
 
@@ -131,7 +127,7 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
 @pytest.mark.parametrize(
     ("name", "strategy", "objective"), [("bert", "ddp", {"next_sentence": False}), ("elmo", "ddp", {}), ("gpt", "fsdp", {})]
 )
-def test_two_processes_equal_one(project, name, strategy, objective):
+def test_two_processes_equal_one(project, start, name, strategy, objective):
     """Over gloo they share out the micro-batches, under FSDP the weights, too: the single process's losses and weights, dropout on, and
     what one process has begun two go on with, and one again. BERT's unused head is no obstacle."""
     settings = {"budget": {"steps": 24}, "objective": objective, "trainer": {"accumulate": 2}}
@@ -140,13 +136,14 @@ def test_two_processes_equal_one(project, name, strategy, objective):
     single, curve = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
     two = {"devices": 2, "strategy": strategy, "log_every": 4}
     if name == "elmo":
-        killed(name)
+        killed(name, start)
     write_params(**settings, run=two)
     if strategy == "fsdp":
-        killed(name)
+        killed(name, start)
         write_params(**settings)
-    done = subprocess.run([sys.executable, "-m", "components.pretrain", name], capture_output=True, text=True)
-    assert done.returncode == 0 and ("resumed at step" in done.stdout) == (name != "bert"), done.stdout + done.stderr
+    done = start("-m", "components.pretrain", name)
+    said, _ = done.communicate()
+    assert done.returncode == 0 and ("resumed at step" in said) == (name != "bert"), said
     double, other = weights(name), Path(f"data/curves/{name}.csv").read_text().splitlines()
     for key, value in single.items():
         torch.testing.assert_close(double[key], value, atol=2e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
@@ -241,12 +238,12 @@ check(module, setup.train, 1, torch.device("cpu"))
 """
 
 
-def test_a_step_that_finds_no_room_is_told_before_the_first(project):
+def test_a_step_that_finds_no_room_is_told_before_the_first(project, start):
     """With the largest micro-batch that does, and what makes them so small."""
     write_params(batch_size=64, architecture={"hidden_size": 256, "intermediate_size": 4096})
-    done = subprocess.run([sys.executable, "-c", ROOMLESS, "60"], capture_output=True, text=True)
-    said = re.search(r"a micro-batch of 64 rows does not fit into the memory of cpu; (\d+) do: trainer.accumulate (\d+)", done.stderr)
-    assert said and int(said[1]) * int(said[2]) == 64 and int(said[2]) > 1, done.stderr
+    output, _ = start("-c", ROOMLESS, "60").communicate()
+    said = re.search(r"a micro-batch of 64 rows does not fit into the memory of cpu; (\d+) do: trainer.accumulate (\d+)", output)
+    assert said and int(said[1]) * int(said[2]) == 64 and int(said[2]) > 1, output
 
 
 def test_a_bad_step_is_told_late_and_changes_nothing(tokens, train_split):

@@ -3,10 +3,7 @@
 import csv
 import itertools
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -163,13 +160,12 @@ def write_params(project: Path, **changes) -> None:
         YAML().dump(raw_params(**changes), file)
 
 
-def test_a_killed_search_goes_on_with_the_trials_it_has(project, tokens):
+def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     """kill -9 after the second trial: the same trials as without, one ledger's run, only the running trial twice."""
     save_models(tokens)
     write_params(project, budget={"trials": 5})
     ledger = {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": f"sqlite:///{project}/ledger.db"}
-    command = [sys.executable, "-m", "components.search", "bert-same"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | ledger)
+    child = start("-m", "components.search", "bert-same", **ledger)
     for line in child.stdout:
         if line.startswith("trial 2 "):
             child.send_signal(signal.SIGKILL)

@@ -139,10 +139,10 @@ def template(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("template")
     for command in (
         ["git", "init", "-q"], ["git", "config", "user.email", "lab@example.org"], ["git", "config", "user.name", "lab"],
-        [BIN / "dvc", "init", "-q"], [BIN / "dvc", "config", "core.analytics", "false"],
-        [BIN / "dvc", "config", "core.check_update", "false"],
+        [BIN / "dvc", "init", "-q"],
     ):  # fmt: skip
-        subprocess.run(command, cwd=path, check=True)
+        subprocess.run(command, cwd=path, check=True, env=os.environ | {"DVC_NO_ANALYTICS": "1"})
+    (path / ".dvc/config").write_text("[core]\n    analytics = false\n    check_update = false\n")
     shutil.copy(ROOT / "params.yaml", path)
     (path / ".gitignore").write_text("/.sesame/\n/mlflow.db*\n/mlartifacts/\n*.out\n")
     subprocess.run(["git", "add", "-A"], cwd=path, check=True)

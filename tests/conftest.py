@@ -26,7 +26,7 @@ from tests import forks
 os.environ["SESAME_TRACKING"] = "off"
 torch.set_num_threads(1)  # two that spin for the same cores beside child processes are many times slower than one
 
-LONGEST = ["test_studies", "test_whole", "test_lanes", "test_services", "test_flow", "test_deployments", "test_servers", "test_estimates"]
+LONGEST = ["test_studies", "test_whole", "test_lanes", "test_services", "test_flow", "test_deployments", "test_servers", "test_pretrain"]
 """Files that take a minute or more; begun first, or the workers that are done wait for the last of them."""
 
 

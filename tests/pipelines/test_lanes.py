@@ -184,7 +184,7 @@ def begun(lab: Lab, tmp_path: Path, seeds: list[int], *args: str) -> subprocess.
     return process
 
 
-def test_a_killed_lane_is_listed_and_cleaned(ready, tmp_path):
+def test_a_killed_lane_is_listed_and_cleaned(ready, many_flows, tmp_path):
     """Killed without a word: first its flow, then the command itself. No process stays."""
     lab = ready
     process = begun(lab, tmp_path, [5, 6], "sweep", "-S", "seed=5,6", "--jobs", "2")
@@ -203,7 +203,7 @@ def test_a_killed_lane_is_listed_and_cleaned(ready, tmp_path):
     assert works_in(lab) == [] and left(lab) == [] and experiments(lab) == {}
 
 
-def test_ctrl_c_stops_all_lanes(ready, tmp_path):
+def test_ctrl_c_stops_all_lanes(ready, many_flows, tmp_path):
     lab = ready
     before = tree(lab)
     process = begun(lab, tmp_path, [7, 8], "sweep", "-S", "seed=7,8,9", "--jobs", "2")

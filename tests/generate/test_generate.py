@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -164,9 +165,27 @@ def test_words_find_their_translations():
     assert baseline.translate("ein Hund singt .") == "a dog sings." and baseline.translate("der Wal") == "the Wal"
 
 
+@pytest.fixture(scope="module")
+def translator(built, tmp_path_factory) -> tuple[Path, dict]:
+    """The tiny project with a translator of text read backwards, and a left-to-right model; its params."""
+    folder = tmp_path_factory.mktemp("translator")
+    shutil.copytree(built, folder, dirs_exist_ok=True)
+    (folder / "components").symlink_to(Path(params.__file__).parents[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder, made_translator()
+
+
 @pytest.fixture
-def translated(project):
-    """A small translator, trained on text read backwards."""
+def translated(translator, tmp_path, monkeypatch) -> dict:
+    """A writable copy of it as the current folder; its params."""
+    folder, raw = translator
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True, symlinks=True)
+    monkeypatch.chdir(tmp_path)
+    return json.loads(json.dumps(raw))
+
+
+def made_translator() -> dict:
     raw = tiny_params()
     lines = [line for line in text(80).split("\n") if line]
     for name, side in {"en": lines, "back": [" ".join(line.split()[::-1]) for line in lines]}.items():

@@ -26,6 +26,8 @@ TESTS = {
     "finetune": "tests/finetune/test_finetune.py", "metrics": "tests/tasks/test_metrics.py",
     "verdicts": "tests/tasks/test_verdicts.py", "maps": "tests/spaces/test_maps.py", "spaces": "tests/spaces/test_spaces.py",
     "contexts": "tests/spaces/test_contexts.py", "time": "tests/spaces/test_time_and_groups.py",
+    "encoder_decoder": "tests/models/test_encoder_decoder.py", "source_target": "tests/objectives/test_source_target.py",
+    "generate": "tests/generate/test_generate.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -34,6 +36,9 @@ def named(area: str, *names: str) -> str:
     return " ".join(f"{TESTS[area]}::{name}" for name in names) or TESTS[area]
 
 
+TWO_STACKS, TWO_HUB = "components/models/encoder_decoder/model.py", "components/models/encoder_decoder/hub.py"
+DENOISING, SIDES = "components/objectives/denoising/batches.py", "components/objectives/examples/source_target.py"
+SEARCH, WRITING, NOVELTY = "components/generate/search.py", "components/generate/writing.py", "components/generate/novelty.py"
 CLEANING, CLM = "components/corpora/cleaning.py", "components/objectives/clm/objective.py"
 BATCHES = "components/objectives/examples/masked.py"
 MASKS, SEGMENTS = "components/objectives/noise/tokens.py", "components/objectives/examples/segments.py"
@@ -295,4 +300,42 @@ MISTAKES = [
             "model.token_embedding.weight.add_(now - self.generator.before)", "pass", named("inputs")),
     Mistake("the main pipeline reads what only studies make", "components/params/references.py",
             "if name not in of_studies.get(section, ())", "if name", named("params")),
+    Mistake("the target sees what it is to write", TWO_STACKS,
+            "torch.cat([opening, targets[:, :-1]], 1), memory", "targets, memory", named("encoder_decoder")),
+    Mistake("padding of the source is read", TWO_STACKS,
+            "memory, length_mask(lengths, ids.shape[1]))[-1]", "memory, None)[-1]", named("encoder_decoder")),
+    Mistake("no scale for T5's queries", TWO_HUB, "** (power / 2)", "** 0", named("encoder_decoder")),
+    Mistake("the halves of a gated layer exchanged", TWO_HUB,
+            '(("wi_0", "wi_1"), value', '(("wi_1", "wi_0"), value', named("encoder_decoder")),
+    Mistake("a mean over padding", TWO_STACKS, "(hidden * real[:, :, None]).sum(1)", "hidden.sum(1)", named("encoder_decoder")),
+    Mistake("layers of the decoder as deep as the encoder's", TWO_STACKS,
+            "return self.encoder_layers + super().depth(parameter)", "return super().depth(parameter)", named("encoder_decoder")),
+    Mistake("the first sentinel has the lowest id", DENOISING,
+            "tokens.vocab_size - 1 - np.arange(sentinels)", "tokens.vocab_size - sentinels + np.arange(sentinels)", named("source_target")),
+    Mistake("a text may open with what is hidden", DENOISING,
+            "np.stack([kept, own], 2)", "np.stack([own, kept], 2)", named("source_target")),
+    Mistake("divisions that are not all alike", DENOISING, "cuts = np.sort(cuts.T + 1, axis=1)", "cuts = np.sort(cuts.T // 2 + 1, axis=1)",
+            named("source_target")),
+    Mistake("holes that stand for nothing are left out", DENOISING, "more.append(place)", "pass", named("source_target")),
+    Mistake("sentences that are cut move, too", DENOISING,
+            "[*(sentences[i] for i in rng.permutation(len(sentences))), rest]",
+            "[rest, *(sentences[i] for i in rng.permutation(len(sentences)))]",
+            named("source_target")),
+    Mistake("smoothing over the wrong sign", SIDES, "(log_sum - logits.mean(1))", "(log_sum + logits.mean(1))", named("source_target")),
+    Mistake("padding is predicted", SIDES, "(targets == PAD) | (targets == CLS)", "targets == CLS", named("source_target")),
+    Mistake("a beam's length without its end", SEARCH,
+            "float(best[i, k]) / (step + 1) **", "float(best[i, k]) / max(step, 1) **", named("generate")),
+    Mistake("a finished beam is written on", SEARCH, "best.masked_fill(ends, -1e9).topk", "best.topk", named("generate")),
+    Mistake("draws that depend on the batch", SEARCH,
+            "draw(scores, how, keys[alive], step)", "draw(scores, how, alive, step)", named("generate")),
+    Mistake("the piece over the bound is left out", SEARCH, "shares.cumsum(1) - shares >= how.top_p", "shares.cumsum(1) >= how.top_p",
+            named("generate")),
+    Mistake("negative scores divided by the penalty", SEARCH,
+            "row[met] / penalty, row[met] * penalty", "row[met] / penalty, row[met] / penalty",
+            named("generate")),
+    Mistake("kept keys that do not move with their beam", "components/models/common/cached.py",
+            "0, rows, out=chosen", "0, torch.arange(len(rows)) % len(kept), out=chosen", named("generate")),
+    Mistake("rotary keys turned as if all were first", "components/models/common/cached.py",
+            "cache.put(_rotated(key, positions, first), value)", "cache.put(_rotated(key, positions, 0), value)", named("generate")),
+    Mistake("copies over two chunks are missed", NOVELTY, "[start : start + CHUNK + n - 1]", "[start : start + CHUNK]", named("generate")),
 ]  # fmt: skip

@@ -33,7 +33,9 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
     for name, block in all_params.generations.items():
         measured = metrics["generate", name]
         row = {"name": name, "model": block.model, "search": how(block.decoding), "texts": measured["texts"]}
-        row |= {"BLEU": measured.get("bleu"), "word by word": measured.get("word_by_word", {}).get("bleu"), "chrF": measured.get("chrf")}
+        beside = measured.get("word_by_word", {})
+        row |= {"BLEU": measured.get("bleu"), "±": measured.get("bleu_interval"), "word by word": beside.get("bleu")}
+        row |= {"p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
         for kind, title in (("written", ""), ("by_people", ", people's")):
             own = measured.get(kind, {})
             row |= {f"new 4-grams{title}": own.get("novel_4"), f"copied run{title}": own.get("copy")}

@@ -162,8 +162,8 @@ def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
 
 def bars(table: pd.DataFrame) -> pd.DataFrame:
     """A labelled bar for each score, for `dvc plots show`."""
-    names = table[["task", "model", "method", "init"]].agg(" ".join, axis=1)
-    return pd.DataFrame({"score": names, "mean": table["mean"]})
+    names = [" ".join(row) for row in table[["task", "model", "method", "init"]].itertuples(index=False)]
+    return pd.DataFrame({"score": names, "mean": table["mean"].to_list()})
 
 
 def curves(all_params: params.Params) -> pd.DataFrame:

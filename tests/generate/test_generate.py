@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +228,22 @@ def test_what_models_write_is_kept_and_judged(translated):
     assert card["signatures"]["BLEU"].startswith("nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     going = [json.loads(line) for line in Path("data/generated/goes_on/texts.jsonl").read_text().splitlines()]
     assert len(going) == 5 and "bleu" not in json.loads(Path("data/metrics/generate/goes_on.json").read_text())
+
+
+def test_the_page_shows_it_without_tasks_or_spaces_too(translated):
+    raw = translated | {"alignments": {}, "vectors": {}, "mixes": {}, "tasks": {}}
+    raw["finetune"]["tasks"] = []
+    raw["tokenizers"] = {"tiny": raw["tokenizers"]["tiny"]}
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    for name in ("reversed", "goes_on"):
+        assert (done := run_stage("components.generate", name)).returncode == 0, done.stderr
+    done = run_stage("components.report")
+    assert done.returncode == 0, done.stderr
+    page = Path("data/report/index.html").read_text()
+    assert "What models write" in page and 'id="tasks"' not in page and 'id="alignment"' not in page
+    texts = [json.loads(line) for line in Path("data/generated/reversed/texts.jsonl").read_text().splitlines()]
+    assert escape(texts[0]["reference"]) in page and escape(texts[0]["nearest"]) in page and "layer 2" in page
 
 
 def test_the_command_writes(translated, tmp_path):

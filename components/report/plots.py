@@ -188,6 +188,7 @@ def attention(seen: dict) -> Figure:
         panel.set_yticks(range(len(written)), written, fontsize=8)
         panel.set_title(title, fontsize=9)
         panel.tick_params(length=0)
+        panel.grid(False)
     figure.tight_layout()
     return figure
 

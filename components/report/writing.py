@@ -36,9 +36,8 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
         beside = measured.get("word_by_word", {})
         row |= {"BLEU": measured.get("bleu"), "±": measured.get("bleu_interval"), "word by word": beside.get("bleu")}
         row |= {"p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
-        for kind, title in (("written", ""), ("by_people", ", people's")):
-            own = measured.get(kind, {})
-            row |= {f"new 4-grams{title}": own.get("novel_4"), f"copied run{title}": own.get("copy")}
+        for key, title in (("novel_4", "new 4-grams"), ("copy", "copied run")):
+            row |= {title: measured.get("written", {}).get(key), f"{title}, people's": measured.get("by_people", {}).get(key)}
         rows.append(row | {"cut off": measured["unended"], "tokens/s": measured["tokens_per_second"]})
     return pd.DataFrame(rows).dropna(axis=1, how="all")
 

@@ -9,7 +9,7 @@ from components.models.common.block import ArchitectureBlock
 from components.params.derived import Derived
 from components.params.generation import Generation
 from components.params.messages import first
-from components.params.models import Checkpoint, Model
+from components.params.models import Checkpoint, Model, Objective
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, tuned, varied
@@ -127,10 +127,16 @@ class Params(Block):
                 f"{place}: architecture {model.architecture.name} reads characters, and tokenizers.{encoding.tokenizer} is of "
                 f"kind {tokenizer.kind}; take kind: characters"
             )
-        if tokenizer and (most := model.objective.sentinels(model.architecture.max_length)) > tokenizer.sentinels:
+        self._has_sentinels(place, model, model.objective)
+
+    def _has_sentinels(self, place: str, model: Model, objective: Objective) -> None:
+        """Raises ValueError where an objective hides more spans than the vocabulary of the model's text has names for."""
+        encoding, length = self.encodings.get(model.encoding), model.architecture.max_length
+        tokenizer = self.tokenizers.get(encoding.tokenizer) if encoding else None
+        if tokenizer and (most := objective.sentinels(length)) > tokenizer.sentinels:
             raise ValueError(
-                f"{place}: objective {model.objective.name} hides up to {most} spans of a row of {model.architecture.max_length}, and "
-                f"tokenizers.{encoding.tokenizer} has {tokenizer.sentinels} sentinels for them; raise its sentinels"
+                f"{place}: objective {objective.name} hides up to {most} spans of a row of {length}, and tokenizers.{encoding.tokenizer} "
+                f"has {tokenizer.sentinels} sentinels for them; raise its sentinels"
             )
 
     @model_validator(mode="after")
@@ -172,6 +178,7 @@ class Params(Block):
         model, objective = self.models[root], derived.by.objective
         if objective.needs != model.architecture.reads:
             raise ValueError(f"{place}.by.objective: {objective.name} can't train architecture {model.architecture.name}")
+        self._has_sentinels(place, model, objective)
         encodings = [self.encodings.get(name) for name in (model.encoding, derived.on.partition("/")[2])]
         if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:
             tokenizers = " and ".join(encoding.tokenizer for encoding in encodings)

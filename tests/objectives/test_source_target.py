@@ -245,6 +245,11 @@ def test_what_can_not_be_is_one_line(tokens):
     raw["models"]["t5"] = raw["models"]["bert"] | {"architecture": ARCHITECTURE, "objective": {"name": "denoising"}, "prompts": []}
     with pytest.raises(SesameError, match=r"models\.t5: objective denoising hides up to 2 spans of a row of 32, .* has 0 sentinels"):
         params.check(raw)
+    raw["models"]["t5"]["objective"] = {"name": "translation"}
+    more = {key: raw["models"]["t5"][key] for key in ("optimizer", "budget", "batch_size")}
+    raw["derived"]["on"] = {"start": "t5", "on": "encoded/tiny", "by": {"name": "pretrained", "objective": {"name": "denoising"}, **more}}
+    with pytest.raises(SesameError, match=r"derived\.on: objective denoising hides up to 2 spans of a row of 32, .* has 0 sentinels"):
+        params.check(raw)
     raw["tokenizers"]["tiny"]["sentinels"] = 2
     assert params.check(raw).tokenizers["tiny"].most_ids == 402
 

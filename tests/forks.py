@@ -95,30 +95,33 @@ def start(folder: Path) -> int:
 def serve_both(folder: str) -> None:
     """Fork commands and stages, until ended. Returns in a command's process only."""
     import gc
+    import inspect
     import logging
 
-    import dvc.repo
-    import dvc.repo.reproduce
-    import dvc.repo.status  # noqa: F401
+    stages, commands, parent = listen(f"{folder}/stages"), listen(f"{folder}/commands"), os.getpid()
+    print("ready", flush=True)  # who asks from now on waits until all is imported
+    os.dup2(2, 1)
+
+    import dvc.cli.parser  # noqa: F401
+    import gensim.models  # noqa: F401
     import lightning.pytorch.strategies  # noqa: F401
     import mlflow.pytorch
     import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+    import scmrepo.git  # noqa: F401
     import sklearn.linear_model  # noqa: F401
+    import sqlalchemy.dialects.sqlite  # noqa: F401
 
-    stages, commands, parent = listen(f"{folder}/stages"), listen(f"{folder}/commands"), os.getpid()
+    inspect.getmodule(inspect.currentframe())  # it looks for the file of every module: a quarter of what params take to be imported
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave nothing behind
     logging.getLogger().handlers.clear()  # one of these packages sets up the root logger, which a command has as Python left it
     gc.freeze()  # a collection in a command would touch, and so copy, every page of what was imported
     if os.fork() == 0:  # before anything of ours is imported: a lab has its own copy of it
         commands.close()
-        os.dup2(2, 1)
         return serve(stages, lambda: os.getppid() == parent, as_module)
     import pipelines.flow  # noqa: F401
 
     stages.close()
     gc.freeze()
-    print("ready", flush=True)
-    os.dup2(2, 1)
     serve(commands, lambda: True, as_sesame)
 
 

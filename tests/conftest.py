@@ -1,5 +1,6 @@
 """A tiny project that tests run real stages in: generated text, a tokenizer and an encoding of it."""
 
+import gc
 import json
 import os
 import random
@@ -32,6 +33,15 @@ LONGEST = ["test_studies", "test_whole", "test_lanes", "test_services", "test_fl
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
+def pytest_collection() -> None:
+    gc.disable()  # what is imported now stays
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()  # or each full collection looks at all of torch again
 
 
 @pytest.fixture(autouse=True)

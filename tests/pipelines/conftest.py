@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import psutil
 import pytest
@@ -128,10 +129,18 @@ def write_params(lab: Lab, raw: dict, own: dict | None = None) -> None:
 
 
 def dvc(lab: Lab, *args: str) -> str:
-    """DVC alone, without `sesame`; its output."""
+    """DVC alone, without `sesame`; its output. Forked where the lab's stages are."""
     python = Path(lab.env.get(PYTHON, BIN / "python")).parent
     environment = {"PATH": f"{python}:{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
-    return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
+    if lab.forks is None or python != lab.forks:
+        return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
+    with TemporaryFile("w+") as said, TemporaryFile("w+") as complained:
+        outputs = said.fileno(), complained.fileno()
+        status = Command(f"{lab.forks}/stages", ["-m", "dvc", *args], str(lab.path), environment, outputs).wait()
+        said.seek(0)
+        complained.seek(0)
+        assert status == 0, complained.read()
+        return said.read()
 
 
 @pytest.fixture(scope="session")
@@ -178,8 +187,8 @@ def bare(template, tmp_path) -> Lab:
 
 
 @pytest.fixture
-def lab(bare, server, forking) -> Lab:
-    """A lab that uses the session's Prefect server."""
+def lab(bare, forking, server) -> Lab:
+    """A lab that uses the session's Prefect server, which comes up while the libraries are imported to fork commands off."""
     bare.env["PREFECT_API_URL"], bare.forks = server, forking
     return bare
 

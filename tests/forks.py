@@ -103,10 +103,13 @@ def serve_both(folder: str) -> None:
     os.dup2(2, 1)
 
     import dvc.cli.parser  # noqa: F401
+    import dvc.repo.reproduce  # noqa: F401
+    import dvc.repo.status  # noqa: F401
     import gensim.models  # noqa: F401
     import lightning.pytorch.strategies  # noqa: F401
     import mlflow.pytorch
     import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+    import ruamel.yaml  # noqa: F401
     import scmrepo.git  # noqa: F401
     import sklearn.linear_model  # noqa: F401
     import sqlalchemy.dialects.sqlite  # noqa: F401

@@ -53,7 +53,7 @@ class Added:
 class Block(BaseModel):
     """A block of `params.yaml`: unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def settings(self) -> dict[str, Any]:
         """What results depend on, as JSON, defaults filled in: without settings marked RunOnly, and Added ones that are neutral."""

@@ -1,7 +1,12 @@
 """Params files read and checked: `params.yaml`, and the studies' beside `studies/dvc.yaml`."""
 
+import ast
+import inspect
 import json
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,6 +15,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.reader import ReaderError
 
+from components.block import Block
 from components.errors import SesameError
 from components.params.messages import message, plain, where
 from components.params.references import references
@@ -172,9 +178,35 @@ def parse(content: bytes, path: str | Path) -> Any:
         raise SesameError(f"{where}: not valid YAML: {' '.join(problem.split())}") from None  # it may quote a value of several lines
 
 
+def _said(name: str) -> dict[str, str]:
+    """The docstrings of a block's settings and of those that it inherits. Not pydantic's, who would look for them in every process."""
+    said = {}
+    for kind in reversed(_blocks()[name].__mro__):
+        if issubclass(kind, Block) and kind is not Block:
+            for line, after in pairwise([*ast.parse(dedent(inspect.getsource(kind))).body[0].body, ast.Pass()]):
+                if isinstance(line, ast.AnnAssign):
+                    said.pop(line.target.id, None)  # one that is declared anew says nothing of the old one's text
+                    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                        said[line.target.id] = inspect.cleandoc(after.value.value)
+    return said
+
+
+@cache
+def _blocks() -> dict[str, type[Block]]:
+    """All blocks by their names."""
+    kinds = [Block]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {kind.__name__: kind for kind in kinds}
+
+
 def schemas() -> dict[Path, str]:
     """The JSON schemas of the files, by where they stand in `components`: for editors."""
     whole = Params.model_json_schema()
+    for name, own in (whole["$defs"] | {"Params": whole}).items():
+        for key, text in _said(name).items():
+            if key in own.get("properties", {}):
+                own["properties"][key] = dict(sorted((own["properties"][key] | {"description": text}).items()))
     written = {}
     for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in (*OF_STUDIES, *SHARED))):
         own = {

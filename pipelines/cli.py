@@ -211,7 +211,7 @@ def generate(
         raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file")
-    lines = file.read_text(encoding="utf-8").splitlines() if file else [text]
+    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n") if file else [text]
     writer = writing.of_params(params.load(), model)
     sources = [writer.source(line) for line in lines]
     if len(sources) == 1 and not out and how != "beam":  # nothing is taken back, so that it can be shown as it comes
@@ -219,7 +219,7 @@ def generate(
             print(piece, end="", flush=True)
         print()
         return
-    texts = [writer.tokens.decode(ids) for ids in writer.write(sources, decoding, batch_size=64)]
+    texts = [" ".join(writer.text(ids).splitlines()) for ids in writer.write(sources, decoding, batch_size=64)]
     if out:
         with stage.output(out) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")

@@ -10,6 +10,7 @@ STAGES = {
     "checkpoints": "checkpoint",
     "published_vectors": "published_vectors",
     "alignments": "align",
+    "generations": "generate",
 }
 """Section of params.yaml -> the stages that fetch its sources."""
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -27,6 +27,10 @@ SENTENCES = 100_000
 """Of the training text, among which it is looked up."""
 
 
+Trained = list[tuple[str, params.Objective]]
+"""What a model was pre-trained on, and by what, first to last."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """What is to be written for: a source or a beginning in tokens and as text, and what a person wrote there."""
@@ -42,34 +46,38 @@ def body(all_params: params.Params, name: str, run: Run) -> dict:
     block = all_params.generations[name]
     compute.prepare(block.threads)
     writer = writing.of_params(all_params, block.model)
-    root = all_params.root(block.model)
-    trained = all_params.models.get(root)
-    asked = {"parallel": parallel, "beginnings": beginnings}[block.inputs.kind](all_params, block, writer, trained)
+    trained = all_params.read_by(block.model)
+    asked = {"parallel": parallel, "beginnings": beginnings}[block.inputs.kind](block, writer, trained)
     if not asked.ids:
         raise SesameError(f"generations.{name}.inputs: there is nothing to write for")
 
     started = time.perf_counter()
     made = writer.write(asked.ids, block.decoding, block.batch_size)
     seconds = time.perf_counter() - started
-    texts, tokens = [writer.tokens.decode(ids) for ids in made], sum(map(len, made))
+    texts, tokens = [writer.text(ids) for ids in made], sum(map(len, made))
     figures = {"texts": len(texts), "tokens_per_second": tokens / seconds, "mean_length": tokens / len(texts)}
     if unended := sum(len(ids) == writer.room(source, block.decoding) for ids, source in zip(made, asked.ids, strict=True)):
         print(f"{unended:,} of {len(made):,} texts are as long as they may be", flush=True)
-    figures["unended"] = unended / len(texts)
+    figures |= {"unended": unended / len(texts), "cut": writer.cut}
+    if writer.cut:
+        print(f"{writer.cut:,} of {len(made):,} sources cut: the model reads {writer.model.max_length} tokens", flush=True)
     signatures = {}
     if block.inputs.kind == "parallel":
         systems = {"written": texts}
-        if block.inputs.word_by_word and trained:
-            translate = baseline(trained, all_params)
+        if block.inputs.word_by_word and trained and trained[-1][1].name == "translation":
+            translate = baseline(all_params, *trained[-1])
             systems = {"word_by_word": [translate(text) for text in asked.texts]} | systems
-        by_system = scored(systems, asked.references, signatures)
+        # a model whose pieces have no capitals can't write any
+        lowercase = bool(trained) and all_params.tokenizers[all_params.encodings[trained[-1][0]].tokenizer].lowercase
+        by_system = scored(systems, asked.references, lowercase, signatures)
         figures |= by_system.pop("written") | by_system
     near: list[tuple[str, float]] = []
     if trained:
-        train = encode.load(Path("data/encoded", trained.encoding), "train")
+        names = dict.fromkeys(encoding for encoding, _ in trained)
+        train = encode.Split(tuple(shard for name in names for shard in encode.load(Path("data/encoded", name), "train").shards))
         figures["written"] = novelty.copied(made, train)
         figures["by_people"] = novelty.copied(asked.reference_ids, train)
-        near = novelty.nearest(texts[:SHOWN], sentences(all_params, trained))
+        near = novelty.nearest(texts[:SHOWN], list(islice(chain.from_iterable(sentences(all_params, name) for name in names), SENTENCES)))
     seen = looked_at(writer, asked.ids[0], made[0]) if writer.reads_source else {}
     keep(name, asked, texts, near, {"signatures": signatures, "attention": seen})
     run.artifact(Path("data/generated", name))
@@ -77,7 +85,7 @@ def body(all_params: params.Params, name: str, run: Run) -> dict:
     return figures | {"cost": {"tokens": tokens}}
 
 
-def parallel(all_params: params.Params, block: params.Generation, writer: writing.Writer, trained: params.Model | None) -> Asked:
+def parallel(block: params.Generation, writer: writing.Writer, trained: Trained) -> Asked:
     """Sentences and their translations, from the block's own files."""
     if not writer.reads_source:
         raise SesameError(f"{block.model} goes on with a text and rewrites none: inputs of kind parallel are for an encoder-decoder")
@@ -87,27 +95,32 @@ def parallel(all_params: params.Params, block: params.Generation, writer: writin
     return Asked([writer.source(text) for text in texts], texts, references, writer.tokens.encode(references))
 
 
-def beginnings(all_params: params.Params, block: params.Generation, writer: writing.Writer, trained: params.Model | None) -> Asked:
-    """The first tokens of held-out documents, and as the reference as many of the following ones as may be written."""
-    if trained is None:
+def beginnings(block: params.Generation, writer: writing.Writer, trained: Trained) -> Asked:
+    """The first tokens of held-out documents of what the model was trained on last, and as the reference what follows there: as the model's
+    own text it goes to the end of a segment, and is no longer than that may be."""
+    if not trained:
         raise SesameError(f"{block.model} was not trained here: nothing says which text is held out for it")
-    split, size = encode.load(Path("data/encoded", trained.encoding), block.inputs.split), block.inputs.tokens
+    split, size = encode.load(Path("data/encoded", trained[-1][0]), block.inputs.split), block.inputs.tokens
     ids, rest = [], []
     for shard in split.shards:
         for first, end in zip(shard.document_tokens[:-1].tolist(), shard.document_tokens[1:].tolist(), strict=True):
             if end - first > 2 * size:
                 document = shard.tokens[first:end].tolist()
                 ids.append(document[:size] + ([SEP] if writer.reads_source else []))
-                rest.append([token for token in document[size : size + block.decoding.max_new_tokens] if token != SEP])
+                following = document[size : size + block.decoding.max_new_tokens]
+                rest.append(following[: following.index(SEP)] if SEP in following else following)
     ids, rest = ids[: block.most], rest[: block.most]
     return Asked(ids, [writer.tokens.decode(own) for own in ids], [writer.tokens.decode(own) for own in rest], rest)
 
 
-def scored(systems: dict[str, list[str]], references: list[str], signatures: dict[str, str]) -> dict[str, dict[str, float]]:
+def scored(
+    systems: dict[str, list[str]], references: list[str], lowercase: bool, signatures: dict[str, str]
+) -> dict[str, dict[str, float]]:  # fmt: skip
     """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of all texts together, in per cent, by sacrebleu (Post 2018). Of two systems, the
     baseline first, with half the width of their 95 % intervals over the texts, and how probable such a difference is where there is none
     (Koehn 2004)."""
-    metrics = {"BLEU": sacrebleu.BLEU(references=[references]), "chrF2": sacrebleu.CHRF(references=[references])}
+    told_apart = {"lowercase": lowercase, "references": [references]}
+    metrics = {"BLEU": sacrebleu.BLEU(**told_apart), "chrF2": sacrebleu.CHRF(**told_apart)}
     names = {"BLEU": "bleu", "chrF2": "chrf"}
     if len(systems) == 1:
         [(system, texts)] = systems.items()
@@ -124,18 +137,16 @@ def scored(systems: dict[str, list[str]], references: list[str], signatures: dic
     return figures
 
 
-def baseline(trained: params.Model, all_params: params.Params) -> Callable[[str], str]:
+def baseline(all_params: params.Params, encoding: str, objective: params.Objective) -> Callable[[str], str]:
     """The word by word translation that the model's own training pairs give."""
-    corpus = Path("data/corpora", all_params.encodings[trained.encoding].corpus)
-    reverse = getattr(trained.objective, "reverse", False)
-    pairs = ((pair[1], pair[0]) if reverse else tuple(pair) for pair in corpora.read(corpus, "train") if len(pair) == 2)
+    corpus = Path("data/corpora", all_params.encodings[encoding].corpus)
+    pairs = ((pair[1], pair[0]) if objective.reverse else tuple(pair) for pair in corpora.read(corpus, "train"))
     return WordByWord(pairs).translate
 
 
-def sentences(all_params: params.Params, trained: params.Model) -> list[str]:
-    """Of the training text."""
-    corpus = Path("data/corpora", all_params.encodings[trained.encoding].corpus)
-    return list(islice(chain.from_iterable(corpora.read(corpus, "train")), SENTENCES))
+def sentences(all_params: params.Params, encoding: str) -> Iterator[str]:
+    """Of the training text of an encoding."""
+    yield from chain.from_iterable(corpora.read(Path("data/corpora", all_params.encodings[encoding].corpus), "train"))
 
 
 def looked_at(writer: writing.Writer, source: list[int], written: list[int]) -> dict:
@@ -152,7 +163,8 @@ def keep(name: str, asked: Asked, texts: list[str], near: list[tuple[str, float]
         with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
             for i, (source, text, reference) in enumerate(zip(asked.texts, texts, asked.references, strict=True)):
                 row = {"input": source, "written": text, "reference": reference}
-                row |= {"nearest": near[i][0], "likeness": round(near[i][1], 3)} if i < len(near) else {}
+                alike = i < len(near) and near[i][1] > 0
+                row |= {"nearest": near[i][0], "likeness": round(near[i][1], 3)} if alike else {}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
         stage.write_json(folder / "card.json", card)
 

@@ -1,4 +1,7 @@
-"""A translation word by word, the baseline of all others: IBM's first model (Brown et al. 1993)."""
+"""A translation word by word, the baseline of all others: IBM's first model (Brown et al. 1993), without its empty word.
+
+All links of all pairs are held, 16 bytes each: a million sentences of 20 words take 6 GB.
+"""
 
 import re
 from collections.abc import Iterable

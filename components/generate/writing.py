@@ -36,20 +36,43 @@ class Writer:
         self.end = self.tokens.suffix[-1]
         count = objective.sentinels(self.model.max_length) if objective else 0
         self.sentinels = [self.tokens.vocab_size - 1 - i for i in range(count)]
-        self.forbidden = torch.tensor([i for i in self._no_text() if i != self.end])
+        # BART opens its targets with the prefix of a text
+        self.forbidden = torch.tensor([i for i in self._no_text() if i not in (self.end, *self._opening())], dtype=torch.long)
+        self.cut = 0
+        """Sources that did not fit."""
+
+    def _opening(self) -> list[int]:
+        return [] if isinstance(self.tokens, Tokenizer) else self.tokens.prefix
 
     def _no_text(self) -> list[int]:
         return list(range(len(SPECIALS))) if isinstance(self.tokens, Tokenizer) else sorted(self.tokens.hidden)
 
     def source(self, text: str) -> list[int]:
-        """What the model reads of a text: a source, cut to what it reads, or a beginning. Each `[MASK]` is a hole."""
+        """What the model reads of a text: a source, cut to what it reads, or a beginning. Each `[MASK]` is a hole. Raises SesameError for
+        one where nothing says how the model marks it."""
+        if "[MASK]" in text and not isinstance(self.tokens, Tokenizer):
+            raise SesameError("how a model from elsewhere marks a [MASK] is not known here: leave it out")
         ids = []
         for i, part in enumerate(self.tokens.encode(text.split("[MASK]"))):
             ids += [*([self.sentinels[(i - 1) % len(self.sentinels)] if self.sentinels else MASK] if i else []), *part]
         if not self.reads_source:
             return [*self.tokens.prefix, *ids] or [self.end]
         room = self.model.max_length - len(self.tokens.prefix) - len(self.tokens.suffix)
+        self.cut += len(ids) > room
         return [*self.tokens.prefix, *ids[:room], *self.tokens.suffix]
+
+    def text(self, ids: list[int]) -> str:
+        """What was written, as text; `<0>` is what stands for the first hole."""
+        parts: list[str] = []
+        run: list[int] = []
+        for i in [*ids, None]:
+            if i is not None and i not in self.sentinels:
+                run.append(i)
+                continue
+            parts += [self.tokens.decode(run)] if run else []
+            parts += [f"<{self.sentinels.index(i)}>"] if i is not None else []
+            run = []
+        return " ".join(parts)
 
     def room(self, source: list[int], how: HowWritten) -> int:
         """New tokens for a source. Raises SesameError where it leaves none."""
@@ -83,11 +106,11 @@ class Writer:
         ids, told = [], ""
         for _, tokens in self._steps([source], [0], self.room(source, how), how):
             ids += [int(tokens)] if int(tokens) != self.end else []
-            text = self.tokens.decode(ids)
+            text = self.text(ids)
             if not text.endswith("\ufffd"):  # half a character
                 yield text[len(told) :]
                 told = text
-        yield self.tokens.decode(ids)[len(told) :]
+        yield self.text(ids)[len(told) :]
 
     def _begun(self, sources: list[list[int]], most: int) -> tuple[search.Decoding, Callable[[torch.Tensor], torch.Tensor]]:
         ids = pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
@@ -105,5 +128,6 @@ class Writer:
 
 def of_params(all_params: params.Params, name: str) -> Writer:
     """The writer of a model of params.yaml, or of one that only stands in data/models."""
-    root = all_params.root(name)
-    return Writer(name, all_params.models[root].objective if root in all_params.models else None)
+    known = name in (*all_params.models, *all_params.checkpoints, *all_params.derived)
+    read = all_params.read_by(name) if known else []
+    return Writer(name, read[-1][1] if read else None)

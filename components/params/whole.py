@@ -94,6 +94,16 @@ class Params(Block):
             model = self.derived[model].start
         return model
 
+    def read_by(self, model: str) -> list[tuple[str, Objective]]:
+        """The encodings that a model was pre-trained on, and by what, first to last; none of one from elsewhere that was not."""
+        steps, root = [], model
+        while root in self.derived:
+            block = self.derived[root]
+            steps += [(block.on.partition("/")[2], block.by.objective)] if block.by.name == "pretrained" else []
+            root = block.start
+        steps += [(self.models[root].encoding, self.models[root].objective)] if root in self.models else []
+        return steps[::-1]
+
     def family(self, model: str) -> str:
         """The architecture of a model, whatever made it."""
         root = self.root(model)

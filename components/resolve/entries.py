@@ -200,8 +200,11 @@ def _generations(p: params.Params) -> Iterator[Entry]:
         decoding = f"components.models.{p.family(block.model)}.decoding"
         writes = (decoding,) if find_spec(decoding) else ()  # else the stage says so
         modules = ("components.generate.__main__", *_model(p, block.model), *writes, *_of(block))
-        root = p.models.get(p.root(block.model))  # what it was trained on and by says what is held out, and how a hole is marked
-        trained = {"encoding": root.encoding, "objective": root.objective.settings()} if root else None
+        # what it was trained on and by says what is held out, what is new, and how a hole is marked
+        trained = [
+            {"encoding": encoding, "objective": objective.settings(), "lowercase": p.tokenizers[p.encodings[encoding].tokenizer].lowercase}
+            for encoding, objective in p.read_by(block.model)
+        ]
         yield Entry("generate", name, modules, {"trained": trained, **block.settings()})
 
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from components import params
+from components import corpora, params, resolve
 from components.checkpoints import export
 from components.encode import Shard, Split
 from components.errors import SesameError
@@ -225,9 +225,39 @@ def test_what_models_write_is_kept_and_judged(translated):
     assert {"bleu_interval", "bleu_p", "chrf_interval", "chrf_p"} <= figures.keys()
     assert 0 <= figures["bleu"] <= 100 and figures["word_by_word"]["bleu"] > 0 and figures["by_people"]["novel_2"] < 0.5
     card = json.loads(Path("data/generated/reversed/card.json").read_text())
-    assert card["signatures"]["BLEU"].startswith("nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert card["signatures"]["BLEU"].startswith("nrefs:1|bs:1000|seed:12345|case:lc|eff:no|tok:13a|smooth:exp|version:")
     going = [json.loads(line) for line in Path("data/generated/goes_on/texts.jsonl").read_text().splitlines()]
     assert len(going) == 5 and "bleu" not in json.loads(Path("data/metrics/generate/goes_on.json").read_text())
+
+
+def test_a_derived_model_is_judged_by_what_it_was_trained_on_last(translated):
+    """Pre-trained on by translation, the other way round: the baseline and what is new are of that."""
+    raw = translated
+    more = {key: raw["models"]["back"][key] for key in ("optimizer", "batch_size", "trainer", "run")} | {"budget": {"steps": 3}}
+    by = {"name": "pretrained", "objective": {"name": "translation", "reverse": True}, **more}
+    raw["derived"] = {"forth": {"start": "back", "on": "encoded/tiny", "by": by}}
+    raw["generations"]["reversed"]["model"] = "forth"
+    checked = params.check(raw)
+    assert [objective.reverse for _, objective in checked.read_by("forth")] == [False, True]
+    trained = {own.name: own.settings["trained"] for own in resolve.entries(checked) if own.stage == "generate"}
+    assert [step["objective"]["reverse"] for step in trained["reversed"]] == [False, True] and len(trained["goes_on"]) == 1
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    for module, name in (("derive", "forth"), ("generate", "reversed")):
+        assert (done := run_stage(f"components.{module}", name)).returncode == 0, done.stderr
+    figures = json.loads(Path("data/metrics/generate/reversed.json").read_text())
+    assert figures["word_by_word"]["bleu"] > 0
+    signature = json.loads(Path("data/generated/reversed/card.json").read_text())["signatures"]["BLEU"]
+    assert "case:lc" in signature, "its pieces have no capitals"
+
+
+def test_what_follows_a_beginning_ends_where_the_models_text_does(translated):
+    assert (done := run_stage("components.generate", "goes_on")).returncode == 0, done.stderr
+    rows = [json.loads(line) for line in Path("data/generated/goes_on/texts.jsonl").read_text().splitlines()]
+    sentences = {line.lower() for document in corpora.read(Path("data/corpora/base"), "valid") for line in document}
+    for row in rows:
+        whole = f"{row['input']} {row['reference']}".lower()
+        assert any(sentence.startswith(row["input"].lower()[:8]) for sentence in sentences) and whole.count(" . ") <= 1
 
 
 def test_the_page_shows_it_without_tasks_or_spaces_too(translated):

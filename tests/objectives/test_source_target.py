@@ -37,6 +37,7 @@ class Vocabulary:
 
     vocab_size = 420
     byte_lengths = np.full(420, 3)
+    pieces = [b"x"] * 400 + [b"<extra_id_%d>" % i for i in reversed(range(20))]
 
 
 def running(documents: int = 60, seed: int = 0) -> Split:
@@ -62,6 +63,7 @@ def drawn(noise: dict, max_length: int = 64, steps: int = 4) -> tuple[DenoisingB
         texts = batches.stream.read(epoch, start, start + 8 * batches.length).reshape(8, -1).tolist()
         own = batches[step].rows
         assert max(own["ids"].shape[1], own["targets"].shape[1]) <= max_length
+        assert batches[step].counts["tokens"] == batches.tokens(step) == 8 * batches.length, "by which budgets become steps"
         for one, source, length, target in zip(texts, own["ids"].tolist(), own["lengths"].tolist(), own["targets"].tolist(), strict=True):
             assert source[length:] == [PAD] * (len(source) - length) and source[length - 1] == SEP
             end = len(target) - target.count(PAD)
@@ -72,7 +74,7 @@ def drawn(noise: dict, max_length: int = 64, steps: int = 4) -> tuple[DenoisingB
 
 @pytest.mark.parametrize("noise", [
     {"kind": "spans"}, {"kind": "spans", "rate": 0.5, "mean_length": 10}, {"kind": "spans", "mean_length": None},
-    {"kind": "spans", "mean_length": None, "rate": 0.5},
+    {"kind": "spans", "mean_length": None, "rate": 0.5}, {"kind": "spans", "mean_length": None, "rate": 0.7},
 ])  # fmt: skip
 def test_spans_put_back_are_the_text(noise):
     """And of T5's spans source and target have the same length in all rows, the longest that fits."""
@@ -100,6 +102,13 @@ def test_the_lengths_of_t5():
     """Section 3.1.4 of the paper and its code: 512 tokens of a source take 568 of text, and make 114 of a target."""
     text_, hidden, spans = Spans(kind="spans").sizes(512)
     assert (text_, text_ - hidden + spans + 1, hidden + spans + 1) == (568, 512, 114)
+
+
+@pytest.mark.parametrize("max_length", [8, 9, 16, 33])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("mean_length", [None, 1.0, 3.0, 50.0])
+def test_rows_of_any_length_and_rate_fit(max_length, rate, mean_length):
+    drawn({"kind": "spans", "rate": rate, "mean_length": mean_length}, max_length=max_length)
 
 
 def test_divisions_are_all_alike():
@@ -132,6 +141,7 @@ def same_tokens(own: list[int], source: list[int]) -> bool:
     ({"deleted": 0.3}, lambda own, source: subsequence(source, own)),
     ({"masked": 0.15, "random_share": 0.0},
      lambda own, source: source.count(MASK) == round(0.15 * 63) and all(b in (a, MASK) for a, b in zip(own, source, strict=True))),
+    ({"masked": 0.15, "random_share": 1.0}, lambda own, source: max(source) < 400 and MASK not in source),
     ({"infilled": 0.3}, lambda own, source: len(source) <= len(own) and subsequence([x for x in source if x != MASK], own)),
     ({"infilled": 0.3, "permute_sentences": True, "deleted": 0.1, "rotate": 0.5, "masked": 0.1, "shuffled": True}, lambda *_: True),
 ])  # fmt: skip

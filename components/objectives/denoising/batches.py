@@ -12,6 +12,7 @@ from components.objectives.examples.windows import Batches, Window
 from components.objectives.noise.tokens import subsets
 from components.tokenizer import MASK, SEP, SPECIALS, Tokenizer
 
+SENTINEL = b"<extra_id_"
 HIDDEN, SPLIT, KEPT_SPLIT, CUT, SPOILT = 1, 2, 3, 4, 5  # what a keyed number decides
 
 
@@ -21,7 +22,8 @@ class DenoisingBatches(Batches):
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.noise, self.stream, self.batch_size, self.seed = config.noise, Stream(text, seed), batch_size, seed
         sentinels = config.sentinels(max_length)
-        self.ordinary = np.arange(len(SPECIALS), max(tokens.vocab_size - sentinels, len(SPECIALS) + 1))
+        unused = sum(piece.startswith(SENTINEL) for piece in tokens.pieces)  # all that the vocabulary has: none of them is text
+        self.ordinary = np.arange(len(SPECIALS), max(tokens.vocab_size - unused, len(SPECIALS) + 1))
         self.sentinels = np.maximum(tokens.vocab_size - 1 - np.arange(sentinels), len(SPECIALS))  # the first is the last id
         self.byte_lengths = np.array(tokens.byte_lengths)
         self.byte_lengths[self.sentinels] = 0
@@ -39,7 +41,6 @@ class DenoisingBatches(Batches):
         return self.rows // self.batch_size
 
     def tokens(self, step: int) -> int:
-        """About: how much of a text is written again is drawn."""
         return self.batch_size * self.length
 
     def documents(self, step: int) -> list[str]:
@@ -54,7 +55,9 @@ class DenoisingBatches(Batches):
         ids = self.stream.read(epoch, start, start + rows * self.length).reshape(rows, self.length)
         key = (self.seed, np.repeat(np.arange(first, last), self.batch_size), np.tile(np.arange(self.batch_size), last - first))
         source, target = getattr(self, f"_{self.noise.kind}")(ids, key)
-        return laid_out(first, self.batch_size, ended(*source), ended(*target), ("denoising",), self.byte_lengths)
+        # a token counts once, whichever side it stands on: at as many tokens all kinds of noise have read the same text
+        read = np.full(rows, self.length)
+        return laid_out(first, self.batch_size, ended(*source), ended(*target), read, ("denoising",), self.byte_lengths)
 
     def _spans(self, ids: np.ndarray, key: tuple) -> tuple[tuple, tuple]:
         """ids (rows, length) -> tokens of source and of target, each (rows, width), and which of them are there."""

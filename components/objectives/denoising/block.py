@@ -35,10 +35,11 @@ class Spans(Block):
         return sizes
 
     def of(self, text: int) -> Sizes:
-        """At most, where spans are of any length. A text begins with what is not hidden."""
+        """At most, where each token is drawn for itself. Spans of a mean length begin with what is not hidden, the others anywhere."""
         hidden = min(max(round(self.rate * text), 1), text - 1)
-        spans = hidden if self.mean_length is None else max(round(hidden / self.mean_length), 1)
-        return Sizes(text, hidden, min(spans, text - hidden))
+        if self.mean_length is None:
+            return Sizes(text, hidden, min(hidden, text - hidden + 1))
+        return Sizes(text, hidden, min(max(round(hidden / self.mean_length), 1), text - hidden))
 
 
 class Dropped(Block):
@@ -62,8 +63,9 @@ class Whole(Block):
     """Segments in another order."""
     rotate: Share = 0.0
     """Of the texts: they begin at a token that is drawn, and what stood before it comes last."""
-    infilled: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the tokens: spans, lengths Poisson with `mean_length`, become one `[MASK]` each; one of length 0 is a `[MASK]` more."""
+    infilled: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """Share of the tokens, half of them at most, since no two spans meet: spans, lengths Poisson with `mean_length`, become one `[MASK]`
+    each; one of length 0 is a `[MASK]` more."""
     mean_length: PositiveFloat = 3.0
     deleted: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the tokens that are left out."""

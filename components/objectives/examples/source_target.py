@@ -21,8 +21,11 @@ class Side(NamedTuple):
     lengths: np.ndarray  # (rows,)
 
 
-def laid_out(first: int, batch_size: int, source: Side, target: Side, parts: tuple[str, ...], byte_lengths: np.ndarray) -> Window:
-    """Steps of rows; each part of the loss is asked of every target but a `[CLS]`: that a document opens is not text."""
+def laid_out(
+    first: int, batch_size: int, source: Side, target: Side, tokens: np.ndarray, parts: tuple[str, ...], byte_lengths: np.ndarray
+) -> Window:  # fmt: skip
+    """Steps of rows; `tokens` (rows,): those read of the text. Each part of the loss is asked of every target but a `[CLS]`: that a
+    document opens is not text."""
     flat = {}
     for name, side in (("ids", source), ("targets", target)):
         widths, begins = padded(side.lengths, batch_size)
@@ -31,7 +34,7 @@ def laid_out(first: int, batch_size: int, source: Side, target: Side, parts: tup
         flat[name] = (ids, widths)
     row = np.repeat(np.arange(len(target.lengths)), target.lengths)
     asked = np.bincount(row, target.ids != CLS, minlength=len(target.lengths))
-    counts = {"tokens": source.lengths + target.lengths, "bytes": np.bincount(row, byte_lengths[target.ids], minlength=len(target.lengths))}
+    counts = {"tokens": tokens, "bytes": np.bincount(row, byte_lengths[target.ids], minlength=len(target.lengths))}
     counts |= {part: asked for part in parts}
     return Window.laid_out(first, batch_size, flat | {"lengths": (source.lengths, None)}, counts)
 

@@ -116,7 +116,8 @@ class PairBatches(Batches):
         self._load(epoch)
         chosen = self.order[index : index + last - first].ravel()
         source, target = self._side(chosen, 0, [CLS]), self._side(chosen, 1, [])
-        return laid_out(first, self.batch_size, source, target, ("translation", "uniform"), self.byte_lengths)
+        read = source.lengths + target.lengths
+        return laid_out(first, self.batch_size, source, target, read, ("translation", "uniform"), self.byte_lengths)
 
     def _side(self, chosen: np.ndarray, side: int, opening: list[int]) -> Side:
         """One of the two texts of some documents, with what stands before it, and its `[SEP]`."""

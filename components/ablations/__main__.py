@@ -112,16 +112,22 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
 
 
 def published(block: params.Ablation) -> dict | None:
-    """The paper's rows, each figure with what it is less that of the first row."""
+    """The paper's rows, each figure with what it is less that of the first row; a dash where it has none."""
     if block.published is None:
         return None
     paper, rows = PUBLISHED[block.published], []
     first = next(iter(paper["rows"].values()))
     for variant, figures in paper["rows"].items():
         less = zip(figures, first, strict=True)
-        shown = [f"{figure}" if figures is first else f"{figure} ({figure - start:+.1f})" for figure, start in less]
+        shown = [_beside(figure, None if figures is first else start) for figure, start in less]
         rows.append({"variant": variant, **dict(zip(paper["columns"], shown, strict=True))})
     return paper | {"frame": pd.DataFrame(rows)}
+
+
+def _beside(figure: float | None, start: float | None) -> str:
+    if figure is None:
+        return "–"
+    return f"{figure}" if start is None else f"{figure} ({figure - start:+.1f})"
 
 
 def number(value: float, digits: int = 3) -> str:

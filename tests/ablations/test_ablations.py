@@ -100,7 +100,7 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
         ),
         (
             {"ablations__rate__published": "rates"},
-            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', 'sharing' or 'electra'",
+            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', 'sharing', 'electra', 't5_objectives' or 't5_spans'",
         ),
         (
             {"ablations__rate__recipe__max_length": 64},
@@ -298,3 +298,11 @@ def test_the_reading_says_no_more_than_the_numbers():
     assert re.fullmatch(r"Against 15: same is higher with 40 \(\+0\.1\d\d \[\+0\.\d+, \+0\.\d+\]\)\.", first), first
     assert second == "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's."
     assert read(scores(0.9))[0].startswith("One seed says nothing of the noise of training")
+
+
+def test_every_published_table_can_stand_beside_ours():
+    """Also where a paper leaves a figure out."""
+    for study in params.load(Path(__file__).parents[2] / "params.yaml").ablations.values():
+        if study.published:
+            shown = study_stage.published(study)["frame"]
+            assert len(shown) and shown.notna().all(axis=None) and not shown.isin(["None"]).any(axis=None)

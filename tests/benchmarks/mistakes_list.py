@@ -337,5 +337,6 @@ MISTAKES = [
             "0, rows, out=chosen", "0, torch.arange(len(rows)) % len(kept), out=chosen", named("generate")),
     Mistake("rotary keys turned as if all were first", "components/models/common/cached.py",
             "cache.put(_rotated(key, positions, first), value)", "cache.put(_rotated(key, positions, 0), value)", named("generate")),
-    Mistake("copies over two chunks are missed", NOVELTY, "[start : start + CHUNK + n - 1]", "[start : start + CHUNK]", named("generate")),
+    Mistake("copies over two chunks are missed", NOVELTY, "[start : start + CHUNK + LONGEST - 1]",
+            "[start : start + CHUNK]", named("generate")),
 ]  # fmt: skip

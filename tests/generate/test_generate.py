@@ -148,7 +148,7 @@ def test_copies_are_counted():
     long, own = rng.integers(0, 300, 5000), rng.integers(0, 300, 400)
     for n in (1, 2, 3):
         there = {tuple(long[i : i + n]) for i in range(len(long) - n + 1)}
-        [met] = novelty.known([own.tolist()], split(long.tolist()), n)
+        [met] = novelty.known([own.tolist()], split(long.tolist()))[n - 1]
         assert met.tolist() == [tuple(own[i : i + n]) in there for i in range(len(own) - n + 1)]
 
 

@@ -239,6 +239,8 @@ def test_which_sources_are_not_fixed():
     default = YAML(typ="safe").load(ROOT / "params.yaml")
     default["published_vectors"]["glove"] = {"licence": "none", "source": {"kind": "files", "paths": ["x"]}}
     default["checkpoints"]["outside"] = {"family": "encoder", "licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}
+    files = {"kind": "files", "paths": ["x", "y"]}
+    default["generations"]["translated"] = {"model": "gpt", "inputs": {"kind": "parallel", "source": files}}
     stages = resolve.entries(params.check(default))
     fetching = {own.stage for own in stages if any(module.startswith("components.sources.") for module in own.modules)}
     assert fetching == set(sources.STAGES.values())

@@ -1,12 +1,11 @@
-"""A translation word by word, the baseline of all others: IBM's first model (Brown et al. 1993), without its empty word.
-
-All links of all pairs are held, 16 bytes each: a million sentences of 20 words take 6 GB.
-"""
+"""A translation word by word, the baseline of all others: IBM's first model (Brown et al. 1993), without its empty word."""
 
 import re
 from collections.abc import Iterable
 
 import numpy as np
+
+from components.word_translation import most_probable
 
 ROUNDS = 5
 WORDS = re.compile(r"\w+|[^\w\s]")
@@ -26,20 +25,10 @@ class WordByWord:
                 links.append(grid)
                 slots.append(slot + np.tile(np.arange(len(target)), len(source)))  # each target word came of one of the source
                 slot += len(target)
-        both, slots = np.concatenate(links), np.concatenate(slots)
-        keys, link = np.unique(both[:, 0].astype(np.int64) * len(ids[1]) + both[:, 1], return_inverse=True)
-        source = keys // len(ids[1])
-        shares = np.ones(len(keys))
-        for _ in range(ROUNDS):
-            weights = shares[link]
-            weights /= np.bincount(slots, weights)[slots]
-            counts = np.bincount(link, weights)
-            shares = counts / np.bincount(source, counts)[source]
+        source, target = np.concatenate(links).T
         names = list(ids[1])
-        best = np.lexsort((shares, source))  # the largest share of each source word comes last
-        last = np.append(source[best][1:] != source[best][:-1], True)
-        chosen = dict(zip(source[best][last].tolist(), (keys[best][last] % len(names)).tolist(), strict=True))
-        self.of = {word: names[chosen[i]] for word, i in ids[0].items() if i in chosen}
+        best = most_probable(source, target, np.concatenate(slots), ROUNDS)
+        self.of = {word: names[best[i]] for word, i in ids[0].items() if i in best}
 
     def translate(self, text: str) -> str:
         """Punctuation without the space before it."""

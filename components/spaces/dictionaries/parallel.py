@@ -10,6 +10,7 @@ from components.sources.parallel import translations
 from components.spaces.dictionaries import Dictionary
 from components.spaces.dictionaries.pairs import by_word, read
 from components.spaces.space import WORD
+from components.word_translation import most_probable
 
 
 def build(settings: params.ParallelDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
@@ -53,23 +54,11 @@ def translated(here: list[list[str]], there: list[list[str]], settings: params.P
 
 
 def _best(here: list[list[int]], there: list[list[int]], size: int, rounds: int) -> dict[int, int]:
-    """For each word its most probable translation: p(translation | word) by expectation maximisation from uniform.
-
-    A word of a translated sentence comes of one of the words of the other, or of none of them (`size` stands for it).
-    """
+    """For each word its most probable translation. A word of a translated sentence comes of one of the words of the other, or of none of
+    them (`size` stands for it)."""
     met = [(word, other, i) for i, (own, others) in enumerate(zip(here, there, strict=True)) for other in others for word in (*own, size)]
-    if not met:
-        return {}
-    words, others, sentences = np.array(met, dtype=np.int64).T
-    pairs, pair_of = np.unique(words * (others.max() + 1) + others, return_inverse=True)
-    word_of, other_of = np.divmod(pairs, others.max() + 1)
-    _, explained = np.unique(sentences * (others.max() + 1) + others, return_inverse=True)  # the word of a sentence that is to be explained
-    likely = np.ones(len(pairs))
-    for _ in range(rounds):
-        share = likely[pair_of]
-        share /= np.bincount(explained, share)[explained]
-        expected = np.bincount(pair_of, share)
-        likely = expected / np.bincount(word_of, expected)[word_of]
-    order = np.lexsort((-likely, word_of))
-    first = order[np.r_[True, np.diff(word_of[order]) > 0]]  # of each word the most probable
-    return {int(word): int(other) for word, other in zip(word_of[first], other_of[first], strict=True) if word != size}
+    words, others, sentences = np.array(met, dtype=np.int64).reshape(-1, 3).T
+    _, slots = np.unique(sentences * (others.max(initial=0) + 1) + others, return_inverse=True)  # a word of a sentence, to be explained
+    best = most_probable(words, others, slots, rounds)
+    best.pop(size, None)
+    return best

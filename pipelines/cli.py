@@ -196,6 +196,8 @@ def generate(
 
     from components import stage
     from components.generate import writing
+    from components.sources.file import SourceFile
+    from components.sources.text import lines as read_lines
     from pipelines import terminal
 
     given = {
@@ -211,7 +213,7 @@ def generate(
         raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file")
-    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n") if file else [text]
+    lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
     writer = writing.of_params(params.load(), model)
     sources = [writer.source(line) for line in lines]
     if len(sources) == 1 and not out and how != "beam":  # nothing is taken back, so that it can be shown as it comes

@@ -15,7 +15,7 @@ from components.generate import search
 from components.models import store
 from components.params import Beam, HowWritten
 from components.params.models import ARCHITECTURES
-from components.tokenizer import MASK, SPECIALS, Tokenizer
+from components.tokenizer import MASK, SPECIALS, Tokenizer, sentinels
 
 
 class Writer:
@@ -34,8 +34,7 @@ class Writer:
         self.model.eval()
         self.reads_source = hasattr(self.model, "encode")
         self.end = self.tokens.suffix[-1]
-        count = objective.sentinels(self.model.max_length) if objective else 0
-        self.sentinels = [self.tokens.vocab_size - 1 - i for i in range(count)]
+        self.sentinels = sentinels.ids(self.tokens.vocab_size, objective.sentinels(self.model.max_length) if objective else 0)
         # BART opens its targets with the prefix of a text
         self.forbidden = torch.tensor([i for i in self._no_text() if i not in (self.end, *self._opening())], dtype=torch.long)
         self.cut = 0
@@ -52,9 +51,7 @@ class Writer:
         one where nothing says how the model marks it."""
         if "[MASK]" in text and not isinstance(self.tokens, Tokenizer):
             raise SesameError("how a model from elsewhere marks a [MASK] is not known here: leave it out")
-        ids = []
-        for i, part in enumerate(self.tokens.encode(text.split("[MASK]"))):
-            ids += [*([self.sentinels[(i - 1) % len(self.sentinels)] if self.sentinels else MASK] if i else []), *part]
+        ids = sentinels.with_holes(self.tokens, text, self.sentinels or [MASK])
         if not self.reads_source:
             return [*self.tokens.prefix, *ids] or [self.end]
         room = self.model.max_length - len(self.tokens.prefix) - len(self.tokens.suffix)

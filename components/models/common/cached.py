@@ -24,8 +24,7 @@ class Cache:
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order; one may be there several times."""
-        if self.keys is not None:
-            self.keys, self.values = self._selected(self.keys, rows), self._selected(self.values, rows)
+        self.keys, self.values = self._selected(self.keys, rows), self._selected(self.values, rows)
 
     def _selected(self, kept: Tensor, rows: Tensor) -> Tensor:
         chosen = kept.new_empty((len(rows), *kept.shape[1:]))

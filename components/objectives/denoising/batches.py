@@ -10,9 +10,8 @@ from components.objectives.examples.source_target import Side, laid_out
 from components.objectives.examples.stream import Stream
 from components.objectives.examples.windows import Batches, Window
 from components.objectives.noise.tokens import subsets
-from components.tokenizer import MASK, SEP, SPECIALS, Tokenizer
+from components.tokenizer import MASK, SEP, SPECIALS, Tokenizer, sentinels
 
-SENTINEL = b"<extra_id_"
 HIDDEN, SPLIT, KEPT_SPLIT, CUT, SPOILT = 1, 2, 3, 4, 5  # what a keyed number decides
 
 
@@ -21,10 +20,8 @@ class DenoisingBatches(Batches):
 
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.noise, self.stream, self.batch_size, self.seed = config.noise, Stream(text, seed), batch_size, seed
-        sentinels = config.sentinels(max_length)
-        unused = sum(piece.startswith(SENTINEL) for piece in tokens.pieces)  # all that the vocabulary has: none of them is text
-        self.ordinary = np.arange(len(SPECIALS), max(tokens.vocab_size - unused, len(SPECIALS) + 1))
-        self.sentinels = np.maximum(tokens.vocab_size - 1 - np.arange(sentinels), len(SPECIALS))  # the first is the last id
+        self.ordinary = sentinels.ordinary(tokens)
+        self.sentinels = np.array(sentinels.ids(tokens.vocab_size, config.sentinels(max_length)), dtype=np.int64)
         self.byte_lengths = np.array(tokens.byte_lengths)
         self.byte_lengths[self.sentinels] = 0
         self.length = {"spans": lambda: self.noise.sizes(max_length).text, "prefix": lambda: max_length}.get(

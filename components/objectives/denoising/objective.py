@@ -9,7 +9,7 @@ from components.objectives.denoising.batches import DenoisingBatches
 from components.objectives.examples.source_target import labels, shown, written
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score_tokens
-from components.tokenizer import CLS, MASK, SEP, Tokenizer
+from components.tokenizer import CLS, MASK, SEP, Tokenizer, sentinels
 
 NEW_TOKENS = 24  # of a sample
 
@@ -41,15 +41,12 @@ class Denoising(Contract):
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """What the model writes, the likeliest piece each time: each `[MASK]` of a prompt hides a span."""
-        count = self.config.sentinels(model.max_length)
-        sentinels = [self.tokenizer.vocab_size - 1 - i for i in range(count)]
-        names = {sentinel: f"<{i}>" for i, sentinel in enumerate(sentinels)} | {MASK: "[MASK]", CLS: "", SEP: ""}
+        own = sentinels.ids(self.tokenizer.vocab_size, self.config.sentinels(model.max_length))
+        names = {sentinel: f"<{i}>" for i, sentinel in enumerate(own)} | {MASK: "[MASK]", CLS: "", SEP: ""}
+        marks = own or ([] if self.config.noise.kind == "dropped" else [MASK])
         made = []
         for prompt in prompts:
-            ids = [CLS]
-            for i, part in enumerate(self.tokenizer.encode(prompt.split("[MASK]"))):
-                hole = [] if not i or self.config.noise.kind == "dropped" else [sentinels[(i - 1) % count] if count else MASK]
-                ids += [*hole, *part]
+            ids = [CLS, *sentinels.with_holes(self.tokenizer, prompt, marks)]
             output = written(model, [*ids[: model.max_length - 1], SEP], NEW_TOKENS)
             made.append({"prompt": prompt, "output": shown(output, names, self.tokenizer)})
         return made

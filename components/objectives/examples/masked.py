@@ -17,7 +17,7 @@ from components.objectives.examples.windows import Batches, Window, padded, with
 from components.objectives.noise.spans import mask_spans
 from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
+from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer, sentinels
 
 BUCKET = 50  # batches whose examples are sorted by length together
 
@@ -35,7 +35,7 @@ class MaskedBatches(Batches):
         """`parts`: of each part of the loss, but for the question, whether it is asked of the hidden tokens or of all."""
         self.parts = parts
         self.config, self.text, self.batch_size, self.max_length, self.seed = config, text, batch_size, max_length, seed
-        self.ordinary, self.byte_lengths = np.arange(len(SPECIALS), tokens.vocab_size), np.asarray(tokens.byte_lengths)
+        self.ordinary, self.byte_lengths = sentinels.ordinary(tokens), np.asarray(tokens.byte_lengths)
         self.starts_word = tokens.starts_word if config.whole_word or config.span_probability else None
         self.starts = [0]
         """The first step of each shard visited so far, epoch after epoch, and of the next one."""

@@ -232,11 +232,12 @@ class Recipe(Block):
     """The two texts of a pair: one input of two segments, or read one by one and compared by the head as [u, v, |u - v|, u * v].
     Models are compared with each other under the same: apart, it does not matter whether pre-training has met pairs. (Choices,
     answers and tags are always read in one input.)"""
-    head: Literal["pooled", "mix", "bilstm"] = "pooled"
+    head: Literal["pooled", "mix", "bilstm", "concat"] = "pooled"
     """On a model that is not frozen: a linear layer on its pooled output; one on the mean over the tokens of its mixed layers, as
-    under the method `mix`; or a biLSTM with attention over its top layer, as on the left-to-right model of Devlin et al. 2019, table 5."""
+    under the method `mix`; or a biLSTM with attention over its top layer, as on the left-to-right model of Devlin et al. 2019, table 5;
+    or ULMFiT's block on the pooled output, the maximum and the mean over the tokens (Howard and Ruder 2018, section 3.3)."""
     hidden_size: Size = 128
-    """Width of the biLSTM, of `features` and of `head: bilstm`."""
+    """Width of the biLSTM, of `features` and of `head: bilstm`; of the block of `head: concat` (50 in the paper)."""
     layer: int = -1
     """`linear_probe`: 0 is the embedding, -1 the top layer."""
     bottleneck: Size = 16

@@ -5,9 +5,10 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
+from components.errors import SesameError
 from components.finetune.data import Encoded, Texts, stacked
 from components.finetune.kinds import Kind
-from components.models.common.heads import BiLSTMAttentionHead, MeanHead, PooledHead, ScalarMix, compared
+from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, PooledHead, ScalarMix, compared
 from components.models.contract import LanguageModel
 from components.tokenizer import Tokenizer
 
@@ -23,6 +24,10 @@ class Full(nn.Module):
             self.head = BiLSTMAttentionHead(nn.Flatten(2), width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "mix":
             self.head = MeanHead(ScalarMix(model.num_layers + 1), width, outputs, dropout, apart, kind.per_token)
+        elif recipe.head == "concat":
+            if kind.per_token:
+                raise SesameError("head concat makes one vector of a text, and this task asks for one of each token; use another head")
+            self.head = ConcatHead(width, recipe.hidden_size, outputs, dropout, apart)
         else:
             self.head = PooledHead((4 if apart else 1) * width, outputs, dropout)
 
@@ -44,6 +49,8 @@ class Full(nn.Module):
         hidden = self.model.top(ids, lengths, segments)
         if self.recipe.head == "bilstm":
             return self.head(hidden[:, :, None], lengths, len(texts))
+        if self.recipe.head == "concat":
+            return self.head(hidden, self.model.pool(hidden, lengths), lengths, len(texts))
         return self.head(hidden if self.per_token else compared(self.model.pool(hidden, lengths), len(texts)))
 
 

@@ -54,6 +54,26 @@ class MeanHead(nn.Module):
         return self.output(compared((x * real[:, :, None]).sum(1) / lengths[:, None], texts))
 
 
+class ConcatHead(nn.Module):
+    """The model's pooled output, the maximum and the mean over the tokens; a block of batch norm, dropout and ReLU, a linear layer
+    (Howard and Ruder 2018, section 3.3). For a pair on [u, v, |u - v|, u * v]."""
+
+    def __init__(self, width: int, hidden_size: int, outputs: int, dropout: float, pair: bool):
+        super().__init__()
+        size = (12 if pair else 3) * width
+        self.output = nn.Sequential(
+            nn.BatchNorm1d(size), Dropout(dropout), nn.Linear(size, hidden_size), nn.ReLU(),
+            nn.BatchNorm1d(hidden_size), Dropout(dropout), nn.Linear(hidden_size, outputs),
+        )  # fmt: skip
+
+    def forward(self, hidden: Tensor, pooled: Tensor, lengths: Tensor, texts: int) -> Tensor:
+        """hidden (texts * batch, length, width), pooled (texts * batch, width), lengths (texts * batch,) -> (batch, outputs)."""
+        real = (torch.arange(hidden.shape[1], device=hidden.device) < lengths[:, None])[:, :, None]
+        largest = hidden.masked_fill(~real, -torch.inf).amax(1)
+        mean = (hidden * real).sum(1) / lengths[:, None]
+        return self.output(compared(torch.cat([pooled, largest, mean], 1), texts))
+
+
 class BiLSTMAttentionHead(nn.Module):
     """Layers made one, a biLSTM, attention pooling; for a pair [u, v, |u - v|, u * v] (as in the GLUE baselines, Wang et al. 2018)."""
 

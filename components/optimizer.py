@@ -1,9 +1,10 @@
-"""Learning-rate schedules and the optimizer."""
+"""Learning-rate schedules, and which weights learn at which rate."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from torch import nn
-from torch.optim import AdamW
 
 from components import params
 
@@ -18,6 +19,8 @@ def factor(config: params.Optimizer, progress: float) -> float:
         return progress / config.warmup
     if config.schedule == "linear":
         return left / (1 - config.warmup)
+    if config.schedule == "inverse_sqrt":
+        return math.sqrt(max(config.warmup, 1e-9) / max(progress, 1e-9))
     if config.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * (1 - left / (1 - config.warmup))))
     if config.schedule == "wsd":
@@ -25,13 +28,15 @@ def factor(config: params.Optimizer, progress: float) -> float:
     return 1.0
 
 
-def adamw(
-    module: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
-) -> AdamW:  # fmt: skip
-    """Fused AdamW over the trainable weights in two groups: matrices are decayed, biases, norms and other 1-d parameters are not."""
-    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [own for own in trainable if own.ndim > 1], "weight_decay": weight_decay},
-        {"params": [own for own in trainable if own.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return AdamW(groups, lr=learning_rate, betas=betas, eps=eps, fused=True)
+def parameter_groups(
+    module: nn.Module, learning_rate: float, weight_decay: float, layer_decay: float = 1.0, distance: Callable[[str], int] = lambda _: 0
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Trainable weights: matrices are decayed, biases, norms and other 1-d parameters are not. With `layer_decay` those of each layer below
+    the top one learn so many times slower; `distance` says of a parameter by its name how far below the heads it stands, 0 for them and 1
+    for the top layer. Schedules take a share of each group's `full_lr`."""
+    parts: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            rate = learning_rate * layer_decay ** max(0, distance(name) - 1)
+            parts.setdefault((rate, weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
+    return [{"params": own, "lr": rate, "full_lr": rate, "weight_decay": decay} for (rate, decay), own in parts.items()]

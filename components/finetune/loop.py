@@ -1,10 +1,10 @@
 """One fine-tuning: a fixed number of epochs of which the last counts, or the best on dev where the recipe says so."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from components.finetune.data import Encoded, Texts, batches
 from components.finetune.kinds import Kind
 from components.finetune.methods import distance
 from components.flops import counted
-from components.optimizer import factor
+from components.optimizer import factor, parameter_groups
 
 EVAL_BATCH_SIZE = 128
 
@@ -122,14 +122,6 @@ def predictions(fabric: Fabric, module: Callable[[Texts, Tensor], Tensor], kind:
     return made
 
 
-def groups(module: nn.Module, recipe: params.Recipe) -> list[dict]:
-    """Trainable weights by their distance from the head, matrices apart: each layer below the top one learns `layer_decay` times slower."""
-    by_depth = defaultdict(list)
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            by_depth[distance(name, module), parameter.ndim > 1].append(parameter)
-    parts = []
-    for (depth, matrices), parameters in by_depth.items():
-        rate = recipe.learning_rate * recipe.layer_decay ** max(0, depth - 1)
-        parts.append({"params": parameters, "lr": rate, "full_lr": rate, "weight_decay": recipe.weight_decay if matrices else 0.0})
-    return parts
+def groups(module: nn.Module, recipe: params.Recipe) -> list[dict[str, Any]]:
+    """Trainable weights, each layer at the recipe's rate for it."""
+    return parameter_groups(module, recipe.learning_rate, recipe.weight_decay, recipe.layer_decay, partial(distance, module=module))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from components.block import Block, Count, Name, RunOnly, Seed, Share, Size, Threads, blocks_of, union_of
+from components.block import Added, Block, Count, Name, RunOnly, Seed, Share, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder")
@@ -26,12 +26,16 @@ class Optimizer(Block):
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
     eps: PositiveFloat = 1e-6
     clip_norm: PositiveFloat | None = 1.0
-    schedule: Literal["linear", "cosine", "wsd", "constant", "slanted_triangular"] = "linear"
+    schedule: Literal["linear", "cosine", "wsd", "constant", "slanted_triangular", "inverse_sqrt"] = "linear"
     """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3);
-    `wsd`: warm-up, stable, linear decay over the last `decay` share."""
+    `wsd`: warm-up, stable, linear decay over the last `decay` share; `inverse_sqrt`: after the warm-up falling with the root of the steps
+    (Vaswani et al. 2017, section 5.3)."""
     warmup: Share = 0.06
     """Share of the budget."""
     decay: Annotated[float, Field(gt=0, le=1)] = 0.2
+    layer_decay: Annotated[float, Field(gt=0, le=1), Added(neutral=1.0)] = 1.0
+    """Each layer below the top one learns so many times slower: discriminative rates for going on with a trained model (Howard and Ruder
+    2018, section 3.2: 1 / 2.6 = 0.385)."""
 
 
 class Budget(Block):

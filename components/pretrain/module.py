@@ -13,6 +13,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.optim import AdamW
 
 from components import params
 from components.errors import SesameError
@@ -21,7 +22,7 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import Sums
-from components.optimizer import adamw, factor
+from components.optimizer import factor, parameter_groups
 from components.pretrain.data import micro_batches
 from components.tracking import Run
 
@@ -72,7 +73,13 @@ class Pretraining(L.LightningModule):
 
     def configure_optimizers(self):
         config = self.block.optimizer
-        return adamw(self, config.learning_rate, config.weight_decay, config.betas, config.eps)
+        own = parameter_groups(self, config.learning_rate, config.weight_decay, config.layer_decay, self._distance)
+        return AdamW(own, betas=config.betas, eps=config.eps, fused=True)
+
+    def _distance(self, parameter: str) -> int:
+        """How far below the model's own heads a parameter stands; networks of the objective are level with them."""
+        part, _, rest = parameter.partition(".")
+        return self.model.num_layers + 1 - self.model.depth(rest) if part == "model" else 0
 
     def progress(self, steps: float) -> float:
         """Share of the budget that is spent after so many steps."""
@@ -121,7 +128,7 @@ class Pretraining(L.LightningModule):
         optimizer.optimizer.found_inf = self.first_bad.isfinite().float()  # the fused optimizer looks at it on the device
         middle = self.progress(self.global_step + 0.5)  # of the step: neither the first nor the last is lost to a rate of 0
         for group in optimizer.param_groups:
-            group["lr"] = self.block.optimizer.learning_rate * factor(self.block.optimizer, middle)
+            group["lr"] = group["full_lr"] * factor(self.block.optimizer, middle)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

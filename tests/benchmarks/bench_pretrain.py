@@ -4,6 +4,7 @@ import tempfile
 
 import pytest
 import torch
+from torch.optim import AdamW
 from torch.utils.data import Dataset
 from transformers import (
     AlbertConfig,
@@ -26,7 +27,7 @@ from components import compute, objectives, params
 from components.models import store
 from components.objectives.examples.masked import put
 from components.objectives.scoring import IGNORED
-from components.optimizer import adamw
+from components.optimizer import parameter_groups
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
@@ -105,7 +106,7 @@ def test_step(name, size):
     block = ours(name, layers, hidden, threads)
     objective, read = batches(block)
     models = [store.build(block.architecture, PIECES), theirs(name, layers, hidden)]
-    steppers = [adamw(model, 1e-3, 0.01) for model in models]
+    steppers = [AdamW(parameter_groups(model, 1e-3, 0.01), fused=True) for model in models]
     given = [read[step] for step in range(10)]
 
     def run(side: int, loss_of) -> None:

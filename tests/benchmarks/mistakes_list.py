@@ -144,7 +144,7 @@ MISTAKES = [
     Mistake("FLOPs with fused attention", "components/flops.py",
             "sdpa_kernel(SDPBackend.MATH), ", "", named("pretrain", "test_flops_match_a_count_by_hand")),
     Mistake("norms and biases decayed", "components/optimizer.py",
-            "if own.ndim > 1]", "if own.ndim > 0]", named("pretrain", "test_biases_and_norms_are_not_decayed")),
+            "if parameter.ndim > 1 else", "if parameter.ndim > 0 else", named("pretrain", "test_biases_and_norms_are_not_decayed")),
     Mistake("the validation after a save is lost", "components/pretrain/saves.py",
             'if done and between and done % between == 0', "if False and done % between == 0", named("pretrain", f"{BOUNDARIES}[bert]")),
     Mistake("kept models are moved away", TRAINING,

@@ -6,11 +6,12 @@ from pathlib import Path
 import matplotlib
 import torch
 from matplotlib import pyplot
+from torch.optim import AdamW
 from torch.profiler import ProfilerActivity, profile
 
 from components import compute
 from components.models import store
-from components.optimizer import adamw
+from components.optimizer import parameter_groups
 from tests.benchmarks.bench_pretrain import BF16, SIZES, batches, ours
 from tests.benchmarks.made import PIECES
 
@@ -35,7 +36,7 @@ def shares(name: str, size: str) -> tuple[dict[str, float], float]:
     block = ours(name, layers, hidden, threads)
     objective, read = batches(block)
     model = store.build(block.architecture, PIECES)
-    optimizer = adamw(model, 1e-3, 0.01)
+    optimizer = AdamW(parameter_groups(model, 1e-3, 0.01), fused=True)
 
     def step(number: int) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=BF16):

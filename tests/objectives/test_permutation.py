@@ -14,7 +14,7 @@ from components.models.xlnet.hub import LAYOUTS
 from components.objectives.permutation.batches import PermutedBatches
 from components.objectives.permutation.block import PermutationLM
 from components.objectives.scoring import IGNORED
-from components.optimizer import adamw
+from components.optimizer import parameter_groups
 from components.tokenizer import MASK, SPECIALS
 from tests.conftest import tiny_params
 
@@ -153,7 +153,7 @@ def test_what_it_fills_in_and_reads_is_shown(model, tokens, train_split):
 
 
 def test_biases_of_attention_are_not_decayed(model):
-    groups = adamw(model, 1e-3, 0.01).param_groups
+    groups = parameter_groups(model, 1e-3, 0.01)
     plain = {id(parameter) for group in groups if not group["weight_decay"] for parameter in group["params"]}
     attention = model.blocks[0].attention
     assert {id(attention.content_bias), id(attention.distance_bias), id(attention.segment_bias)} <= plain

@@ -26,7 +26,7 @@ from components.derive import pretrained
 from components.errors import SesameError
 from components.models import store
 from components.objectives.examples.phases import Phases
-from components.optimizer import adamw, factor
+from components.optimizer import factor, parameter_groups
 from components.pretrain import training
 from components.pretrain.cost import training_flops
 from components.pretrain.data import Windows
@@ -429,13 +429,23 @@ def test_schedules():
     assert rates("cosine") == [0.5, 1.0, 0.5, 0.03, 0.0]
     assert rates("wsd") == [0.5, 1.0, 1.0, 0.5, 0.0]
     assert rates("constant") == [0.5, 1.0, 1.0, 1.0, 1.0]
+    assert rates("inverse_sqrt") == [0.5, 1.0, 0.426, 0.333, 0.316]  # of .1 / x the root
 
 
 def test_biases_and_norms_are_not_decayed():
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
-    decayed, free = adamw(module, 1e-3, 0.01).param_groups
+    decayed, free = parameter_groups(module, 1e-3, 0.01)
     assert [p.shape for p in decayed["params"]] == [(4, 3)] and decayed["weight_decay"] == 0.01
     assert all(p.ndim == 1 for p in free["params"]) and len(free["params"]) == 3 and free["weight_decay"] == 0
+
+
+def test_layers_below_the_top_learn_slower():
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2))
+    rates = {
+        name: group["full_lr"] for group in parameter_groups(module, 1e-2, 0.01, 0.5, lambda name: 2 - int(name[0]))
+        for name, parameter in module.named_parameters() if any(parameter is own for own in group["params"])
+    }  # fmt: skip
+    assert {name[0]: rate for name, rate in rates.items()} == {"2": 1e-2, "1": 1e-2, "0": 5e-3}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a machine without a GPU is needed")

@@ -22,10 +22,10 @@ def variants(all_params: params.Params, study: str) -> list[str]:
 
 
 def reads(all_params: params.Params, study: str) -> dict[str, str]:
-    """How each variant's objective reads: from both sides, left to right, each direction apart."""
+    """How each variant reads: from both sides, left to right, each direction apart."""
     block = all_params.ablations[study]
     models = {variant: params.varied(all_params.models, block, variant, block.seeds[0]) for variant in variants(all_params, study)}
-    return {variant: model.objective.needs for variant, model in models.items()}
+    return {variant: model.architecture.reads for variant, model in models.items()}
 
 
 def seeds(all_params: params.Params, study: str, variant: str) -> list[params.Member]:

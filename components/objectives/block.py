@@ -3,14 +3,14 @@
 from typing import ClassVar, Self
 
 from components.block import Block
-from components.models.common.block import Reads
+from components.models.common.block import ArchitectureBlock, Reads
 
 
 class ObjectiveBlock(Block):
     """Settings of an objective."""
 
-    needs: ClassVar[Reads]
-    """How a model must read to be trained by it."""
+    trains: ClassVar[tuple[Reads, ...]]
+    """How a model may read to be trained by it."""
     continues: ClassVar[bool] = False
     """Whether a row goes on where that of the step before has ended, so that all batches are of one size."""
     shares_weights: ClassVar[bool] = False
@@ -19,6 +19,11 @@ class ObjectiveBlock(Block):
     """What its samples are, for the report."""
 
     name: str
+
+    def check_reader(self, architecture: ArchitectureBlock) -> None:
+        """Raises ValueError where it can't train such a model."""
+        if architecture.reads not in self.trains:
+            raise ValueError(f"objective {self.name} can't train architecture {architecture.name}")
 
     def check_prompt(self, prompt: str) -> None:
         """Raises ValueError for a prompt that no sample can be made of."""

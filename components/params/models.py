@@ -8,10 +8,10 @@ from pydantic import Field, PositiveFloat, model_validator
 from components.block import Added, Block, Count, Name, RunOnly, Seed, Share, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
-ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder")
+ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent")
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
-OBJECTIVES = ("mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation")
+OBJECTIVES = ("mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt")
 """Folders of `components.objectives`. One more is one more folder, and its name here."""
 
 Architecture = union_of("components.models", ARCHITECTURES, "Architecture")
@@ -163,10 +163,12 @@ class Model(Training):
     architecture: Architecture
 
     def check(self) -> None:
-        if self.objective.needs != self.architecture.reads:
-            fitting = [block for block in blocks_of(Objective) if block.needs == self.architecture.reads]
-            able = [block.model_fields["name"].annotation.__args__[0] for block in fitting]
-            raise ValueError(f"objective {self.objective.name} can't train architecture {self.architecture.name}; allowed: {sorted(able)}")
+        try:
+            self.objective.check_reader(self.architecture)
+        except ValueError as error:
+            fitting = [block for block in blocks_of(Objective) if self.architecture.reads in block.trains]
+            able = sorted(block.model_fields["name"].annotation.__args__[0] for block in fitting)
+            raise ValueError(f"{error}; allowed: {able}") from None
         for part, name in ((self.architecture, "architecture"), (self.objective, "objective")):
             if self.run.strategy == "fsdp" and part.shares_weights:
                 raise ValueError(f"run.strategy fsdp can't cut up weights that stand in two places, as those of this {name} do: take ddp")

@@ -186,8 +186,10 @@ class Params(Block):
         if root not in self.models:
             raise ValueError(f"{place}: pre-training goes on from one of `models` only, and {root} is none")
         model, objective = self.models[root], derived.by.objective
-        if objective.needs != model.architecture.reads:
-            raise ValueError(f"{place}.by.objective: {objective.name} can't train architecture {model.architecture.name}")
+        try:
+            objective.check_reader(model.architecture)
+        except ValueError as error:
+            raise ValueError(f"{place}.by.objective: {error}") from None
         self._has_sentinels(place, model, objective)
         encodings = [self.encodings.get(name) for name in (model.encoding, derived.on.partition("/")[2])]
         if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:

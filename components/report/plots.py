@@ -49,7 +49,9 @@ def curves(table: pd.DataFrame) -> Figure:
     """Validation loss against tokens, a panel for each way to read, since no two of them compare; bits per byte of left-to-right models."""
     panels = [(f"Loss, {READS[reads]} (nats a target)", "loss", rows) for reads, rows in table.groupby("reads", sort=False)]
     panels += [
-        ("Bits per byte, left to right", "bits_per_byte", rows) for reads, rows in table.groupby("reads") if reads == "left_to_right"
+        ("Bits per byte, left to right", "bits_per_byte", rows)
+        for reads, rows in table.groupby("reads")
+        if reads in ("left_to_right", "recurrent")
     ]
     figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.2), constrained_layout=True, squeeze=False)
     style = dict(zip(table["model"].unique(), styles(), strict=False))

@@ -6,9 +6,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from components.block import Added, Block, RunOnly, Share, Size
 
-Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order", "source_then_target"]
+Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order", "source_then_target", "recurrent"]
 """How a model reads: a token sees those on both sides, those before it, a model reads ahead and another one back, a token sees those
-before it in an order that is drawn, or a target is read left to right beside the whole of a source."""
+before it in an order that is drawn, a target is read left to right beside the whole of a source, or a token sees what a state keeps of
+those before it."""
 
 
 class ArchitectureBlock(Block):

@@ -9,7 +9,7 @@ from components.objectives.block import ObjectiveBlock
 class BidirectionalLM(ObjectiveBlock):
     """A forward and a backward language model over continuous streams of text (Peters et al. 2018, section 3.1)."""
 
-    needs = "each_direction"
+    trains = ("each_direction",)
     continues = True
     samples_title = "nearest words in context"
 

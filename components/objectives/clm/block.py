@@ -8,7 +8,7 @@ from components.objectives.block import ObjectiveBlock
 class CausalLM(ObjectiveBlock):
     """Left-to-right language modelling over packed documents."""
 
-    needs = "left_to_right"
+    trains = ("left_to_right",)
     samples_title = "continuations"
 
     name: Literal["clm"]

@@ -87,7 +87,7 @@ class Denoising(ObjectiveBlock):
     """A text, or the part of it that is hidden, from one that is spoilt. As it stands T5's spans; BART's is
     `noise: {kind: whole, infilled: 0.3, permute_sentences: true}`."""
 
-    needs = "source_then_target"
+    trains = ("source_then_target",)
     samples_title = "what is written for each [MASK], or after a beginning"
 
     name: Literal["denoising"]

@@ -11,7 +11,7 @@ from components.objectives.block import ObjectiveBlock
 class MaskedInputs(ObjectiveBlock):
     """What a row is made of, and which of its tokens are targets."""
 
-    needs = "both_sides"
+    trains = ("both_sides",)
 
     mlm_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
     mask_share: Share = 0.8

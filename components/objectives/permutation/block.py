@@ -10,7 +10,7 @@ from components.objectives.block import ObjectiveBlock
 class PermutationLM(ObjectiveBlock):
     """The last tokens of an order that is drawn, each from all that stand before it in that order (Yang et al. 2019, section 2.3)."""
 
-    needs = "any_order"
+    trains = ("any_order",)
     continues = True
     samples_title = "likeliest fillings of [MASK]"
 

@@ -10,7 +10,7 @@ from components.objectives.block import ObjectiveBlock
 class Translation(ObjectiveBlock):
     """The second text of each document from the first (Vaswani et al. 2017): a corpus whose reader is of `format: parallel`."""
 
-    needs = "source_then_target"
+    trains = ("source_then_target",)
     samples_title = "translations"
 
     name: Literal["translation"]

@@ -1,0 +1,41 @@
+"""Settings of the recurrent language model."""
+
+from typing import Literal
+
+from components.block import Share, Size
+from components.models.common.block import ArchitectureBlock
+
+
+class RecurrentArchitecture(ArchitectureBlock):
+    """AWD-LSTM (Merity et al. 2018) with ULMFiT's dropouts, which are meant for many epochs; with `cell: gru` and one layer the encoder of
+    skip-thoughts (Kiros et al. 2015)."""
+
+    reads = "recurrent"
+    has_sublayers = False
+
+    name: Literal["recurrent"]
+    cell: Literal["lstm", "gru"] = "lstm"
+    num_layers: Size = 3
+    hidden_size: Size
+    """Width of the token embedding and of the last layer (400 in the paper)."""
+    inner_size: Size | None = None
+    """Of the layers below the last (1150 in the paper); null: hidden_size. Methods that mix layers need them of one width."""
+    backward: bool = False
+    """Reads a text from its end."""
+    max_length: Size = 512
+    """Longest input read as features, in tokens."""
+    tie_word_embeddings: bool = True
+    """The output's matrix is the token embedding."""
+    embedding_dropout: Share = 0.05
+    """Of whole token vectors: a dropped token is nowhere in the batch (Gal and Ghahramani 2016)."""
+    input_dropout: Share = 0.4
+    """Of the token vectors, the same places in all tokens of a text, as the next two."""
+    hidden_dropout: Share = 0.3
+    """Between layers."""
+    dropout: Share = 0.4
+    """Of the last layer."""
+    weight_dropout: Share = 0.5
+    """Of the matrices from state to state, drawn once a batch (Wan et al. 2013)."""
+
+
+Architecture = RecurrentArchitecture

@@ -1,0 +1,80 @@
+"""Language modelling by truncated back-propagation through time (Merity et al. 2018; step one and two of Howard and Ruder 2018)."""
+
+import torch
+from torch import Tensor
+
+from components.encode import Split
+from components.models.contract import LanguageModel
+from components.objectives.bptt import block
+from components.objectives.contract import Losses
+from components.objectives.contract import Objective as Contract
+from components.objectives.examples.lanes import LaneBatches
+from components.objectives.examples.stream import labels, of_streams
+from components.objectives.examples.windows import Rows, Window
+from components.objectives.scoring import score_tokens
+from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
+
+NEW_TOKENS = 24  # of a sample
+TOP_K = 20
+
+
+class RecurrentLM(Contract):
+    """Predicts each token from what the state keeps of all before it."""
+
+    main = "bptt"
+
+    def __init__(self, config: block.RecurrentLM, tokens: Tokenizer):
+        self.config, self.tokenizer = config, tokens
+
+    def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "OneDirection":
+        return OneDirection(self.config, self.tokenizer, text, batch_size, seed)
+
+    def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
+        hidden, states = model(rows["ids"][:, :-1], unpack(carry, model) if carry is not None else None)
+        loss = score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"]))
+        return {"bptt": loss}, torch.cat([part.detach() for state in states for part in state], 1)
+
+    def explain(self, batches: "OneDirection", step: int) -> list[dict[str, str]]:
+        """`¶` is where a document opens, which is not predicted."""
+        rows, documents = batches[step].rows["ids"], batches.documents(step)
+        rows = rows.flip(1) if self.config.backward else rows
+        return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
+
+    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
+        """A continuation of each prompt, or what stands before it, drawn among the 20 likeliest pieces at temperature 0.8."""
+        generator, shown = torch.Generator().manual_seed(0), []
+        forbidden = [i for i in range(len(SPECIALS)) if i != SEP]
+        for prompt in prompts:
+            begun = self.tokenizer.encode([prompt])[0]
+            hidden, states = model(torch.tensor([[SEP, *reversed(begun)] if self.config.backward else [CLS, *begun]]))
+            made: list[int] = []
+            while len(made) < NEW_TOKENS and SEP not in made:
+                logits = model.logits(hidden[:, -1]) / 0.8
+                logits[:, forbidden] = -torch.inf
+                best = logits.topk(TOP_K)
+                made.append(int(best.indices[0, best.values.softmax(1).multinomial(1, generator=generator)[0]]))
+                hidden, states = model(torch.tensor([made[-1:]]), states)
+            shown.append({"prompt": prompt, "output": self.tokenizer.decode(made[::-1] if self.config.backward else made)})
+        return shown
+
+
+class OneDirection(LaneBatches):
+    """Row i of every step goes on where row i of the step before has ended."""
+
+    def __init__(self, config: block.RecurrentLM, tokens: Tokenizer, text: Split, batch_size: int, seed: int):
+        super().__init__(tokens, text, batch_size, config.window, seed)
+        self.backward = config.backward
+
+    def draw(self, first: int, last: int) -> Window:
+        ids = self.back(first, last) if self.backward else self.ahead(first, last)
+        return of_streams(first, self.batch_size, {"ids": ids}, {"bptt": [ids]}, self.byte_lengths)
+
+
+def unpack(carry: Tensor, model: LanguageModel) -> list[tuple[Tensor, ...]]:
+    """The layers' states out of one tensor (batch, sum of their widths)."""
+    parts = 2 if model.config.cell == "lstm" else 1
+    split = carry.split([cell.hidden_size for cell in model.cells for _ in range(parts)], 1)
+    return [tuple(split[i : i + parts]) for i in range(0, len(split), parts)]
+
+
+Objective = RecurrentLM

@@ -88,7 +88,7 @@ def _training(stage: str, all_params: params.Params) -> params.Training | None:
         return all_params.models.get(name)
     if kind == "derive" and name in all_params.derived and all_params.derived[name].by.name == "pretrained":
         return all_params.derived[name].by
-    if kind == "variant":
+    if kind in ("variant", "further"):
         for member in params.members(all_params.ablations):
             if member.name == name:
                 return params.varied(all_params.models, all_params.ablations[member.study], member.variant, member.seed)

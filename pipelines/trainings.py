@@ -93,14 +93,15 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     if kind == "derive" and name in all_params.derived:
         return _derived(all_params, all_params.derived[name])
     members = {member.name: member for member in params.members(all_params.ablations)}
-    if kind in ("variant", "transfer") and name in members:
+    if kind in ("variant", "further", "transfer") and name in members:
         member = members[name]
         study = all_params.ablations[member.study]
         model = params.varied(all_params.models, study, member.variant, member.seed)
-        if kind == "variant":
+        if kind != "transfer":
             return _training(all_params, model, 1)
         recipe = params.tuned(study, member.variant)
-        return _tuned(all_params, model, study.tasks, recipe, len(study.milestones) + 1, config.train_examples)
+        examples = study.variants[member.variant].train_examples or config.train_examples
+        return _tuned(all_params, model, study.tasks, recipe, len(study.milestones) + 1, examples)
     pairs = {f"{model}-{task}": (model, task, config.recipes[model], len(config.inits)) for model in config.models for task in config.tasks}
     ways = {
         f"{model}-{way}-{task}": (model, task, adapt.recipes[way], 1)
@@ -131,7 +132,7 @@ def past(
     """
     kind, _, name = stage_name.partition("@")
     try:
-        if kind in ("pretrain", "variant"):
+        if kind in ("pretrain", "variant", "further"):
             block = {key: value for key, value in settings.items() if key in params.Model.model_fields}
             return replace(now, model=_as_now(block, now))
         if kind not in ("finetune", "adapt", "transfer"):

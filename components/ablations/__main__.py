@@ -108,7 +108,8 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
             with run.child(f"{variant} {seed}", tags, choices) as child:
                 scores = {task: result["scores"][result["split"]][result["metric"]]["values"][i] for task, result in results.items()}
                 child.log({task: score for task, score in scores.items() if score is not None})
-                child.log({key: figures[key] for key in (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")})
+                known = (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")
+                child.log({key: figures[key] for key in known if not np.isnan(figures[key])})
 
 
 def published(block: params.Ablation) -> dict | None:

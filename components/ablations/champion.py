@@ -7,7 +7,7 @@ import numpy as np
 
 from components import params, tracking
 from components.ablations import tables
-from components.ablations.folders import LAST, pretrained_folder
+from components.ablations.folders import LAST, weights_folder
 from components.errors import SesameError
 from components.models import store
 
@@ -27,12 +27,14 @@ def best(all_params: params.Params, study: str) -> Champion:
     """The variant and seed with the highest mean score on dev, which the tables of test scores have no part in."""
     champions = []
     for variant in tables.variants(all_params, study):
+        if all_params.ablations[study].variants[variant].init == "random":
+            continue  # there is no model behind it
         results = [milestones[LAST] for milestones in tables.transferred(all_params, study, variant).values()]
         # a float array makes None a NaN
         scores = np.array([result["scores"]["dev"][result["metric"]]["values"] for result in results], dtype=float)
         for member, score in zip(tables.seeds(all_params, study, variant), scores.mean(0), strict=True):
             if not np.isnan(score):
-                champions.append(Champion(variant, member.seed, pretrained_folder(member), float(score)))
+                champions.append(Champion(variant, member.seed, weights_folder(all_params, member), float(score)))
     if not champions:
         raise SesameError(f"no variant of study {study} has a score on every task")
     return max(champions, key=lambda one: one.score)

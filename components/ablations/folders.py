@@ -23,6 +23,17 @@ def pretrained_folder(own: params.Member) -> Path:
     return Path("data/variants", *map(str, own))
 
 
+def begun_folder(all_params: params.Params, own: params.Member) -> Path | None:
+    """Where the model stands that its training goes on with."""
+    begun = params.begun_by(all_params.ablations[own.study], own.variant)
+    return pretrained_folder(own._replace(variant=begun)) if begun else None
+
+
+def weights_folder(all_params: params.Params, own: params.Member) -> Path:
+    """Where the model stands that it is tuned from."""
+    return pretrained_folder(own._replace(variant=params.trained_by(all_params.ablations[own.study], own.variant)))
+
+
 def transferred_folder(own: params.Member) -> Path:
     """Where its fine-tunings stand."""
     return Path("data/studies", *map(str, own))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from components import params, stage
-from components.ablations.folders import LAST, pretrained_folder, transferred_folder
+from components.ablations.folders import LAST, transferred_folder, weights_folder
 from components.tasks import metrics, verdicts
 
 PRETRAINING = ("loss", "perplexity", "bits_per_byte")
@@ -35,30 +35,35 @@ def seeds(all_params: params.Params, study: str, variant: str) -> list[params.Me
 
 def pretrained(all_params: params.Params, study: str, variant: str, milestone: str) -> list[dict]:
     """The figures of each seed's pre-training: losses, parameters, tokens, flops, seconds."""
-    folders = map(pretrained_folder, seeds(all_params, study, variant))
-    return [stage.read_json(folder / ("" if milestone == LAST else milestone) / "figures.json") for folder in folders]
+    folders = [weights_folder(all_params, own) for own in seeds(all_params, study, variant)]
+    figures = [stage.read_json(folder / ("" if milestone == LAST else milestone) / "figures.json") for folder in folders]
+    if all_params.ablations[study].variants[variant].init == "random":  # the size alone is theirs
+        spent, unknown = dict.fromkeys(("tokens", "steps", "flops", "seconds"), 0), dict.fromkeys(PRETRAINING, np.nan)
+        return [{"parameters": own["parameters"], **spent, **unknown} for own in figures]
+    return figures
 
 
 def transferred(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, dict]]:
     """task -> milestone -> what fine-tuning gave:
     metric, split, protocol, `seconds` of all seeds, and each split's scores over the seeds."""
     results = [stage.read_json(transferred_folder(own) / "metrics.json")["tasks"] for own in seeds(all_params, study, variant)]
+    init = all_params.ablations[study].variants[variant].init
     return {
-        task: {milestone: _over_seeds([result[task][milestone] for result in results]) for milestone in milestones}
+        task: {milestone: _over_seeds([result[task][milestone] for result in results], init) for milestone in milestones}
         for task, milestones in results[0].items()
     }  # fmt: skip
 
 
-def _over_seeds(results: list[dict]) -> dict:
+def _over_seeds(results: list[dict], init: str) -> dict:
     """One fine-tuning of each seed as one of all."""
     first = results[0]
     values = {
-        split: [{metric: result["pretrained"][split][metric]["values"][0] for metric in scores} for result in results]
-        for split, scores in first["pretrained"].items()
+        split: [{metric: result[init][split][metric]["values"][0] for metric in scores} for result in results]
+        for split, scores in first[init].items()
     }  # fmt: skip
     return {
         **{key: first[key] for key in ("metric", "split", "protocol")},
-        "seconds": sum(result["costs"]["pretrained"]["seconds"] for result in results),
+        "seconds": sum(result["costs"][init]["seconds"] for result in results),
         "scores": {split: metrics.summary(rows) for split, rows in values.items()},
     }
 
@@ -101,7 +106,9 @@ def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, 
     block = all_params.ablations[study]
     first = transferred(all_params, study, block.base)[task][LAST]
     places = {
-        (variant, milestone): [(transferred_folder(own) / task / milestone, "pretrained") for own in seeds(all_params, study, variant)]
+        (variant, milestone): [
+            (transferred_folder(own) / task / milestone, block.variants[variant].init) for own in seeds(all_params, study, variant)
+        ]
         for variant in variants(all_params, study) for milestone in (*map(str, block.milestones), LAST)
     }  # fmt: skip
     _, sides = verdicts.sides(all_params, task, first["split"], first["metric"], places)
@@ -184,12 +191,19 @@ def unguarded(all_params: params.Params, study: str) -> list[str]:
     """Tasks whose dev and test text was not taken out of what a variant read."""
     block, unguarded = all_params.ablations[study], []
     for variant in variants(all_params, study):
-        mix = all_params.mixes.get(all_params.encodings[params.read_by(all_params.models, block, variant)].corpus)
-        unguarded += [task for task in block.tasks if mix is None or task not in (*mix.tasks, *mix.also_held_out)]
+        trained: str | None = params.trained_by(block, variant)
+        while trained:  # by each training that made it
+            mix = all_params.mixes.get(all_params.encodings[params.read_by(all_params.models, block, trained)].corpus)
+            unguarded += [task for task in block.tasks if mix is None or task not in (*mix.tasks, *mix.also_held_out)]
+            trained = params.begun_by(block, trained)
     return list(dict.fromkeys(unguarded))
 
 
 def change(variant: params.Variant) -> str:
     """What is varied, in a line."""
-    parts = [json.dumps(value)[1:-1] for value in (variant.change, {"recipe": variant.recipe} if variant.recipe else {}) if value]
+    own = variant.settings()
+    named = {key: own[key] for key in ("start", "encoding", "budget", "init", "train_examples", "recipe") if own.get(key)}
+    if variant.budget:
+        named["budget"] = variant.budget.model_dump(exclude_none=True)
+    parts = [json.dumps(value)[1:-1] for value in (named, variant.change) if value]
     return ", ".join(parts).replace('"', "") or "–"

@@ -15,8 +15,11 @@ from components.tracking import Run
 
 def transfer(all_params: Params, name: str, run: Run) -> dict:
     member = folders.member(all_params, name)
-    study, source = all_params.ablations[member.study], folders.pretrained_folder(member)
-    recipe, results = tuned(study, member.variant), {}
+    study, source = all_params.ablations[member.study], folders.weights_folder(all_params, member)
+    variant, recipe, results = study.variants[member.variant], tuned(study, member.variant), {}
+    if variant.train_examples:
+        fewer = all_params.finetune.model_copy(update={"train_examples": variant.train_examples})
+        all_params = all_params.model_copy(update={"finetune": fewer})
     about = {"study": member.study, "variant": member.variant, "model": study.model}
     with stage.output(folders.transferred_folder(member)) as target:
         for milestone in (*map(str, study.milestones), LAST):
@@ -25,7 +28,7 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
             for task in study.tasks:
                 print(f"{task}, {milestone}", flush=True)
                 scores, tags = target / task / milestone, {"stage": "transfer", "milestone": milestone, **about}
-                result = runs.over_seeds(all_params, label, models, task, recipe, ["pretrained"], scores, run, tags)
+                result = runs.over_seeds(all_params, label, models, task, recipe, [variant.init], scores, run, tags)
                 results.setdefault(task, {})[milestone] = result
     run.tag(**about)
     spent = [result["cost"] for milestones in results.values() for result in milestones.values()]

@@ -13,25 +13,28 @@ from components.tracking import Run
 def previous_run(all_params: Params, name: str) -> str | None:
     """The ledger's run of a killed attempt."""
     member = folders.member(all_params, name)
-    study = all_params.ablations[member.study]
+    study, start = all_params.ablations[member.study], folders.begun_folder(all_params, member)
     block = varied(all_params.models, study, member.variant, member.seed)
-    if not Path("data/encoded", block.encoding, "meta.json").exists():
+    if not Path("data/encoded", block.encoding, "meta.json").exists() or (start and not (start / "config.json").exists()):
         return None
-    noted = checkpoint_folder(block, name, study.milestones) / "run_id"
+    noted = checkpoint_folder(block, name, study.milestones, start) / "run_id"
     return noted.read_text() if noted.exists() else None
 
 
 def train(all_params: Params, name: str, run: Run) -> dict:
     member = folders.member(all_params, name)
-    study, folder = all_params.ablations[member.study], folders.pretrained_folder(member)
+    study, folder, start = all_params.ablations[member.study], folders.pretrained_folder(member), folders.begun_folder(all_params, member)
     block = varied(all_params.models, study, member.variant, member.seed)
     run.tag(study=member.study, variant=member.variant, model=study.model, seed=str(member.seed))
-    trained = pretrain(block, name, folder, run, study.milestones)
+    trained = pretrain(block, name, folder, run, study.milestones, start)
     if trained is None:  # a rank that is not the first
         return {}
     write_curve(folder / "curve.csv", trained.curve)
     spent = trained.metrics["cost"]
     figures = trained.metrics | {"seconds": trained.seconds, "flops": spent["flops"], "gpus": spent["gpus"]}
+    if start:  # what a model has cost is what all of its trainings have
+        before = stage.read_json(start / "figures.json")
+        figures |= {key: before[key] + figures[key] for key in ("tokens", "steps", "flops", "seconds")}
     stage.write_json(folder / "figures.json", figures)
     return trained.metrics
 

@@ -86,12 +86,13 @@ def body(params: Params, name: str, run) -> dict:
     mix = params.mixes[name]
     base = Path("data/corpora", mix.corpus)
     judged = [*mix.tasks, *mix.also_held_out]
-    held_out, origins = HeldOut(params, judged), {mix.corpus: 0} | dict.fromkeys(mix.tasks, 0)
+    base_texts = [] if mix.only_tasks else [mix.corpus]
+    held_out, origins = HeldOut(params, judged), dict.fromkeys([*base_texts, *mix.tasks], 0)
     words, removed, near, dropped = Counter(), Counter(origins), Counter(origins), Counter(duplicates=0, emptied=0)
 
     def mixed() -> Iterator[tuple[str, Document]]:
         """(where it is from: the corpus or a task, document)"""
-        for split in SPLITS:
+        for split in () if mix.only_tasks else SPLITS:
             yield from ((mix.corpus, document) for document in corpora.read(base, split))
         for task in mix.tasks:
             yield from ((task, document) for document in texts(task, "train"))
@@ -117,11 +118,13 @@ def body(params: Params, name: str, run) -> dict:
 
     about = {
         "language": params.corpora[mix.corpus].language,
-        "licence": "; ".join([params.corpora[mix.corpus].licence] + [f"{task}: {params.tasks[task].licence}" for task in mix.tasks]),
-        "contains": f"{mix.corpus}; unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
+        "licence": "; ".join(
+            [params.corpora[own].licence for own in base_texts] + [f"{task}: {params.tasks[task].licence}" for task in mix.tasks]
+        ),
+        "contains": f"{''.join(f'{own}; ' for own in base_texts)}unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
         "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out, "
         f"from {NEAR} words on those that differ from one by a word, too",
-        "sources": corpora.card(base)["sources"],
+        "sources": [] if mix.only_tasks else corpora.card(base)["sources"],
         "words": words,  # these four are counted while documents are written
         "removed_sentences": removed,
         "removed_near_duplicates": near,

@@ -43,7 +43,19 @@ from components.params.spaces import (
     Vectors,
     WordNetDictionary,
 )
-from components.params.studies import Ablation, Column, Expectation, Member, Variant, members, read_by, tuned, varied
+from components.params.studies import (
+    Ablation,
+    Column,
+    Expectation,
+    Member,
+    Variant,
+    begun_by,
+    members,
+    read_by,
+    trained_by,
+    tuned,
+    varied,
+)
 from components.params.tasks import FROZEN, METRICS_OF, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task, TaskSplit, TaskTable
 from components.params.text import (
     Cleaning,

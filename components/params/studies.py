@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from components.block import Block, Count, Name, Seed, blocks_of
+from components.block import Added, Block, Count, Name, Seed, blocks_of
 from components.models.common.block import SIZED
 from components.params.models import Architecture, Budget, Model, Objective
 from components.params.tasks import Recipe
@@ -32,6 +32,34 @@ class Variant(Block):
     """Laid over the study's recipe."""
     encoding: Name | None = None
     """What is read, if not what the study reads."""
+    start: Annotated[Label | None, Added(neutral=None)] = None
+    """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say; else
+    they are only tuned otherwise."""
+    budget: Annotated[Budget | None, Added(neutral=None)] = None
+    """Of the training that goes on from `start`."""
+    init: Annotated[Literal["pretrained", "random"], Added(neutral="pretrained")] = "pretrained"
+    """`random`: tuned from random weights of the architecture of `start`."""
+    train_examples: Annotated[Count | None, Added(neutral=None)] = None
+    """Labelled examples, if not as many as `finetune` says."""
+
+    @property
+    def only_tuned(self) -> bool:
+        """Whether it has no training of its own."""
+        return self.start is not None and self.budget is None
+
+    @model_validator(mode="after")
+    def goes_on(self):
+        if self.budget and self.start is None:
+            raise ValueError("budget is that of a training that goes on from `start`; from the beginning all have the study's")
+        if self.only_tuned and (self.change or self.encoding):
+            raise ValueError(
+                "start without a budget is only tuned otherwise: give it a budget to be trained on, or leave change and encoding out"
+            )
+        if self.init == "random" and not self.only_tuned:
+            raise ValueError("init random needs `start`, for its architecture, and no budget")
+        if self.budget and "architecture" in self.change:
+            raise ValueError("change.architecture: what goes on from `start` keeps its model")
+        return self
 
     @model_validator(mode="after")
     def change_is_of_the_model(self):
@@ -84,7 +112,7 @@ class Ablation(Block):
     plot: Plot
     expects: list[Expectation] = []
     """Said and committed before the first run, with the seeds."""
-    published: Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans"] | None = None
+    published: Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "ulmfit"] | None = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
 
@@ -101,6 +129,22 @@ class Ablation(Block):
             raise ValueError("milestones: ascending, and less than budget.tokens")
         if self.base not in self.variants:
             raise ValueError(f"base: {self.base!r} is no variant of this study (there are: {', '.join(self.variants)})")
+        if self.variants[self.base].init == "random":
+            raise ValueError(f"base: {self.base} is tuned from random weights; hold it against another variant instead")
+        for name, variant in self.variants.items():
+            if variant.start is None:
+                continue
+            if variant.start not in self.variants:
+                raise ValueError(f"variants.{name}.start: no {variant.start!r} in this study (there are: {', '.join(self.variants)})")
+            if self.milestones:
+                raise ValueError(f"variants.{name}.start: a study with milestones trains every variant from the beginning")
+            chain = [name]
+            while (following := self.variants[chain[-1]].start) is not None:
+                chain.append(following)
+                if following in chain[:-1]:
+                    raise ValueError(f"variants.{name}.start: made of itself ({' from '.join(chain)})")
+            if any(self.variants[own].init == "random" for own in chain[1:]):
+                raise ValueError(f"variants.{name}.start: {chain[1]} has no weights of its own, its init is random")
         for number, pair in enumerate(self.contrasts):
             if unknown := [variant for variant in pair if variant not in self.variants]:
                 raise ValueError(f"contrasts[{number}]: {unknown[0]!r} is no variant of this study (there are: {', '.join(self.variants)})")
@@ -161,15 +205,32 @@ def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "
     return merged
 
 
+def trained_by(study: Ablation, variant: str) -> str:
+    """The variant whose training made the weights that a variant is tuned from."""
+    own = study.variants[variant]
+    return trained_by(study, own.start) if own.only_tuned else variant
+
+
+def begun_by(study: Ablation, variant: str) -> str | None:
+    """The variant whose models the training of a variant goes on with; None where it begins with random weights."""
+    start = study.variants[variant].start
+    return trained_by(study, start) if start else None
+
+
 def read_by(models: Mapping[str, Model], study: Ablation, variant: str) -> str:
-    """The encoding that a variant is trained on."""
-    return study.variants[variant].encoding or study.encoding or models[study.model].encoding
+    """The encoding that a variant was trained on last."""
+    own = study.variants[variant]
+    return own.encoding or (read_by(models, study, own.start) if own.start else study.encoding or models[study.model].encoding)
 
 
 def varied(models: Mapping[str, Model], study: Ablation, variant: str, seed: int) -> Model:
     """The block of one training of a variant. Raises ValidationError where the change does not fit."""
-    own = {"encoding": read_by(models, study, variant), "seed": seed, "budget": study.budget, "prompts": []}
-    return Model.model_validate(laid_over(models[study.model].model_dump(exclude_unset=True), study.variants[variant].change) | own)
+    own = study.variants[variant]
+    if own.only_tuned:
+        return varied(models, study, own.start, seed)
+    begun = varied(models, study, own.start, seed) if own.start else models[study.model]
+    given = {"encoding": read_by(models, study, variant), "seed": seed, "budget": own.budget or study.budget, "prompts": []}
+    return Model.model_validate(laid_over(begun.model_dump(exclude_unset=True), own.change) | given)
 
 
 def tuned(study: Ablation, variant: str) -> Recipe:

@@ -189,10 +189,18 @@ class Mix(Block):
     """
 
     corpus: Name
+    only_tasks: Annotated[bool, Added(neutral=False)] = False
+    """None of the corpus's own text: what it gives is its language and the sizes of its splits."""
     tasks: list[Name]
     also_held_out: list[Name] = []
     """Further tasks whose dev, test and extra splits are taken out.
     Not all that are declared: one more task would train every model anew."""
+
+    @model_validator(mode="after")
+    def has_text(self):
+        if self.only_tasks and not self.tasks:
+            raise ValueError("only_tasks needs tasks, whose text is all there is")
+        return self
 
 
 BYTES = 5 + 1 + 256

@@ -12,7 +12,7 @@ from components.params.messages import first
 from components.params.models import Checkpoint, Model, Objective
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
-from components.params.studies import Ablation, tuned, varied
+from components.params.studies import Ablation, read_by, tuned, varied
 from components.params.tasks import ATTACHED, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
 
@@ -126,6 +126,8 @@ class Params(Block):
                     raise ValueError(f"{place}.recipe{first(error)}") from None
                 _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
                 self._reads_pieces(place, model)
+                if start := study.variants[variant].start:
+                    self._same_pieces(f"{place}.encoding", read_by(self.models, study, start), model.encoding, f"variant {start}")
         return self
 
     def _reads_pieces(self, place: str, model: Model) -> None:
@@ -191,10 +193,14 @@ class Params(Block):
         except ValueError as error:
             raise ValueError(f"{place}.by.objective: {error}") from None
         self._has_sentinels(place, model, objective)
-        encodings = [self.encodings.get(name) for name in (model.encoding, derived.on.partition("/")[2])]
+        self._same_pieces(f"{place}.on", model.encoding, derived.on.partition("/")[2], f"models.{root}")
+
+    def _same_pieces(self, place: str, begun: str, following: str, whose: str) -> None:
+        """Raises ValueError where a training would go on with text of another tokenizer."""
+        encodings = [self.encodings.get(name) for name in (begun, following)]
         if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:
             tokenizers = " and ".join(encoding.tokenizer for encoding in encodings)
-            raise ValueError(f"{place}.on: {derived.on} has another tokenizer than the text of models.{root} ({tokenizers})")
+            raise ValueError(f"{place}: encoded/{following} has another tokenizer than the text of {whose} ({tokenizers})")
 
     def _search_fits(self, recipes: dict[str, Recipe]) -> None:
         search = self.search

@@ -10,7 +10,7 @@ A resumed training or search is keyed by the same entry.
 import json
 from pathlib import Path
 
-from components.params import Params, members, read_by
+from components.params import Params, begun_by, members, read_by, trained_by
 from components.resolve.closure import forget
 from components.resolve.entries import Entry, entries, entry, of_studies
 from components.stage import output
@@ -30,13 +30,20 @@ def contents(params: Params) -> dict[Path, str]:
     for own in entries(params):
         path = STUDIES if of_studies(params, own) else FILE
         stages[path].setdefault(own.stage, {})[own.name] = {"code": own.code, "settings": own.settings}
-    trainings = {}
+    trainings, further, tunings = {}, {}, {}
     for member in members(params.ablations):
         study = params.ablations[member.study]
-        trainings[member.name] = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
+        read = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
+        if study.variants[member.variant].start is None:
+            trainings[member.name] = read
+        elif not study.variants[member.variant].only_tuned:
+            further[member.name] = read | {"start": begun_by(study, member.variant)}
+        tunings[member.name] = {**member._asdict(), "weights": trained_by(study, member.variant)}
     # what DVC makes stages of, by other names than the sections: it has read those of both files
     made = {
         "trainings": trainings,
+        "further": further,
+        "tunings": tunings,
         "study_tokenizers": {name: {"corpus": params.tokenizers[name].corpus} for name in sorted(params.of_studies("tokenizers"))},
         "study_encodings": {name: params.encodings[name].settings() for name in sorted(params.of_studies("encodings"))},
     }

@@ -208,7 +208,7 @@ def _generations(p: params.Params) -> Iterator[Entry]:
         yield Entry("generate", name, modules, {"trained": trained, **block.settings()})
 
 
-OF_STUDIES = ("variant", "transfer", "study", "search", "budget")
+OF_STUDIES = ("variant", "further", "transfer", "study", "search", "budget")
 """Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
 SHARED = {"tokenizer": "tokenizers", "encode": "encodings"}
 
@@ -225,10 +225,16 @@ def _studies(p: params.Params) -> Iterator[Entry]:
             model, recipe = params.varied(p.models, study, variant, 0), params.tuned(study, variant)
             family, training = model.architecture.name, model.settings() | {"milestones": study.milestones}
             tuning = {"recipe": recipe.settings()}
+            if study.variants[variant].train_examples:
+                tuning |= {"train_examples": study.variants[variant].train_examples}
+            if study.variants[variant].init == "random":
+                tuning |= {"init": "random"}
+            first = "variant" if study.variants[variant].start is None else "further"
             for seed in study.seeds:
                 own = params.Member(name, variant, seed).name
-                modules = ("components.ablations.variant", *_training(p, model, family, model.encoding))
-                yield Entry("variant", own, modules, training | {"seed": seed})
+                if not study.variants[variant].only_tuned:
+                    modules = (f"components.ablations.{first}", *_training(p, model, family, model.encoding))
+                    yield Entry(first, own, modules, training | {"seed": seed})
                 modules = ("components.ablations.transfer", _family(family), *_text_of(p, model.encoding), _method(recipe))
                 yield Entry("transfer", own, modules, common | tuning | {"own_seed": seed})
     for name, study in p.ablations.items():

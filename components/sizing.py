@@ -86,8 +86,11 @@ def _text(length: int) -> Split:
 def size(block: params.Model, vocab_size: int) -> Size:
     """Of a model, whether or not its text and its tokenizer are there. Layers are alike: few and twice as many are counted, the rest
     follows. Few are so many that half of them is a whole number, and that groups of them are as many as the model's."""
+    # what has no part in it, so that it is counted once for all variants and seeds of a study
+    of_all = {"seed": 1, "encoding": "any", "optimizer": params.Optimizer(learning_rate=1), "budget": params.Budget(steps=1)}
+    text = block.model_copy(update=of_all).model_dump_json()
     few = max(2, getattr(block.architecture, "layer_groups", 1))
-    one, two = (_counted(block.model_dump_json(), vocab_size, layers) for layers in (few, 2 * few))
+    one, two = (_counted(text, vocab_size, layers) for layers in (few, 2 * few))
     more = block.architecture.num_layers / few - 1
     return Size(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
 

@@ -33,8 +33,8 @@ class Variant(Block):
     encoding: Name | None = None
     """What is read, if not what the study reads."""
     start: Annotated[Label | None, Added(neutral=None)] = None
-    """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say; else
-    they are only tuned otherwise."""
+    """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say;
+    else they are only tuned otherwise."""
     budget: Annotated[Budget | None, Added(neutral=None)] = None
     """Of the training that goes on from `start`."""
     init: Annotated[Literal["pretrained", "random"], Added(neutral="pretrained")] = "pretrained"
@@ -52,9 +52,7 @@ class Variant(Block):
         if self.budget and self.start is None:
             raise ValueError("budget is that of a training that goes on from `start`; from the beginning all have the study's")
         if self.only_tuned and (self.change or self.encoding):
-            raise ValueError(
-                "start without a budget is only tuned otherwise: give it a budget to be trained on, or leave change and encoding out"
-            )
+            raise ValueError("start without a budget is tuned otherwise: give it a budget to train on, or leave change and encoding out")
         if self.init == "random" and not self.only_tuned:
             raise ValueError("init random needs `start`, for its architecture, and no budget")
         if self.budget and "architecture" in self.change:

@@ -63,7 +63,8 @@ class Recurrent(LanguageModel):
             weights[1] = dropout(weights[1], self.config.weight_dropout)
         lstm = isinstance(cell, nn.LSTM)
         state = state or (x.new_zeros(len(x), cell.hidden_size),) * (2 if lstm else 1)
-        with torch.autocast(x.device.type, enabled=False):  # bf16 halves an LSTM's speed on a CPU
+        # bf16 halves an LSTM's speed on a CPU; memory and FLOPs are estimated on the device meta, which knows no autocast
+        with torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False):
             before = tuple(part[None].float().contiguous() for part in state)
             # the function behind the module: this one takes weights that are no parameters
             read = torch.lstm if lstm else torch.gru

@@ -87,7 +87,7 @@ OBJECTIVE = {
         class Objective(ObjectiveBlock):
             """Restores tokens that a generator of its own has replaced."""
 
-            needs = "both_sides"
+            trains = ("both_sides",)
             samples_title = "restored"
 
             name: Literal["restore"]

@@ -13,6 +13,8 @@ class ObjectiveBlock(Block):
     """How a model may read to be trained by it."""
     continues: ClassVar[bool] = False
     """Whether a row goes on where that of the step before has ended, so that all batches are of one size."""
+    compares_rows: ClassVar[bool] = False
+    """Whether the rows of a batch are held against each other, so that it can't be cut into micro-batches."""
     shares_weights: ClassVar[bool] = False
     """Whether networks of its own have weights of the model among theirs."""
     samples_title: ClassVar[str]

@@ -11,7 +11,7 @@ from components.params.text import FilesSource, HubModelSource, PypiSource, UrlS
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent")
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
-OBJECTIVES = ("mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt")
+OBJECTIVES = ("mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts")
 """Folders of `components.objectives`. One more is one more folder, and its name here."""
 
 Architecture = union_of("components.models", ARCHITECTURES, "Architecture")
@@ -140,6 +140,8 @@ class Training(Block):
                     f"batch_size {size} is not divisible by {shares}, the micro-batches that accumulate: {self.trainer.accumulate} "
                     f"makes on {devices} device{'s' * (devices > 1)}"
                 )
+        if self.objective.compares_rows and max(self.trainer.accumulate, devices) > 1:
+            raise ValueError(f"objective {self.objective.name} compares the rows of a batch: trainer.accumulate and run.devices must be 1")
         if (spent := sum(phase.share for phase in self.phases)) >= 1:
             raise ValueError(f"the shares of phases sum to {spent:g}, which leaves nothing to the rest of the training")
         if self.phases and self.budget.minutes:

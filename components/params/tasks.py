@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
-from components.block import Block, Count, Name, RunOnly, Seed, Share, Size, Threads
+from components.block import Added, Block, Count, Name, RunOnly, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
@@ -194,11 +194,11 @@ class Task(Block):
                 raise ValueError(f"metric {metric} needs groups, which reader {self.reader} has not")
 
 
-METHODS = ("full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe")
+METHODS = ("full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine")
 """Files of `components.finetune.methods`. One more way to adapt is one more file and its name here, and below where that is so."""
 ATTACHED = ("adapters", "lora")
 """Those that go into a Transformer's layers."""
-FROZEN = ("features", "mix", "linear_probe")
+FROZEN = ("features", "mix", "linear_probe", "sentence_probe", "cosine")
 """Those that read the texts through the model once, and never backward."""
 
 
@@ -207,7 +207,7 @@ class Recipe(Block):
 
     method: Literal[METHODS]
     """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
-    biLSTM with attention, the mixed layers' mean, or one layer's mean."""
+    biLSTM with attention, the mixed layers' mean, one layer's mean, one vector of each text, or the cosine of two of them."""
     learning_rate: PositiveFloat
     epochs: Size
     batch_size: Count
@@ -239,7 +239,9 @@ class Recipe(Block):
     hidden_size: Size = 128
     """Width of the biLSTM, of `features` and of `head: bilstm`; of the block of `head: concat` (50 in the paper)."""
     layer: int = -1
-    """`linear_probe`: 0 is the embedding, -1 the top layer."""
+    """`linear_probe`, and `vector: mean`: 0 is the embedding, -1 the top layer."""
+    vector: Annotated[Literal["pooled", "mean"], Added(neutral="pooled")] = "pooled"
+    """`sentence_probe`, `cosine`: the model's own vector of a text, or the mean over the tokens of `layer`."""
     bottleneck: Size = 16
     """`adapters`: width."""
     rank: Size = 8

@@ -16,7 +16,7 @@ import torch
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
-from components import params
+from components import params, resolve
 from components.ablations import __main__ as study_stage
 from components.ablations import champion, expectations, tables, transfer, variant
 from components.errors import SesameError
@@ -100,7 +100,7 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
         ),
         (
             {"ablations__rate__published": "rates"},
-            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', 'sharing', 'electra', 't5_objectives' or 't5_spans'",
+            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', 'sharing', 'electra', 't5_objectives', 't5_spans' or",
         ),
         (
             {"ablations__rate__recipe__max_length": 64},
@@ -111,6 +111,37 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
             "ablations.rate.variants.40: change.budget: the same for all variants of a study or set elsewhere",
         ),
         ({"ablations__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
+        ({"ablations__rate__variants__40": {"start": "20"}}, "variants.40.start: no '20' in this study (there are: 15, 40)"),
+        ({"ablations__rate__variants__40": {"start": "40"}}, "variants.40.start: made of itself (40 from 40)"),
+        ({"ablations__rate__variants__40": {"budget": {"steps": 2}}}, "budget is that of a training that goes on from `start`"),
+        (
+            {"ablations__rate__variants__40": {"start": "15", "encoding": "tiny"}},
+            "start without a budget is tuned otherwise: give it a budget",
+        ),
+        (
+            {"ablations__rate__variants__40": {"start": "15", "init": "random", "budget": {"steps": 2}}},
+            "init random needs `start`, for its architecture, and no budget",
+        ),
+        (
+            {"ablations__rate__variants__40": {"start": "15", "budget": {"steps": 2}, "change": {"architecture": {"dropout": 0}}}},
+            "change.architecture: what goes on from `start` keeps its model",
+        ),
+        (
+            {"ablations__rate__variants": {"15": {"start": "40", "init": "random"}, "40": {}}},
+            "base: 15 is tuned from random weights; hold it against another variant instead",
+        ),
+        (
+            {"ablations__rate__variants": {"15": {}, "20": {"start": "15", "init": "random"}, "40": {"start": "20"}}},
+            "variants.40.start: 20 has no weights of its own, its init is random",
+        ),
+        (
+            {
+                "ablations__rate__budget": {"tokens": 90},
+                "ablations__rate__milestones": [50],
+                "ablations__rate__variants__40": {"start": "15"},
+            },
+            "variants.40.start: a study with milestones trains every variant from the beginning",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(changes, message):
@@ -283,6 +314,46 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     results = {name: tables.transferred(everything, "rate", name)["same"]["last"] for name in ("15", "40")}
     dev = {name: result["scores"]["dev"]["accuracy"]["values"] for name, result in results.items()}
     assert best.score == max(value for values in dev.values() for value in values) == dev[best.variant][best.seed - 1]
+
+
+def test_variants_go_on_from_others(project):
+    """One is trained on, one tuned otherwise, one at fewer examples, one from random weights: whose weights are tuned, what all has cost,
+    and what DVC makes stages of."""
+    change = {"objective": {"mlm_probability": 0.4}}
+    variants = {
+        "15": {}, "on": {"start": "15", "budget": {"steps": 2}, "change": change}, "again": {"start": "on", "recipe": {"epochs": 2}},
+        "few": {"start": "15", "train_examples": 8}, "untrained": {"start": "15", "init": "random"},
+    }  # fmt: skip
+    everything = write(changed(ablations__rate__variants=variants, ablations__rate__contrasts=[["on", "untrained"]]))
+    block = everything.ablations["rate"]
+    made = json.loads(resolve.contents(everything)[resolve.TRAININGS])
+    assert set(made["trainings"]) == {"rate-15-1", "rate-15-2"} and set(made["further"]) == {"rate-on-1", "rate-on-2"}
+    assert made["further"]["rate-on-2"] == {"study": "rate", "variant": "on", "seed": 2, "encoding": "tiny", "start": "15"}
+    weights_of = {"15": "15", "on": "on", "again": "on", "few": "15", "untrained": "15"}
+    assert {own["variant"]: own["weights"] for own in made["tunings"].values()} == weights_of
+    stages = {(own.stage, own.name) for own in resolve.entries(everything)}
+    assert ("further", "rate-on-1") in stages and ("variant", "rate-on-1") not in stages and ("transfer", "rate-few-1") in stages
+    assert varied(everything.models, block, "again", 1).objective.mlm_probability == 0.4
+
+    for member in params.members(everything.ablations):
+        if not block.variants[member.variant].only_tuned:
+            metrics = variant.train(everything, member.name, Run(None))
+            variant.metrics_file(everything, member.name).write_text(json.dumps(metrics))
+        metrics = transfer.transfer(everything, member.name, Run(None))
+        transfer.metrics_file(everything, member.name).write_text(json.dumps(metrics))
+    assert not equal("data/variants/rate/15/1", "data/variants/rate/on/1")
+    lineage = json.loads(Path("data/variants/rate/on/1/config.json").read_text())["lineage"]
+    assert [step["by"] for step in lineage] == ["pretrained", "pretrained"] and not Path("data/variants/rate/again").exists()
+    study_stage.study(everything, "rate", Run(None))
+    with open("data/report/studies/rate.csv", newline="") as file:
+        rows = {row["variant"]: row for row in csv.DictReader(file)}
+    first, on, again, few, untrained = (rows[name] for name in variants)
+    assert [int(row["steps"]) for row in (first, on, again, few, untrained)] == [6, 8, 8, 6, 0]
+    assert float(on["flops"]) > float(first["flops"]) and float(untrained["flops"]) == 0 and not untrained["perplexity"]
+    assert "; 8 labelled examples" in Path("data/report/studies/rate.html").read_text()
+    predictions = Path("data/studies/rate/untrained/1/same/last/predictions.jsonl").read_text()
+    assert '"init": "random"' in predictions and '"init": "pretrained"' not in predictions
+    assert champion.best(everything, "rate").folder.parts[3] in ("15", "on")
 
 
 def test_the_reading_says_no_more_than_the_numbers():

@@ -147,7 +147,9 @@ def test_direction_and_objective_go_together():
     with pytest.raises(Exception, match=r"objective.backward and architecture.backward go together"):
         params.Params.model_validate(raw)
     raw["models"]["gpt"]["objective"] = {"name": "clm"}
-    with pytest.raises(Exception, match=r"objective clm can't train architecture recurrent; allowed: \['bptt'\]"):
+    with pytest.raises(
+        Exception, match=r"objective clm can't train architecture recurrent; allowed: \['bptt', 'quick_thoughts', 'skip_thoughts'\]"
+    ):
         params.Params.model_validate(raw)
 
 

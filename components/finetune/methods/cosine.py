@@ -1,0 +1,40 @@
+"""How near the vectors of two texts are, and nothing else."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+
+from components import params
+from components.errors import SesameError
+from components.finetune.kinds import Kind
+from components.finetune.methods.sentence_probe import SentenceProbe
+from components.models.contract import LanguageModel
+
+
+class Cosine(SentenceProbe):
+    """The cosine of a pair's two vectors: similarity without training (as Conneau and Kiela 2018 ask it of STS). What is trained scales and
+    shifts it into the task's range, which no correlation depends on, and puts classes beside each other on it."""
+
+    def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
+        if not pair:
+            raise SesameError("method cosine compares two texts read apart: it needs a task of pairs, and pair: apart in the recipe")
+        super().build(model, recipe, kind, pair)  # checks the layer
+        return CosineHead(kind.outputs)
+
+
+class CosineHead(nn.Module):
+    """A line in the cosine for each output."""
+
+    def __init__(self, outputs: int):
+        super().__init__()
+        self.output = nn.Linear(1, outputs)
+        nn.init.ones_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
+        """Vectors (2 * batch, 1, 1, width) -> (batch, outputs)."""
+        one, other = torch.flatten(layers, 1).chunk(2)
+        return self.output(cosine_similarity(one, other)[:, None])
+
+
+Method = Cosine

@@ -1,0 +1,1 @@
+"""Quick-thoughts: `block` its settings, `objective` batches, loss and samples."""

@@ -1,0 +1,1 @@
+"""Skip-thoughts: `block` its settings, `objective` batches, loss and samples."""

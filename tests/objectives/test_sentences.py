@@ -1,0 +1,216 @@
+"""Skip-thoughts and quick-thoughts: what is read together, what is asked, what is trained; and how vectors of sentences are judged."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from lightning import Fabric
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from components import objectives, params
+from components.encode import Shard, Split
+from components.errors import SesameError
+from components.finetune import kinds, methods
+from components.models import store
+from components.models.decoder.block import DecoderArchitecture
+from components.models.encoder.block import EncoderArchitecture
+from components.models.recurrent.block import RecurrentArchitecture
+from components.objectives.examples import sentences
+from components.objectives.quick_thoughts.block import QuickThoughts
+from components.objectives.skip_thoughts.block import SkipThoughts
+from components.tasks import Example
+from components.tokenizer import CLS, SEP
+from tests.conftest import tiny_params
+
+SIZES = {"num_layers": 1, "hidden_size": 16, "max_length": 24}
+OTHER = {"num_heads": 2, "intermediate_size": 32, "dropout": 0}
+FAMILIES = {
+    "recurrent": RecurrentArchitecture(
+        name="recurrent", cell="gru", weight_dropout=0, input_dropout=0, embedding_dropout=0, dropout=0, **SIZES
+    ),
+    "decoder": DecoderArchitecture(name="decoder", **SIZES, **OTHER),
+    "encoder": EncoderArchitecture(name="encoder", **SIZES, **OTHER),
+}
+
+
+def built(tokens, family):
+    torch.manual_seed(0)
+    return store.build(FAMILIES[family], tokens)
+
+
+def objective(kind, tokens, **settings):
+    block = {"skip_thoughts": SkipThoughts, "quick_thoughts": QuickThoughts}[kind](name=kind, **settings)
+    return objectives.build(block, tokens)
+
+
+def text(sizes, length=3):
+    """Documents of so many segments; the tokens of a segment are its number, from 10 on."""
+    tokens, segments, number = [], [], 10
+    for count in sizes:
+        tokens.append(CLS)
+        for _ in range(count):
+            segments.append((len(tokens), len(tokens) + length))
+            tokens += [number] * length + [SEP]
+            number += 1
+    bounds = np.cumsum([0, *sizes])
+    return Split((Shard(np.array(tokens, np.uint16), np.array(segments), bounds),))
+
+
+@pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])
+def test_sentences_stand_beside_their_neighbours(tokens, kind):
+    sizes = [3, 1, 4, 2, 1, 3, 4]
+    own = objective(kind, tokens).batches(text(sizes), 4, 24, seed=1)
+    assert own.epoch_steps() == 4  # 16 of 18 sentences have neighbours
+    firsts = np.cumsum([0, *sizes]) + 10
+    for epoch in range(2):
+        seen = []
+        for step in range(4 * epoch, 4 * epoch + 4):
+            rows, counts = own[step]
+            numbers = rows["ids"][:, 1].tolist()
+            seen += numbers
+            assert (rows["ids"][:, 0] == CLS).all() and (rows["ids"][:, -1] == SEP).all()
+            document = np.searchsorted(firsts, numbers, side="right") - 1
+            beside = [b == a + 1 and document[i] == document[i + 1] for i, (a, b) in enumerate(zip(numbers, numbers[1:], strict=False))]
+            assert sentences.neighbours(rows).tolist() == beside
+            assert counts["tokens"] == own.tokens(step) == 20
+            if kind == "skip_thoughts":
+                assert counts["next"] == counts["previous"] == 4 * sum(beside)  # three tokens and the end
+            else:
+                asked = [any(pair) for pair in zip([False, *beside], [*beside, False], strict=True)]
+                assert counts["neighbour"] == sum(asked)
+        alone = {int(firsts[i]) for i, size in enumerate(sizes) if size == 1}
+        assert sorted(seen) == sorted(set(range(10, 28)) - alone)
+    again = objective(kind, tokens).batches(text(sizes), 4, 24, seed=1)
+    assert torch.equal(again[6].rows["ids"], own[6].rows["ids"])
+
+
+def test_long_sentences_are_cut_and_few_are_too_few(tokens):
+    own = objective("skip_thoughts", tokens).batches(text([2, 2], length=40), 2, 24, seed=1)
+    assert own[0].rows["ids"].shape == (2, 24) and (own[0].rows["ids"][:, -1] == SEP).all()
+    with pytest.raises(
+        SesameError, match="the text has 4 sentences with a neighbour in their document, less than one batch of 8; use more"
+    ):
+        objective("skip_thoughts", tokens).batches(text([2, 2, 1]), 8, 24, seed=1)
+
+
+def test_neighbours_are_written_from_the_sentence(tokens):
+    """Both sums by hand; what another document says has no part in them."""
+    model, own = built(tokens, "recurrent").eval(), objective("skip_thoughts", tokens)
+    decoders = own.networks(model)["decoders"]
+    rows = own.batches(text([3, 2]), 5, 24, seed=1)[0].rows
+    losses, _ = own.losses(model, rows, None)
+    order = rows["documents"].tolist()
+    sides = {"next": 0.0, "previous": 0.0}
+    for i in range(5):
+        thought = model.pool(model.top(rows["ids"][i : i + 1], torch.tensor([5])), torch.tensor([5]))
+        for side, j in (("next", i + 1), ("previous", i - 1)):
+            if 0 <= j < 5 and order[j] == order[i]:
+                words = model.token_embedding(rows["ids"][j, :-1])[None]
+                hidden, _ = decoders.grus[side](torch.cat([words, thought[:, None].expand(-1, 4, -1)], 2))
+                sides[side] += float(cross_entropy(decoders.output(hidden)[0], rows["ids"][j, 1:], reduction="sum"))
+    for side, loss in sides.items():
+        assert float(losses[side][0].detach()) == pytest.approx(loss, rel=1e-4), side
+
+
+def test_neighbours_are_told_from_the_others(tokens):
+    """Vectors that are all the same say nothing: log of the others; ones that match their neighbours say all."""
+    own = objective("quick_thoughts", tokens, encoders="one")
+    model, rows = built(tokens, "encoder").eval(), own.batches(text([2, 2, 2, 2]), 8, 24, seed=1)[0].rows
+
+    def loss(vectors):
+        model.pool = lambda hidden, lengths: vectors
+        (total, right), _ = own.losses(model, rows, None)[0]["neighbour"], None
+        return float(total) / 8, int(right)
+
+    assert loss(torch.ones(8, 4))[0] == pytest.approx(math.log(7))
+    apart = 10 * torch.eye(4).repeat_interleave(2, 0)
+    assert loss(apart)[0] < 1e-6 and loss(apart)[1] == 8
+    shuffled, right = loss(apart[[0, 2, 4, 6, 1, 3, 5, 7]])
+    assert shuffled > 5 and right <= 4
+    both = own.batches(text([3]), 3, 24, seed=1)[0].rows  # the middle one has two neighbours, either of which is right
+    model.pool = lambda hidden, lengths: torch.ones(3, 4)
+    assert float(own.losses(model, both, None)[0]["neighbour"][0]) == pytest.approx(3 * math.log(2))
+
+
+@pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_all_but_what_is_named_learns(tokens, family, kind):
+    model, own = built(tokens, family), objective(kind, tokens)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    networks, untrained = own.networks(model), own.untrained(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    losses, _ = own.losses(model, own.batches(text([4, 4]), 8, 24, seed=1)[0].rows, None)
+    sum(loss for loss, _ in losses.values()).backward()
+    idle = {name.partition(".")[0] for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert idle == set(untrained)
+    for network in networks.values():
+        assert all(parameter.grad is not None for parameter in network.parameters() if parameter.requires_grad)
+    if kind == "quick_thoughts":
+        own_weights, other = model.token_embedding.weight.detach(), networks["candidates"].token_embedding.weight.detach()
+        assert not torch.equal(own_weights, other) and other.std() == pytest.approx(float(own_weights.std()), rel=1e-4)
+
+
+def test_the_nearest_sentence_of_a_sentence_is_itself(tokens, train_split):
+    model = built(tokens, "recurrent").eval()
+    model.token_embedding.weight.data *= 20  # what is drawn is next to nothing, and all sentences alike
+    shard = train_split.shards[0]
+    first = tokens.decode(shard.tokens[slice(*shard.segments[0].tolist())].tolist())
+    shown = objective("skip_thoughts", tokens).samples(model, train_split, [first])
+    assert shown[0]["output"].split(" | ")[0] == first
+
+
+def test_rows_that_are_compared_stay_together():
+    raw = tiny_params()
+    raw["models"]["bert"]["objective"] = {"name": "quick_thoughts"}
+    raw["models"]["bert"]["trainer"] = {"accumulate": 2}
+    with pytest.raises(
+        Exception, match="objective quick_thoughts compares the rows of a batch: trainer.accumulate and run.devices must be 1"
+    ):
+        params.Params.model_validate(raw)
+
+
+def examples():
+    texts = [("a man plays", "a man sleeps", 1.0), ("two dogs run", "a cat sits", 2.0), ("a man plays", "a man plays", 5.0)]
+    return [Example(str(i), a, b, label) for i, (a, b, label) in enumerate(texts)]
+
+
+def probe(tokens, model, method, **settings):
+    recipe = params.Recipe(method=method, learning_rate=0.1, epochs=1, batch_size=4, max_length=24, pair="apart", dropout=0, **settings)
+    table = {"format": "tsv", "text_a": 0, "text_b": 1, "label": 2}
+    files = {"source": {"kind": "files", "paths": ["x"]}}
+    task = params.Task(licence="-", kind="regression", range=(0, 5), metrics=["pearson"], table=table, train=files, dev={"share": 0.5})
+    kind = kinds.build(task, recipe)
+    module = methods.build(model, tokens, recipe, kind, True)
+    read = module.inputs(kind.encode(examples(), tokens), Fabric(accelerator="cpu"))
+    return module, read
+
+
+@pytest.mark.parametrize("vector", ["pooled", "mean"])
+def test_a_text_is_its_vector(tokens, vector):
+    model = built(tokens, "recurrent").eval()
+    _, read = probe(tokens, model, "sentence_probe", vector=vector)
+    for example, rows in zip(examples(), read.texts, strict=True):
+        for written, row in zip((example.text_a, example.text_b), rows, strict=True):
+            ids = torch.tensor([[CLS, *tokens.encode([written])[0], SEP]])
+            lengths = torch.tensor([ids.shape[1]])
+            hidden = model.top(ids, lengths)
+            expected = hidden.mean(1) if vector == "mean" else model.pool(hidden, lengths)
+            torch.testing.assert_close(row.float()[0], expected.detach(), rtol=0.02, atol=0.02)
+
+
+def test_cosines_need_no_training(tokens):
+    """Scores before any step are the cosines themselves; the same text twice has 1."""
+    model = built(tokens, "recurrent").eval()
+    module, read = probe(tokens, model, "cosine")
+    pairs = [[row.float() for row in rows] for rows in read.texts]
+    texts = [(torch.stack([pair[side] for pair in pairs]), torch.ones(3, dtype=torch.long)) for side in (0, 1)]
+    made = module(texts, torch.zeros(3, 1, dtype=torch.long))[:, 0].detach()
+    expected = torch.stack([cosine_similarity(a[0], b[0], 1)[0] for a, b in pairs])
+    torch.testing.assert_close(made, expected)
+    assert made[2] == pytest.approx(1, abs=1e-5)
+    recipe = params.Recipe(method="cosine", learning_rate=0.1, epochs=1, batch_size=4)
+    task = params.Params.model_validate(tiny_params()).tasks
+    one = next(own for own in task.values() if own.kind == "classification")
+    with pytest.raises(SesameError, match="method cosine compares two texts read apart"):
+        methods.build(model, tokens, recipe, kinds.build(one, recipe), False)

@@ -30,7 +30,7 @@ def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
                 continue
             spread = rows.get(f"{y}_std")
             axis.errorbar(rows[study.plot.x], rows[y], yerr=spread, markersize=6, capsize=2.5, linewidth=1.2, label=variant, **style)
-        if frame[study.plot.x].max() > 4 * frame[study.plot.x].min():
+        if frame[study.plot.x].max() > 4 * frame[study.plot.x].min() > 0:
             axis.set_xscale("log")
             axis.xaxis.set_minor_formatter(NullFormatter())  # theirs would overlap
         axis.set_xlabel(TITLES[study.plot.x])

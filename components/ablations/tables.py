@@ -25,7 +25,7 @@ def reads(all_params: params.Params, study: str) -> dict[str, str]:
     """How each variant reads: from both sides, left to right, each direction apart."""
     block = all_params.ablations[study]
     models = {variant: params.varied(all_params.models, block, variant, block.seeds[0]) for variant in variants(all_params, study)}
-    return {variant: model.architecture.reads for variant, model in models.items()}
+    return {variant: model.loss_of for variant, model in models.items()}
 
 
 def seeds(all_params: params.Params, study: str, variant: str) -> list[params.Member]:

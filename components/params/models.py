@@ -37,6 +37,12 @@ class Optimizer(Block):
     """Each layer below the top one learns so many times slower: discriminative rates for going on with a trained model (Howard and Ruder
     2018, section 3.2: 1 / 2.6 = 0.385)."""
 
+    @model_validator(mode="after")
+    def falls_from_somewhere(self):
+        if self.schedule == "inverse_sqrt" and not self.warmup:
+            raise ValueError("schedule inverse_sqrt falls from where the warm-up ends: give it a warmup above 0")
+        return self
+
 
 class Budget(Block):
     """How long a pre-training runs: exactly one of these."""
@@ -140,7 +146,7 @@ class Training(Block):
                     f"batch_size {size} is not divisible by {shares}, the micro-batches that accumulate: {self.trainer.accumulate} "
                     f"makes on {devices} device{'s' * (devices > 1)}"
                 )
-        if self.objective.compares_rows and max(self.trainer.accumulate, devices) > 1:
+        if self.objective.compares_rows and (max(self.trainer.accumulate, devices) > 1 or self.run.devices == "auto"):
             raise ValueError(f"objective {self.objective.name} compares the rows of a batch: trainer.accumulate and run.devices must be 1")
         if (spent := sum(phase.share for phase in self.phases)) >= 1:
             raise ValueError(f"the shares of phases sum to {spent:g}, which leaves nothing to the rest of the training")
@@ -164,6 +170,11 @@ class Model(Training):
     encoding: Name
     architecture: Architecture
 
+    @property
+    def loss_of(self) -> str:
+        """Losses compare among models of which this is the same: how they read, or an objective that is told apart from all others."""
+        return self.objective.name if self.objective.compares_rows else self.architecture.reads
+
     def check(self) -> None:
         try:
             self.objective.check_reader(self.architecture)
@@ -174,6 +185,10 @@ class Model(Training):
         for part, name in ((self.architecture, "architecture"), (self.objective, "objective")):
             if self.run.strategy == "fsdp" and part.shares_weights:
                 raise ValueError(f"run.strategy fsdp can't cut up weights that stand in two places, as those of this {name} do: take ddp")
+        if not self.architecture.has_layers_apart and (self.trainer.recompute or self.run.strategy == "fsdp"):
+            raise ValueError(
+                f"trainer.recompute and run.strategy fsdp take layers one by one, which {self.architecture.name} does not call"
+            )
         self.check_phases("the architecture", self.architecture.max_length)
         super().check()
 

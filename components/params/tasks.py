@@ -200,6 +200,8 @@ ATTACHED = ("adapters", "lora")
 """Those that go into a Transformer's layers."""
 FROZEN = ("features", "mix", "linear_probe", "sentence_probe", "cosine")
 """Those that read the texts through the model once, and never backward."""
+ONE_LAYER = ("linear_probe", "sentence_probe", "cosine")
+"""Those that read `layer`."""
 
 
 class Recipe(Block):
@@ -250,6 +252,14 @@ class Recipe(Block):
     """`lora`: the update is scaled by alpha / rank."""
     prompt_length: Size = 10
     """`prompt`: vectors."""
+
+    @model_validator(mode="after")
+    def parts_fit(self):
+        if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:
+            raise ValueError(f"layer {self.layer}: a model's own vector is of its last layer; take vector: mean, or leave layer out")
+        if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
+            raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
+        return self
 
 
 class Finetune(Block):

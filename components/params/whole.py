@@ -13,7 +13,7 @@ from components.params.models import Checkpoint, Model, Objective
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
-from components.params.tasks import ATTACHED, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
+from components.params.tasks import ATTACHED, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
 
 Watts = Annotated[float, Field(gt=0, le=1e6)]
@@ -45,7 +45,7 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
     """Raises ValueError where a recipe, which stands at `place`, can't adapt a model."""
     if not architecture.has_sublayers and recipe.method in ATTACHED:
         raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and {model} has none")
-    if recipe.method == "linear_probe" and not -1 <= recipe.layer <= architecture.num_layers:
+    if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
     if recipe.max_length > architecture.max_length:
         raise ValueError(

@@ -41,15 +41,17 @@ def svg(figure: Figure) -> str:
 
 READS = {
     "both_sides": "both sides seen", "left_to_right": "left to right", "each_direction": "each direction", "any_order": "any order",
-    "source_then_target": "a target beside its source",
+    "source_then_target": "a target beside its source", "recurrent": "by a state that is carried",
+    "skip_thoughts": "the sentences around it", "quick_thoughts": "which sentences are around it",
 }  # fmt: skip
 
 
 def curves(table: pd.DataFrame) -> Figure:
-    """Validation loss against tokens, a panel for each way to read, since no two of them compare; bits per byte of left-to-right models."""
+    """Validation loss against tokens, a panel for each way to read, since no two of them compare; bits per byte of models that read in one
+    direction."""
     panels = [(f"Loss, {READS[reads]} (nats a target)", "loss", rows) for reads, rows in table.groupby("reads", sort=False)]
     panels += [
-        ("Bits per byte, left to right", "bits_per_byte", rows)
+        ("Bits per byte, in one direction", "bits_per_byte", rows)
         for reads, rows in table.groupby("reads")
         if reads in ("left_to_right", "recurrent")
     ]

@@ -168,7 +168,7 @@ def bars(table: pd.DataFrame) -> pd.DataFrame:
 
 def curves(all_params: params.Params) -> pd.DataFrame:
     """The validation rows of every model: step, tokens, losses."""
-    read = {name: model.architecture.reads for name, model in all_params.models.items()}
+    read = {name: model.loss_of for name, model in all_params.models.items()}
     frames = [csv(Path("data/curves", f"{name}.csv")).assign(model=name, reads=reads) for name, reads in read.items()]
     return pd.concat(frames) if frames else pd.DataFrame(columns=["model", "reads", "tokens", "loss", "bits_per_byte"])
 

@@ -27,7 +27,8 @@ TESTS = {
     "verdicts": "tests/tasks/test_verdicts.py", "maps": "tests/spaces/test_maps.py", "spaces": "tests/spaces/test_spaces.py",
     "contexts": "tests/spaces/test_contexts.py", "time": "tests/spaces/test_time_and_groups.py",
     "encoder_decoder": "tests/models/test_encoder_decoder.py", "source_target": "tests/objectives/test_source_target.py",
-    "generate": "tests/generate/test_generate.py",
+    "generate": "tests/generate/test_generate.py", "recurrent": "tests/models/test_recurrent.py",
+    "sentences": "tests/objectives/test_sentences.py", "ablations": "tests/ablations/test_ablations.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -52,6 +53,7 @@ VARIANTS = "test_variants_of_bert_are_trained_and_tuned"
 BOUNDARIES = "test_killed_at_any_boundary_and_resumed_ends_the_same"
 DROPOUT = "test_dropout_is_drawn_anew_in_every_step_and_the_same_again"
 VERDICTS = "components/tasks/verdicts.py"
+RECURRENT = "components/models/recurrent/model.py"
 XLNET, PERMUTED = "components/models/xlnet/model.py", "components/objectives/permutation/batches.py"
 CANINE, TRAINED = "components/models/canine/model.py", "components/tokenizer/trained.py"
 JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/spaces/retrieval.py", "pipelines/graph.py"
@@ -310,8 +312,11 @@ MISTAKES = [
     Mistake("a mean over padding", TWO_STACKS, "(hidden * real[:, :, None]).sum(1)", "hidden.sum(1)", named("encoder_decoder")),
     Mistake("layers of the decoder as deep as the encoder's", TWO_STACKS,
             "return self.encoder_layers + super().depth(parameter)", "return super().depth(parameter)", named("encoder_decoder")),
-    Mistake("the first sentinel has the lowest id", DENOISING,
-            "tokens.vocab_size - 1 - np.arange(sentinels)", "tokens.vocab_size - sentinels + np.arange(sentinels)", named("source_target")),
+    Mistake("the first sentinel has the lowest id", "components/tokenizer/sentinels.py",
+            "[vocab_size - 1 - i for", "[vocab_size - count + i for", named("source_target")),
+    Mistake("a masked model draws sentinels", "components/objectives/examples/masked.py",
+            "sentinels.ordinary(tokens), np.asarray", "np.arange(5, tokens.vocab_size), np.asarray",
+            named("source_target", "test_no_sentinel_is_drawn_as_a_replacement")),
     Mistake("a text may open with what is hidden", DENOISING,
             "np.stack([kept, own], 2)", "np.stack([own, kept], 2)", named("source_target")),
     Mistake("divisions that are not all alike", DENOISING, "cuts = np.sort(cuts.T + 1, axis=1)", "cuts = np.sort(cuts.T // 2 + 1, axis=1)",
@@ -339,4 +344,35 @@ MISTAKES = [
             "cache.put(_rotated(key, positions, first), value)", "cache.put(_rotated(key, positions, 0), value)", named("generate")),
     Mistake("copies over two chunks are missed", NOVELTY, "[start : start + CHUNK + LONGEST - 1]",
             "[start : start + CHUNK]", named("generate")),
+    Mistake("weights dropped where nothing learns", RECURRENT,
+            "if self.training and self.config.weight_dropout", "if self.config.weight_dropout",
+            named("recurrent")),
+    Mistake("another place dropped in each token", RECURRENT, "x.new_ones(len(x), 1, x.shape[2])", "torch.ones_like(x)",
+            named("recurrent")),
+    Mistake("padding read first from the end of a text", RECURRENT,
+            "turned = lengths[:, None] - 1 - positions", "turned = ids.shape[1] - 1 - positions.expand_as(ids)", named("recurrent")),
+    Mistake("a window begins with no state", "components/objectives/bptt/objective.py",
+            "unpack(carry, model) if carry is not None else None", "None", named("recurrent")),
+    Mistake("gradients flow into the window before", "components/objectives/bptt/objective.py",
+            "part.detach() for state", "part for state", named("recurrent")),
+    Mistake("neighbours over the end of a document", "components/objectives/examples/sentences.py",
+            'return rows["documents"][1:] == rows["documents"][:-1]', 'return rows["documents"][1:] > -1', named("sentences")),
+    Mistake("the sentence before in the place of the one after", "components/objectives/skip_thoughts/objective.py",
+            '("next", slice(None, -1), slice(1, None)), ("previous", slice(1, None), slice(None, -1))',
+            '("previous", slice(None, -1), slice(1, None)), ("next", slice(1, None), slice(None, -1))', named("sentences")),
+    Mistake("a sentence is its own neighbour's rival", "components/objectives/quick_thoughts/objective.py",
+            ".fill_diagonal_(-torch.inf)", "", named("sentences")),
+    Mistake("the candidates' encoder is the model's twin", "components/objectives/quick_thoughts/objective.py",
+            "parameter.flatten()[torch.randperm(parameter.numel())].view_as(parameter)", "parameter", named("sentences")),
+    Mistake("a variant that goes on has cost what its last step has", "components/ablations/variant.py",
+            "before[key] + figures[key]", "figures[key]", named("ablations", "test_variants_go_on_from_others")),
+    Mistake("tuned otherwise from the wrong weights", "components/ablations/folders.py",
+            "own._replace(variant=params.trained_by(all_params.ablations[own.study], own.variant))", "own",
+            named("ablations", "test_variants_go_on_from_others")),
+    Mistake("random weights that are trained ones", "components/ablations/transfer.py", "[variant.init]", '["pretrained"]',
+            named("ablations", "test_variants_go_on_from_others")),
+    Mistake("all layers at one rate", "components/optimizer.py", "layer_decay ** max(0, distance(name) - 1)", "1",
+            named("pretrain", "test_layers_below_the_top_learn_slower")),
+    Mistake("padding among the maximum", "components/models/common/heads.py",
+            "hidden.masked_fill(~real, -torch.inf).amax(1)", "hidden.amax(1)", named("finetune", "test_ulmfits_head_by_hand")),
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from components.errors import SesameError
 from components.finetune import __main__ as finetune
 from components.finetune import baseline, data, kinds, learning_curve, loop, methods
 from components.models import store
-from components.models.common.heads import ScalarMix
+from components.models.common.heads import ConcatHead, ScalarMix
 from components.optimizer import factor
 from components.report import plots, tables
 from components.tasks import Example
@@ -453,3 +453,13 @@ def test_a_part_that_no_pre_training_has_touched_learns_with_the_head(tokens):
         copied, chosen = copy.deepcopy(model), recipe(method=method)
         module = methods.build(copied, tokens, chosen, kinds.build(TASK, chosen), pair=True)
         assert all(p.requires_grad for p in module.model.pooler.parameters()) and not module.model.next_sentence.weight.requires_grad
+
+
+def test_ulmfits_head_by_hand():
+    """The vector, the maximum and the mean of the real tokens alone, compared where there are two texts."""
+    torch.manual_seed(0)
+    head = ConcatHead(4, 6, 3, dropout=0.0, pair=True).eval()
+    hidden, pooled, lengths = torch.randn(4, 5, 4), torch.randn(4, 4), torch.tensor([5, 2, 3, 1])
+    rows = [torch.cat([pooled[i], hidden[i, :n].amax(0), hidden[i, :n].mean(0)]) for i, n in enumerate(lengths.tolist())]
+    compared = torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in zip(rows[:2], rows[2:], strict=True)])
+    torch.testing.assert_close(head(hidden, pooled, lengths, 2), head.output(compared))

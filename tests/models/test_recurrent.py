@@ -162,3 +162,25 @@ def test_the_top_learns_first(tokens):
         4,
     ]
     assert isinstance(model.cells[0], nn.LSTM)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trainer": {"recompute": True}}, "trainer.recompute and run.strategy fsdp take layers one by one, which recurrent does not call"),
+        ({"run": {"strategy": "fsdp"}}, "trainer.recompute and run.strategy fsdp take layers one by one, which recurrent does not call"),
+        ({"optimizer": {"learning_rate": 0.1, "schedule": "inverse_sqrt", "warmup": 0}}, "inverse_sqrt falls from where the warm-up ends"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(changes, message):
+    raw = tiny_params()
+    raw["models"]["gpt"] |= {"architecture": {"name": "recurrent", "hidden_size": 8}, "objective": {"name": "bptt"}}
+    params.Params.model_validate(raw)
+    raw["models"]["gpt"] |= changes
+    with pytest.raises(Exception, match=message):
+        params.Params.model_validate(raw)
+
+
+def test_one_layer_has_no_inner_ones():
+    with pytest.raises(Exception, match="inner_size is that of the layers below the last, and num_layers is 1: leave it out"):
+        RecurrentArchitecture(name="recurrent", num_layers=1, hidden_size=8, inner_size=16)

@@ -164,10 +164,24 @@ def test_rows_that_are_compared_stay_together():
     raw = tiny_params()
     raw["models"]["bert"]["objective"] = {"name": "quick_thoughts"}
     raw["models"]["bert"]["trainer"] = {"accumulate": 2}
-    with pytest.raises(
-        Exception, match="objective quick_thoughts compares the rows of a batch: trainer.accumulate and run.devices must be 1"
-    ):
+    line = "objective quick_thoughts compares the rows of a batch: trainer.accumulate and run.devices must be 1"
+    with pytest.raises(Exception, match=line):
         params.Params.model_validate(raw)
+    raw["models"]["bert"] |= {"trainer": {}, "run": {"devices": "auto"}}
+    with pytest.raises(Exception, match=line):
+        params.Params.model_validate(raw)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "cosine", "layer": 0}, "layer 0: a model's own vector is of its last layer; take vector: mean, or leave layer out"),
+        ({"method": "full", "head": "concat", "batch_size": 1}, "head concat normalises over the batch, which needs more than one example"),
+    ],
+)
+def test_recipes_that_can_not_be(settings, message):
+    with pytest.raises(Exception, match=message):
+        params.Recipe(**{"learning_rate": 0.1, "epochs": 1, "batch_size": 4} | settings)
 
 
 def examples():

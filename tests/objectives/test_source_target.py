@@ -18,7 +18,9 @@ from components.errors import SesameError
 from components.models import store
 from components.objectives.denoising.batches import DenoisingBatches, divided
 from components.objectives.denoising.block import Denoising, Spans
+from components.objectives.examples.masked import MaskedBatches
 from components.objectives.examples.source_target import labels, score
+from components.objectives.mlm.block import MaskedLM
 from components.objectives.translation.block import Translation
 from components.objectives.translation.objective import PairBatches
 from components.pretrain.batch import batch
@@ -315,3 +317,12 @@ def test_a_model_trains_on_it_and_shows_what_it_read(project, objective):
     assert [sample["prompt"] for sample in samples] == prompts
     rows = batch(checked, "t5", 3)
     assert len(rows) == 8 and all(row["text"] and row["target"] for row in rows)
+
+
+def test_no_sentinel_is_drawn_as_a_replacement():
+    """A masked language model over a vocabulary with sentinels replaces by what text is made of."""
+    pieces = Vocabulary()
+    ordinary = sentinels.ordinary(pieces)
+    assert ordinary.tolist() == list(range(len(SPECIALS), 400)) and sentinels.ids(pieces.vocab_size, 2) == [419, 418]
+    config = MaskedLM(name="mlm", mask_share=0, random_share=1)
+    assert np.array_equal(MaskedBatches(config, pieces, running(), 2, 16, seed=1).ordinary, ordinary)

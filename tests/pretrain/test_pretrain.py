@@ -439,6 +439,21 @@ def test_biases_and_norms_are_not_decayed():
     assert all(p.ndim == 1 for p in free["params"]) and len(free["params"]) == 3 and free["weight_decay"] == 0
 
 
+def test_a_training_gives_each_layer_its_rate(tokens):
+    """Heads and the top layer the whole rate, each layer below it half of the one above, as the optimizer's `layer_decay` says."""
+    block = params.check(tiny_params()).models["gpt"]
+    decayed = block.optimizer.model_copy(update={"layer_decay": 0.5, "learning_rate": 0.08})
+    model = store.build(block.architecture.model_copy(update={"num_layers": 3}), tokens)
+    module = Pretraining(
+        block.model_copy(update={"optimizer": decayed}), model, {}, objectives.build(block.objective, tokens), 4, Run(None)
+    )  # fmt: skip
+    rates = {id(parameter): group["full_lr"] for group in module.configure_optimizers().param_groups for parameter in group["params"]}
+    named = {name: rates[id(parameter)] for name, parameter in model.named_parameters()}
+    assert named["final_norm.weight"] == named["blocks.2.attention.output.weight"] == 0.08
+    assert named["blocks.1.attention.output.weight"] == 0.04 and named["blocks.0.feed_forward.0.bias"] == 0.02
+    assert named["token_embedding.weight"] == 0.01
+
+
 def test_layers_below_the_top_learn_slower():
     module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2))
     rates = {

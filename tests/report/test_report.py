@@ -6,12 +6,15 @@ import shutil
 from collections.abc import Sequence
 from itertools import combinations, islice
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from components import params, tasks
+from components.models.common.block import Reads
+from components.params.studies import KINDS
 from components.report import benchmarks, pages, plots, spaces, tables
 from components.report.__main__ import less, reading, size, spread
 from components.spaces import history
@@ -273,8 +276,10 @@ def test_losses_that_do_not_compare_are_drawn_apart():
     drawn = {axis.get_title(): [line.get_label() for line in axis.lines] for axis in plots.curves(pd.DataFrame(rows)).axes}
     assert drawn == {
         "Loss, both sides seen (nats a target)": ["bert"], "Loss, left to right (nats a target)": ["gpt", "gpt2"],
-        "Bits per byte, left to right": ["gpt", "gpt2"],
+        "Bits per byte, in one direction": ["gpt", "gpt2"],
     }  # fmt: skip
+    apart = {name for name, block in KINDS["objective"].items() if block.compares_rows}
+    assert set(plots.READS) == {*get_args(Reads), *apart}, "each has a title"
 
 
 def seen(colour: str, matrix: np.ndarray) -> np.ndarray:

@@ -19,6 +19,8 @@ class ArchitectureBlock(Block):
     """An objective trains the families that read as it needs."""
     of_characters: ClassVar[bool] = False
     """Whether its pieces must be single characters."""
+    has_layers_apart: ClassVar[bool] = True
+    """Whether a layer can be taken by itself: kept as its inputs alone, or shared out among devices."""
     has_sublayers: ClassVar[bool] = True
     """Whether there are projections that adapters and low-rank updates attach to."""
 

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from components.block import Share, Size
 from components.models.common.block import ArchitectureBlock
 
@@ -11,6 +13,7 @@ class RecurrentArchitecture(ArchitectureBlock):
     skip-thoughts (Kiros et al. 2015)."""
 
     reads = "recurrent"
+    has_layers_apart = False
     has_sublayers = False
 
     name: Literal["recurrent"]
@@ -36,6 +39,12 @@ class RecurrentArchitecture(ArchitectureBlock):
     """Of the last layer."""
     weight_dropout: Share = 0.5
     """Of the matrices from state to state, drawn once a batch (Wan et al. 2013)."""
+
+    @model_validator(mode="after")
+    def inner_layers_are_there(self):
+        if self.inner_size and self.num_layers == 1:
+            raise ValueError("inner_size is that of the layers below the last, and num_layers is 1: leave it out")
+        return self
 
 
 Architecture = RecurrentArchitecture

@@ -51,7 +51,6 @@ def test_a_stream_is_read_in_windows(tokens, cell):
 def test_dropouts_are_of_what_they_say(tokens):
     """Each alone: whole tokens, the same places of all tokens of a row, and state matrices of which half is left."""
     ids = torch.randint(5, tokens.vocab_size, (4, 10))
-    zero = {}
     for name, part in (("input_dropout", 0), ("hidden_dropout", 1), ("dropout", 2)):
         model = built(tokens, hidden_size=200, **OFF | {name: 0.5}).train()
         x = model._read(ids, None)[0][part]

@@ -1,4 +1,4 @@
-"""All weights tuned on several tasks at once, a head for each (MT-DNN, Liu et al. 2019)."""
+"""All weights tuned on several tasks at once, a head for each (MT-DNN, Liu et al. 2019) or the answers written (T5)."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from torch.optim import AdamW
 from components import params, stage
 from components.derive.tuned import parts
 from components.errors import SesameError
-from components.finetune import kinds, loop, methods
+from components.finetune import loop, methods
 from components.finetune.bench import Bench, Ready, readable
 from components.finetune.data import Batch, Encoded, Texts, batches
 from components.flops import counted
@@ -72,19 +72,20 @@ def heads(benches: dict[str, Bench], start: Path, by: params.MultiTask) -> dict[
         if not ready:
             ready[task] = bench.ready(start, by.recipe, by.seed)
             continue
-        first, kind = next(iter(ready.values())), kinds.build(bench.task, by.recipe)
+        first, kind = next(iter(ready.values())), methods.reading(bench.task, by.recipe, task)
         module = methods.build(first.module.model, first.tokens, by.recipe, kind, bench.pair)
-        ready[task] = Ready(bench.fabric.to_device(module), kind, first.tokens, first.parameters)
+        ready[task] = Ready(bench.fabric.to_device(module), kind, first.tokens, first.parameters, by.seed)
     return ready
 
 
-def order(examples: dict[str, int], batch_size: int, epoch: int, epochs: int, sampling: str, rng: np.random.Generator) -> list[str]:
+def order(examples: dict[str, int], by: params.MultiTask, epoch: int, rng: np.random.Generator) -> list[str]:
     """The tasks of an epoch's steps, as many as it takes to see all examples once."""
-    steps = {task: -(-count // batch_size) for task, count in examples.items()}
-    if sampling == "proportional":  # each example once, not only on average
+    steps = {task: -(-count // by.recipe.batch_size) for task, count in examples.items()}
+    counts, epochs = np.array([min(count, by.cap or count) for count in examples.values()], dtype=float), by.recipe.epochs
+    if by.sampling == "proportional" and by.cap is None and by.temperature == 1:  # each example once, not only on average
         return rng.permutation([task for task, count in steps.items() for _ in range(count)]).tolist()
-    power = 0.0 if sampling == "uniform" else 1 - 0.8 * epoch / max(1, epochs - 1)
-    weights = np.array([count**power for count in examples.values()])
+    powers = {"uniform": 0.0, "annealed": 1 - 0.8 * epoch / max(1, epochs - 1), "proportional": 1 / by.temperature}
+    weights = counts ** powers[by.sampling]
     return rng.choice(list(examples), sum(steps.values()), p=weights / weights.sum()).tolist()
 
 
@@ -113,7 +114,7 @@ def fit(fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: p
     for epoch in range(recipe.epochs):
         started, total, seen = time.perf_counter(), dict.fromkeys(examples, 0.0), dict.fromkeys(examples, 0)
         module.train()
-        for task in order(examples, recipe.batch_size, epoch, recipe.epochs, by.sampling, rng):
+        for task in order(examples, by, epoch, rng):
             batch = next(streams[task])
             for group in optimizer.param_groups:
                 group["lr"] = group["full_lr"] * factor(schedule, (step + 0.5) / steps)

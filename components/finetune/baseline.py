@@ -33,7 +33,7 @@ LINEAR = {
 }
 LINEAR["second_text"] = LINEAR["logistic_regression"]
 FITS = {
-    "majority": {"classification", "tagging"}, "logistic_regression": {"classification", "regression"},
+    "majority": {"classification", "tagging", "text"}, "logistic_regression": {"classification", "regression"},
     "second_text": {"classification", "regression"},
     "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
@@ -54,8 +54,10 @@ def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse
     return features
 
 
-def majority(rows: dict[str, list[Example]]) -> dict[str, list]:
-    """The commonest label, or for tags that of each word, everywhere."""
+def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list]:
+    """The commonest label, or for tags that of each word, everywhere; for a text the source, which has no commonest answer."""
+    if task.kind == "text":
+        return {split: [row.text_a for row in examples] for split, examples in rows.items()}
     if rows["train"][0].words is None:
         [(label, _)] = Counter(row.label for row in rows["train"]).most_common(1)
         return {split: [label] * len(examples) for split, examples in rows.items()}
@@ -146,7 +148,7 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
             predictions, size, cost = networks(all_params, bench, method)
             tokens, flops = tokens + cost["tokens"], flops + cost["flops"]
         elif method == "majority":
-            predictions, size = [majority(rows)], 0
+            predictions, size = [majority(task, rows)], 0
         elif (fitted := linear(method, task, rows, bench.pair)) is not None:
             predictions, size = [fitted.predictions], fitted.parameters
         else:

@@ -29,6 +29,8 @@ def machine(config: params.Finetune) -> Fabric:
 
 def selection(recipe: params.Recipe) -> str:
     """Which weights count, for every table."""
+    if recipe.method == "in_context":
+        return f"nothing trained, {recipe.shots} examples in the prompt" + ", calibrated" * recipe.calibrated
     if recipe.patience is None:
         return f"last of {recipe.epochs} epochs, nothing selected on dev"
     return f"best of up to {recipe.epochs} epochs on dev (patience {recipe.patience})"
@@ -55,9 +57,11 @@ class Ready:
     tokens: Tokenizer | fast.FastTokenizer
     parameters: int
     """Of the model alone."""
+    seed: int
 
     def encode(self, rows: Mapping[str, list[Example]]) -> dict[str, Encoded]:
         """The examples of each split as the module's inputs, before `module.inputs`."""
+        self.kind.begin(rows["train"], self.seed)
         return {split: self.kind.encode(examples, self.tokens) for split, examples in rows.items()}
 
 
@@ -101,9 +105,9 @@ class Bench:
         """A model from its folder (or its architecture with random weights) with a head for this task, drawn from `seed`."""
         torch.manual_seed(seed)
         model, tokens = store.load(folder, pretrained)
-        kind = kinds.build(self.task, recipe)
+        kind = methods.reading(self.task, recipe, self.name)
         parameters = store.count_parameters(model)  # before a method adds its own
-        return Ready(self.fabric.to_device(methods.build(model, tokens, recipe, kind, self.pair)), kind, tokens, parameters)
+        return Ready(self.fabric.to_device(methods.build(model, tokens, recipe, kind, self.pair)), kind, tokens, parameters, seed)
 
     def judge(self, metric: str | None = None) -> Callable[[list[Any]], float | None]:
         """What predictions on dev score, by the task's headline if not by another metric; None where that is undefined."""
@@ -113,4 +117,5 @@ class Bench:
         """On what and how these figures were got, for every table."""
         split = split or judged(self.task)
         reading = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
-        return metrics.protocol(split, selection(recipe) + reading + note, len(self.rows["train"]), len(self.rows[split]))
+        labelled = recipe.shots if recipe.method == "in_context" else len(self.rows["train"])
+        return metrics.protocol(split, selection(recipe) + reading + note, labelled, len(self.rows[split]))

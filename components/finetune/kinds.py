@@ -3,6 +3,7 @@
 A kind knows the task, not the model: a method gives `(inputs, outputs)`, or `(inputs, length, outputs)` where `per_token`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,10 +25,17 @@ class Kind:
     """An output for every token, in place of one for the input."""
     apart = True
     """Whether a pair can be read as two inputs."""
+    drawn = False
+    """Whether inputs depend on the seed."""
+    outside: int | None = None
+    """Predictions so far that were no answer to the task; None where there can be none."""
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         self.task, self.recipe, self.joined = task, recipe, joined(task, recipe)
         self.outputs = len(task.labels) or 1
+
+    def begin(self, train: Sequence[Example], seed: int) -> None:  # noqa: B027  (most need nothing)
+        """Take from the training examples what the inputs need."""
 
     def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
         """Tokenise; what a cut takes away is counted. A pair is one input of two segments, or where the recipe reads apart two inputs."""
@@ -243,17 +251,18 @@ class Tagging(Classification):
         return tagged
 
 
+# a text is read as such by the methods that write
 KINDS = {"classification": Classification, "regression": Regression, "choice": Choice, "extraction": Extraction, "tagging": Tagging}
 
 
 def build(task: params.Task, recipe: params.Recipe) -> Kind:
-    """The kind of a task."""
+    """The kind of a task, as all methods read it that bring no reading of their own."""
     return KINDS[task.kind](task, recipe)
 
 
 def joined(task: params.Task, recipe: params.Recipe) -> bool:
     """Whether a pair is one input of two segments, not two inputs."""
-    return recipe.pair == "joined" or not KINDS[task.kind].apart
+    return recipe.pair == "joined" or task.kind not in KINDS or not KINDS[task.kind].apart
 
 
 def balanced(targets: list[int], classes: int) -> Tensor:

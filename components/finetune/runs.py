@@ -35,6 +35,8 @@ class Arm:
     memory_mib: float = 0.0
     tokens: int = 0
     flops: int = 0
+    outside: dict[str, list[float]] = field(default_factory=dict)
+    """Of each split that is judged, for each seed the share of answers that were none; empty where none can be."""
     predictions: list[dict] = field(default_factory=list)
 
     @property
@@ -53,7 +55,7 @@ class Reader:
 
     def inputs(self, ready: Ready, folder: Path, arm: Arm) -> dict[str, Encoded]:
         """Of the training split and those that the arm predicts."""
-        if not self.encoded:  # ids are the same for every seed and start
+        if not self.encoded or ready.kind.drawn:  # else ids are the same for every seed and start
             self.encoded = ready.encode(self.bench.rows)
             for split, texts in self.encoded.items():
                 if texts.cut:
@@ -61,7 +63,8 @@ class Reader:
                         f"{split}: {texts.cut:,} of {len(texts):,} examples cut, {texts.lost:,} lost their answer or a marked word",
                         flush=True,
                     )
-        if (folder, arm.init) != self.read_from or arm.init == "random":  # the same frozen weights make the same features for every seed
+        # the same frozen weights make the same features of the same inputs for every seed
+        if (folder, arm.init) != self.read_from or arm.init == "random" or ready.kind.drawn:
             started = time.perf_counter()
             self.read, self.read_from = {"train": ready.module.inputs(self.encoded["train"], self.bench.fabric)}, (folder, arm.init)
             self.seconds = time.perf_counter() - started
@@ -104,6 +107,7 @@ def over_seeds(
         "costs": {arm.init: arm.costs for arm in arms},
         "cut": {split: texts.cut for split, texts in reader.encoded.items()},
         "lost": {split: texts.lost for split, texts in reader.encoded.items()},
+        **({"outside": {arm.init: arm.outside for arm in arms}} if ready.kind.outside is not None else {}),
         **{arm.init: {split: metrics.summary(scores) for split, scores in arm.scores.items()} for arm in arms},
         "cost": {"tokens": sum(arm.tokens for arm in arms), "flops": sum(arm.flops for arm in arms), "gpus": int(bench.on_gpu)},
     }  # fmt: skip
@@ -117,7 +121,10 @@ def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe
         bench.judge(), inputs["dev"],
     )  # fmt: skip
     for split in arm.splits:
+        before = ready.kind.outside
         predictions = fitted.predict(inputs[split])
+        if before is not None and split in arm.scores:
+            arm.outside.setdefault(split, []).append((ready.kind.outside - before) / len(predictions))
         arm.predictions += predicted(arm.init, seed, split, bench.rows[split], predictions)
         if split in arm.scores:
             arm.scores[split].append(metrics.evaluate(task, split, bench.rows[split], predictions))
@@ -129,6 +136,8 @@ def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe
     shown = ", ".join(
         f"{split} {' '.join(f'{name} {metrics.shown(value)}' for name, value in scores.items())}" for split, scores in newest.items()
     )
+    if arm.outside:
+        shown += f"; no answer to the task {', '.join(f'{split} {shares[-1]:.1%}' for split, shares in arm.outside.items())}"
     print(f"{arm.init} seed {seed}: {shown}; {fitted.epochs} epochs in {fitted.seconds:.1f} s", flush=True)
     return fitted
 

@@ -1,7 +1,7 @@
 """A model that writes: inputs of its tokenizer, texts out of `search`."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,35 +13,27 @@ from components import params
 from components.errors import SesameError
 from components.generate import search
 from components.models import store
+from components.models.contract import LanguageModel
 from components.params import Beam, HowWritten
 from components.params.models import ARCHITECTURES
 from components.tokenizer import MASK, SPECIALS, Tokenizer, sentinels
+from components.tokenizer.fast import FastTokenizer
 
 
 class Writer:
-    """A model of data/models with what it takes to write."""
+    """A model with what it takes to write."""
 
-    def __init__(self, name: str, objective: params.Objective | None = None):
-        """`objective`: what it was trained by here, which says how a hole in a text is marked. Raises SesameError where its family can't
-        write."""
-        folder = Path("data/models", name)
-        family = store.about(folder).architecture.name
-        if not find_spec(f"components.models.{family}.decoding"):
-            able = ", ".join(other for other in ARCHITECTURES if find_spec(f"components.models.{other}.decoding"))
-            raise SesameError(f"{name} is of the family {family}, which doesn't write from left to right (those that do: {able})")
-        self.decoding = import_module(f"components.models.{family}.decoding").Decoding
-        self.model, self.tokens = store.load(folder)
-        self.model.eval()
-        self.reads_source = hasattr(self.model, "encode")
-        self.end = self.tokens.suffix[-1]
-        self.sentinels = sentinels.ids(self.tokens.vocab_size, objective.sentinels(self.model.max_length) if objective else 0)
+    def __init__(self, model: LanguageModel, tokens: Tokenizer | FastTokenizer, holes: Sequence[int] = (), name: str = "the model"):
+        """`holes`: the ids that mark them, in their order. Raises SesameError where its family can't write."""
+        self.model, self.tokens, self.holes = model, tokens, list(holes)
+        self.decoding = decoding(family(model), name)
+        self.reads_source = hasattr(model, "encode")
+        self.end = tokens.suffix[-1]
         # BART opens its targets with the prefix of a text
-        self.forbidden = torch.tensor([i for i in self._no_text() if i not in (self.end, *self._opening())], dtype=torch.long)
+        self.opening = [] if isinstance(tokens, Tokenizer) or not self.reads_source else tokens.prefix
+        self.forbidden = torch.tensor([i for i in self._no_text() if i not in (self.end, *self.opening)], dtype=torch.long)
         self.cut = 0
         """Sources that did not fit."""
-
-    def _opening(self) -> list[int]:
-        return [] if isinstance(self.tokens, Tokenizer) else self.tokens.prefix
 
     def _no_text(self) -> list[int]:
         return list(range(len(SPECIALS))) if isinstance(self.tokens, Tokenizer) else sorted(self.tokens.hidden)
@@ -51,7 +43,7 @@ class Writer:
         one where nothing says how the model marks it."""
         if "[MASK]" in text and not isinstance(self.tokens, Tokenizer):
             raise SesameError("how a model from elsewhere marks a [MASK] is not known here: leave it out")
-        ids = sentinels.with_holes(self.tokens, text, self.sentinels or [MASK])
+        ids = sentinels.with_holes(self.tokens, text, self.holes or [MASK])
         if not self.reads_source:
             return [*self.tokens.prefix, *ids] or [self.end]
         room = self.model.max_length - len(self.tokens.prefix) - len(self.tokens.suffix)
@@ -63,11 +55,11 @@ class Writer:
         parts: list[str] = []
         run: list[int] = []
         for i in [*ids, None]:
-            if i is not None and i not in self.sentinels:
+            if i is not None and i not in self.holes:
                 run.append(i)
                 continue
             parts += [self.tokens.decode(run)] if run else []
-            parts += [f"<{self.sentinels.index(i)}>"] if i is not None else []
+            parts += [f"<{self.holes.index(i)}>"] if i is not None else []
             run = []
         return " ".join(parts)
 
@@ -123,8 +115,31 @@ class Writer:
         return search.Limits(self.end, self.forbidden, most)
 
 
+def decoding(family: str, name: str) -> type[search.Decoding]:
+    """How models of a family write. Raises SesameError where they can't."""
+    if not find_spec(f"components.models.{family}.decoding"):
+        able = ", ".join(other for other in ARCHITECTURES if find_spec(f"components.models.{other}.decoding"))
+        raise SesameError(f"{name} is of the family {family}, which doesn't write from left to right (those that do: {able})")
+    return import_module(f"components.models.{family}.decoding").Decoding
+
+
+def family(model: LanguageModel) -> str:
+    """That a model is of."""
+    return type(model).__module__.split(".")[-2]
+
+
+def load(name: str, objective: params.Objective | None = None) -> Writer:
+    """A writer with a model of data/models. `objective`: what it was trained by here, which says how a hole in a text is marked.
+    Raises SesameError where its family can't write."""
+    folder = Path("data/models", name)
+    decoding(store.about(folder).architecture.name, name)
+    model, tokens = store.load(folder)
+    marks = sentinels.ids(tokens.vocab_size, objective.sentinels(model.max_length) if objective else 0)
+    return Writer(model.eval(), tokens, marks, name)
+
+
 def of_params(all_params: params.Params, name: str) -> Writer:
     """The writer of a model of params.yaml, or of one that only stands in data/models."""
     known = name in (*all_params.models, *all_params.checkpoints, *all_params.derived)
     read = all_params.read_by(name) if known else []
-    return Writer(name, read[-1][1] if read else None)
+    return load(name, read[-1][1] if read else None)

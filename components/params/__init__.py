@@ -56,7 +56,19 @@ from components.params.studies import (
     tuned,
     varied,
 )
-from components.params.tasks import FROZEN, METRICS_OF, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task, TaskSplit, TaskTable
+from components.params.tasks import (
+    FROZEN,
+    METRICS_OF,
+    Adapt,
+    Baselines,
+    Finetune,
+    LearningCurve,
+    Prompt,
+    Recipe,
+    Task,
+    TaskSplit,
+    TaskTable,
+)
 from components.params.text import (
     Cleaning,
     Corpus,

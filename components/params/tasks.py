@@ -2,27 +2,32 @@
 
 import re
 from math import ceil
+from string import Formatter
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
 from components.block import Added, Block, Count, Name, RunOnly, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
-MetricName = Literal["accuracy", "f1", "macro_f1", "matthews_correlation", "pearson", "spearman", "exact_match", "gender_parity"]
+MetricName = Literal[
+    "accuracy", "f1", "macro_f1", "matthews_correlation", "pearson", "spearman", "exact_match", "gender_parity", "bleu", "chrf", "rouge_1",
+    "rouge_2", "rouge_l",
+]  # fmt: skip
 METRICS_OF = {
     "classification": ("accuracy", "f1", "macro_f1", "matthews_correlation", "exact_match", "gender_parity"),
     "regression": ("pearson", "spearman"),
     "choice": ("accuracy", "f1", "exact_match"),
     "extraction": ("f1", "exact_match"),
     "tagging": ("f1", "accuracy"),
+    "text": ("rouge_1", "rouge_2", "rouge_l", "f1", "exact_match", "bleu", "chrf"),
 }
 GROUPED = ("exact_match", "gender_parity")
 """Metrics of classification that judge the examples of a group together."""
 READ_AS = {
     "copa": "choice", "multirc": "classification", "record": "choice", "wic": "classification", "wsc": "classification",
-    "squad": "extraction", "conll": "tagging",
+    "squad": "extraction", "conll": "tagging", "parallel": "text",
 }  # fmt: skip
 """Reader, a file of `components/tasks/readers` -> the kind of task its files are."""
 ReaderName = Literal[tuple(READ_AS)]
@@ -96,6 +101,32 @@ class TaskSplit(Block):
         return self
 
 
+class Prompt(Block):
+    """A task in words, for the methods under which a model writes its answer or is asked how likely one is."""
+
+    text: str
+    """What is read of an example: `{text_a}`, `{text_b}` and of a choice `{choices}` stand for its own."""
+    answers: dict[str, str] = {}
+    """Classification: label -> the words that stand for it; without it they are the label's name."""
+
+    @field_validator("text")
+    @classmethod
+    def names_fields(cls, text: str) -> str:
+        try:
+            named = [(field, spec, conversion) for _, field, spec, conversion in Formatter().parse(text) if field is not None]
+        except ValueError as error:
+            raise ValueError(f"{text!r}: {error}; a brace that is meant as such is written twice") from None
+        for field, spec, conversion in named:
+            if field not in PROMPTED or spec or conversion:
+                raise ValueError(f"{text!r} asks for {{{field}}} (there are: {', '.join(f'{{{name}}}' for name in PROMPTED)})")
+        if not named:
+            raise ValueError(f"{text!r} shows nothing of the example: put {{text_a}} where its text belongs")
+        return text
+
+
+PROMPTED = ("text_a", "text_b", "choices")
+
+
 class Task(Block):
     """A fine-tuning task, declared whole: no code."""
 
@@ -103,8 +134,9 @@ class Task(Block):
     licence: str
     note: str | None = None
     """What belongs beside its scores, e.g. that it is a subset; goes onto the card."""
-    kind: Literal["classification", "regression", "choice", "extraction", "tagging"]
-    """One label of a text or a pair; a score; one of an example's own choices; a piece of text_b; a tag per word."""
+    kind: Literal["classification", "regression", "choice", "extraction", "tagging", "text"]
+    """One label of a text or a pair; a score; one of an example's own choices; a piece of text_b; a tag per word; a text, which is
+    written (a translation, a summary, an answer): `table.label` is its column."""
     labels: list[str] = []
     """Classification and tagging: the names in their order."""
     range: tuple[float, float] | None = None
@@ -114,6 +146,10 @@ class Task(Block):
     table: TaskTable | None = None
     reader: ReaderName | None = None
     """For files that are no plain table, in place of `table`."""
+    prompt: Annotated[Prompt | None, Added(neutral=None)] = None
+    """For the methods `text_to_text` and `in_context`; without it `<name>: <text_a>`, of a pair `<name> first: ... second: ...`."""
+    lowercase: Annotated[bool, Added(neutral=False)] = False
+    """Text: BLEU and chrF are blind to case, as where a model's pieces have no capitals."""
     cut: Literal["longest", "text_a"] = "longest"
     """What a too long pair loses: words of the longer text, or of the first only (a passage)."""
     train: TaskSplit
@@ -148,6 +184,8 @@ class Task(Block):
             raise ValueError("a label name occurs twice")
         if self.kind not in ("classification", "tagging") and self.labels:
             raise ValueError(f"a {self.kind} task has no labels")
+        if self.prompt:
+            self._prompt_fits(self.prompt)
         if self.reader in ("multirc", "wic", "wsc") and self.labels != ["false", "true"]:
             raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
         if self.range and self.range[0] >= self.range[1]:
@@ -167,6 +205,17 @@ class Task(Block):
             for metric in split.metrics or self.metrics:
                 self._metric_fits(metric, name, split)
         return self
+
+    def _prompt_fits(self, prompt: Prompt) -> None:
+        if prompt.answers and self.kind != "classification":
+            raise ValueError(f"prompt.answers stand for labels, which a {self.kind} task has not")
+        if unknown := sorted(prompt.answers.keys() - set(self.labels)):
+            raise ValueError(f"prompt.answers has {unknown[0]!r}, which is none of the labels ({', '.join(self.labels)})")
+        words = [prompt.answers.get(label, label) for label in self.labels]
+        if twice := [word for i, word in enumerate(words) if word in words[:i]]:
+            raise ValueError(f"prompt.answers: {twice[0]!r} stands for two labels")
+        if "{choices}" in prompt.text and self.kind != "choice":
+            raise ValueError(f"prompt.text asks for {{choices}}, which a {self.kind} task has not")
 
     def _table_fits(self, name: str, split: TaskSplit) -> None:
         table = split.table or self.table
@@ -194,7 +243,10 @@ class Task(Block):
                 raise ValueError(f"metric {metric} needs groups, which reader {self.reader} has not")
 
 
-METHODS = ("full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine")
+METHODS = (
+    "full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine", "text_to_text",
+    "in_context"
+)  # fmt: skip
 """Files of `components.finetune.methods`. One more way to adapt is one more file and its name here, and below where that is so."""
 ATTACHED = ("adapters", "lora")
 """Those that go into a Transformer's layers."""
@@ -203,13 +255,20 @@ FROZEN = ("features", "mix", "linear_probe", "sentence_probe", "cosine")
 ONE_LAYER = ("linear_probe", "sentence_probe", "cosine")
 """Those that read `layer`."""
 
+IN_WORDS = ("text_to_text", "in_context")
+"""Those that put a task in words, for models that write."""
+OF_WORDS = {"text_to_text": ("classification", "regression", "choice", "extraction", "text"), "in_context": ("classification", "choice")}
+"""The kinds of tasks that these can put so."""
+
 
 class Recipe(Block):
     """How a model is adapted to a task."""
 
     method: Literal[METHODS]
     """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
-    biLSTM with attention, the mixed layers' mean, one layer's mean, one vector of each text, or the cosine of two of them."""
+    biLSTM with attention, the mixed layers' mean, one layer's mean, one vector of each text, or the cosine of two of them; all, and the
+    model writes its answer (T5, Raffel et al. 2020); or none at all, and the model says how likely each answer is behind a prompt with
+    some examples (GPT-3, Brown et al. 2020)."""
     learning_rate: PositiveFloat
     epochs: Size
     batch_size: Count
@@ -252,6 +311,13 @@ class Recipe(Block):
     """`lora`: the update is scaled by alpha / rank."""
     prompt_length: Size = 10
     """`prompt`: vectors."""
+    target_length: Annotated[Size, Added(neutral=32)] = 32
+    """`text_to_text`: tokens of an answer at most, in training and as it is written, the likeliest one each time; longer ones are cut and
+    counted as lost."""
+    shots: Annotated[Annotated[int, Field(ge=0)], Added(neutral=0)] = 0
+    """`in_context`: labelled examples in the prompt, drawn from the training split by the seed."""
+    calibrated: Annotated[bool, Added(neutral=False)] = False
+    """`in_context`: what the prompt alone makes likely is taken off, told by texts without content (Zhao et al. 2021)."""
 
     @model_validator(mode="after")
     def parts_fit(self):
@@ -259,6 +325,8 @@ class Recipe(Block):
             raise ValueError(f"layer {self.layer}: a model's own vector is of its last layer; take vector: mean, or leave layer out")
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
+        if self.method in IN_WORDS and (self.pair == "apart" or self.head != "pooled"):
+            raise ValueError(f"method {self.method} puts all of an example into one prompt and has no head: leave pair and head out")
         return self
 
 
@@ -323,8 +391,8 @@ class Baselines(Block):
     """What needs no pre-training, on the same examples."""
 
     methods: list[Literal["majority", "second_text", "logistic_regression", "linear_svm", "averaging", "bilstm"]]
-    """The commonest label; bags of words, `second_text` of a pair's second text alone; a deep averaging network (Iyyer et al. 2015);
-    a biLSTM with attention."""
+    """The commonest label (where a text is asked for, the source as it is); bags of words, `second_text` of a pair's second text alone; a
+    deep averaging network (Iyyer et al. 2015); a biLSTM with attention."""
     tokenizer: Name
     """Of the two networks, whose vectors start at random."""
     embedding_size: Size = 100

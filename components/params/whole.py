@@ -13,7 +13,7 @@ from components.params.models import Checkpoint, Model, Objective
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
-from components.params.tasks import ATTACHED, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
+from components.params.tasks import ATTACHED, IN_WORDS, OF_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
 
 Watts = Annotated[float, Field(gt=0, le=1e6)]
@@ -41,17 +41,34 @@ class Resources(Block):
     finetune: str | None = None
 
 
+WRITE = ("left_to_right", "recurrent", "source_then_target")
+"""How models read that write."""
+
+
 def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe: Recipe) -> None:
     """Raises ValueError where a recipe, which stands at `place`, can't adapt a model."""
     if not architecture.has_sublayers and recipe.method in ATTACHED:
         raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and {model} has none")
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
+    if recipe.method in IN_WORDS and (architecture.reads not in WRITE or getattr(architecture, "backward", False)):
+        how = "from the end" if architecture.reads in WRITE else architecture.reads
+        raise ValueError(f"{place}.method {recipe.method} is for models that write, and {model} doesn't (it reads {how})")
     if recipe.max_length > architecture.max_length:
         raise ValueError(
             f"{place}.max_length {recipe.max_length} is more than the model reads, "
             f"{model}.architecture.max_length {architecture.max_length}"
         )
+
+
+def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
+    """Raises ValueError where a recipe, which stands at `place`, can't answer what a task asks."""
+    if recipe.method in OF_WORDS and task.kind not in (able := OF_WORDS[recipe.method]):
+        raise ValueError(f"{place}.method {recipe.method} is for tasks of kind {', '.join(able)}, and {name} is of kind {task.kind}")
+    if recipe.calibrated and task.kind != "classification":
+        raise ValueError(f"{place}.calibrated is about labels, which {name} has not")
+    if task.kind == "text" and recipe.method not in IN_WORDS:
+        raise ValueError(f"{place}.method {recipe.method} writes nothing, and the task {name} asks for a text: take text_to_text")
 
 
 class Params(Block):
@@ -125,6 +142,9 @@ class Params(Block):
                 except ValidationError as error:
                     raise ValueError(f"{place}.recipe{first(error)}") from None
                 _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
+                for task in study.tasks:
+                    if task in self.tasks:
+                        _task_fits(f"{place}.recipe", task, self.tasks[task], recipe)
                 self._reads_pieces(place, model)
                 if start := study.variants[variant].start:
                     self._same_pieces(f"{place}.encoding", read_by(self.models, study, start), model.encoding, f"variant {start}")
@@ -174,6 +194,13 @@ class Params(Block):
         for place, name, recipe in used:
             if (root := self.root(name)) in self.models:
                 _recipe_fits(place, f"models.{root}", self.models[root].architecture, recipe)
+        tuned_here = [name for name in self.finetune.models if name in self.finetune.recipes]
+        asked = [(f"finetune.recipes.{name}", self.finetune.recipes[name], self.finetune.tasks) for name in tuned_here]
+        asked += [(f"derived.{name}.by.recipe", block.by.recipe, block.tasks) for name, block in self.derived.items() if block.tasks]
+        asked += [(f"adapt.recipes.{name}", self.adapt.recipes[name], self.adapt.tasks) for name in ways]
+        for place, recipe, names in asked:
+            for name in self.tasks.keys() & names:  # another is told as a wrong name
+                _task_fits(place, name, self.tasks[name], recipe)
         self._search_fits(bases)
         for name, pair in self.alignments.items():
             sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}

@@ -11,6 +11,7 @@ from typing import Any
 
 from components import params
 from components.block import Block
+from components.params.tasks import IN_WORDS
 from components.params.text import LIBRARY
 from components.resolve.closure import fingerprint
 
@@ -133,16 +134,24 @@ def _models(p: params.Params) -> Iterator[Entry]:
     for name, derived in p.derived.items():
         way, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
         if derived.tasks:
-            judged = {task: _judging(p.tasks[task]) for task in derived.tasks}
+            judged = {task: _judging(p.tasks[task], derived.by.recipe) for task in derived.tasks}
             asked = {"task": judged[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": judged}
             settings = {"finetune": _common(p), **asked, **derived.settings()}
-            yield Entry("derive", name, (*way, *_model(p, name), _method(derived.by.recipe)), settings)
+            yield Entry("derive", name, (*way, *_model(p, name), *_method(derived.by.recipe, family)), settings)
         else:
             yield Entry("derive", name, (*way, *_training(p, derived.by, family, derived.on.partition("/")[2])), derived.settings())
 
 
-def _method(recipe: params.Recipe) -> str:
-    return f"components.finetune.methods.{recipe.method}"
+def _method(recipe: params.Recipe, family: str) -> tuple[str, ...]:
+    """What a way to adapt a model of a family finds by name."""
+    decoding = _decoding(family) if recipe.method == "text_to_text" else ()
+    return f"components.finetune.methods.{recipe.method}", *decoding
+
+
+def _decoding(family: str) -> tuple[str, ...]:
+    """How a family writes; nothing of one that doesn't, which the stage says then."""
+    module = f"components.models.{family}.decoding"
+    return (module,) if find_spec(module) else ()
 
 
 def _common(p: params.Params) -> dict[str, Any]:
@@ -151,28 +160,32 @@ def _common(p: params.Params) -> dict[str, Any]:
     return {"seed": p.seed} | {key: finetune[key] for key in ("train_examples", "eval_examples", "precision", "threads")}
 
 
-def _judging(task: params.Task) -> dict[str, Any]:
-    """What of a task is not in its data already: what is asked, and how an answer is judged."""
+def _judging(task: params.Task, *recipes: params.Recipe) -> dict[str, Any]:
+    """What of a task is not in its data already: what is asked, and how an answer is judged; in which words, where a recipe uses some."""
     whole = task.settings()
     splits = {name: {"labelled": split.labelled, "metrics": split.metrics} for name, split in task.splits.items()}
-    return {key: whole[key] for key in ("kind", "labels", "range", "metrics", "cut")} | {"splits": splits}
+    words = ("prompt",) if any(recipe.method in IN_WORDS for recipe in recipes) else ()
+    kept = ("kind", "labels", "range", "metrics", "cut", "lowercase", *words)
+    return {key: whole[key] for key in kept if key in whole} | {"splits": splits}
 
 
 def _tasks(p: params.Params) -> Iterator[Entry]:
     seeds, inits = {"seeds": p.finetune.seeds}, {"inits": p.finetune.inits}
     for model, task in product(p.finetune.models, p.finetune.tasks):
         recipe = p.finetune.recipes[model]
-        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])}
-        yield Entry("finetune", f"{model}-{task}", ("components.finetune.__main__", *_model(p, model), _method(recipe)), settings)
+        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)}
+        modules = ("components.finetune.__main__", *_model(p, model), *_method(recipe, p.family(model)))
+        yield Entry("finetune", f"{model}-{task}", modules, settings)
     for model, way, task in product(p.adapt.models, p.adapt.methods, p.adapt.tasks):
         recipe = p.adapt.recipes[way]
-        settings = _common(p) | seeds | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])}
-        yield Entry("adapt", f"{model}-{way}-{task}", ("components.finetune.adapt", *_model(p, model), _method(recipe)), settings)
+        settings = _common(p) | seeds | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)}
+        modules = ("components.finetune.adapt", *_model(p, model), *_method(recipe, p.family(model)))
+        yield Entry("adapt", f"{model}-{way}-{task}", modules, settings)
     curve = p.learning_curve
     for model, task in product(curve.models, curve.tasks):
         recipe, own = p.finetune.recipes[model], {"train_examples": curve.train_examples, "min_steps": curve.min_steps}
-        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task])} | own
-        modules = ("components.finetune.learning_curve", *_model(p, model), _method(recipe))
+        settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
+        modules = ("components.finetune.learning_curve", *_model(p, model), *_method(recipe, p.family(model)))
         yield Entry("learning_curve", f"{model}-{task}", modules, settings)
     for task in p.finetune.tasks:
         settings = _common(p) | seeds | {"baselines": p.baselines.settings(), "task": _judging(p.tasks[task])}
@@ -197,9 +210,7 @@ def _spaces(p: params.Params) -> Iterator[Entry]:
 
 def _generations(p: params.Params) -> Iterator[Entry]:
     for name, block in p.generations.items():
-        decoding = f"components.models.{p.family(block.model)}.decoding"
-        writes = (decoding,) if find_spec(decoding) else ()  # else the stage says so
-        modules = ("components.generate.__main__", *_model(p, block.model), *writes, *_of(block))
+        modules = ("components.generate.__main__", *_model(p, block.model), *_decoding(p.family(block.model)), *_of(block))
         # what it was trained on and by says what is held out, what is new, and how a hole is marked
         trained = [
             {"encoding": encoding, "objective": objective.settings(), "lowercase": p.tokenizers[p.encodings[encoding].tokenizer].lowercase}
@@ -220,11 +231,11 @@ def of_studies(p: params.Params, own: Entry) -> bool:
 
 def _studies(p: params.Params) -> Iterator[Entry]:
     for name, study in p.ablations.items():
-        common = _common(p) | {"milestones": study.milestones, "tasks": {task: _judging(p.tasks[task]) for task in study.tasks}}
+        common = _common(p) | {"milestones": study.milestones}
         for variant in study.variants:
             model, recipe = params.varied(p.models, study, variant, 0), params.tuned(study, variant)
             family, training = model.architecture.name, model.settings() | {"milestones": study.milestones}
-            tuning = {"recipe": recipe.settings()}
+            tuning = {"tasks": {task: _judging(p.tasks[task], recipe) for task in study.tasks}, "recipe": recipe.settings()}
             if study.variants[variant].train_examples:
                 tuning |= {"train_examples": study.variants[variant].train_examples}
             if study.variants[variant].init == "random":
@@ -235,7 +246,7 @@ def _studies(p: params.Params) -> Iterator[Entry]:
                 if not study.variants[variant].only_tuned:
                     modules = (f"components.ablations.{first}", *_training(p, model, family, model.encoding))
                     yield Entry(first, own, modules, training | {"seed": seed})
-                modules = ("components.ablations.transfer", _family(family), *_text_of(p, model.encoding), _method(recipe))
+                modules = ("components.ablations.transfer", _family(family), *_text_of(p, model.encoding), *_method(recipe, family))
                 yield Entry("transfer", own, modules, common | tuning | {"own_seed": seed})
     for name, study in p.ablations.items():
         settings = study.settings() | {"judged": {task: _judging(p.tasks[task]) for task in study.tasks}}
@@ -247,9 +258,10 @@ def _studies(p: params.Params) -> Iterator[Entry]:
     for model, task in product(p.search.models, p.search.tasks):
         recipe = p.finetune.recipes[model]
         methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
-        drawn = (f"components.finetune.methods.{method}" for method in sorted(methods))
+        drawn = (module for method in sorted(methods) for module in _method(recipe.model_copy(update={"method": method}), p.family(model)))
         modules = ("components.search.__main__", *_model(p, model), *drawn)
-        settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": _judging(p.tasks[task])}
+        asked = _judging(p.tasks[task], *(recipe.model_copy(update={"method": method}) for method in methods))
+        settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": asked}
         yield Entry("search", f"{model}-{task}", modules, settings)
     metrics = {task: p.tasks[task].metric for task in p.search.tasks}
     yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": metrics})

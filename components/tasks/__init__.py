@@ -16,7 +16,8 @@ from components.errors import SesameError
 from components.stage import read_json, read_lines, reading
 
 Label = str | float | list[str] | None
-"""By kind of task: a label's name; a score; the names of the right choices; the right answers; a tag per word. None where there is none."""
+"""By kind of task: a label's name; a score; the names of the right choices; the right answers, or
+texts; a tag per word. None where there is none."""
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,10 @@ def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable,
         yield place, group, Example(name, text_a, text_b, named, group=group if judged else None)
 
 
-def label(task: params.Task, table: params.TaskTable, raw: str, place: str) -> str | float:
-    """A label name, or a number for regression. Raises SesameError that names place and allowed labels."""
+def label(task: params.Task, table: params.TaskTable, raw: str, place: str) -> str | float | list[str]:
+    """A label name, a number for regression, or the one right text. Raises SesameError that names place and allowed labels."""
+    if task.kind == "text":
+        return [raw.strip()]
     if task.kind == "classification" and not table.thresholds:
         name = table.label_names.get(raw, raw)
         if name not in task.labels:
@@ -146,8 +148,8 @@ def write(folder: Path, task: params.Task, divided: dict[str, list[Example]], dr
 
 
 def empty(example: Example) -> bool:
-    """Whether one of its texts is."""
-    return "" in (example.text_a, example.text_b)
+    """Whether one of its texts is, or that which is to be written."""
+    return "" in (example.text_a, example.text_b) or example.label == [""]
 
 
 def told(dropped: Counter) -> str:
@@ -167,6 +169,8 @@ def describe(task: params.Task, examples: list[Example]) -> dict:
         return facts | {"choices_mean": sum(len(example.choices) for example in examples) / len(examples)}
     if task.kind == "extraction":
         return facts | {"answers_mean": sum(map(len, labels)) / len(examples)}
+    if task.kind == "text":
+        return facts | {"words_mean": sum(len(right[0].split()) for right in labels) / len(labels)}
     if task.kind == "tagging":
         labels = [tag for tags in labels for tag in tags]
         facts["words"] = len(labels)

@@ -7,7 +7,8 @@ import re
 import statistics
 import string
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ def _groups(examples: list[Example], predicted: list) -> list[list[tuple[Example
 
 
 def f1(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """Of the second label of two: `equivalent`, `duplicate`; F1a of MultiRC over all answers."""
-    return float(f1_score(_gold(examples), predicted, pos_label=task.labels[1], zero_division=0.0))
+    """Of the second label of two: `equivalent`, `duplicate`; F1a of MultiRC over all answers. What is neither label is not the second."""
+    return float(f1_score(_gold(examples), predicted, labels=task.labels[1:], average="macro", zero_division=0.0))
 
 
 def macro_f1(task: params.Task, examples: list[Example], predicted: list) -> float:
@@ -113,6 +114,45 @@ def _mean(value: Value) -> Metric:
     return lambda task, examples, predicted: statistics.fmean(value(*pair) for pair in zip(predicted, _gold(examples), strict=True))
 
 
+@cache
+def _rouge(name: str) -> Value:
+    """F1 of ROUGE (Lin 2004) with stems, as T5 and BART report it."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer([name], use_stemmer=True)
+    return lambda prediction, answers: max(scorer.score(answer, prediction)[name].fmeasure for answer in answers)
+
+
+@cache
+def _sacrebleu(metric: str, lowercase: bool) -> Any:
+    import sacrebleu
+
+    return {"bleu": sacrebleu.BLEU, "chrf": sacrebleu.CHRF}[metric](lowercase=lowercase)
+
+
+def counted(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
+    """What a metric of `SUMMED` counts on each example, (examples, counts): the score is one of their sum, not a mean of scores."""
+    scorer = _sacrebleu(metric, task.lowercase)
+    # sacrebleu's own resampling takes the counts so; a test holds their sum against its score of the whole
+    return np.array([
+        scorer._extract_corpus_statistics([written], [[answer] for answer in example.label])[0]
+        for example, written in zip(examples, predicted, strict=True)
+    ])  # fmt: skip
+
+
+def of_counts(task: params.Task, metric: str, counts: np.ndarray) -> float:
+    """The score of counts that were added up, (counts,), as a fraction."""
+    return _sacrebleu(metric, task.lowercase)._compute_score_from_stats(counts.tolist()).score / 100
+
+
+SUMMED = ("bleu", "chrf")
+"""Metrics of a task of texts that are one figure of all texts together: BLEU (Papineni et al. 2002), chrF (Popović 2015), by sacrebleu."""
+
+
+def _summed(metric: str) -> Metric:
+    return lambda task, examples, predicted: of_counts(task, metric, counted(task, metric, examples, predicted).sum(0))
+
+
 MEANS: dict[str, dict[str, Value]] = {
     "classification": {"accuracy": lambda prediction, label: float(prediction == label)},
     "regression": {},
@@ -121,6 +161,11 @@ MEANS: dict[str, dict[str, Value]] = {
     },
     "extraction": {"f1": _best(_overlap), "exact_match": _best(_same)},
     "tagging": {},
+    "text": {
+        **{name: lambda prediction, answers, own=own: _rouge(own)(prediction, answers)
+           for name, own in (("rouge_1", "rouge1"), ("rouge_2", "rouge2"), ("rouge_l", "rougeL"))},
+        "f1": _best(_overlap), "exact_match": _best(_same),
+    },
 }  # fmt: skip
 """Metrics that are means over the examples: what one prediction counts."""
 
@@ -135,9 +180,11 @@ METRICS: dict[str, dict[str, Metric]] = {
         "choice": {},
         "extraction": {},
         "tagging": {"f1": entity_f1, "accuracy": tag_accuracy},
+        "text": {metric: _summed(metric) for metric in SUMMED},
     }.items()
 }  # fmt: skip
-"""By kind of task. A prediction is a label's name; a score; a choice's name; an answer; a tag per word."""
+"""By kind of task. A prediction is a label's name; a score; a choice's name; an answer; a tag per word; a text. Where the
+model wrote it, it may be no label or choice: that is wrong."""
 
 
 def evaluate(task: params.Task, split: str, examples: list[Example], predicted: list) -> dict[str, float | None]:

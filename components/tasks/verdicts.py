@@ -23,7 +23,7 @@ from scipy.stats import t as student
 from components import params, tasks
 from components.errors import SesameError
 from components.tasks import Example
-from components.tasks.metrics import MEANS, METRICS
+from components.tasks.metrics import MEANS, METRICS, SUMMED, counted, of_counts
 
 BLOCKS = 100
 """Of examples that are left out in turn; fewer where there are fewer groups."""
@@ -124,6 +124,12 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
     blocks = blocks_of(examples)
     if value := MEANS[task.kind].get(metric):
         return of_values(np.array([[value(own, row.label) for own, row in zip(run, examples, strict=True)] for run in runs]), blocks, drawn)
+    if task.kind == "text" and metric in SUMMED:
+        counts = np.array([counted(task, metric, examples, run) for run in runs])  # (runs, examples, counts)
+        total = counts.sum(1)
+        without = [[of_counts(task, metric, own) for own in total - counts[:, block].sum(1)] for block in blocks]
+        scores = [of_counts(task, metric, own) for own in total]
+        return Side(np.array(scores), np.array(without).reshape(len(blocks), len(runs)), drawn)
     judge = METRICS[task.kind][metric]
 
     def score(run: Sequence[object], kept: np.ndarray) -> float:

@@ -24,7 +24,7 @@ def test_tokens_a_second(project, tokens, family):
     block = params.check(tokens_params(family)).models["any"].architecture
     torch.manual_seed(0)
     store.save(Path("data/models/any"), store.build(block, tokens).state_dict(), block, tokens)
-    writer = writing.Writer("any")
+    writer = writing.load("any")
     kind = "AutoModelForSeq2SeqLM" if writer.reads_source else "AutoModelForCausalLM"
     theirs = getattr(transformers, kind).from_pretrained(export.export("any")[0]).eval()
     sources = [writer.source("the old woman carries a red ball near the sea")[:12] for _ in range(ROWS)]

@@ -79,20 +79,26 @@ def test_one_model_stands_under_all_heads(lab):
 
 def test_whose_batch_comes_next():
     examples, rng = {"large": 800, "small": 80}, np.random.default_rng(0)
-    steps = order(examples, 8, 0, 5, "proportional", rng)
+
+    def drawn(epoch: int = 0, **changes) -> list[str]:
+        block = {"name": "multitask", "tasks": list(examples), "recipe": {**RECIPE, "batch_size": 8, "epochs": 5}} | changes
+        return order(examples, params.MultiTask(**block), epoch, rng)
+
+    steps = drawn()
     assert (steps.count("large"), steps.count("small")) == (100, 10) and steps != sorted(steps)
-    assert order(examples, 8, 0, 5, "uniform", rng).count("small") == pytest.approx(55, abs=20)
-    shares = [
-        np.mean([order(examples, 8, epoch, 5, "annealed", rng).count("small") for _ in range(30)]) / 110 for epoch in range(5)
-    ]  # fmt: skip
+    assert drawn(sampling="uniform").count("small") == pytest.approx(55, abs=20)
+    shares = [np.mean([drawn(epoch, sampling="annealed").count("small") for _ in range(30)]) / 110 for epoch in range(5)]
     powers = 1 - 0.8 * np.arange(5) / 4
     assert shares == pytest.approx(80**powers / (80**powers + 800**powers), abs=0.02), "from its share of the examples nearly to a half"
+    capped, warm = (np.mean([drawn(**own).count("small") for _ in range(30)]) / 110 for own in ({"cap": 160}, {"temperature": 2}))
+    assert (capped, warm) == pytest.approx((80 / 240, 80**0.5 / (80**0.5 + 800**0.5)), abs=0.03), "T5's limit and temperature"
 
 
 @pytest.mark.parametrize(("change", "said"), [
     ({"tasks": ["same"]}, "at least 2"), ({"tasks": ["same", "same"]}, "tasks has same twice"),
     ({"tasks": ["same", "nowhere"]}, r"derived.both.by.tasks\[1\]: no 'nowhere' in tasks"),
-    ({"recipe": {**RECIPE, "method": "bitfit"}}, "method full, not bitfit"), ({"recipe": {**RECIPE, "patience": 1}}, "know no best epoch"),
+    ({"recipe": {**RECIPE, "method": "bitfit"}}, r"all weights tuned \(full or text_to_text\), not bitfit"),
+    ({"recipe": {**RECIPE, "patience": 1}}, "know no best epoch"),
 ])  # fmt: skip
 def test_wrong_settings_are_a_line(change, said):
     raw = tiny_params()
@@ -101,8 +107,12 @@ def test_wrong_settings_are_a_line(change, said):
     raw["derived"]["both"] = {"start": "bert", "on": "tasks", "by": block}
     with pytest.raises(SesameError, match=said):
         params.check(raw)
-    raw["derived"]["both"] = {"start": "bert", "on": "tasks/same", "by": {**block, "tasks": ["same", "long"], "recipe": RECIPE}}
+    right = {"name": "multitask", "tasks": ["same", "long"], "recipe": RECIPE}
+    raw["derived"]["both"] = {"start": "bert", "on": "tasks/same", "by": right}
     with pytest.raises(SesameError, match="by multitask needs on: tasks, not tasks/same"):
+        params.check(raw)
+    raw["derived"]["both"] = {"start": "bert", "on": "tasks", "by": {**right, "sampling": "uniform", "cap": 5}}
+    with pytest.raises(SesameError, match="cap and temperature are of sampling: proportional, not uniform"):
         params.check(raw)
 
 

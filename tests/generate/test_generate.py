@@ -37,7 +37,7 @@ def kept(tokens, name: str, family: str, **changes) -> writing.Writer:
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 else 0.0, 0.5)
     store.save(Path("data/models", name), model.state_dict(), architecture, tokens)
-    return writing.Writer(name)
+    return writing.load(name)
 
 
 def inputs(writer: writing.Writer, count: int = 6) -> list[list[int]]:

@@ -1,0 +1,310 @@
+"""Tasks in words: prompts, what is written and read back, how likely an answer is."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sacrebleu
+import torch
+from lightning import Fabric
+from pydantic import TypeAdapter
+from rouge_score.rouge_scorer import RougeScorer
+
+from components import params, tasks
+from components.errors import SesameError
+from components.finetune import __main__ as finetune
+from components.finetune import loop, methods
+from components.finetune.prompts import parts
+from components.models import store
+from components.tasks import Example, metrics, verdicts
+from components.tokenizer import CLS, SEP
+from components.tracking import Run
+from tests.conftest import run_stage, tiny_params
+
+CHECKED = params.check(tiny_params())
+TASK = CHECKED.tasks["same"]
+SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 64}
+ARCHITECTURES = {
+    "decoder": {"name": "decoder", **SIZES}, "encoder_decoder": {"name": "encoder_decoder", "norm_first": True, **SIZES},
+    "recurrent": {"name": "recurrent", "num_layers": 1, "hidden_size": 16, "max_length": 64},
+}  # fmt: skip
+FABRIC = Fabric(accelerator="cpu", precision="32-true")
+
+
+def recipe(method: str = "text_to_text", **changes) -> params.Recipe:
+    given = {"learning_rate": 0.003, "epochs": 60, "batch_size": 8, "max_length": 40, "target_length": 16, "dropout": 0.0}
+    return params.Recipe(method=method, **(given | changes))
+
+
+def task(kind: str = "classification", **changes) -> params.Task:
+    own = {"labels": ["no", "yes"]} if kind == "classification" else {"labels": []}
+    return TASK.model_copy(update={"kind": kind, **own, **changes})
+
+
+def prompt(text: str, **answers: str) -> params.Prompt:
+    return params.Prompt(text=text, answers=answers)
+
+
+def build(family: str, tokens, asked: params.Task, chosen: params.Recipe, pair: bool = False):
+    torch.manual_seed(0)
+    model = store.build(TypeAdapter(params.Architecture).validate_python(ARCHITECTURES[family]), tokens)
+    kind = methods.reading(asked, chosen, "same")
+    return methods.build(model, tokens, chosen, kind, pair), kind
+
+
+@pytest.fixture
+def rows(built):
+    """Whether the text begins with an article."""
+    read = tasks.read(built / "data/tasks/same", "train")[:60]
+    return [Example(row.id, row.text_a, None, "yes" if row.text_a.startswith("The") else "no") for row in read]
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
+def test_answers_are_learned_and_a_seed_repeats(family, tokens, rows):
+    def train(epochs: int):
+        chosen = recipe(epochs=epochs)
+        module, kind = build(family, tokens, task(), chosen)
+        encoded = module.inputs(kind.encode(rows, tokens), FABRIC)
+        fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None)
+        return module, kind, fitted, fitted.predict(encoded)
+
+    module, kind, fitted, found = train(60)
+    assert np.mean([own == row.label for own, row in zip(found, rows, strict=True)]) > 0.9 and fitted.flops > 0
+    assert kind.outside == sum(own not in ("no", "yes") for own in found)
+    (once, *_), (again, *_) = train(2), train(2)
+    assert all(map(torch.equal, once.state_dict().values(), again.state_dict().values()))
+
+    asked = methods.reading(task(), recipe("in_context"), "same")
+    likely = methods.build(module.model, tokens, recipe("in_context"), asked, False)
+    asked.begin(rows, 0)
+    split = asked.encode(rows, tokens)
+    likeliest = loop.fit(FABRIC, likely, asked, split, recipe("in_context"), 0, print).predict(split)
+    same = [own == other for own, other in zip(found, likeliest, strict=True) if own in ("no", "yes")]
+    assert np.mean(same) > 0.95, "what is written is what is likeliest, of answers of one length"
+
+
+KINDS = {
+    "regression": ([1.3, 3.9], task("regression", range=(0.0, 5.0), metrics=["pearson"])),
+    "choice": ([["0"], ["1"]], task("choice", metrics=["accuracy"])),
+    "extraction": ([["dog"], ["river"]], task("extraction", metrics=["f1"])),
+    "text": ([["the dog sleeps"], ["a river"]], task("text", metrics=["rouge_l"])),
+}
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_task_is_learned_by_heart(family, kind, tokens):
+    labels, asked = KINDS[kind]
+    rows = [
+        Example(str(i), text, "the dog" if kind == "extraction" else None, label,
+                choices={"0": "the old dog", "1": "a river"} if kind == "choice" else None)
+        for i, (text, label) in enumerate(zip(["the dog sees the river", "a man sings"], labels, strict=True))
+    ]  # fmt: skip
+    module, read = build(family, tokens, asked, recipe(epochs=180, learning_rate=0.01))
+    encoded = read.encode(rows, tokens)
+    found = loop.fit(FABRIC, module, read, encoded, recipe(epochs=180, learning_rate=0.01), 0, lambda epoch, loss: None).predict(encoded)
+    expected = {"regression": [1.2, 4.0], "choice": ["0", "1"], "extraction": ["dog", "river"], "text": ["the dog sleeps", "a river"]}
+    assert found == pytest.approx(expected[kind]) if kind == "regression" else found == expected[kind]
+    assert read.outside == 0 and metrics.METRICS[kind][asked.metrics[0]](asked, rows, found) == pytest.approx(1.0)
+
+
+def test_what_is_no_answer_is_counted_and_wrong(tokens):
+    row = Example("1", "the dog", None, "yes")
+    asked = task(prompt=prompt("{text_a}?", yes="river"), metrics=["f1"])
+    _, kind = build("decoder", tokens, asked, recipe())
+    found = [kind.read(kind.answers([text])[0], row) for text in ("no", "river", "yes", "the man")]
+    assert found == ["no", "yes", "yes", "the man"] and kind.outside == 2, "the label's name is no answer where other words stand for it"
+    rows = [Example(str(i), "", None, label) for i, label in enumerate(["no", "yes", "no", "yes"])]
+    assert metrics.METRICS["classification"]["f1"](asked, rows, ["no", "yes", "a river", "the man"]) == pytest.approx(2 / 3)
+
+
+def test_scores_that_are_no_numbers_say_what_says_least(tokens):
+    rows = [Example(str(i), "the dog", None, label) for i, label in enumerate([1.0, 2.0])]
+    module, kind = build("decoder", tokens, KINDS["regression"][1], recipe())
+    kind.prepare(kind.encode(rows, tokens))
+    texts = ["2.6", "the dog", "-1"]
+    read = [kind.read(kind.answers([text])[0], rows[0]) for text in texts]
+    assert read == [2.6, 1.5, -1.0] and kind.outside == 1
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
+def test_rows_of_prompt_and_answer(family, tokens):
+    row, end = Example("1", "the dog", "a river", "yes"), [SEP] if family == "encoder_decoder" else []
+    worded = prompt("{text_b} because {text_a}, so", yes="the man")
+    for own, read, written in (
+        (worded, "a river because the dog, so", "the man"), (None, "same first: the dog second: a river", "yes"),
+    ):  # fmt: skip
+        _, kind = build(family, tokens, task(prompt=own), recipe(max_length=55, target_length=8), pair=True)
+        encoded = kind.encode([row], tokens)
+        [ids], [segments] = encoded.texts[0], encoded.segments[0]
+        [source], [target] = parts(ids[None], torch.tensor([len(ids)]), segments[None])
+        assert source.tolist() == [CLS, *tokens.encode([read])[0], *end] and target.tolist() == [*tokens.encode([written])[0], SEP]
+
+
+def test_a_long_text_loses_its_end_and_not_the_question_behind_it(tokens):
+    rows = [Example("1", "the old dog sees " * 20, "a man", "yes"), Example("2", "the dog", "a man", "no")]
+    _, kind = build("decoder", tokens, task(prompt=prompt("{text_a}. {text_b} sings, yes or no?")), recipe(max_length=30))
+    encoded = kind.encode(rows, tokens)
+    long = tokens.decode(encoded.texts[0][0].tolist())
+    assert (encoded.segments[0][0] == 0).sum() <= 30 and encoded.cut == 1 and "a man sings, yes or no?" in re.sub(r" ([,?])", r"\1", long)
+    _, kind = build("decoder", tokens, task("text", metrics=["rouge_l"]), recipe(target_length=3))
+    assert kind.encode([Example("1", "the dog", None, ["the old dog sees a river"])], tokens).lost == 1, "an answer too long is counted"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ARCHITECTURES)
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows):
+    chosen = recipe("in_context", shots=2, max_length=60, calibrated=calibrated)
+    module, kind = build(family, tokens, task(prompt=prompt("{text_a}:")), chosen)
+    for parameter in module.model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    module.eval()
+    kind.begin(rows, 7)
+    rows = [Example("x", "the dog sees", None, None), Example("y", "a man", None, None)]
+    encoded = kind.encode(rows, tokens)
+    [batch] = loop.batches(encoded, 2, None)
+    found = module(batch.texts, batch.segments).view(2, 2)
+
+    def by_hand(text: str) -> torch.Tensor:
+        scores = []
+        [before] = tokens.encode([kind.before + f"{text}:"])
+        for label in ("no", "yes"):
+            [answer], total = tokens.encode([label]), 0.0
+            source = [CLS, *before, *([SEP] if family == "encoder_decoder" else [])]
+            for i, token in enumerate(answer + ([SEP] if family == "encoder_decoder" else [])):
+                if family == "encoder_decoder":
+                    hidden = module.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([[*answer[:i], token]]))[0, -1]
+                else:
+                    hidden = module.model.top(torch.tensor([source + answer[:i]]), torch.tensor([len(source) + i]))[0, -1]
+                total += float(module.model.logits(hidden).log_softmax(0)[token])
+            scores.append(total)
+        return torch.tensor(scores)
+
+    expected = torch.stack([by_hand(rows[i].text_a) for i in batch.index])
+    if calibrated:
+        expected -= torch.stack([by_hand(text).softmax(0) for text in ("N/A", "[MASK]", "")]).mean(0).log()
+    assert torch.allclose(found, expected, atol=1e-4)
+    assert kind.before.count("\n") == 2 and module.training is False
+    assert not any(parameter.requires_grad for parameter in module.parameters())
+
+
+def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows):
+    _, kind = build("decoder", tokens, task(), recipe("in_context", shots=3, max_length=60))
+    said = []
+    for seed in (1, 1, 2):
+        kind.begin(rows, seed)
+        said.append(kind.before)
+    assert said[0] == said[1] != said[2] and all(text.count("\n") == 3 for text in said)
+    with pytest.raises(SesameError, match="shots: 3, and there are 2 training examples"):
+        kind.begin(rows[:2], 1)
+    _, kind = build("decoder", tokens, task(), recipe("in_context", shots=8, max_length=30))
+    kind.begin(rows, 1)
+    with pytest.raises(SesameError, match=r"leave no room .* max_length \(30\) or lower shots"):
+        kind.encode(rows, tokens)
+
+
+TEXTS = ["the dog sleeps in the old house by the river", "a man sings", "the red cat runs to the river", "an old man sleeps"]
+WRITTEN = [["the dog sleeps in a house by the river", "a man", "the cat runs", "an old man sleeps"],
+           ["a dog", "a man sings", "the red cat runs to a river", "the man sleeps"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", params.tasks.METRICS_OF["text"])
+def test_metrics_of_texts_are_those_of_the_libraries(metric):
+    asked = task("text", metrics=[metric])
+    rows = [Example(str(i), "", None, [text, text.replace("the", "a")]) for i, text in enumerate(TEXTS)]
+    references = [[row.label[i] for row in rows] for i in range(2)]
+    rouge = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+
+    def by_library(written: list[str]) -> float | None:
+        if metric in ("bleu", "chrf"):
+            return {"bleu": sacrebleu.corpus_bleu, "chrf": sacrebleu.corpus_chrf}[metric](written, references).score / 100
+        if not metric.startswith("rouge"):
+            return None
+        name = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}[metric]
+        pairs = zip(written, rows, strict=True)
+        return float(np.mean([max(rouge.score(answer, own)[name].fmeasure for answer in row.label) for own, row in pairs]))
+
+    for written in WRITTEN:
+        found = metrics.METRICS["text"][metric](asked, rows, written)
+        assert 0 < found <= 1 and by_library(written) in (None, pytest.approx(found))
+    side = verdicts.side(asked, metric, rows, WRITTEN)
+    assert side.scores == pytest.approx([metrics.METRICS["text"][metric](asked, rows, written) for written in WRITTEN])
+    for block, without in zip(verdicts.blocks_of(rows), side.without, strict=True):
+        kept = [i for i in range(4) if i not in block]
+        by_hand = [metrics.METRICS["text"][metric](asked, [rows[i] for i in kept], [own[i] for i in kept]) for own in WRITTEN]
+        assert without == pytest.approx(by_hand)
+
+
+def test_case_counts_unless_the_task_says_otherwise():
+    rows = [Example("1", "", None, ["The Dog Sleeps In The House"])]
+    scores = [
+        metrics.METRICS["text"]["bleu"](task("text", lowercase=blind), rows, ["the dog sleeps in the house"]) for blind in (False, True)
+    ]
+    assert scores[0] < 0.5 and scores[1] == pytest.approx(1.0)
+
+
+def in_words(raw: dict) -> dict:
+    """The tiny project with a task of texts and an encoder-decoder for it."""
+    sizes = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 64}
+    raw["models"]["t5"] = raw["models"]["bert"] | {
+        "architecture": {"name": "encoder_decoder", **sizes}, "prompts": [],
+        "objective": {"name": "denoising", "noise": {"kind": "whole", "infilled": 0.3}},
+    }  # fmt: skip
+    two = {"kind": "files", "paths": ["raw/one.txt", "raw/two.txt"]}
+    raw["tasks"]["turned"] = {
+        "licence": "none", "kind": "text", "metrics": ["bleu", "rouge_l"], "reader": "parallel", "train": {"source": two},
+        "dev": {"share": 0.2}, "test": {"share": 0.2},
+    }  # fmt: skip
+    given = {"learning_rate": 0.003, "epochs": 2, "batch_size": 8, "max_length": 40, "target_length": 12}
+    raw["finetune"]["recipes"] |= {"t5": {"method": "text_to_text", **given}, "gpt": {"method": "in_context", **given, "max_length": 20}}
+    raw["finetune"] |= {"models": ["gpt", "t5"], "tasks": ["same"]}
+    return raw
+
+
+def test_from_two_files_to_scores(project):
+    lines = [line for line in Path("raw/text.txt").read_text().split("\n") if line][:60]
+    Path("raw/one.txt").write_text("\n".join([*lines, "alone"]) + "\n")
+    Path("raw/two.txt").write_text("\n".join([*(" ".join(line.split()[::-1]) for line in lines), ""]) + "\n")
+    raw = in_words(tiny_params())
+    raw["finetune"]["models"], raw["finetune"]["tasks"] = ["t5"], ["same", "turned"]
+    del raw["finetune"]["recipes"]["gpt"]
+    Path("params.yaml").write_text(json.dumps(raw))
+    for module, name in (("components.tasks", "turned"), ("components.pretrain", "t5"), ("components.finetune.baseline", "turned")):
+        done = run_stage(module, name)
+        assert done.returncode == 0, done.stderr
+    assert json.loads(Path("data/tasks/turned/card.json").read_text())["dropped"] == {"train: empty text": 1}
+    all_params = params.load()
+    figures = {name: finetune.finetune(all_params, f"t5-{name}", Run(None)) for name in ("same", "turned")}
+    assert figures["turned"]["metric"] == "bleu" and set(figures["turned"]["outside"]["pretrained"]) == {"dev", "test"}
+    predictions = [json.loads(line) for line in Path("data/scores/t5/turned/predictions.jsonl").read_text().splitlines()]
+    assert all(isinstance(row["prediction"], str) and isinstance(row["label"], list) for row in predictions)
+    baseline = json.loads(Path("data/metrics/baseline/turned.json").read_text())["baselines"]["majority"]["test"]
+    assert baseline["rouge_l"]["mean"] > 0, "the source as it is"
+    Path("raw/two.txt").write_text("one line\n")
+    done = run_stage("components.tasks", "turned")
+    assert done.returncode == 2 and "one.txt has 61 lines and raw/two.txt 1" in done.stderr
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda raw: raw["finetune"]["recipes"].update(bert={**raw["finetune"]["recipes"]["t5"]}),
+     "is for models that write, and models.bert doesn't"),
+    (lambda raw: raw["finetune"].update(tasks=["turned"], models=["gpt"]),
+     "in_context is for tasks of kind classification, choice, and turned is of kind text"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full") or raw["finetune"].update(tasks=["turned"], models=["t5"]),
+     "full writes nothing, and the task turned asks for a text"),
+    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_c}"}), r"asks for \{text_c\} \(there are: \{text_a\}"),
+    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "no text"}), "shows nothing of the example"),
+    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a", "answers": {}}), "a brace that is meant as such"),
+    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"maybe": "so"}}),
+     "'maybe', which is none of the labels"),
+    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"no": "yes"}}), "'yes' stands for two labels"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(pair="apart"), "leave pair and head out"),
+])  # fmt: skip
+def test_wrong_settings_are_a_line(change, said):
+    raw = in_words(tiny_params())
+    change(raw)
+    with pytest.raises(SesameError, match=said):
+        params.check(raw)

@@ -45,7 +45,8 @@ def pretrained(all_params: params.Params, study: str, variant: str, milestone: s
 
 def transferred(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, dict]]:
     """task -> milestone -> what fine-tuning gave:
-    metric, split, protocol, `seconds` of all seeds, and each split's scores over the seeds."""
+    metric, split, protocol, `seconds` of all seeds, each split's scores over the seeds, and of the judged one the shares of answers that were
+    none, where answers are written."""
     results = [stage.read_json(transferred_folder(own) / "metrics.json")["tasks"] for own in seeds(all_params, study, variant)]
     init = all_params.ablations[study].variants[variant].init
     return {
@@ -65,6 +66,7 @@ def _over_seeds(results: list[dict], init: str) -> dict:
         **{key: first[key] for key in ("metric", "split", "protocol")},
         "seconds": sum(result["costs"][init]["seconds"] for result in results),
         "scores": {split: metrics.summary(rows) for split, rows in values.items()},
+        "outside": [share for result in results for share in result.get("outside", {init: {}})[init].get(result["split"], [])],
     }
 
 
@@ -116,18 +118,21 @@ def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, 
 
 
 def further(all_params: params.Params, study: str) -> pd.DataFrame:
-    """Scores of the last models on splits beyond those that every task has, as the test set in another language; empty without any."""
+    """Beside the scores, of the last models: those on splits that not every task has, as the test set in another language, and where answers
+    are written how many were none. Empty without either."""
     tasks = {task: all_params.tasks[task] for task in all_params.ablations[study].tasks}
-    splits = [(name, split) for name, task in tasks.items() for split, block in task.extra.items() if block.labelled]
     rows = []
-    for variant in variants(all_params, study) if splits else ():
-        scores, row = transferred(all_params, study, variant), {"variant": variant}
-        for task, split in splits:
-            result = scores[task][LAST]
-            if summary := result["scores"][split].get(result["metric"]):
-                row[f"{task} {split}: {result['metric']}"] = f"{metrics.shown(summary['mean'])} ± {metrics.shown(summary['std'])}"
-        rows.append(row)
-    return pd.DataFrame(rows)
+    for variant in variants(all_params, study):
+        scores, row = transferred(all_params, study, variant), {}
+        for name, task in tasks.items():
+            result = scores[name][LAST]
+            for split in (split for split, block in task.extra.items() if block.labelled):
+                if summary := result["scores"][split].get(result["metric"]):
+                    row[f"{name} {split}: {result['metric']}"] = f"{metrics.shown(summary['mean'])} ± {metrics.shown(summary['std'])}"
+            if result["outside"]:
+                row[f"{name} {result['split']}: no answer"] = f"{np.mean(result['outside']):.1%}"
+        rows += [{"variant": variant} | row] if row else []
+    return pd.DataFrame(rows).fillna("–")
 
 
 def table(all_params: params.Params, study: str, compared: list[Comparison]) -> pd.DataFrame:

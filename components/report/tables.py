@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from components.tasks import verdicts
 SCORES = [
     "model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters",
     "median", "trainable_share",
-    "seconds", "memory_mib", "cut", "lost", "stage",
+    "seconds", "memory_mib", "cut", "lost", "outside", "stage",
 ]  # fmt: skip
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
@@ -72,8 +73,10 @@ def scores(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     for about, splits in parts(metrics):
         figures = splits[about["split"]][about["metric"]]
         about |= {key: about[key][about["split"]] for key in ("cut", "lost") if key in about}
+        if "outside" in about:
+            about |= {"outside": fmean(about["outside"][about["init"]][about["split"]])}
         rows.append({key: about.get(key) for key in SCORES} | {key: figures[key] for key in ("mean", "median", "std", "n")})
-    return pd.DataFrame(rows, columns=SCORES).astype({key: float for key in ("mean", "median", "std")})  # undefined is NaN here
+    return pd.DataFrame(rows, columns=SCORES).astype({key: float for key in ("mean", "median", "std", "outside")})  # undefined is NaN here
 
 
 @dataclass(frozen=True)

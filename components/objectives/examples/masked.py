@@ -11,6 +11,7 @@ from torch import Tensor
 
 from components.encode import Shard, Split
 from components.errors import SesameError
+from components.keyed import generator
 from components.objectives.examples.block import MaskedInputs
 from components.objectives.examples.segments import pairs, ranges, spans, whole_sentences
 from components.objectives.examples.windows import Batches, Window, padded, within
@@ -48,11 +49,11 @@ class MaskedBatches(Batches):
     def _load(self, number: int) -> None:
         """Make the examples of the shard that is visited as this one, and put them into batches."""
         self.visit, (epoch, place) = number, divmod(number, len(self.text.shards))
-        index = int(np.random.default_rng([self.seed, epoch]).permutation(len(self.text.shards))[place])
+        index = int(generator(self.seed, epoch).permutation(len(self.text.shards))[place])
         self.epoch, self.index, self.shard = epoch, index, self.text.shards[index]
         self.examples, self.inner = self._examples(self.shard, index, 0 if self.config.static else epoch)
         self.lengths = self.inner.sum(1) + np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2) + self._ends(self.examples)
-        rng = np.random.default_rng([self.seed, epoch, index])
+        rng = generator(self.seed, epoch, index)
         steps = len(self.examples) // self.batch_size
         order = rng.permutation(len(self.examples))[: steps * self.batch_size]
         sorted_ = []
@@ -65,7 +66,7 @@ class MaskedBatches(Batches):
 
     def _examples(self, shard: Shard, index: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The examples of a shard, (n, 5), and the ordinary tokens of their As and Bs, (n, 2)."""
-        rng = np.random.default_rng([self.seed, epoch, index, 1])
+        rng = generator(self.seed, epoch, index, 1)
         if self.config.inputs in ("full_sentences", "doc_sentences"):
             examples = whole_sentences(shard, self.max_length, across=self.config.inputs == "full_sentences")
         elif not self.config.paired:

@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from components.encode import Split
 from components.errors import SesameError
+from components.keyed import generator
 from components.models.contract import LanguageModel
 from components.objectives.examples.segments import ranges
 from components.objectives.examples.windows import Batches, Rows, Window, padded
@@ -45,7 +46,7 @@ class SentenceBatches(Batches):
     def _load(self, epoch: int) -> None:
         """Put the documents into the order of an epoch."""
         if epoch != self.epoch:
-            order = np.random.default_rng([self.seed, epoch]).permutation(len(self.sizes))
+            order = generator(self.seed, epoch).permutation(len(self.sizes))
             starts = (np.cumsum(self.sizes) - self.sizes)[order]
             self.epoch, self.order = epoch, ranges(starts, self.sizes[order])
             self.document = np.repeat(order, self.sizes[order])  # of each place in the epoch

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from components.encode import Split
+from components.keyed import generator
 from components.objectives.examples.windows import Window
 from components.objectives.scoring import IGNORED
 from components.tokenizer import CLS
@@ -57,7 +58,7 @@ class Stream:
     def _load(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch, self.orders = epoch, {}
-            self.shards = np.random.default_rng([self.seed, epoch]).permutation(len(self.text.shards))
+            self.shards = generator(self.seed, epoch).permutation(len(self.text.shards))
             sizes = [len(self.text.shards[shard].tokens) for shard in self.shards]
             self.starts = np.cumsum([0, *sizes[:-1]])
 
@@ -66,7 +67,7 @@ class Stream:
         if place not in self.orders:
             shard = int(self.shards[place])
             bounds = self.text.shards[shard].document_tokens
-            order = np.random.default_rng([self.seed, self.epoch, shard]).permutation(len(bounds) - 1)
+            order = generator(self.seed, self.epoch, shard).permutation(len(bounds) - 1)
             ends = np.cumsum(np.diff(bounds)[order])
             self.orders[place] = Order(order, ends, bounds[order + 1] - ends)
         return self.orders[place]

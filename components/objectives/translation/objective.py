@@ -4,6 +4,7 @@ import numpy as np
 
 from components.encode import Shard, Split
 from components.errors import SesameError
+from components.keyed import generator
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
@@ -91,7 +92,7 @@ class PairBatches(Batches):
 
     def _load(self, epoch: int) -> None:
         if epoch != self.epoch:
-            self.epoch, rng = epoch, np.random.default_rng([self.seed, epoch])
+            self.epoch, rng = epoch, generator(self.seed, epoch)
             order = rng.permutation(self.some)[: self.epoch_steps() * self.batch_size]
             batches = []
             for part in np.split(order, range(self.batch_size * BUCKET, len(order), self.batch_size * BUCKET)):

@@ -97,7 +97,9 @@ MISTAKES = [
             "np.lexsort((rng.random(len(rows)), sizes[rows]))", "rng.permutation(len(rows))", named("objectives")),
     Mistake("documents see each other", CLM, "(same & causal)[:, None]", "causal.expand_as(same)[:, None]", named("objectives")),
     Mistake("loss on [CLS]", "components/objectives/examples/stream.py",
-            "torch.where(following == CLS, IGNORED, following)", "following", named("objectives")),
+            "torch.where(asked(ids, backward), ids[:, 1:], IGNORED)", "ids[:, 1:]", named("objectives")),
+    Mistake("the end of the document behind is predicted backwards", "components/objectives/examples/stream.py",
+            "ids[:, :-1] if backward else ids[:, 1:]", "ids[:, 1:]", named("recurrent")),
     Mistake("bits per byte in nats", "components/objectives/scoring.py",
             'self.values[f"{part}.loss"] / np.log(2)', 'self.values[f"{part}.loss"]', named("objectives")),
     # models

@@ -9,7 +9,7 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.segments import ranges
-from components.objectives.examples.source_target import Side, laid_out, score, shown, written
+from components.objectives.examples.source_target import Side, answered, laid_out, score, shown
 from components.objectives.examples.windows import Batches, Rows, Window
 from components.objectives.translation import block
 from components.tokenizer import CLS, SEP, Tokenizer
@@ -55,7 +55,7 @@ class Translation(Contract):
         made = []
         for prompt, ids in zip(prompts, self.tokenizer.encode(prompts), strict=True):
             source = [CLS, *ids[: model.max_length - 2], SEP]
-            made.append({"prompt": prompt, "output": self.tokenizer.decode(written(model, source, 2 * len(source) + 10))})
+            made.append({"prompt": prompt, "output": self.tokenizer.decode(answered(model, source, 2 * len(source) + 10))})
         return made
 
 

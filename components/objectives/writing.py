@@ -1,4 +1,4 @@
-"""What a model writes as a sample for the report. `components.generate` writes faster and in more ways, which no training is to depend on."""
+"""What a model writes as a sample for the report. `components.generate` writes faster and in more ways; no training depends on it."""
 
 from collections.abc import Callable, Collection
 

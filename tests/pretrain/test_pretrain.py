@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -452,6 +453,20 @@ def test_a_training_gives_each_layer_its_rate(tokens):
     assert named["final_norm.weight"] == named["blocks.2.attention.output.weight"] == 0.08
     assert named["blocks.1.attention.output.weight"] == 0.04 and named["blocks.0.feed_forward.0.bias"] == 0.02
     assert named["token_embedding.weight"] == 0.01
+
+
+def test_the_rate_in_the_ledger_is_that_of_the_top(tokens, monkeypatch):
+    """Not that of the first group, which under `layer_decay` is the lowest layer's."""
+    block = params.check(tiny_params()).models["gpt"]
+    decayed = block.optimizer.model_copy(update={"layer_decay": 0.5, "learning_rate": 0.08})
+    model, logged = store.build(block.architecture, tokens), []
+    ledger = SimpleNamespace(log=lambda row, step: logged.append((row["learning_rate"], step)))
+    module = Pretraining(block.model_copy(update={"optimizer": decayed}), model, {}, objectives.build(block.objective, tokens), 4, ledger)
+    optimizer = module.configure_optimizers()
+    monkeypatch.setattr(module, "optimizers", lambda: optimizer)
+    module.recent = [(1.0, 1.0, 8)]
+    module._log(2)
+    assert optimizer.param_groups[0]["lr"] < 0.08 and logged == [(0.08, 2)]
 
 
 def test_layers_below_the_top_learn_slower():

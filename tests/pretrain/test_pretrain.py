@@ -185,7 +185,7 @@ def test_phases_share_the_budget_out(tokens, train_split):
 
     def phases(budget: dict) -> Phases:
         own = block.model_copy(update={"phases": forms, "budget": params.Budget(**budget)})
-        return phases_of(own, objective, train_split, lambda length: 1000.0 * length)
+        return phases_of(own, objective, train_split, lambda length, _: 1000.0 * length)
 
     def width(batches: Phases, step: int) -> tuple[int, ...]:
         return tuple(next(iter(batches.draw(*batches.bounds(step)))).rows["ids"].shape)
@@ -202,7 +202,7 @@ def test_phases_share_the_budget_out(tokens, train_split):
     steps = {first: rows for window in windows for first, (rows, _) in enumerate(window, window.first)}
     assert set(range(60, 80)) <= set(steps)
     assert all(steps[step]["ids"].shape == (8, 17) for step in range(63, 79)), "a window ends with its phase"
-    one = phases_of(block, objective, train_split, lambda length: 1.0)
+    one = phases_of(block, objective, train_split, lambda *_: 1.0)
     first = [next(iter(batches.draw(*batches.bounds(start)))).rows["ids"] for batches, start in ((one, 0), (by_tokens, 79))]
     assert not torch.equal(*first), "a phase reads in an order of its own"
 

@@ -16,3 +16,9 @@ def uniform(*key: int | np.ndarray) -> np.ndarray:
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(31))
     return (state >> np.uint64(11)) * 2.0**-53
+
+
+def generator(*key: int) -> np.random.Generator:
+    """For what is drawn one number after another, as a permutation. The length of the key goes first: numpy fills short keys up with
+    zeros, so that (seed, epoch) and (seed, epoch, 0) would draw the same, and shards stand in the order of the first one's documents."""
+    return np.random.default_rng([len(key), *key])

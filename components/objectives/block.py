@@ -15,6 +15,10 @@ class ObjectiveBlock(Block):
     """Whether a row goes on where that of the step before has ended, so that all batches are of one size."""
     compares_rows: ClassVar[bool] = False
     """Whether the rows of a batch are held against each other, so that it can't be cut into micro-batches."""
+    own_loss: ClassVar[bool] = False
+    """Whether its loss compares with no other objective's, however a model reads."""
+    counted_rows: ClassVar[int | None] = 8
+    """Rows that FLOPs are counted on; None: whole batches, where what a row takes depends on how many others there are."""
     shares_weights: ClassVar[bool] = False
     """Whether networks of its own have weights of the model among theirs."""
     samples_title: ClassVar[str]

@@ -173,7 +173,7 @@ class Model(Training):
     @property
     def loss_of(self) -> str:
         """Losses compare among models of which this is the same: how they read, or an objective that is told apart from all others."""
-        return self.objective.name if self.objective.compares_rows else self.architecture.reads
+        return self.objective.name if self.objective.own_loss else self.architecture.reads
 
     def check(self) -> None:
         try:

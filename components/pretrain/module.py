@@ -174,7 +174,7 @@ class Pretraining(L.LightningModule):
 
     def _log(self, done: int) -> None:
         loss, speed = self._lately()
-        learning_rate = self.optimizers().param_groups[0]["lr"]
+        learning_rate = max(group["lr"] for group in self.optimizers().param_groups)  # the top layer's: layer_decay lowers the others
         self.run.log({"train_loss": loss, "learning_rate": learning_rate, "tokens_per_second": speed, "tokens": self.tokens}, done)
 
     def _show(self, done: int) -> None:

@@ -74,8 +74,8 @@ def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = (), start: 
     return stage.STATE / "checkpoints" / f"{name}-{key.hexdigest()[:16]}"
 
 
-def phases_of(block: Model, objective: Objective, text: encode.Split, flops_per_token: Callable[[int], float]) -> Phases:
-    """What the block's budget reads; `flops_per_token` knows the FLOPs by the length of rows."""
+def phases_of(block: Model, objective: Objective, text: encode.Split, flops_per_token: Callable[[int, int], float]) -> Phases:
+    """What the block's budget reads; `flops_per_token` knows the FLOPs by the length of rows, and how many there are."""
     own, whole = block.architecture.max_length, block.budget.steps or block.budget.tokens or block.budget.flops
     forms = [(phase.max_length or own, phase.batch_size or block.batch_size) for phase in block.phases]
     ends = [*accumulate(phase.share for phase in block.phases), 1]
@@ -83,7 +83,7 @@ def phases_of(block: Model, objective: Objective, text: encode.Split, flops_per_
     for number, ((max_length, batch_size), end) in enumerate(zip([*forms, (own, block.batch_size)], ends, strict=True)):
         # each reads the text in an order of its own: the second would else begin with what the first one began with
         seed = int(uniform(block.seed, number) * 2**53) if number else block.seed
-        batches, flops, steps = objective.batches(text, batch_size, max_length, seed), flops_per_token(max_length), None
+        batches, flops, steps = objective.batches(text, batch_size, max_length, seed), flops_per_token(max_length, batch_size), None
         if not block.budget.minutes:
             limit = end * whole - spent
             steps, used = (round(limit), round(limit)) if block.budget.steps else _spend(limit, batches, flops if block.budget.flops else 1)
@@ -131,9 +131,10 @@ def set_up(block: Model, start: Path | None) -> Setup:
     networks, untrained = objective.networks(model), objective.untrained(model)
 
     @cache
-    def flops_per_token(max_length: int) -> float:
+    def flops_per_token(max_length: int, batch_size: int) -> float:
         # on a few real rows: those of a part that gets no gradient would be missed on made-up ones
-        few = valid_batches(objective, texts["valid"], min(8, block.batch_size), max_length)[0]
+        rows = min(batch_size, block.objective.counted_rows or batch_size)
+        few = valid_batches(objective, texts["valid"], rows, max_length)[0]
         return training_flops(model, objective, few.rows, untrained, networks.values()) / few.counts["tokens"]
 
     train = phases_of(block, objective, texts["train"], flops_per_token)

@@ -1,6 +1,7 @@
 """A verified copy of a remote file: progress, retries that resume, one download at a time, nothing wrong left behind."""
 
 import hashlib
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -134,11 +135,23 @@ def failed(error: BaseException, message: str) -> SesameError:
 
 def reason(error: requests.RequestException) -> str:
     """Why a request failed, in a few words."""
+    if isinstance(error, requests.exceptions.SSLError):  # which is a ConnectionError, too
+        return f"no TLS connection: {_tls(error)}"
     if isinstance(error, requests.Timeout):
         return "no answer in time"
     if error.response is not None:
         return f"{error.response.status_code} {error.response.reason}"
     return "no connection" if isinstance(error, requests.ConnectionError) else f"{type(error).__name__}: {error}"
+
+
+def _tls(error: BaseException) -> str:
+    """What OpenSSL says of the connection or the server's certificate, out of the errors that others have wrapped around it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = getattr(cause, "reason", None) or next((own for own in cause.args if isinstance(own, BaseException)), None)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"certificate not trusted, {cause.verify_message}; REQUESTS_CA_BUNDLE may name a file of those to trust"
+    return str(cause or error)
 
 
 def _stream(url: str, filename: str, part: Path, start: int) -> bool:

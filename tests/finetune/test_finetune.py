@@ -463,3 +463,18 @@ def test_ulmfits_head_by_hand():
     rows = [torch.cat([pooled[i], hidden[i, :n].amax(0), hidden[i, :n].mean(0)]) for i, n in enumerate(lengths.tolist())]
     compared = torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in zip(rows[:2], rows[2:], strict=True)])
     torch.testing.assert_close(head(hidden, pooled, lengths, 2), head.output(compared))
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_last_batch_of_one_example_is_learned_from(pair):
+    """Nothing varies in it: it is normalised by the batches before, which stay as they are."""
+    torch.manual_seed(0)
+    head, texts = ConcatHead(4, 6, 3, dropout=0.0, pair=pair).train(), 1 + pair
+    head(torch.randn(8 * texts, 5, 4), torch.randn(8 * texts, 4), torch.full((8 * texts,), 5), texts)
+    before = {name: value.clone() for name, value in head.named_buffers()}
+    one = torch.randn(texts, 5, 4), torch.randn(texts, 4), torch.full((texts,), 5), texts
+    made = head(*one)
+    made.sum().backward()
+    assert all(parameter.grad is not None for parameter in head.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in head.named_buffers())
+    torch.testing.assert_close(made, head.eval()(*one))

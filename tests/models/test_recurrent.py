@@ -12,8 +12,10 @@ from components.models import store
 from components.models.recurrent.block import RecurrentArchitecture
 from components.models.recurrent.decoding import Decoding
 from components.objectives.bptt.block import RecurrentLM
+from components.objectives.examples.stream import labels
+from components.objectives.scoring import IGNORED
 from components.params import Greedy
-from components.tokenizer import CLS
+from components.tokenizer import CLS, MASK, SEP
 from tests.conftest import tiny_params
 
 OFF = {"embedding_dropout": 0, "input_dropout": 0, "hidden_dropout": 0, "dropout": 0, "weight_dropout": 0}
@@ -108,12 +110,51 @@ def test_the_loss_goes_over_lanes(tokens, train_split, backward):
     whole, _ = long.losses(model, many[0].rows, None)
     torch.testing.assert_close(losses["bptt"][0] + more["bptt"][0], whole["bptt"][0])
     assert not carry.requires_grad
-    text = short.explain(few, 0)
-    lane = few[0].rows["ids"][0]
-    if backward:
-        assert text[0]["text"] == tokens.stream(lane.flip(0).tolist())
-    else:
-        assert text[0]["text"] == tokens.stream(lane.tolist())
+    text = short.explain(few, 1)
+    lane = few[1].rows["ids"][0]
+    assert text[0]["text"] == tokens.stream((lane.flip(0) if backward else lane).tolist())
+    whole = few.stream.read(0, 0, few.stream.size)
+    start = few.stream.size - 17 if backward else 8
+    assert whole[start : start + 9].tolist() == (lane.flip(0) if backward else lane).tolist()
+    assert text[0]["documents"] == few.stream.documents(0, start, start + 9)
+
+
+def test_both_directions_are_asked_the_same(tokens, train_split):
+    """Of every document its text and its end: back, the `[SEP]` that always follows on a `[CLS]` is not asked, and the `[CLS]` is."""
+    ahead, back = (objectives.build(RecurrentLM(name="bptt", window=5, backward=own), tokens) for own in (False, True))
+    document = torch.tensor([[CLS, 20, 21, SEP, 30, SEP]])
+    assert labels(torch.cat([document, document], 1)).tolist() == [20, 21, SEP, 30, SEP, IGNORED, 20, 21, SEP, 30, SEP]
+    turned = labels(torch.cat([document, document], 1).flip(1), backward=True)
+    assert turned.tolist() == [30, SEP, 21, 20, CLS, IGNORED, 30, SEP, 21, 20, CLS]
+
+    model = built(tokens, cell="gru", backward=True, **OFF).eval()
+    batches = back.batches(train_split, 3, 32, seed=1)
+    read = [batches[step] for step in range(batches.epoch_steps())]
+    for rows, counts in read:
+        ids = rows["ids"]
+        each = nn.functional.cross_entropy(model.logits(model(ids[:, :-1])[0]).flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+        asked = (ids[:, :-1] != CLS).flatten()
+        torch.testing.assert_close(back.losses(model, rows, None)[0]["bptt"][0], each[asked].sum())
+        assert counts["bptt"] == asked.sum() and counts["bytes"] == tokens.byte_lengths[ids[:, 1:].flatten()[asked]].sum()
+    forward = ahead.batches(train_split, 3, 32, seed=1)
+    counted = [sum(batch.counts[part] for batch in (forward[step] for step in range(len(read)))) for part in ("bptt", "bytes")]
+    assert counted == pytest.approx([sum(counts[part] for _, counts in read) for part in ("bptt", "bytes")], rel=0.02)
+
+
+def test_what_is_written_ends_where_a_text_does(tokens, train_split):
+    """Ahead at the end of a sentence; back also where the document begins, which a model that reads ahead never says."""
+    for backward, end, never in ((False, SEP, CLS), (True, SEP, MASK), (True, CLS, MASK)):
+        objective, model = objectives.build(RecurrentLM(name="bptt", backward=backward), tokens), built(tokens, backward=backward).eval()
+        script = iter([20, 21, 22, end])
+
+        def logits(hidden, script=script, never=never):
+            scores = torch.zeros(tokens.vocab_size)
+            scores[next(script)], scores[never] = 1000, 2000
+            return scores
+
+        model.logits = logits
+        [shown] = objective.samples(model, train_split, ["a man"])
+        assert shown["output"] == tokens.decode([22, 21, 20] if backward else [20, 21, 22]) and not list(script)
 
 
 def test_samples_and_decoding_agree(tokens, train_split):

@@ -16,11 +16,12 @@ from components.models import store
 from components.models.decoder.block import DecoderArchitecture
 from components.models.encoder.block import EncoderArchitecture
 from components.models.recurrent.block import RecurrentArchitecture
-from components.objectives.examples import sentences
 from components.objectives.quick_thoughts.block import QuickThoughts
 from components.objectives.skip_thoughts.block import SkipThoughts
+from components.pretrain import training
+from components.pretrain.data import Steps
 from components.tasks import Example
-from components.tokenizer import CLS, SEP
+from components.tokenizer import CLS, PAD, SEP
 from tests.conftest import tiny_params
 
 SIZES = {"num_layers": 1, "hidden_size": 16, "max_length": 24}
@@ -57,32 +58,85 @@ def text(sizes, length=3):
     return Split((Shard(np.array(tokens, np.uint16), np.array(segments), bounds),))
 
 
+SIZES_OF_DOCUMENTS = [3, 1, 4, 2, 1, 3, 4]
+"""16 of these 18 sentences have neighbours."""
+
+
+def in_shards(sizes, length=3):
+    """The documents of `text`, those after the first three in a shard of their own."""
+    first, rest = text(sizes[:3], length).shards[0], text(sizes[3:], length).shards[0]
+    later = np.where(rest.tokens >= 10, rest.tokens + sum(sizes[:3]), rest.tokens).astype(np.uint16)
+    return Split((first, Shard(later, rest.segments, rest.documents)))
+
+
 @pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])
-def test_sentences_stand_beside_their_neighbours(tokens, kind):
-    sizes = [3, 1, 4, 2, 1, 3, 4]
-    own = objective(kind, tokens).batches(text(sizes), 4, 24, seed=1)
-    assert own.epoch_steps() == 4  # 16 of 18 sentences have neighbours
-    firsts = np.cumsum([0, *sizes]) + 10
+def test_every_sentence_with_a_neighbour_is_read_once_an_epoch(kind, tokens):
+    own, again = (objective(kind, tokens).batches(in_shards(SIZES_OF_DOCUMENTS), 4, 24, seed=1) for _ in range(2))
+    assert own.epoch_steps() == 4
+    firsts = np.cumsum([0, *SIZES_OF_DOCUMENTS]) + 10
     for epoch in range(2):
-        seen = []
+        read = []
         for step in range(4 * epoch, 4 * epoch + 4):
             rows, counts = own[step]
-            numbers = rows["ids"][:, 1].tolist()
-            seen += numbers
+            read += rows["ids"][:, 1].tolist()
             assert (rows["ids"][:, 0] == CLS).all() and (rows["ids"][:, -1] == SEP).all()
-            document = np.searchsorted(firsts, numbers, side="right") - 1
-            beside = [b == a + 1 and document[i] == document[i + 1] for i, (a, b) in enumerate(zip(numbers, numbers[1:], strict=False))]
-            assert sentences.neighbours(rows).tolist() == beside
             assert counts["tokens"] == own.tokens(step) == 20
-            if kind == "skip_thoughts":
-                assert counts["next"] == counts["previous"] == 4 * sum(beside)  # three tokens and the end
-            else:
-                asked = [any(pair) for pair in zip([False, *beside], [*beside, False], strict=True)]
-                assert counts["neighbour"] == sum(asked)
-        alone = {int(firsts[i]) for i, size in enumerate(sizes) if size == 1}
-        assert sorted(seen) == sorted(set(range(10, 28)) - alone)
-    again = objective(kind, tokens).batches(text(sizes), 4, 24, seed=1)
-    assert torch.equal(again[6].rows["ids"], own[6].rows["ids"])
+            shown = [int(row["documents"]) for row in objective(kind, tokens).explain(own, step)]
+            assert shown == (np.searchsorted(firsts, rows["ids"][:, 1], side="right") - 1).tolist(), "numbers in the split"
+        alone = {int(firsts[i]) for i, size in enumerate(SIZES_OF_DOCUMENTS) if size == 1}
+        assert sorted(read) == sorted(set(range(10, 28)) - alone)
+    for step in (6, 1, 7):  # whatever came before
+        for name, rows in again[step].rows.items():
+            assert torch.equal(rows, own[step].rows[name])
+
+
+def test_a_step_of_quick_thoughts_is_of_sentences_that_follow_on_each_other(tokens):
+    own = objective("quick_thoughts", tokens).batches(in_shards(SIZES_OF_DOCUMENTS), 4, 24, seed=1)
+    firsts = np.cumsum([0, *SIZES_OF_DOCUMENTS]) + 10
+    for rows, counts in (own[step] for step in range(8)):
+        numbers = rows["ids"][:, 1].tolist()
+        document = np.searchsorted(firsts, numbers, side="right") - 1
+        beside = [b == a + 1 and document[i] == document[i + 1] for i, (a, b) in enumerate(zip(numbers, numbers[1:], strict=False))]
+        asked = [any(pair) for pair in zip([False, *beside], [*beside, False], strict=True)]
+        assert beside.count(True) > 0 and counts["neighbour"] == sum(asked)
+        assert counts["bytes"] == 3 * sum(int(tokens.byte_lengths[number]) for number, one in zip(numbers, asked, strict=True) if one)
+
+
+def test_a_row_of_skip_thoughts_has_its_neighbours(tokens):
+    own = objective("skip_thoughts", tokens).batches(in_shards(SIZES_OF_DOCUMENTS), 4, 24, seed=1)
+    firsts = (np.cumsum([0, *SIZES_OF_DOCUMENTS]) + 10).tolist()
+    for rows, counts in (own[step] for step in range(8)):
+        numbers = rows["ids"][:, 1].tolist()
+        after = [number + 1 if number + 1 not in firsts else PAD for number in numbers]
+        before = [number - 1 if number not in firsts else PAD for number in numbers]
+        assert rows["next"][:, 1].tolist() == after and rows["previous"][:, 1].tolist() == before
+        for side, expected in (("next", after), ("previous", before)):
+            assert counts[side] == 4 * sum(number != PAD for number in expected)  # three tokens and the end
+            assert (rows[side][torch.tensor(expected) == PAD] == PAD).all()
+        assert counts["bytes"] == 3 * sum(int(tokens.byte_lengths[number]) for number in after)
+
+
+def test_sentences_of_a_length_are_written_together(tokens):
+    """Of a tenth that is eight times as long as the others, padding takes next to nothing; as they come it is most of a batch."""
+    rng, parts, segments, sizes = np.random.default_rng(0), [], [], []
+    at = 0
+    for _ in range(400):
+        sizes.append(4)
+        parts.append([CLS])
+        at += 1
+        for length in [40 if rng.random() < 0.1 else 5] * 4:
+            segments.append((at, at + length))
+            parts.append([20] * length + [SEP])
+            at += length + 1
+    split = Split((Shard(np.concatenate(parts).astype(np.uint16), np.array(segments), np.cumsum([0, *sizes])),))
+    padded = {}
+    for kind in ("skip_thoughts", "quick_thoughts"):
+        own = objective(kind, tokens).batches(split, 16, 64, seed=1)
+        drawn = [own[step] for step in range(own.epoch_steps())]
+        padded[kind] = sum(batch.rows["ids"].numel() for batch in drawn) / sum(batch.counts["tokens"] for batch in drawn)
+        widths = [batch.rows["ids"].shape[1] for batch in drawn]
+        assert len(set(widths[:20])) > 1, "batches of one length don't stand together"
+    assert padded["skip_thoughts"] < 1.1 < 1.5 < padded["quick_thoughts"]
 
 
 def test_long_sentences_are_cut_and_few_are_too_few(tokens):
@@ -95,22 +149,24 @@ def test_long_sentences_are_cut_and_few_are_too_few(tokens):
 
 
 def test_neighbours_are_written_from_the_sentence(tokens):
-    """Both sums by hand; what another document says has no part in them."""
+    """Both sums by hand, also of shares of the rows: nothing of a row depends on another."""
     model, own = built(tokens, "recurrent").eval(), objective("skip_thoughts", tokens)
     decoders = own.networks(model)["decoders"]
     rows = own.batches(text([3, 2]), 5, 24, seed=1)[0].rows
     losses, _ = own.losses(model, rows, None)
-    order = rows["documents"].tolist()
+    halves = [own.losses(model, {name: part[share] for name, part in rows.items()}, None)[0] for share in (slice(2), slice(2, 5))]
     sides = {"next": 0.0, "previous": 0.0}
-    for i in range(5):
-        thought = model.pool(model.top(rows["ids"][i : i + 1], torch.tensor([5])), torch.tensor([5]))
-        for side, j in (("next", i + 1), ("previous", i - 1)):
-            if 0 <= j < 5 and order[j] == order[i]:
-                words = model.token_embedding(rows["ids"][j, :-1])[None]
+    for number in range(10, 15):
+        ids = torch.tensor([[CLS, *[number] * 3, SEP]])
+        thought = model.pool(model.top(ids, torch.tensor([5])), torch.tensor([5]))
+        for side, other in (("next", number + 1), ("previous", number - 1)):
+            if 10 <= other < 15 and {number, other} != {12, 13}:
+                words = model.token_embedding(torch.tensor([[CLS, *[other] * 3]]))
                 hidden, _ = decoders.grus[side](torch.cat([words, thought[:, None].expand(-1, 4, -1)], 2))
-                sides[side] += float(cross_entropy(decoders.output(hidden)[0], rows["ids"][j, 1:], reduction="sum"))
+                sides[side] += float(cross_entropy(decoders.output(hidden)[0], torch.tensor([*[other] * 3, SEP]), reduction="sum"))
     for side, loss in sides.items():
         assert float(losses[side][0].detach()) == pytest.approx(loss, rel=1e-4), side
+        assert float(sum(half[side][0] for half in halves).detach()) == pytest.approx(loss, rel=1e-4), side
 
 
 def test_neighbours_are_told_from_the_others(tokens):
@@ -228,3 +284,31 @@ def test_cosines_need_no_training(tokens):
     one = next(own for own in task.values() if own.kind == "classification")
     with pytest.raises(SesameError, match="method cosine compares two texts read apart"):
         methods.build(model, tokens, recipe, kinds.build(one, recipe), False)
+
+
+@pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts", "mlm"])
+def test_flops_are_counted_on_batches_as_they_are_padded(kind, project, monkeypatch):
+    """On eight rows sentences are padded to the longest of eight; where rows are of one length, eight tell as much as all."""
+    raw = tiny_params(ablations={})
+    raw["models"]["bert"] |= {"objective": {"name": kind}, "batch_size": 32, "prompts": []}
+    counted = []
+    monkeypatch.setattr(training, "training_flops", lambda model, objective, rows, *_: counted.append(len(rows["ids"])) or 1)
+    training.set_up(params.check(raw).models["bert"], None)
+    assert counted == [8 if kind == "mlm" else 32]
+
+
+@pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])
+def test_killed_and_resumed_reads_on(kind, project):
+    """The steps that a resumed training reads are those of one that nothing stopped; a batch of sentences that are not compared is cut."""
+    raw = tiny_params(ablations={})
+    raw["models"]["bert"] |= {"objective": {"name": kind}, "batch_size": 8, "prompts": []}
+    raw["models"]["bert"]["trainer"] |= {"accumulate": 2} if kind == "skip_thoughts" else {}
+    block = params.check(raw).models["bert"]
+    one, other = (training.set_up(block, None).train for _ in range(2))
+    last = 2 * one.phases[0].batches.epoch_steps()
+    whole = list(Steps(one, 0, last, 2, slice(0, 2), 0, pinned=False))
+    resumed = list(Steps(other, last - 3, last, 2, slice(0, 2), 0, pinned=False))
+    for (rows, counts), (again, counted) in zip(whole[-3:], resumed, strict=True):
+        assert counts == counted
+        for part, same in zip(rows, again, strict=True):
+            assert all(torch.equal(part[name], same[name]) for name in part)

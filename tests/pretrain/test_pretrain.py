@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -184,7 +185,7 @@ def test_phases_share_the_budget_out(tokens, train_split):
 
     def phases(budget: dict) -> Phases:
         own = block.model_copy(update={"phases": forms, "budget": params.Budget(**budget)})
-        return phases_of(own, objective, train_split, lambda length: 1000.0 * length)
+        return phases_of(own, objective, train_split, lambda length, _: 1000.0 * length)
 
     def width(batches: Phases, step: int) -> tuple[int, ...]:
         return tuple(next(iter(batches.draw(*batches.bounds(step)))).rows["ids"].shape)
@@ -201,7 +202,7 @@ def test_phases_share_the_budget_out(tokens, train_split):
     steps = {first: rows for window in windows for first, (rows, _) in enumerate(window, window.first)}
     assert set(range(60, 80)) <= set(steps)
     assert all(steps[step]["ids"].shape == (8, 17) for step in range(63, 79)), "a window ends with its phase"
-    one = phases_of(block, objective, train_split, lambda length: 1.0)
+    one = phases_of(block, objective, train_split, lambda *_: 1.0)
     first = [next(iter(batches.draw(*batches.bounds(start)))).rows["ids"] for batches, start in ((one, 0), (by_tokens, 79))]
     assert not torch.equal(*first), "a phase reads in an order of its own"
 
@@ -452,6 +453,20 @@ def test_a_training_gives_each_layer_its_rate(tokens):
     assert named["final_norm.weight"] == named["blocks.2.attention.output.weight"] == 0.08
     assert named["blocks.1.attention.output.weight"] == 0.04 and named["blocks.0.feed_forward.0.bias"] == 0.02
     assert named["token_embedding.weight"] == 0.01
+
+
+def test_the_rate_in_the_ledger_is_that_of_the_top(tokens, monkeypatch):
+    """Not that of the first group, which under `layer_decay` is the lowest layer's."""
+    block = params.check(tiny_params()).models["gpt"]
+    decayed = block.optimizer.model_copy(update={"layer_decay": 0.5, "learning_rate": 0.08})
+    model, logged = store.build(block.architecture, tokens), []
+    ledger = SimpleNamespace(log=lambda row, step: logged.append((row["learning_rate"], step)))
+    module = Pretraining(block.model_copy(update={"optimizer": decayed}), model, {}, objectives.build(block.objective, tokens), 4, ledger)
+    optimizer = module.configure_optimizers()
+    monkeypatch.setattr(module, "optimizers", lambda: optimizer)
+    module.recent = [(1.0, 1.0, 8)]
+    module._log(2)
+    assert optimizer.param_groups[0]["lr"] < 0.08 and logged == [(0.08, 2)]
 
 
 def test_layers_below_the_top_learn_slower():

@@ -3,11 +3,18 @@
 import gzip
 import io
 import random
+import ssl
 import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from components import corpora, params, sources
 from components.corpora import __main__ as corpus
@@ -52,6 +59,35 @@ def contents(source) -> dict[str, bytes]:
 
 def leftovers() -> list[str]:
     return [str(path) for path in STATE.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def untrusted(folder: Path) -> ssl.SSLContext:
+    """Of a server whose certificate nobody but itself has signed."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "server.pem").write_bytes(key.private_bytes(*form) + made.sign(key, hashes.SHA256()).public_bytes(form[0]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    return context
+
+
+@pytest.mark.parametrize(
+    ("encrypted", "message"),
+    [
+        (True, r"no TLS connection: certificate not trusted, self-signed certificate; REQUESTS_CA_BUNDLE may name"),
+        (False, r"no TLS connection: \[SSL"),
+    ],
+)
+def test_why_there_is_no_tls_connection(server, tmp_path, encrypted, message):
+    digest = server.add("text.txt", b"text")
+    if encrypted:
+        server.http.socket = untrusted(tmp_path).wrap_socket(server.http.socket, server_side=True)
+    source = UrlSource(kind="url", url=f"{server.url.replace('http', 'https')}/files/text.txt", sha256=digest)
+    with pytest.raises(Unreachable, match=message):
+        contents(source)
 
 
 def test_members_of_a_wheel_in_order(server):

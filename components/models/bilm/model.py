@@ -10,6 +10,7 @@ from torch.nn.functional import linear, relu
 
 from components.models.bilm.block import BiLMArchitecture
 from components.models.common.dropout import Dropout
+from components.models.common.turned import turned
 from components.models.contract import LanguageModel
 from components.tokenizer import SPECIALS, Tokenizer
 
@@ -99,11 +100,8 @@ class BiLM(LanguageModel):
         """As every model's, of width 2 * projection_size; the embedding is the token vector twice."""
         x = self.token_vectors(ids)
         ahead, _ = self.forward_lm(x)
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        turned = lengths[:, None] - 1 - positions  # reverses the real tokens; padding keeps its place on the right
-        turned = torch.where(turned < 0, positions, turned)[:, :, None].expand(-1, -1, x.shape[2])
-        back, _ = self.backward_lm(x.gather(1, turned))
-        return [torch.cat([x, x], 2)] + [torch.cat([f, b.gather(1, turned)], 2) for f, b in zip(ahead, back, strict=True)]
+        back, _ = self.backward_lm(turned(x, lengths))
+        return [torch.cat([x, x], 2)] + [torch.cat([f, turned(b, lengths)], 2) for f, b in zip(ahead, back, strict=True)]
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         """(batch, length, 2 * projection_size) -> (batch, 2 * projection_size): where each direction has read the whole text."""

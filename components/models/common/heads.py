@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from components.models.common.dropout import Dropout
@@ -54,6 +55,17 @@ class MeanHead(nn.Module):
         return self.output(compared((x * real[:, :, None]).sum(1) / lengths[:, None], texts))
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """A row alone, as the last batch of an epoch may be, has no variance: it is normalised by what the batches before it left, as in
+    evaluation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, width) -> the same."""
+        if len(x) > 1:
+            return super().forward(x)
+        return batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
 class ConcatHead(nn.Module):
     """The model's pooled output, the maximum and the mean over the tokens; a block of batch norm, dropout and ReLU, a linear layer
     (Howard and Ruder 2018, section 3.3). For a pair on [u, v, |u - v|, u * v]."""
@@ -62,8 +74,8 @@ class ConcatHead(nn.Module):
         super().__init__()
         size = (12 if pair else 3) * width
         self.output = nn.Sequential(
-            nn.BatchNorm1d(size), Dropout(dropout), nn.Linear(size, hidden_size), nn.ReLU(),
-            nn.BatchNorm1d(hidden_size), Dropout(dropout), nn.Linear(hidden_size, outputs),
+            BatchNorm(size), Dropout(dropout), nn.Linear(size, hidden_size), nn.ReLU(),
+            BatchNorm(hidden_size), Dropout(dropout), nn.Linear(hidden_size, outputs),
         )  # fmt: skip
 
     def forward(self, hidden: Tensor, pooled: Tensor, lengths: Tensor, texts: int) -> Tensor:

@@ -6,6 +6,7 @@ from torch.nn.functional import linear
 
 from components.errors import SesameError
 from components.models.common.dropout import dropout
+from components.models.common.turned import turned
 from components.models.contract import LanguageModel
 from components.models.recurrent.block import RecurrentArchitecture
 from components.tokenizer import Tokenizer
@@ -92,10 +93,7 @@ class Recurrent(LanguageModel):
         """Texts (batch, length) as rows are read: the outputs stand where the tokens do."""
         if not self.config.backward:
             return self._read(ids, None)[0]
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        turned = lengths[:, None] - 1 - positions  # reverses the real tokens; padding keeps its place on the right
-        turned = torch.where(turned < 0, positions, turned)
-        return [x.gather(1, turned[:, :, None].expand_as(x)) for x in self._read(ids.gather(1, turned), None)[0]]
+        return [turned(x, lengths) for x in self._read(turned(ids, lengths), None)[0]]
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         """(batch, length, hidden) -> (batch, hidden): where the whole text has been read."""

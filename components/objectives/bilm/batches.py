@@ -10,4 +10,4 @@ class BothEnds(LaneBatches):
 
     def draw(self, first: int, last: int) -> Window:
         rows = {"forward": self.ahead(first, last), "backward": self.back(first, last)}
-        return of_streams(first, self.batch_size, rows, {"bilm": list(rows.values())}, self.byte_lengths)
+        return of_streams(first, self.batch_size, "bilm", rows, self.byte_lengths, backward=["backward"])

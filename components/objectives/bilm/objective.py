@@ -11,7 +11,7 @@ from components.objectives.bilm import block
 from components.objectives.bilm.batches import BothEnds
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.stream import labels
+from components.objectives.examples.stream import explained, labels
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score_tokens
 from components.tokenizer import CLS, SEP, Tokenizer
@@ -32,13 +32,13 @@ class BidirectionalLM(Contract):
 
     def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
         ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)
-        hidden, wanted = torch.cat([ahead, back]).flatten(0, 1), labels(torch.cat([rows["forward"], rows["backward"]]))
+        hidden = torch.cat([ahead, back]).flatten(0, 1)
+        wanted = torch.cat([labels(rows["forward"]), labels(rows["backward"], backward=True)])
         return {"bilm": score_tokens(model, hidden, wanted)}, pack(states)
 
     def explain(self, batches: BothEnds, step: int) -> list[dict[str, str]]:
-        """The windows of the model that reads ahead; `¶` is where a document opens."""
-        rows, documents = batches[step].rows["forward"], batches.documents(step)
-        return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
+        """The windows of the model that reads ahead."""
+        return explained(batches[step].rows["forward"], batches.documents(step), self.tokenizer)
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """Nearest neighbours, by the top layer, of the `*word*` in its context among words in context of the text."""

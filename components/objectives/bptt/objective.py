@@ -9,13 +9,11 @@ from components.objectives.bptt import block
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.lanes import LaneBatches
-from components.objectives.examples.stream import labels, of_streams
+from components.objectives.examples.stream import explained, labels, of_streams
 from components.objectives.examples.windows import Rows, Window
 from components.objectives.scoring import score_tokens
-from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
-
-NEW_TOKENS = 24  # of a sample
-TOP_K = 20
+from components.objectives.writing import NEW_TOKENS, written
+from components.tokenizer import CLS, SEP, Tokenizer
 
 
 class RecurrentLM(Contract):
@@ -31,30 +29,25 @@ class RecurrentLM(Contract):
 
     def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
         hidden, states = model(rows["ids"][:, :-1], unpack(carry, model) if carry is not None else None)
-        loss = score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"]))
+        loss = score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"], self.config.backward))
         return {"bptt": loss}, torch.cat([part.detach() for state in states for part in state], 1)
 
     def explain(self, batches: "OneDirection", step: int) -> list[dict[str, str]]:
-        """`¶` is where a document opens, which is not predicted."""
-        rows, documents = batches[step].rows["ids"], batches.documents(step)
-        rows = rows.flip(1) if self.config.backward else rows
-        return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
+        """Also what is read backwards stands as people read it."""
+        rows, backward = batches[step].rows["ids"], self.config.backward
+        return explained(rows.flip(1) if backward else rows, batches.documents(step, backward), self.tokenizer)
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        """A continuation of each prompt, or what stands before it, drawn among the 20 likeliest pieces at temperature 0.8."""
+        """A continuation of each prompt, or what stands before it, drawn."""
         generator, shown = torch.Generator().manual_seed(0), []
-        forbidden = [i for i in range(len(SPECIALS)) if i != SEP]
-        for prompt in prompts:
-            begun = self.tokenizer.encode([prompt])[0]
-            hidden, states = model(torch.tensor([[SEP, *reversed(begun)] if self.config.backward else [CLS, *begun]]))
-            made: list[int] = []
-            while len(made) < NEW_TOKENS and SEP not in made:
-                logits = model.logits(hidden[:, -1]) / 0.8
-                logits[:, forbidden] = -torch.inf
-                best = logits.topk(TOP_K)
-                made.append(int(best.indices[0, best.values.softmax(1).multinomial(1, generator=generator)[0]]))
-                hidden, states = model(torch.tensor([made[-1:]]), states)
-            shown.append({"prompt": prompt, "output": self.tokenizer.decode(made[::-1] if self.config.backward else made)})
+        # what is read backwards opens with its last [SEP]; before a sentence stands the end of another one, or the document's [CLS]
+        opening, ends, turn = (SEP, [SEP, CLS], -1) if self.config.backward else (CLS, [SEP], 1)
+        for prompt, ids in zip(prompts, self.tokenizer.encode(prompts), strict=True):
+            begun = [opening, *ids[::turn]]
+            made = written(
+                lambda text, begun=begun: model.logits(model(torch.tensor([begun + text]))[0][0, -1]), ends, NEW_TOKENS, generator
+            )
+            shown.append({"prompt": prompt, "output": self.tokenizer.decode(made[::turn])})
         return shown
 
 
@@ -67,7 +60,7 @@ class OneDirection(LaneBatches):
 
     def draw(self, first: int, last: int) -> Window:
         ids = self.back(first, last) if self.backward else self.ahead(first, last)
-        return of_streams(first, self.batch_size, {"ids": ids}, {"bptt": [ids]}, self.byte_lengths)
+        return of_streams(first, self.batch_size, "bptt", {"ids": ids}, self.byte_lengths, backward=["ids"] if self.backward else ())
 
 
 def unpack(carry: Tensor, model: LanguageModel) -> list[tuple[Tensor, ...]]:

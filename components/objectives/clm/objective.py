@@ -11,13 +11,11 @@ from components.models.contract import LanguageModel
 from components.objectives.clm import block
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.stream import Stream, labels, of_streams
+from components.objectives.examples.stream import Stream, explained, labels, of_streams
 from components.objectives.examples.windows import Batches, Rows, Window
 from components.objectives.scoring import score_tokens
-from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
-
-NEW_TOKENS = 24  # of a sample
-TOP_K = 20
+from components.objectives.writing import NEW_TOKENS, written
+from components.tokenizer import CLS, SEP, Tokenizer
 
 
 class CausalLM(Contract):
@@ -37,23 +35,18 @@ class CausalLM(Contract):
         return {"clm": score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"]))}, None
 
     def explain(self, batches: "PackedBatches", step: int) -> list[dict[str, str]]:
-        """`¶` is where a document opens, which is not predicted."""
-        rows, documents = batches[step].rows["ids"], batches.documents(step)
-        return [{"documents": own, "text": self.tokenizer.stream(row.tolist())} for row, own in zip(rows, documents, strict=True)]
+        return explained(batches[step].rows["ids"], batches.documents(step), self.tokenizer)
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        """A continuation of each prompt, drawn among the 20 likeliest pieces at temperature 0.8."""
-        generator = torch.Generator().manual_seed(0)
-        shown = []
-        for prompt in prompts:
-            ids = torch.tensor([[CLS, *self.tokenizer.encode([prompt])[0]]])[:, : model.max_length]
-            start = ids.shape[1]
-            while ids.shape[1] < min(start + NEW_TOKENS, model.max_length) and ids[0, -1] != SEP:
-                logits = model.logits(model(ids)[:, -1]) / 0.8
-                logits[:, [i for i in range(len(SPECIALS)) if i != SEP]] = -torch.inf
-                best = logits.topk(TOP_K)
-                ids = torch.cat([ids, best.indices.gather(1, best.values.softmax(1).multinomial(1, generator=generator))], 1)
-            shown.append({"prompt": prompt, "output": self.tokenizer.decode(ids[0, start:].tolist())})
+        """A continuation of each prompt, drawn."""
+        generator, shown = torch.Generator().manual_seed(0), []
+        for prompt, ids in zip(prompts, self.tokenizer.encode(prompts), strict=True):
+            begun = [CLS, *ids][: model.max_length]
+            made = written(
+                lambda text, begun=begun: model.logits(model(torch.tensor([begun + text]))[0, -1]),
+                [SEP], min(NEW_TOKENS, model.max_length - len(begun)), generator,
+            )  # fmt: skip
+            shown.append({"prompt": prompt, "output": self.tokenizer.decode(made)})
         return shown
 
 
@@ -88,7 +81,7 @@ class PackedBatches(Batches):
         start = index * self.batch_size * self.max_length
         text = self.stream.read(epoch, start, start + rows * self.max_length + 1)
         ids = sliding_window_view(text, self.max_length + 1)[:: self.max_length]
-        return of_streams(first, self.batch_size, {"ids": ids}, {"clm": [ids]}, self.byte_lengths)
+        return of_streams(first, self.batch_size, "clm", {"ids": ids}, self.byte_lengths)
 
 
 def isolate(ids: Tensor) -> tuple[Tensor, Tensor]:

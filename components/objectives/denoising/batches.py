@@ -4,7 +4,7 @@ import numpy as np
 
 from components.encode import Split
 from components.errors import SesameError
-from components.keyed import uniform
+from components.keyed import generator, uniform
 from components.objectives.denoising.block import Denoising, Whole
 from components.objectives.examples.source_target import Side, laid_out
 from components.objectives.examples.stream import Stream
@@ -86,7 +86,7 @@ class DenoisingBatches(Batches):
     def _whole(self, ids: np.ndarray, key: tuple) -> tuple[tuple, tuple]:
         seed, steps, numbers = key
         keys = zip(steps.tolist(), numbers.tolist(), strict=True)
-        rows = [self._spoilt(row, np.random.default_rng([seed, *own, SPOILT])) for row, own in zip(ids, keys, strict=True)]
+        rows = [self._spoilt(row, generator(seed, *own, SPOILT)) for row, own in zip(ids, keys, strict=True)]
         source = np.zeros((len(rows), max(map(len, rows))), np.int64)
         there = np.arange(source.shape[1]) < np.array([len(row) for row in rows])[:, None]
         source[there] = np.concatenate(rows)

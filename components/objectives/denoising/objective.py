@@ -6,7 +6,7 @@ from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.denoising import block
 from components.objectives.denoising.batches import DenoisingBatches
-from components.objectives.examples.source_target import labels, shown, written
+from components.objectives.examples.source_target import answered, labels, shown
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score_tokens
 from components.tokenizer import CLS, MASK, SEP, Tokenizer, sentinels
@@ -47,7 +47,7 @@ class Denoising(Contract):
         made = []
         for prompt in prompts:
             ids = [CLS, *sentinels.with_holes(self.tokenizer, prompt, marks)]
-            output = written(model, [*ids[: model.max_length - 1], SEP], NEW_TOKENS)
+            output = answered(model, [*ids[: model.max_length - 1], SEP], NEW_TOKENS)
             made.append({"prompt": prompt, "output": shown(output, names, self.tokenizer)})
         return made
 

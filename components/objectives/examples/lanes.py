@@ -34,10 +34,13 @@ class LaneBatches(Batches):
         epoch, index = divmod(step, self.epoch_steps())
         return epoch, [lane * self.lane + index * self.window for lane in range(self.batch_size)]
 
-    def documents(self, step: int) -> list[str]:
-        """Of each row of a step, the documents that its forward window has text of."""
+    def documents(self, step: int, backward: bool = False) -> list[str]:
+        """Of each row of a step, the documents that its window has text of, ahead or back."""
         epoch, starts = self._place(step)
-        return [self.stream.documents(epoch, start, start + self.window + 1) for start in starts]
+        size = self.window + 1
+        if backward:
+            starts = [self.stream.size - start - size for start in starts]
+        return [self.stream.documents(epoch, start, start + size) for start in starts]
 
     def ahead(self, first: int, last: int) -> np.ndarray:
         """The windows of these steps, each with the token that follows, (steps * batch, window + 1)."""

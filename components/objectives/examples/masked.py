@@ -11,15 +11,14 @@ from torch import Tensor
 
 from components.encode import Shard, Split
 from components.errors import SesameError
+from components.keyed import generator
 from components.objectives.examples.block import MaskedInputs
 from components.objectives.examples.segments import pairs, ranges, spans, whole_sentences
-from components.objectives.examples.windows import Batches, Window, padded, within
+from components.objectives.examples.windows import Batches, Window, bucketed, padded, within
 from components.objectives.noise.spans import mask_spans
 from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer, sentinels
-
-BUCKET = 50  # batches whose examples are sorted by length together
 
 
 class MaskedBatches(Batches):
@@ -48,24 +47,18 @@ class MaskedBatches(Batches):
     def _load(self, number: int) -> None:
         """Make the examples of the shard that is visited as this one, and put them into batches."""
         self.visit, (epoch, place) = number, divmod(number, len(self.text.shards))
-        index = int(np.random.default_rng([self.seed, epoch]).permutation(len(self.text.shards))[place])
+        index = int(generator(self.seed, epoch).permutation(len(self.text.shards))[place])
         self.epoch, self.index, self.shard = epoch, index, self.text.shards[index]
         self.examples, self.inner = self._examples(self.shard, index, 0 if self.config.static else epoch)
         self.lengths = self.inner.sum(1) + np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2) + self._ends(self.examples)
-        rng = np.random.default_rng([self.seed, epoch, index])
-        steps = len(self.examples) // self.batch_size
-        order = rng.permutation(len(self.examples))[: steps * self.batch_size]
-        sorted_ = []
-        for part in np.split(order, range(self.batch_size * BUCKET, len(order), self.batch_size * BUCKET)):
-            part = part[np.argsort(self.lengths[part], kind="stable")].reshape(-1, self.batch_size)
-            sorted_.append(part[rng.permutation(len(part))])
-        self.order = np.concatenate(sorted_)
+        rng = generator(self.seed, epoch, index)
+        self.order = bucketed(np.arange(len(self.examples)), self.lengths, self.batch_size, rng)
         if number == len(self.starts) - 1:
-            self.starts.append(self.starts[-1] + steps)
+            self.starts.append(self.starts[-1] + len(self.order))
 
     def _examples(self, shard: Shard, index: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The examples of a shard, (n, 5), and the ordinary tokens of their As and Bs, (n, 2)."""
-        rng = np.random.default_rng([self.seed, epoch, index, 1])
+        rng = generator(self.seed, epoch, index, 1)
         if self.config.inputs in ("full_sentences", "doc_sentences"):
             examples = whole_sentences(shard, self.max_length, across=self.config.inputs == "full_sentences")
         elif not self.config.paired:

@@ -11,6 +11,7 @@ from components.models.contract import LanguageModel
 from components.objectives.examples.segments import ranges
 from components.objectives.examples.windows import Rows, Window, padded
 from components.objectives.scoring import IGNORED, ROWS
+from components.objectives.writing import written
 from components.tokenizer import CLS, PAD, SEP, Tokenizer
 
 
@@ -69,15 +70,9 @@ def shown(ids: list[int], names: Mapping[int, str], tokens: Tokenizer) -> str:
     return "".join(marks[i] if i in marks else tokens.pieces[i].decode(errors="replace") for i in ids if i != PAD).strip()
 
 
-@torch.no_grad()
-def written(model: LanguageModel, ids: list[int], most: int) -> list[int]:
-    """What a model writes, the likeliest piece each time, until it ends the text or has written `most`; ids of a source."""
-    source, lengths = torch.tensor([ids]), torch.tensor([len(ids)])
-    target: list[int] = []
-    while len(target) < min(most, model.max_length - 1):
-        hidden = model(source, lengths, torch.tensor([[*target, PAD]]))
-        best = int(model.logits(hidden[0, -1]).argmax())
-        if best == SEP:
-            break
-        target.append(best)
-    return target
+def answered(model: LanguageModel, source: list[int], most: int) -> list[int]:
+    """What a model writes for a source, the likeliest piece each time, in `most` tokens at most."""
+    ids, lengths = torch.tensor([source]), torch.tensor([len(source)])
+    return written(
+        lambda target: model.logits(model(ids, lengths, torch.tensor([[*target, PAD]]))[0, -1]), [SEP], min(most, model.max_length - 1)
+    )

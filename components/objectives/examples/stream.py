@@ -1,5 +1,6 @@
 """A text as one endless stream of tokens, its shards and their documents in a new order in every epoch."""
 
+from collections.abc import Container
 from typing import NamedTuple
 
 import numpy as np
@@ -7,9 +8,10 @@ import torch
 from torch import Tensor
 
 from components.encode import Split
+from components.keyed import generator
 from components.objectives.examples.windows import Window
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS
+from components.tokenizer import CLS, Tokenizer
 
 
 class Order(NamedTuple):
@@ -57,7 +59,7 @@ class Stream:
     def _load(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch, self.orders = epoch, {}
-            self.shards = np.random.default_rng([self.seed, epoch]).permutation(len(self.text.shards))
+            self.shards = generator(self.seed, epoch).permutation(len(self.text.shards))
             sizes = [len(self.text.shards[shard].tokens) for shard in self.shards]
             self.starts = np.cumsum([0, *sizes[:-1]])
 
@@ -66,28 +68,41 @@ class Stream:
         if place not in self.orders:
             shard = int(self.shards[place])
             bounds = self.text.shards[shard].document_tokens
-            order = np.random.default_rng([self.seed, self.epoch, shard]).permutation(len(bounds) - 1)
+            order = generator(self.seed, self.epoch, shard).permutation(len(bounds) - 1)
             ends = np.cumsum(np.diff(bounds)[order])
             self.orders[place] = Order(order, ends, bounds[order + 1] - ends)
         return self.orders[place]
 
 
-def labels(ids: Tensor) -> Tensor:
-    """ids (rows, length + 1) -> what is predicted after each but the last, (rows * length,); that a document opens is not text."""
-    following = ids[:, 1:]
-    return torch.where(following == CLS, IGNORED, following).flatten()
+def asked(ids: np.ndarray | Tensor, backward: bool = False) -> np.ndarray | Tensor:
+    """ids (rows, length + 1) -> of each but the first whether it is predicted, (rows, length).
+
+    What opens a document is not: `[CLS]`, or the last `[SEP]` of a text read backwards, which always follows on the `[CLS]` that ends the
+    document behind it. So each direction predicts a document's text and its end, and as many targets.
+    """
+    return (ids[:, :-1] if backward else ids[:, 1:]) != CLS
+
+
+def labels(ids: Tensor, backward: bool = False) -> Tensor:
+    """ids (rows, length + 1) -> what is predicted after each but the last, (rows * length,)."""
+    return torch.where(asked(ids, backward), ids[:, 1:], IGNORED).flatten()
 
 
 def of_streams(
-    first: int, batch_size: int, rows: dict[str, np.ndarray], read: dict[str, list[np.ndarray]], byte_lengths: np.ndarray
+    first: int, batch_size: int, part: str, rows: dict[str, np.ndarray], byte_lengths: np.ndarray, backward: Container[str] = ()
 ) -> Window:  # fmt: skip
-    """Steps of rows (steps * batch, length + 1); `read`: of each part the rows whose tokens but the first are its targets."""
-    [(part, streams)] = read.items()
-    targets = [stream[:, 1:] for stream in streams]
+    """Steps of rows (steps * batch, length + 1), of each of which all tokens but the first are read on as targets; `backward` names those
+    of a text that is read from its end."""
+    [(count, width), *_] = {ids.shape for ids in rows.values()}
     counts = {
-        "tokens": np.full(len(targets[0]), targets[0].shape[1]),
-        part: sum((own != CLS).sum(1) for own in targets),
-        "bytes": sum(byte_lengths[own].sum(1) for own in targets),
+        "tokens": np.full(count, width - 1),
+        part: sum(asked(ids, name in backward).sum(1) for name, ids in rows.items()),
+        "bytes": sum(byte_lengths[ids[:, 1:]].sum(1) for ids in rows.values()),  # specials have none
     }
-    widths = np.full(len(targets[0]) // batch_size, targets[0].shape[1] + 1)
-    return Window.laid_out(first, batch_size, {name: (own.reshape(-1), widths) for name, own in rows.items()}, counts)
+    widths = np.full(count // batch_size, width)
+    return Window.laid_out(first, batch_size, {name: (ids.reshape(-1), widths) for name, ids in rows.items()}, counts)
+
+
+def explained(ids: Tensor, documents: list[str], tokens: Tokenizer) -> list[dict[str, str]]:
+    """Rows of running text (rows, length + 1), first token to last, and the documents of each; `¶` is where a document opens."""
+    return [{"documents": own, "text": tokens.stream(row)} for row, own in zip(ids.tolist(), documents, strict=True)]

@@ -14,6 +14,8 @@ Rows = dict[str, Tensor]
 """What a model reads of a step, and what it is asked: tensors whose first dimension is the row."""
 TOKENS = 2**18
 """About as many are drawn together."""
+BUCKET = 50
+"""Batches whose examples are sorted by length together."""
 
 
 class Batch(NamedTuple):
@@ -108,6 +110,16 @@ def within(step: int, start: int, stop: int, tokens: int) -> tuple[int, int]:
     size = max(1, TOKENS // tokens)
     first = step - (step - start) % size
     return first, min(first + size, stop)
+
+
+def bucketed(examples: np.ndarray, lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+    """Examples in batches of similar length, (steps, batch_size), in a random order; those that fill no batch are left out. `lengths` is
+    that of any example by its number."""
+    order, batches = rng.permutation(examples)[: len(examples) // batch_size * batch_size], []
+    for part in np.split(order, range(batch_size * BUCKET, len(order), batch_size * BUCKET)):
+        part = part[np.argsort(lengths[part], kind="stable")].reshape(-1, batch_size)
+        batches.append(part[rng.permutation(len(part))])
+    return np.concatenate(batches)
 
 
 def padded(lengths: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:

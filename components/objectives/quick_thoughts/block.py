@@ -10,6 +10,8 @@ class QuickThoughts(ObjectiveBlock):
 
     trains = ("recurrent", "left_to_right", "both_sides")
     compares_rows = True
+    own_loss = True
+    counted_rows = None
     samples_title = "nearest sentences"
 
     name: Literal["quick_thoughts"]

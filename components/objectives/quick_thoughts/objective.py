@@ -9,21 +9,16 @@ from torch import Tensor, nn
 from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
-from components.objectives.contract import Objective as Contract
 from components.objectives.examples import sentences
-from components.objectives.examples.windows import Rows
-from components.objectives.quick_thoughts import block
-from components.tokenizer import Tokenizer
+from components.objectives.examples.segments import ranges
+from components.objectives.examples.windows import Rows, Window
 
 
-class QuickThoughts(Contract):
+class QuickThoughts(sentences.SentenceObjective):
     """Of all other sentences of the batch, which are the neighbours? The probability of each is a softmax over inner products. Loss and
     accuracy are of sentences; bits per byte are those that it takes to find a neighbour, over the bytes of the sentence."""
 
     main = "neighbour"
-
-    def __init__(self, config: block.QuickThoughts, tokens: Tokenizer):
-        self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "FoundSentences":
         return FoundSentences(self.tokenizer, text, batch_size, max_length, seed)
@@ -39,24 +34,21 @@ class QuickThoughts(Contract):
             getattr(self.other, part).requires_grad_(False)
         return {"candidates": self.other}
 
-    def untrained(self, model: LanguageModel) -> list[str]:
-        return sentences.unreached(model)
-
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
         asked = sentences.vectors(model, rows)
         candidates = asked if self.config.encoders == "one" else sentences.vectors(self.other, rows)
         scores = (asked.float() @ candidates.float().T).fill_diagonal_(-torch.inf)
-        beside = sentences.neighbours(rows)
+        beside = rows["documents"][1:] == rows["documents"][:-1]  # (batch - 1,): whether row i + 1 follows on row i
         right = torch.diag(beside, 1) | torch.diag(beside, -1)  # (batch, batch): the neighbours of each row
         found = right.sum(1)
         each = -scores.log_softmax(1).masked_fill(~right, 0).sum(1) / found.clamp(min=1)
         return {"neighbour": (each.sum(), hits(scores, right) if not model.training else found.new_zeros(()))}, None
 
     def explain(self, batches: "FoundSentences", step: int) -> list[dict[str, str]]:
-        return sentences.explained(batches, step, self.tokenizer)
-
-    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        return sentences.nearest(model, self.tokenizer, text, prompts)
+        """`+` follows on the sentence above."""
+        rows = super().explain(batches, step)
+        above = [None, *(row["documents"] for row in rows)]
+        return [row | {"text": "+ " + row["text"]} if row["documents"] == other else row for row, other in zip(rows, above, strict=False)]
 
 
 def hits(scores: Tensor, right: Tensor) -> Tensor:
@@ -65,11 +57,23 @@ def hits(scores: Tensor, right: Tensor) -> Tensor:
 
 
 class FoundSentences(sentences.SentenceBatches):
-    """A sentence is asked where a neighbour of its document is in the step."""
+    """Documents in a random order, their sentences one after another: a step has the neighbours that are to be found, and the rest of
+    their documents as rivals that are hard to tell from them, as in the paper. A sentence is asked where a neighbour is in the step."""
 
-    def counts(self, lengths: np.ndarray, sizes: np.ndarray, follows: np.ndarray, precedes: np.ndarray) -> dict[str, np.ndarray]:
-        asked = follows | precedes
-        return {"neighbour": asked, "bytes": sizes * asked}
+    def ordered(self, rng: np.random.Generator) -> np.ndarray:
+        _, firsts, sizes = np.unique(self.documents, return_index=True, return_counts=True)
+        order = rng.permutation(len(firsts))
+        return ranges(firsts[order], sizes[order])
+
+    def draw(self, first: int, last: int) -> Window:
+        chosen = self.chosen(first, last)
+        ids, documents = self.read(chosen), self.documents[chosen]
+        within = documents.reshape(-1, self.batch_size)
+        beside = within[:, 1:] == within[:, :-1]
+        asked = (np.pad(beside, ((0, 0), (1, 0))) | np.pad(beside, ((0, 0), (0, 1)))).ravel()
+        counts = {"tokens": self.lengths[chosen], "neighbour": asked, "bytes": self.bytes(*ids) * asked}
+        flat = {"ids": ids, "lengths": (self.lengths[chosen], None), "documents": (documents, None)}
+        return Window.laid_out(first, self.batch_size, flat, counts)
 
 
 Objective = QuickThoughts

@@ -11,7 +11,8 @@ class SkipThoughts(ObjectiveBlock):
     place here: to a model of pieces no word is unknown."""
 
     trains = ("recurrent", "left_to_right", "both_sides")
-    compares_rows = True
+    own_loss = True
+    counted_rows = None
     samples_title = "nearest sentences"
 
     name: Literal["skip_thoughts"]

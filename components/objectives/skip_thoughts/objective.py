@@ -7,12 +7,10 @@ from torch import Tensor, nn
 from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
-from components.objectives.contract import Objective as Contract
 from components.objectives.examples import sentences
-from components.objectives.examples.windows import Rows
+from components.objectives.examples.windows import Rows, Window, bucketed
 from components.objectives.scoring import IGNORED, score_tokens
-from components.objectives.skip_thoughts import block
-from components.tokenizer import Tokenizer
+from components.tokenizer import PAD, Tokenizer
 
 
 class Decoders(nn.Module):
@@ -28,13 +26,10 @@ class Decoders(nn.Module):
         return self.output(hidden)
 
 
-class SkipThoughts(Contract):
+class SkipThoughts(sentences.SentenceObjective):
     """Writes the sentence after and the one before from each sentence's vector; perplexity is of the one after."""
 
     main = "next"
-
-    def __init__(self, config: block.SkipThoughts, tokens: Tokenizer):
-        self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "WrittenSentences":
         return WrittenSentences(self.tokenizer, text, batch_size, max_length, seed)
@@ -44,36 +39,53 @@ class SkipThoughts(Contract):
         self.decoders = Decoders(embedded, model.width, self.config.decoder_size or model.width, self.tokenizer.vocab_size)
         return {"decoders": self.decoders}
 
-    def untrained(self, model: LanguageModel) -> list[str]:
-        return sentences.unreached(model)
-
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
-        thoughts, beside = sentences.vectors(model, rows), sentences.neighbours(rows)
-        embedded = getattr(model, model.embedding)(rows["ids"][:, :-1])
-        inside = torch.arange(rows["ids"].shape[1], device=thoughts.device) < rows["lengths"][:, None]
-        wanted = torch.where(inside, rows["ids"], IGNORED)[:, 1:]
-        parts = {}
-        for side, of, target in (("next", slice(None, -1), slice(1, None)), ("previous", slice(1, None), slice(None, -1))):
-            given = thoughts[of, None].expand(-1, embedded.shape[1], -1)
-            read = torch.cat([embedded[target].to(given.dtype), given], 2)
+        thoughts, parts = sentences.vectors(model, rows), {}
+        for side, gru in self.decoders.grus.items():
+            ids, wanted = rows[side][:, :-1], rows[side][:, 1:]
+            embedded = getattr(model, model.embedding)(ids)
+            read = torch.cat([embedded.to(thoughts.dtype), thoughts[:, None].expand(-1, ids.shape[1], -1)], 2)
             with torch.autocast("cuda" if read.is_cuda else "cpu", enabled=False):  # bf16 halves a GRU's speed on a CPU
-                hidden, _ = self.decoders.grus[side](read.float())
-            labels = torch.where(beside[:, None], wanted[target], IGNORED)
-            parts[side] = score_tokens(self.decoders, hidden.flatten(0, 1), labels.flatten())
+                hidden, _ = gru(read.float())
+            parts[side] = score_tokens(self.decoders, hidden.flatten(0, 1), torch.where(wanted == PAD, IGNORED, wanted).flatten())
         return parts, None
 
     def explain(self, batches: "WrittenSentences", step: int) -> list[dict[str, str]]:
-        return sentences.explained(batches, step, self.tokenizer)
-
-    def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        return sentences.nearest(model, self.tokenizer, text, prompts)
+        """With each sentence the one after it and the one before, which are written; nothing where there is none."""
+        rows, shown = batches[step].rows, super().explain(batches, step)
+        sides = [[self.tokenizer.decode(ids) for ids in rows[side].tolist()] for side in batches.there]
+        return [row | {"target": f"next: {after} | previous: {before}"} for row, after, before in zip(shown, *sides, strict=True)]
 
 
 class WrittenSentences(sentences.SentenceBatches):
-    """A sentence is written from the vector of the one before it, and from that of the one after it."""
+    """Each sentence with the one after it and the one before. In a batch are such as have as long a longest of the three, out of all
+    documents, as in the authors' code (github.com/ryankiros/skip-thoughts, training/homogeneous_data.py, by the sentence's own length):
+    what is asked of a row does not depend on the others, and one that is padded takes as long as one that is full."""
 
-    def counts(self, lengths: np.ndarray, sizes: np.ndarray, follows: np.ndarray, precedes: np.ndarray) -> dict[str, np.ndarray]:
-        return {"next": (lengths - 1) * follows, "previous": (lengths - 1) * precedes, "bytes": sizes * follows}
+    def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
+        super().__init__(tokens, text, batch_size, max_length, seed)
+        follows = self.documents[1:] == self.documents[:-1]
+        self.there = {"next": np.append(follows, False), "previous": np.append(False, follows)}
+
+    def _beside(self, chosen: np.ndarray, side: str) -> tuple[np.ndarray, np.ndarray]:
+        """The neighbours of some sentences on a side, each its own where there is none, and whether there is one."""
+        there = self.there[side][chosen]
+        return chosen + there * (1 if side == "next" else -1), there
+
+    def ordered(self, rng: np.random.Generator) -> np.ndarray:
+        every = np.arange(len(self.sentences))
+        longest = np.maximum.reduce([self.lengths, *(self.lengths[self._beside(every, side)[0]] for side in self.there)])
+        return bucketed(every, longest, self.batch_size, rng).ravel()
+
+    def draw(self, first: int, last: int) -> Window:
+        chosen = self.chosen(first, last)
+        flat = {"ids": self.read(chosen), "lengths": (self.lengths[chosen], None)}
+        counts = {"tokens": self.lengths[chosen]}  # each is read once an epoch, and written beside it
+        for side in self.there:
+            beside, there = self._beside(chosen, side)
+            flat[side] = self.read(beside, there)
+            counts[side] = (self.lengths[beside] - 1) * there
+        return Window.laid_out(first, self.batch_size, flat, counts | {"bytes": self.bytes(*flat["next"])})
 
 
 Objective = SkipThoughts

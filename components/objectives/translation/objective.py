@@ -4,16 +4,15 @@ import numpy as np
 
 from components.encode import Shard, Split
 from components.errors import SesameError
+from components.keyed import generator
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.segments import ranges
-from components.objectives.examples.source_target import Side, laid_out, score, shown, written
-from components.objectives.examples.windows import Batches, Rows, Window
+from components.objectives.examples.source_target import Side, answered, laid_out, score, shown
+from components.objectives.examples.windows import Batches, Rows, Window, bucketed
 from components.objectives.translation import block
 from components.tokenizer import CLS, SEP, Tokenizer
-
-BUCKET = 50  # batches whose pairs are sorted by length together
 
 
 class Translation(Contract):
@@ -54,7 +53,7 @@ class Translation(Contract):
         made = []
         for prompt, ids in zip(prompts, self.tokenizer.encode(prompts), strict=True):
             source = [CLS, *ids[: model.max_length - 2], SEP]
-            made.append({"prompt": prompt, "output": self.tokenizer.decode(written(model, source, 2 * len(source) + 10))})
+            made.append({"prompt": prompt, "output": self.tokenizer.decode(answered(model, source, 2 * len(source) + 10))})
         return made
 
 
@@ -91,13 +90,8 @@ class PairBatches(Batches):
 
     def _load(self, epoch: int) -> None:
         if epoch != self.epoch:
-            self.epoch, rng = epoch, np.random.default_rng([self.seed, epoch])
-            order = rng.permutation(self.some)[: self.epoch_steps() * self.batch_size]
-            batches = []
-            for part in np.split(order, range(self.batch_size * BUCKET, len(order), self.batch_size * BUCKET)):
-                part = part[np.argsort(self.sizes[part].sum(1), kind="stable")].reshape(-1, self.batch_size)
-                batches.append(part[rng.permutation(len(part))])
-            self.order = np.concatenate(batches)
+            self.epoch = epoch
+            self.order = bucketed(self.some, self.sizes.sum(1), self.batch_size, generator(self.seed, epoch))
 
     def chosen(self, step: int) -> np.ndarray:
         """The documents of a step, (batch,)."""

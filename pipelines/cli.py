@@ -190,12 +190,13 @@ def generate(
     top_p: Annotated[float, typer.Option(help="Among the likeliest of this probability together.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     repetition_penalty: Annotated[float, typer.Option(help="Of all but beams: pieces met before are less likely.")] = 1.0,
+    rounds: Annotated[int, typer.Option(min=0, help="Of a masked model: how often all that it wrote is hidden and written anew.")] = 0,
 ) -> None:
-    """Have a model write: a translation, what fills a hole, how a text goes on."""
+    """Have a model write: a translation, what fills a hole, how a text goes on. A masked model fills each [MASK]."""
     from pydantic import TypeAdapter, ValidationError
 
     from components import stage
-    from components.generate import writing
+    from components.generate import filling, writing
     from components.sources.file import SourceFile
     from components.sources.text import lines as read_lines
     from pipelines import terminal
@@ -214,7 +215,7 @@ def generate(
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file")
     lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
-    writer = writing.of_params(params.load(), model)
+    writer = filling.load(model, rounds) if filling.fills(model) else writing.of_params(params.load(), model)
     sources = [writer.source(line) for line in lines]
     if len(sources) == 1 and not out and how != "beam":  # nothing is taken back, so that it can be shown as it comes
         for piece in writer.stream(sources[0], decoding):

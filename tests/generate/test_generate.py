@@ -302,10 +302,9 @@ def test_what_can_not_be_is_one_line(translated, tokens):
     assert "nowhere.txt: no such file" in said("gpt", "--file", "nowhere.txt")
     assert "data/models/none: no model there" in said("none", "a")
     assert "the beginning has 200 tokens, and the model reads 32" in said("gpt", "the " * 199)
-    store.save(Path("data/models/bert"), {}, params.check(tiny_params()).models["bert"].architecture, tokens)
-    assert (
-        "bert is of the family encoder, which doesn't write from left to right (those that do: decoder, encoder_decoder, recurrent)"
-        in said("bert")
+    store.save(Path("data/models/elmo"), {}, params.check(tiny_params()).models["elmo"].architecture, tokens)
+    assert "elmo is of the family bilm, which doesn't write from left to right (those that do: decoder, encoder_decoder, recurrent" in said(
+        "elmo"
     )
     raw = translated
     raw["generations"]["reversed"]["model"] = "gpt"

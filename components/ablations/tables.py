@@ -45,8 +45,8 @@ def pretrained(all_params: params.Params, study: str, variant: str, milestone: s
 
 def transferred(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, dict]]:
     """task -> milestone -> what fine-tuning gave:
-    metric, split, protocol, `seconds` of all seeds, each split's scores over the seeds, and where answers are written, of the judged split the
-    shares of those that were none."""
+    metric, split, protocol, `seconds` of all seeds, each split's scores over the seeds, and where answers are written, of the
+    judged split the shares of those that were none."""
     results = [stage.read_json(transferred_folder(own) / "metrics.json")["tasks"] for own in seeds(all_params, study, variant)]
     init = all_params.ablations[study].variants[variant].init
     return {

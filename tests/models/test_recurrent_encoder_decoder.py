@@ -1,8 +1,12 @@
 """The recurrent encoder-decoder: against torch's layers and the paper's formulas, padding, a token at a time, that it learns to look."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
+from ruamel.yaml import YAML
 from torch import nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -18,7 +22,7 @@ from components.objectives.examples.source_target import score, written
 from components.params import Beam, Greedy
 from components.sizing import size
 from components.tokenizer import CLS, PAD, SEP
-from tests.conftest import tiny_params
+from tests.conftest import run_stage, tiny_params
 
 KINDS = ("additive", "dot", "none")
 
@@ -244,6 +248,25 @@ def test_what_a_training_takes_is_known_before():
     taken = size(block, 40)
     assert taken.parameters == store.count_parameters(store.build(block.architecture, Vocabulary))
     assert 2 < taken.flops / taken.parameters < 3 and taken.row_bytes > 0, "6 for each weight, which reads one of the two sides"
+
+
+def test_a_task_tunes_what_denoising_has_made(project):
+    """Through the stages: all weights with rates that fall from layer to layer, and all layers mixed."""
+    raw = tiny_params()
+    architecture = {"name": "recurrent_encoder_decoder", "num_layers": 2, "hidden_size": 16, "max_length": 32}
+    objective = {"name": "denoising", "noise": {"kind": "prefix"}}
+    raw["models"] = {"rnn": raw["models"]["bert"] | {"architecture": architecture, "objective": objective, "prompts": ["the dog"]}}
+    recipe = raw["finetune"]["recipes"]["bert"] | {"epochs": 1}
+    raw["adapt"] = {"models": ["rnn"], "methods": ["full", "mix"], "tasks": ["same"]}
+    raw["adapt"]["recipes"] = {"full": recipe | {"layer_decay": 0.5}, "mix": recipe | {"method": "mix"}}
+    raw["finetune"] |= {"models": [], "recipes": {}, "seeds": [1]}
+    raw["ablations"] = {}
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    for stage, name in (("pretrain", "rnn"), ("finetune.adapt", "rnn-full-same"), ("finetune.adapt", "rnn-mix-same")):
+        done = run_stage(f"components.{stage}", name)
+        assert done.returncode == 0, done.stderr
+    assert json.loads(Path("data/samples/rnn.json").read_text())[0]["prompt"] == "the dog"
 
 
 @pytest.mark.parametrize(("changes", "said"), [

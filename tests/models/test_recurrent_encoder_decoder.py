@@ -18,7 +18,7 @@ from components.models import store
 from components.models.recurrent_encoder_decoder.block import RecurrentEncoderDecoderArchitecture
 from components.models.recurrent_encoder_decoder.decoding import Decoding
 from components.objectives.denoising.block import Denoising
-from components.objectives.examples.source_target import score, written
+from components.objectives.examples.source_target import answered, score
 from components.params import Beam, Greedy
 from components.sizing import size
 from components.tokenizer import CLS, PAD, SEP
@@ -149,7 +149,7 @@ def test_searches_find_what_the_whole_model_says(kind):
     for rows, tokens in search.one_by_one(*begun, Greedy(kind="greedy"), limits, torch.arange(5)):
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
             texts[row] += [token] if token != SEP else []
-    assert texts == [written(model, own[:length].tolist(), 8) for own, length in zip(ids, lengths.tolist(), strict=True)]
+    assert texts == [answered(model, own[:length].tolist(), 8) for own, length in zip(ids, lengths.tolist(), strict=True)]
 
     short = search.Limits(SEP, torch.tensor([PAD, 1, CLS, 4, *range(8, 40)]), 3)
     found = search.beams(Decoding(model, ids, lengths, 4), model.logits, Beam(kind="beam", beams=30, length_penalty=0), short)
@@ -192,7 +192,7 @@ def test_it_learns_to_turn_a_text_round_and_where_to_look():
             assert weights.shape == (1, length + 1, length + 2)
             near = [weights[0, i, length - 1 - i : length + 2 - i].sum() for i in range(length)]
             assert sum(near) / length > 0.6, "at the token that is written or beside it, where states know of it, too"
-            texts = [written(model, own[:size].tolist(), 20) for own, size in zip(ids, lengths.tolist(), strict=True)]
+            texts = [answered(model, own[:size].tolist(), 20) for own, size in zip(ids, lengths.tolist(), strict=True)]
             right = [text == own[: len(text)].tolist() and own[len(text)] == SEP for text, own in zip(texts, targets, strict=True)]
             assert sum(right) > 16, right
     assert left["none"] > 1.5 * max(left["additive"], left["dot"]), left

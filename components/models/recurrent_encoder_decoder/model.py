@@ -124,7 +124,6 @@ class RecurrentEncoderDecoder(LanguageModel):
 
     def _read(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """The embedding and every layer's output, each (batch, length, its width)."""
-        places = torch.arange(ids.shape[1], device=ids.device)
         states = [self.token_embedding(ids)]
         for layer in self.encoder:
             states.append(layer(self.dropout(states[-1]), lengths))

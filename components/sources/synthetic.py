@@ -25,8 +25,8 @@ LARGEST = 9
 POWERS = (2, 3)
 LONGEST = 40
 """Words of a problem or a solution; longer ones are left out."""
-TRIES = 50
-"""For each pair: a small number of operators has only so many functions."""
+TRIES = 2000
+"""In a row without a problem that is new: a small number of operators has only so many functions."""
 PLACES = np.array([0.37 + 0.21j, 1.13 - 0.44j, 0.81 + 0.93j, 1.71 + 0.29j])
 """Where two functions are compared: off the real axis, where logarithms and roots have values, too."""
 ONE_IN = 10
@@ -43,10 +43,13 @@ def open_files(source: params.SyntheticSource) -> Iterator[SourceFile]:
 
 def drawn(source: params.SyntheticSource) -> Iterator[tuple[str, str]]:
     """(problem, solution), each problem once. Whether one is held out is in its text, so that the two parts share none."""
-    rng, seen = np.random.default_rng(source.seed), set()
-    for _ in range(source.pairs * TRIES):
-        if len(seen) == source.pairs:
-            return
+    rng, seen, tried = np.random.default_rng(source.seed), set(), 0
+    while len(seen) < source.pairs:
+        if (tried := tried + 1) > TRIES:
+            raise SesameError(
+                f"{source.shown}: no new problem in {TRIES:,} tries after {len(seen):,} of {source.pairs:,}; "
+                "ask for fewer pairs or for more operators"
+            )
         # of all antiderivatives the one without a constant behind it
         _, solution = function(rng, int(rng.integers(1, source.operators + 1))).as_independent(X, as_Add=True)
         try:
@@ -58,11 +61,8 @@ def drawn(source: params.SyntheticSource) -> Iterator[tuple[str, str]]:
             continue
         if right(problem, answer):  # not where values are too large to be compared
             seen.add(problem)
+            tried = 0
             yield problem, answer
-    raise SesameError(
-        f"{source.shown}: {len(seen):,} problems found in {source.pairs * TRIES:,} tries, not {source.pairs:,}; "
-        "ask for fewer pairs or for more operators"
-    )
 
 
 def function(rng: np.random.Generator, operators: int) -> sympy.Expr:

@@ -43,7 +43,7 @@ def test_two_files_of_as_many_lines():
     files = list(sources.open_files(source(pairs=5)))
     assert [file.name.rpartition(": ")[2] for file in files] == ["problems", "solutions"]
     assert len(list(translations("here", source(pairs=5)))) == 5
-    with pytest.raises(SesameError, match="problems found in .* tries, not 60; ask for fewer pairs or for more operators"):
+    with pytest.raises(SesameError, match="no new problem in 2,000 tries after .* of 60; ask for fewer pairs or for more operators"):
         list(synthetic.drawn(source(pairs=60, operators=1)))
 
 

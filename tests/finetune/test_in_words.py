@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,10 @@ from components.finetune.prompts import sources_targets
 from components.models import store
 from components.tasks import Example, metrics, verdicts
 from components.tokenizer import CLS, SEP
+from components.tokenizer.fast import FastTokenizer
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
+from tests.models.test_transformers import gpt_bpe, roberta_bpe
 
 CHECKED = params.check(tiny_params())
 TASK = CHECKED.tasks["same"]
@@ -259,6 +262,26 @@ def test_labels_that_can_not_be_told_apart(labels, words, said, tokens):
         build("decoder", tokens, task(labels=labels), recipe())
         with pytest.raises(SesameError, match="two labels of same begin with the same 2 tokens: raise target_length"):
             build("decoder", tokens, task(labels=labels), recipe(target_length=3))
+
+
+@pytest.mark.parametrize(("family", "write"), [("decoder", gpt_bpe), ("encoder_decoder", roberta_bpe)])
+def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
+    """GPT-2's, whose words begin with a space, and BART's, whose targets open with the prefix of a text; kept at the best epoch."""
+    write(tmp_path)
+    tokens, texts = FastTokenizer(tmp_path), {"the dog sees": "no", "a man": "yes", "an old river": "no"}
+    rows = [Example(str(i), text, None, label) for i, (text, label) in enumerate(texts.items())]
+    chosen = recipe(epochs=200, learning_rate=0.005, patience=200)
+    module, kind = build(family, tokens, task(), chosen)
+    encoded, unlabelled = kind.encode(rows, tokens), kind.encode([replace(row, label=None) for row in rows], tokens)
+    ids = encoded.texts[0][0].tolist()
+    answer = tokens.encode(["no" if family == "encoder_decoder" else " no"])[0]
+    assert ids[-len(answer) - 1 :] == [*answer, tokens.suffix[-1]] and kind.opening == (
+        tokens.prefix if family == "encoder_decoder" else []
+    )
+    assert (encoded.segments[0][0] == 1).sum() == len(kind.opening) + len(answer) + 1
+    judge = lambda found: float(np.mean([own == row.label for own, row in zip(found, rows, strict=True)]))  # noqa: E731
+    fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
+    assert fitted.predict(encoded) == fitted.predict(unlabelled) == ["no", "yes", "no"] and fitted.epochs < 200
 
 
 TEXTS = ["the dog sleeps in the old house by the river", "a man sings", "the red cat runs to the river", "an old man sleeps"]

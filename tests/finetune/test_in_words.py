@@ -269,7 +269,7 @@ def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
     write(tmp_path)
     tokens, texts = FastTokenizer(tmp_path), {"the dog sees": "no", "a man": "yes", "an old river": "no"}
     rows = [Example(str(i), text, None, label) for i, (text, label) in enumerate(texts.items())]
-    chosen = recipe(epochs=120, learning_rate=0.005, patience=120)
+    chosen = recipe(epochs=200, learning_rate=0.005, patience=200)
     module, kind = build(family, tokens, task(), chosen)
     encoded, unlabelled = kind.encode(rows, tokens), kind.encode([replace(row, label=None) for row in rows], tokens)
     ids = encoded.texts[0][0].tolist()
@@ -280,7 +280,7 @@ def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
     assert (encoded.segments[0][0] == 1).sum() == len(kind.opening) + len(answer) + 1
     judge = lambda found: float(np.mean([own == row.label for own, row in zip(found, rows, strict=True)]))  # noqa: E731
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
-    assert fitted.predict(encoded) == fitted.predict(unlabelled) == ["no", "yes", "no"] and fitted.epochs < 120
+    assert fitted.predict(encoded) == fitted.predict(unlabelled) == ["no", "yes", "no"] and fitted.epochs < 200
 
 
 TEXTS = ["the dog sleeps in the old house by the river", "a man sings", "the red cat runs to the river", "an old man sleeps"]

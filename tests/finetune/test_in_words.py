@@ -131,8 +131,8 @@ def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     texts = ["2.6", "the dog", "-1"]
     read = [kind.read(kind.answers([text])[0], rows[0]) for text in texts]
     assert read == [2.6, 1.5, -1.0] and kind.outside == 1
-    _, kind = build("decoder", tokens, KINDS["regression"][1].model_copy(update={"range": (-1.0, 1.5)}), recipe())
-    assert [kind.answer(Example("", "", None, label)) for label in (-1.0, 0.04, 1.5)] == ["-1.0", "0.0", "1.5"], "steps begin at the lowest"
+    _, kind = build("decoder", tokens, KINDS["regression"][1].model_copy(update={"range": (1.0, 10.0)}), recipe())
+    assert [kind.answer(Example("", "", None, label)) for label in (1.0, 1.3, 10.0)] == ["1.0", "1.4", "10.0"], "steps begin at the lowest"
     _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
     passage = Example("1", "who?", "The Dog sees a river.", ["The Dog"])
     assert [kind.read(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", "a man"] and kind.outside == 1

@@ -341,6 +341,23 @@ def in_words(raw: dict) -> dict:
     return raw
 
 
+def test_a_model_is_asked_in_context(project):
+    """Over the seeds, which draw the examples; from random weights as well."""
+    raw = in_words(tiny_params())
+    raw["finetune"]["models"] = ["gpt"]
+    raw["finetune"]["recipes"]["gpt"] |= {"shots": 1, "max_length": 32, "calibrated": True}
+    Path("params.yaml").write_text(json.dumps(raw))
+    done = run_stage("components.pretrain", "gpt")
+    assert done.returncode == 0, done.stderr
+    figures = finetune.finetune(params.load(), "gpt-same", Run(None))
+    assert figures["protocol"].endswith("nothing trained, 1 examples in the prompt, calibrated, pairs read jointly; 1 labelled examples")
+    assert figures["trainable_parameters"] == 0 and figures["cost"]["flops"] > 0 and figures["cut"]["train"] == 0 < figures["cut"]["test"]
+    predictions = [json.loads(line) for line in Path("data/scores/gpt/same/predictions.jsonl").read_text().splitlines()]
+    assert {row["prediction"] for row in predictions} <= {"no", "yes"} and {row["init"] for row in predictions} == {"pretrained", "random"}
+    asked = {(row["seed"], row["id"]): row["prediction"] for row in predictions if row["init"] == "pretrained"}
+    assert {seed for seed, _ in asked} == {1, 2}
+
+
 def test_from_two_files_to_scores(project):
     lines = [line for line in Path("raw/text.txt").read_text().split("\n") if line][:60]
     Path("raw/one.txt").write_text("\n".join([*lines, "alone"]) + "\n")

@@ -177,7 +177,9 @@ def batch(
 
 @command
 def generate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models that writes from left to right.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model of data/models that writes: from left to right, or where a text has holes.")
+    ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A source, or a beginning; [MASK] marks a hole.")] = "",
     file: Annotated[Path | None, typer.Option(help="A text a line, in place of TEXT.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the texts go, a line each; the terminal by default.")] = None,
@@ -190,12 +192,15 @@ def generate(
     top_p: Annotated[float, typer.Option(help="Among the likeliest of this probability together.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     repetition_penalty: Annotated[float, typer.Option(help="Of all but beams: pieces met before are less likely.")] = 1.0,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of a masked model: how often each piece that it wrote is hidden and written anew.")
+    ] = 0,
 ) -> None:
-    """Have a model write: a translation, what fills a hole, how a text goes on."""
+    """Have a model write: a translation, what fills a hole, how a text goes on. A masked model fills each [MASK]."""
     from pydantic import TypeAdapter, ValidationError
 
     from components import stage
-    from components.generate import writing
+    from components.generate import filling, writing
     from components.sources.file import SourceFile
     from components.sources.text import lines as read_lines
     from pipelines import terminal
@@ -214,7 +219,9 @@ def generate(
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file")
     lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
-    writer = writing.of_params(params.load(), model)
+    if rounds and not filling.fills(model):
+        raise SesameError(f"--rounds is for models that fill holes, and {model} writes from left to right")
+    writer = filling.load(model, rounds) if filling.fills(model) else writing.of_params(params.load(), model)
     sources = [writer.source(line) for line in lines]
     if len(sources) == 1 and not out and how != "beam":  # nothing is taken back, so that it can be shown as it comes
         for piece in writer.stream(sources[0], decoding):
@@ -322,6 +329,8 @@ def submit(
     terminal.table(["file", "predictions"], [[name, f"{rows:,}"] for name, rows in written.files.items()])
     for reason in written.absent:
         terminal.say(f"absent: {reason}")
+    for name, count in written.replaced.items():
+        terminal.say(f"{name}: {count:,} answers of the model are no label; the first label stands in their place")
     terminal.say(f"{written.path}{' (partial)' if written.absent else ''}: names, headers, counts and label words are right")
 
 

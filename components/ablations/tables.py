@@ -45,8 +45,8 @@ def pretrained(all_params: params.Params, study: str, variant: str, milestone: s
 
 def transferred(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, dict]]:
     """task -> milestone -> what fine-tuning gave:
-    metric, split, protocol, `seconds` of all seeds, each split's scores over the seeds, and of the judged one the shares of answers that were
-    none, where answers are written."""
+    metric, split, protocol, `seconds` of all seeds, each split's scores over the seeds, and where answers are written, of the
+    judged split the shares of those that were none."""
     results = [stage.read_json(transferred_folder(own) / "metrics.json")["tasks"] for own in seeds(all_params, study, variant)]
     init = all_params.ablations[study].variants[variant].init
     return {
@@ -118,8 +118,8 @@ def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, 
 
 
 def further(all_params: params.Params, study: str) -> pd.DataFrame:
-    """Beside the scores, of the last models: those on splits that not every task has, as the test set in another language, and where answers
-    are written how many were none. Empty without either."""
+    """Of the last models: scores on splits that not every task has, as the test set in another language, and where answers are written how
+    many were none. Empty without either."""
     tasks = {task: all_params.tasks[task] for task in all_params.ablations[study].tasks}
     rows = []
     for variant in variants(all_params, study):

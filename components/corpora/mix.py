@@ -28,12 +28,14 @@ def key_of(sentence: str) -> str:
     return _SKIPPED.sub("", sentence.casefold())
 
 
-def texts(task: str, split: str) -> Iterator[Document]:
-    """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b or the choices where there are."""
+def texts(task: str, split: str, answers: bool = False) -> Iterator[Document]:
+    """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b or the choices where there are; with `answers` those
+    that are to be written, too."""
     path = Path("data/tasks", task, f"{split}.jsonl")
     with stage.reading(path):
         for example in stage.read_lines(path):
             fields = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
+            fields += tuple(example["label"] or ()) if answers else ()
             yield [" ".join(text.split()) for text in fields if text and text.strip()]
 
 
@@ -45,7 +47,7 @@ class HeldOut:
         self.near: set[str] = set()
         for task in tasks:
             for split in [split for split in params.tasks[task].splits if split != "train"]:
-                for text in chain.from_iterable(texts(task, split)):
+                for text in chain.from_iterable(texts(task, split, params.tasks[task].kind == "text")):
                     self._add(text)
                     for sentence in sentences(text):
                         if len(sentence.split()) >= TELLING:

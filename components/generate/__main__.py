@@ -71,6 +71,8 @@ def body(all_params: params.Params, name: str, run: Run) -> dict:
         lowercase = bool(trained) and all_params.tokenizers[all_params.encodings[trained[-1][0]].tokenizer].lowercase
         by_system = scored(systems, asked.references, lowercase, signatures)
         figures |= by_system.pop("written") | by_system
+        if block.inputs.source.kind == "synthetic":
+            figures["solved"] = solved(asked.texts, texts)
     near: list[tuple[str, float]] = []
     if trained:
         names = dict.fromkeys(encoding for encoding, _ in trained)
@@ -137,6 +139,13 @@ def scored(
     return figures
 
 
+def solved(problems: list[str], answers: list[str]) -> float:
+    """The share of problems whose answer is right, as can be checked."""
+    from components.sources.synthetic import right
+
+    return sum(map(right, problems, answers)) / len(problems)
+
+
 def baseline(all_params: params.Params, encoding: str, objective: params.Objective) -> Callable[[str], str]:
     """The word by word translation that the model's own training pairs give."""
     corpus = Path("data/corpora", all_params.encodings[encoding].corpus)
@@ -175,6 +184,8 @@ def tell(figures: dict, texts: list[str], asked: Asked) -> None:
         own = figures.get("word_by_word", {}).get("bleu")
         beside = "" if own is None else f" ± {figures['bleu_interval']:.1f} (word by word {own:.1f}, p = {figures['bleu_p']:.3f})"
         print(f"BLEU {figures['bleu']:.1f}{beside}, chrF {figures['chrf']:.1f}", flush=True)
+    if "solved" in figures:
+        print(f"solved: {figures['solved']:.1%}", flush=True)
     if "written" in figures:
         new = {kind: figures[kind].get("novel_4") for kind in ("written", "by_people")}
         shown = {kind: "–" if share is None else f"{share:.1%}" for kind, share in new.items()}

@@ -27,10 +27,8 @@ class Writer:
         """`holes`: the ids that mark them, in their order. Raises SesameError where its family can't write."""
         self.model, self.tokens, self.holes = model, tokens, list(holes)
         self.decoding = decoding(family(model), name)
-        self.reads_source = hasattr(model, "encode")
+        self.reads_source, self.opening = reads_source(model), opening(model, tokens)
         self.end = tokens.suffix[-1]
-        # BART opens its targets with the prefix of a text
-        self.opening = [] if isinstance(tokens, Tokenizer) or not self.reads_source else tokens.prefix
         self.forbidden = torch.tensor([i for i in self._no_text() if i not in (self.end, *self.opening)], dtype=torch.long)
         self.cut = 0
         """Sources that did not fit."""
@@ -126,6 +124,16 @@ def decoding(family: str, name: str) -> type[search.Decoding]:
 def family(model: LanguageModel) -> str:
     """That a model is of."""
     return type(model).__module__.split(".")[-2]
+
+
+def reads_source(model: LanguageModel) -> bool:
+    """Whether a model reads a source and writes a target beside it, and does not go on with a text."""
+    return hasattr(model, "encode")
+
+
+def opening(model: LanguageModel, tokens: Tokenizer | FastTokenizer) -> list[int]:
+    """What a target begins with: BART's with the prefix of a text."""
+    return tokens.prefix if reads_source(model) and not isinstance(tokens, Tokenizer) else []
 
 
 def load(name: str, objective: params.Objective | None = None) -> Writer:

@@ -3,8 +3,8 @@
 One more objective is one folder and its name in `OBJECTIVES` of `components.params.models`. In the folder:
 `block.py` with its settings, an ObjectiveBlock, as `Objective` (no torch), and `objective.py` with what `contract.py`
 asks for, built from (settings, tokenizer), as `Objective`. What objectives share: `examples` makes rows of text, `noise`
-hides parts of them, `scoring` adds up losses, `writing` makes samples. An objective imports no other one. Which models it `trains` is one of
-`Reads` in `components.models.common.block`: what the model sees in pre-training and in fine-tuning alike, and the panel that its curves
+hides parts of them, `scoring` adds up losses, `writing` makes samples. An objective imports no other one. Which models it `trains` is one
+of `Reads` in `components.models.common.block`: what the model sees in pre-training and in fine-tuning alike, and the panel that its curves
 stand in, so that an objective of another direction is one more value there and a title in `components.report.plots`.
 """
 

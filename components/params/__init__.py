@@ -83,6 +83,7 @@ from components.params.text import (
     Reader,
     Source,
     Splits,
+    SyntheticSource,
     TableReader,
     TextReader,
     Tokenizer,

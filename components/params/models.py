@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from components.block import Added, Block, Count, Name, RunOnly, Seed, Share, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
-ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent")
+ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
 OBJECTIVES = ("mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts")

@@ -110,7 +110,9 @@ class Ablation(Block):
     plot: Plot
     expects: list[Expectation] = []
     """Said and committed before the first run, with the seeds."""
-    published: Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "ulmfit"] | None = None
+    published: (
+        Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit"] | None
+    ) = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
 

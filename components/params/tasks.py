@@ -211,9 +211,13 @@ class Task(Block):
             raise ValueError(f"prompt.answers stand for labels, which a {self.kind} task has not")
         if unknown := sorted(prompt.answers.keys() - set(self.labels)):
             raise ValueError(f"prompt.answers has {unknown[0]!r}, which is none of the labels ({', '.join(self.labels)})")
-        words = [prompt.answers.get(label, label) for label in self.labels]
+        words = [prompt.answers.get(label, label.replace("_", " ")).strip() for label in self.labels]
+        if "" in words:
+            raise ValueError("prompt.answers has an empty one: nothing would always be the likeliest answer")
         if twice := [word for i, word in enumerate(words) if word in words[:i]]:
             raise ValueError(f"prompt.answers: {twice[0]!r} stands for two labels")
+        if "{text_b}" in prompt.text and self.table and self.table.text_b is None:
+            raise ValueError("prompt.text asks for {text_b}, which the table has no column for")
         if "{choices}" in prompt.text and self.kind != "choice":
             raise ValueError(f"prompt.text asks for {{choices}}, which a {self.kind} task has not")
 
@@ -259,6 +263,12 @@ IN_WORDS = ("text_to_text", "in_context")
 """Those that put a task in words, for models that write."""
 OF_WORDS = {"text_to_text": ("classification", "regression", "choice", "extraction", "text"), "in_context": ("classification", "choice")}
 """The kinds of tasks that these can put so."""
+
+IDLE = {
+    "text_to_text": ("pair", "head", "class_weights"),
+    "in_context": ("pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing"),
+}  # fmt: skip
+"""Settings that say nothing under a method: all of an example is in one prompt, there is no head, or nothing learns."""
 
 
 class Recipe(Block):
@@ -325,8 +335,10 @@ class Recipe(Block):
             raise ValueError(f"layer {self.layer}: a model's own vector is of its last layer; take vector: mean, or leave layer out")
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
-        if self.method in IN_WORDS and (self.pair == "apart" or self.head != "pooled"):
-            raise ValueError(f"method {self.method} puts all of an example into one prompt and has no head: leave pair and head out")
+        if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
+            raise ValueError(f"{idle[0]} says nothing under method {self.method}: leave it out")
+        if self.method != "in_context" and (self.shots or self.calibrated):
+            raise ValueError(f"shots and calibrated are of method in_context, not {self.method}")
         return self
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.block import Added, Address, Block, Count, Globs, Name, Sha256, Share, Size
+from components.block import Added, Address, Block, Count, Globs, Name, Seed, Sha256, Share, Size
 from components.errors import without_secrets
 
 
@@ -86,7 +86,27 @@ class HubModelSource(Block):
         return self.path
 
 
-Source = Annotated[PypiSource | UrlSource | FilesSource | HubSource, Field(discriminator="kind")]
+class SyntheticSource(Block):
+    """Pairs made by a function that is easy to compute and hard to invert, for `format: parallel`: two files of as many lines. What a model
+    answers can be checked."""
+
+    kind: Literal["synthetic"]
+    problem: Literal["integrals"]
+    """Derivatives and what they are of, in prefix notation (Lample and Charton 2020)."""
+    pairs: Count
+    operators: Annotated[int, Field(ge=1, le=10)] = 4
+    """In a solution, at most."""
+    part: Literal["training", "held_out"] = "training"
+    """Every tenth problem, by its text, is held out."""
+    seed: Seed = 1
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return f"{self.problem} of up to {self.operators} operators, {self.part}"
+
+
+Source = Annotated[PypiSource | UrlSource | FilesSource | HubSource | SyntheticSource, Field(discriminator="kind")]
 
 
 class TextReader(Block):

@@ -54,6 +54,11 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
     if recipe.method in IN_WORDS and (architecture.reads not in WRITE or getattr(architecture, "backward", False)):
         how = "from the end" if architecture.reads in WRITE else architecture.reads
         raise ValueError(f"{place}.method {recipe.method} is for models that write, and {model} doesn't (it reads {how})")
+    if recipe.method == "text_to_text":
+        both = architecture.reads != "source_then_target"
+        if (longest := recipe.target_length + both * recipe.max_length) > architecture.max_length:
+            what = "max_length and target_length together are" if both else "target_length is"
+            raise ValueError(f"{place}: {what} {longest}, more than {model} has room for ({architecture.max_length})")
     if recipe.max_length > architecture.max_length:
         raise ValueError(
             f"{place}.max_length {recipe.max_length} is more than the model reads, "
@@ -198,6 +203,17 @@ class Params(Block):
         asked = [(f"finetune.recipes.{name}", self.finetune.recipes[name], self.finetune.tasks) for name in tuned_here]
         asked += [(f"derived.{name}.by.recipe", block.by.recipe, block.tasks) for name, block in self.derived.items() if block.tasks]
         asked += [(f"adapt.recipes.{name}", self.adapt.recipes[name], self.adapt.tasks) for name in ways]
+        curves = [name for name in self.learning_curve.models if name in self.finetune.recipes]
+        asked += [(f"finetune.recipes.{name}", self.finetune.recipes[name], self.learning_curve.tasks) for name in curves]
+        for name, recipe in bases.items():
+            methods = self.search.space["method"].ends if "method" in self.search.space else [recipe.method]
+            asked += [("search.space", recipe.model_copy(update={"method": method}), self.search.tasks) for method in methods]
+            if "in_context" in methods:
+                raise ValueError(
+                    f"search.models: by {name}'s recipe nothing is trained (in_context), so that there is nothing to search for"
+                )
+        if idle := [name for name in curves if self.finetune.recipes[name].method == "in_context"]:
+            raise ValueError(f"learning_curve.models: by {idle[0]}'s recipe nothing learns (in_context): vary its shots in adapt")
         for place, recipe, names in asked:
             for name in self.tasks.keys() & names:  # another is told as a wrong name
                 _task_fits(place, name, self.tasks[name], recipe)

@@ -35,7 +35,7 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
         row = {"name": name, "model": block.model, "search": how(block.decoding), "texts": measured["texts"]}
         beside = measured.get("word_by_word", {})
         row |= {"BLEU": measured.get("bleu"), "±": measured.get("bleu_interval"), "word by word": beside.get("bleu")}
-        row |= {"p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
+        row |= {"solved": measured.get("solved"), "p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
         for key, title in (("novel_4", "new 4-grams"), ("copy", "copied run")):
             row |= {title: measured.get("written", {}).get(key), f"{title}, people's": measured.get("by_people", {}).get(key)}
         rows.append(row | {"cut off": measured["unended"], "tokens/s": measured["tokens_per_second"]})

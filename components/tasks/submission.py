@@ -29,6 +29,8 @@ class Written:
     """Name in the zip -> predictions."""
     absent: list[str]
     """Why a file is not there."""
+    replaced: dict[str, int]
+    """Name in the zip -> answers that the model wrote and that are none, in whose place the first label stands."""
 
 
 def write(benchmark: str, model: str, seed: int | None = None, partial: bool = False, folder: str | Path = "data/submissions") -> Written:
@@ -38,6 +40,7 @@ def write(benchmark: str, model: str, seed: int | None = None, partial: bool = F
     """
     wanted = SUBMISSIONS[benchmark]
     rows, absent, seeds = _gather(wanted, model, seed)
+    replaced = {file.name: _with_answers(file, model, rows[file.name]) for file in wanted if file.name in rows}
     if absent and not (partial and rows):
         way_out = "" if partial else "; --partial writes the rest"
         raise SesameError(f"{benchmark} can't be submitted, not at hand: {'; '.join(absent)}{way_out}")
@@ -52,7 +55,7 @@ def write(benchmark: str, model: str, seed: int | None = None, partial: bool = F
                 archive.writestr(member(benchmark, file), "".join(f"{line}\n" for line in content(benchmark, file, rows[file.name])))
         # Read back before it gets its name: what a leaderboard would refuse must not lie there like what can be submitted.
         counts = validate(temporary, benchmark, files)
-    return Written(path, counts, absent)
+    return Written(path, counts, absent, {name: count for name, count in replaced.items() if count})
 
 
 def _gather(wanted: tuple[Submission, ...], model: str, seed: int | None) -> tuple[dict[str, dict[Ids, object]], list[str], set[int]]:
@@ -104,6 +107,18 @@ def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, obje
             "set finetune.eval_examples to null and run finetune again"
         )
     return dict(sorted((numbers(file, example.id), predictions[example.id]) for example in examples))
+
+
+def _with_answers(file: Submission, model: str, rows: dict[Ids, object]) -> int:
+    """Put the first label in the place of what a model wrote that is no answer, which only one that writes can do; how many these are."""
+    path = stage.metrics_path("finetune", f"{model}-{file.task}")
+    if file.words is None or not path.exists() or "outside" not in stage.read_json(path):
+        return 0
+    labels = tasks.card(Path("data/tasks", file.task))["train"].get("labels", {})  # one that has no word is told as such
+    none = [ids for ids, prediction in rows.items() if prediction not in file.words and prediction not in labels]
+    for ids in none:
+        rows[ids] = next(iter(file.words))
+    return len(none)
 
 
 def numbers(file: Submission, name: str) -> Ids:

@@ -16,7 +16,7 @@ from components import params, tasks
 from components.errors import SesameError
 from components.finetune import __main__ as finetune
 from components.finetune import loop, methods
-from components.finetune.prompts import parts
+from components.finetune.prompts import sources_targets
 from components.models import store
 from components.tasks import Example, metrics, verdicts
 from components.tokenizer import CLS, SEP
@@ -79,7 +79,7 @@ def test_answers_are_learned_and_a_seed_repeats(family, tokens, rows):
     asked = methods.reading(task(), recipe("in_context"), "same")
     likely = methods.build(module.model, tokens, recipe("in_context"), asked, False)
     asked.begin(rows, 0)
-    split = asked.encode(rows, tokens)
+    split = likely.inputs(asked.encode(list(rows), tokens), FABRIC)
     likeliest = loop.fit(FABRIC, likely, asked, split, recipe("in_context"), 0, print).predict(split)
     same = [own == other for own, other in zip(found, likeliest, strict=True) if own in ("no", "yes")]
     assert np.mean(same) > 0.95, "what is written is what is likeliest, of answers of one length"
@@ -98,7 +98,7 @@ KINDS = {
 def test_every_kind_of_task_is_learned_by_heart(family, kind, tokens):
     labels, asked = KINDS[kind]
     rows = [
-        Example(str(i), text, "the dog" if kind == "extraction" else None, label,
+        Example(str(i), text, "the dog sees the river" if kind == "extraction" else None, label,
                 choices={"0": "the old dog", "1": "a river"} if kind == "choice" else None)
         for i, (text, label) in enumerate(zip(["the dog sees the river", "a man sings"], labels, strict=True))
     ]  # fmt: skip
@@ -107,7 +107,9 @@ def test_every_kind_of_task_is_learned_by_heart(family, kind, tokens):
     found = loop.fit(FABRIC, module, read, encoded, recipe(epochs=180, learning_rate=0.01), 0, lambda epoch, loss: None).predict(encoded)
     expected = {"regression": [1.2, 4.0], "choice": ["0", "1"], "extraction": ["dog", "river"], "text": ["the dog sleeps", "a river"]}
     assert found == pytest.approx(expected[kind]) if kind == "regression" else found == expected[kind]
-    assert read.outside == 0 and metrics.METRICS[kind][asked.metrics[0]](asked, rows, found) == pytest.approx(1.0)
+    assert read.outside == (None if kind == "text" else 0) and metrics.METRICS[kind][asked.metrics[0]](asked, rows, found) == pytest.approx(
+        1.0
+    )
 
 
 def test_what_is_no_answer_is_counted_and_wrong(tokens):
@@ -127,6 +129,11 @@ def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     texts = ["2.6", "the dog", "-1"]
     read = [kind.read(kind.answers([text])[0], rows[0]) for text in texts]
     assert read == [2.6, 1.5, -1.0] and kind.outside == 1
+    _, kind = build("decoder", tokens, KINDS["regression"][1].model_copy(update={"range": (-1.0, 1.5)}), recipe())
+    assert [kind.answer(Example("", "", None, label)) for label in (-1.0, 0.04, 1.5)] == ["-1.0", "0.0", "1.5"], "steps begin at the lowest"
+    _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
+    passage = Example("1", "who?", "The Dog sees a river.", ["The Dog"])
+    assert [kind.read(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", "a man"] and kind.outside == 1
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
@@ -139,7 +146,7 @@ def test_rows_of_prompt_and_answer(family, tokens):
         _, kind = build(family, tokens, task(prompt=own), recipe(max_length=55, target_length=8), pair=True)
         encoded = kind.encode([row], tokens)
         [ids], [segments] = encoded.texts[0], encoded.segments[0]
-        [source], [target] = parts(ids[None], torch.tensor([len(ids)]), segments[None])
+        [source], [target] = sources_targets(ids[None], torch.tensor([len(ids)]), segments[None])
         assert source.tolist() == [CLS, *tokens.encode([read])[0], *end] and target.tolist() == [*tokens.encode([written])[0], SEP]
 
 
@@ -153,6 +160,19 @@ def test_a_long_text_loses_its_end_and_not_the_question_behind_it(tokens):
     assert kind.encode([Example("1", "the dog", None, ["the old dog sees a river"])], tokens).lost == 1, "an answer too long is counted"
 
 
+@pytest.mark.parametrize(("cut", "times"), [("longest", 6), ("text_a", 2)])
+def test_of_two_long_texts_each_keeps_its_half(cut, times, tokens):
+    row = Example("1", "the old dog " * 20, "a man sings " * times, "yes", spans=[("text_b", 0, 5)])
+    _, kind = build("decoder", tokens, task(prompt=prompt("{text_a} | {text_b}"), cut=cut), recipe(max_length=40))
+    read = kind.prompt(row, 36)
+    first, _, second = tokens.decode(read.ids).partition("|")
+    sizes = [len(tokens.encode([text])[0]) for text in (first, second)]
+    assert 30 <= len(read.ids) <= 36 and read.cut and not read.lost
+    assert (abs(sizes[0] - sizes[1]) <= 3) if cut == "longest" else second.count("man") == times, sizes
+    assert kind.prompt(Example("1", row.text_a, row.text_b, "yes", spans=[("text_b", 15, 20)]), 10).lost
+    assert kind.prompt(row, 1).empty and kind.prompt(row, 1).lost
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("family", ARCHITECTURES)
 @pytest.mark.parametrize("calibrated", [False, True])
@@ -161,21 +181,21 @@ def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows):
     module, kind = build(family, tokens, task(prompt=prompt("{text_a}:")), chosen)
     for parameter in module.model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    module.eval()
     kind.begin(rows, 7)
-    rows = [Example("x", "the dog sees", None, None), Example("y", "a man", None, None)]
-    encoded = kind.encode(rows, tokens)
-    [batch] = loop.batches(encoded, 2, None)
-    found = module(batch.texts, batch.segments).view(2, 2)
+    assert len(kind.encode(rows, tokens)) == 0, "those that the prompt's examples are drawn from are not asked about"
+    asked = [Example("x", "the dog sees", None, None), Example("y", "a man", None, None)]
+    read = module.inputs(kind.encode(asked, tokens), FABRIC)
+    found = torch.tensor([[float(score) for score in own] for own in read.texts])
+    [batch] = loop.batches(read, 2, None)
+    assert torch.equal(module(batch.texts, batch.segments).view(2, 2), found[batch.index]) and read.flops > 0
+    source_first, end = family == "encoder_decoder", [SEP] if family == "encoder_decoder" else []
 
     def by_hand(text: str) -> torch.Tensor:
-        scores = []
-        [before] = tokens.encode([kind.before + f"{text}:"])
+        scores, source = [], [CLS, *kind.before, *tokens.encode([f"{text}:"])[0], *end]
         for label in ("no", "yes"):
-            [answer], total = tokens.encode([label]), 0.0
-            source = [CLS, *before, *([SEP] if family == "encoder_decoder" else [])]
-            for i, token in enumerate(answer + ([SEP] if family == "encoder_decoder" else [])):
-                if family == "encoder_decoder":
+            answer, total = tokens.encode([label])[0] + end, 0.0
+            for i, token in enumerate(answer):
+                if source_first:
                     hidden = module.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([[*answer[:i], token]]))[0, -1]
                 else:
                     hidden = module.model.top(torch.tensor([source + answer[:i]]), torch.tensor([len(source) + i]))[0, -1]
@@ -183,12 +203,27 @@ def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows):
             scores.append(total)
         return torch.tensor(scores)
 
-    expected = torch.stack([by_hand(rows[i].text_a) for i in batch.index])
+    expected = torch.stack([by_hand(example.text_a) for example in asked])
     if calibrated:
         expected -= torch.stack([by_hand(text).softmax(0) for text in ("N/A", "[MASK]", "")]).mean(0).log()
     assert torch.allclose(found, expected, atol=1e-4)
-    assert kind.before.count("\n") == 2 and module.training is False
-    assert not any(parameter.requires_grad for parameter in module.parameters())
+    assert kind.before.count(SEP) == 2 and not any(parameter.requires_grad for parameter in module.parameters())
+
+
+@torch.no_grad()
+def test_a_choice_is_judged_by_the_mean_over_its_tokens(tokens):
+    row = Example("1", "the dog", None, ["b"], choices={"a": "a man sings in the old house", "b": "sees"})
+    chosen = recipe("in_context", max_length=60)
+    module, kind = build("decoder", tokens, task("choice", metrics=["accuracy"], prompt=prompt("{text_a}")), chosen)
+    kind.begin([row], 1)
+    read = module.inputs(kind.encode([Example("2", *list(vars(row).values())[1:])], tokens), FABRIC)
+    for found, text in zip(read.texts[0], row.choices.values(), strict=True):
+        [source], [answer] = tokens.encode(["the dog"]), tokens.encode([text])
+        hidden = module.model.top(torch.tensor([[CLS, *source, *answer]]), torch.tensor([1 + len(source + answer)]))[0]
+        logits = module.model.logits(hidden).log_softmax(1)
+        assert float(found) == pytest.approx(float(np.mean([logits[len(source) + i, own] for i, own in enumerate(answer)])), abs=1e-4)
+    with pytest.raises(SesameError, match="example 3 of same has a choice that makes no token"):
+        kind.encode([Example("3", "the dog", None, None, choices={"a": "", "b": "so"})], tokens)
 
 
 def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows):
@@ -197,13 +232,33 @@ def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows):
     for seed in (1, 1, 2):
         kind.begin(rows, seed)
         said.append(kind.before)
-    assert said[0] == said[1] != said[2] and all(text.count("\n") == 3 for text in said)
+    assert said[0] == said[1] != said[2] and all(ids.count(SEP) == 3 and len(ids) <= 45 for ids in said)
     with pytest.raises(SesameError, match="shots: 3, and there are 2 training examples"):
         kind.begin(rows[:2], 1)
-    _, kind = build("decoder", tokens, task(), recipe("in_context", shots=8, max_length=30))
-    kind.begin(rows, 1)
-    with pytest.raises(SesameError, match=r"leave no room .* max_length \(30\) or lower shots"):
-        kind.encode(rows, tokens)
+    with pytest.raises(
+        SesameError, match="of max_length 30 each of 8 examples and the one that is asked has 3 tokens: raise it or lower shots"
+    ):
+        build("decoder", tokens, task(), recipe("in_context", shots=8, max_length=30))
+    _, kind = build("decoder", tokens, task(), recipe("in_context", shots=4, max_length=60))
+    kind.begin([Example(str(i), "the old dog sees the river " * 9, None, "yes") for i in range(4)], 1)
+    encoded = kind.encode([Example("x", "a man " * 40, None, None)], tokens)
+    assert all(len(ids) <= 60 for ids in encoded.texts[0]) and encoded.cut == 1, "long ones are cut to their share"
+
+
+@pytest.mark.parametrize(("labels", "words", "said"), [
+    (["the_man", "the man"], {}, "the words 'the man' of label 'the man' of same are to the model those of 'the_man'"),
+    (["the man", "the man sings"], {}, "label 'the man sings' of same go on with those of 'the man'"),
+])  # fmt: skip
+def test_labels_that_can_not_be_told_apart(labels, words, said, tokens):
+    with pytest.raises(SesameError, match=said):
+        build("decoder", tokens, task(labels=labels), recipe("in_context"))
+    if "are to the model" in said:
+        with pytest.raises(SesameError, match=said):
+            build("decoder", tokens, task(labels=labels), recipe())
+    else:
+        build("decoder", tokens, task(labels=labels), recipe())
+        with pytest.raises(SesameError, match="two labels of same begin with the same 2 tokens: raise target_length"):
+            build("decoder", tokens, task(labels=labels), recipe(target_length=3))
 
 
 TEXTS = ["the dog sleeps in the old house by the river", "a man sings", "the red cat runs to the river", "an old man sleeps"]
@@ -278,7 +333,8 @@ def test_from_two_files_to_scores(project):
     assert json.loads(Path("data/tasks/turned/card.json").read_text())["dropped"] == {"train: empty text": 1}
     all_params = params.load()
     figures = {name: finetune.finetune(all_params, f"t5-{name}", Run(None)) for name in ("same", "turned")}
-    assert figures["turned"]["metric"] == "bleu" and set(figures["turned"]["outside"]["pretrained"]) == {"dev", "test"}
+    assert figures["turned"]["metric"] == "bleu" and "outside" not in figures["turned"]
+    assert set(figures["same"]["outside"]["pretrained"]) == {"dev", "test"} and len(figures["same"]["outside"]["random"]["test"]) == 2
     predictions = [json.loads(line) for line in Path("data/scores/t5/turned/predictions.jsonl").read_text().splitlines()]
     assert all(isinstance(row["prediction"], str) and isinstance(row["label"], list) for row in predictions)
     baseline = json.loads(Path("data/metrics/baseline/turned.json").read_text())["baselines"]["majority"]["test"]
@@ -301,7 +357,17 @@ def test_from_two_files_to_scores(project):
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"maybe": "so"}}),
      "'maybe', which is none of the labels"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"no": "yes"}}), "'yes' stands for two labels"),
-    (lambda raw: raw["finetune"]["recipes"]["t5"].update(pair="apart"), "leave pair and head out"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(pair="apart"), "pair says nothing under method text_to_text"),
+    (lambda raw: raw["finetune"]["recipes"]["gpt"].update(patience=1), "patience says nothing under method in_context"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(shots=4), "shots and calibrated are of method in_context"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(target_length=65), "target_length is 65, more than models.t5 has room for"),
+    (lambda raw: raw["finetune"]["recipes"]["gpt"].update(method="text_to_text", target_length=13),
+     "max_length and target_length together are 33"),
+    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"no": " "}}), "prompt.answers has an empty one"),
+    (lambda raw: raw["search"].update(models=["gpt"], tasks=["same"]), "nothing is trained"),
+    (lambda raw: raw["learning_curve"].update(models=["gpt"], tasks=["same"]), "nothing learns"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full") or raw["learning_curve"].update(models=["t5"], tasks=["turned"]),
+     "full writes nothing, and the task turned asks for a text"),
 ])  # fmt: skip
 def test_wrong_settings_are_a_line(change, said):
     raw = in_words(tiny_params())

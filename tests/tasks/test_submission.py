@@ -155,6 +155,20 @@ def test_a_label_the_leaderboard_has_no_word_for(small):
     refused(r"tasks.cb predicts 'perhaps', which CB has no word for \(its labels: entailment, neutral\)")
 
 
+def test_what_a_model_wrote_and_is_no_answer_is_counted(small):
+    small("cb", "neutral", "perhaps so", "odd")
+    small("wic", "true", "true", "true")
+    Path("data/tasks/cb/card.json").write_text(json.dumps({"train": {"labels": {"entailment": 0.5, "neutral": 0.4, "odd": 0.1}}}))
+    Path("data/metrics/finetune").mkdir(parents=True)
+    Path("data/metrics/finetune/bert-cb.json").write_text(json.dumps({"outside": {"pretrained": {"dev": [0.5]}}}))
+    refused("tasks.cb predicts 'odd', which CB has no word for")
+    small("cb", "neutral", "perhaps so", "entailment")
+    written = submission.write("superglue", "bert")
+    assert written.replaced == {"CB": 1} and [row["label"] for row in map(json.loads, contents(written.path)["CB.jsonl"])] == [
+        "neutral", "entailment", "entailment",
+    ]  # fmt: skip
+
+
 def test_seeds(small):
     small("cb", "neutral", "neutral", "entailment", seed=1)
     small("wic", "true", "true", "false", seed=2)

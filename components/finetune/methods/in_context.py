@@ -1,6 +1,7 @@
 """How likely the model finds each answer behind a prompt with some examples; nothing learns (GPT-3, Brown et al. 2020)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -9,47 +10,79 @@ from torch import Tensor, nn
 
 from components import params
 from components.errors import SesameError
-from components.finetune.data import Batch, Encoded, Texts, padded
+from components.finetune.data import Batch, Encoded, Texts, batches, padded
 from components.finetune.prompts import InWords, Tokens, add, before_answers
+from components.flops import counted
 from components.models.contract import LanguageModel
 from components.tasks import Example
+from components.tokenizer import Tokenizer
 
 EMPTY = ("N/A", "[MASK]", "")
 """Texts without content (Zhao et al. 2021, section 5)."""
+SHORTEST = 8
+"""Tokens that an example has at least."""
+ROWS = 128
+"""Read at once."""
 
 
 class Likelihood(InWords):
-    """An example is read behind some labelled ones, once with each answer: labels are judged by the log-probability of their words,
-    choices, which are of many lengths, by its mean over the tokens (Brown et al. 2020, section 2.4)."""
+    """An example is read behind some labelled ones, once with each answer. Labels are judged by the log-probability of their words, so that
+    of two that are as plausible the longer one is behind; choices, which are of many lengths, by its mean over the tokens (Brown et al.
+    2020, section 2.4)."""
 
-    drawn = True
+    def __init__(self, task: params.Task, recipe: params.Recipe, name: str):
+        super().__init__(task, recipe, name)
+        self.drawn = recipe.shots > 0
+
+    def asks(self, model: LanguageModel, tokens: Tokens) -> None:
+        super().asks(model, tokens)
+        # a text does not end behind its answer, a target does
+        self.end = [tokens.suffix[-1]] if self.reads_source else []
+        # what stands between two examples: where a line break is no token, what ends a segment
+        self.between = tokens.suffix if isinstance(tokens, Tokenizer) else tokens.encode(["\n"])[0]
+        self.share = self.room // (self.recipe.shots + 1)
+        if self.share < SHORTEST:
+            raise SesameError(
+                f"of max_length {self.recipe.max_length} each of {self.recipe.shots} examples and the one that is asked has {self.share} "
+                "tokens: raise it or lower shots"
+            )
+        labels = self.answers([self.words(label) for label in self.task.labels])
+        for own, name in zip(labels, self.task.labels, strict=True):
+            for other, longer in zip(labels, self.task.labels, strict=True):
+                if not self.end and own != other and other[: len(own)] == own:
+                    raise SesameError(
+                        f"the words of label {longer!r} of {self.name} go on with those of {name!r}, which are then always as likely: "
+                        "give them others in prompt.answers"
+                    )
 
     def begin(self, train: Sequence[Example], seed: int) -> None:
-        """Draw the examples of the prompt. Raises SesameError where there are not so many."""
-        self.pair = train[0].text_b is not None
-        shots = np.random.default_rng([seed, 3]).permutation(len(train))[: self.recipe.shots]
-        if len(shots) < self.recipe.shots:
+        """Draw the examples of the prompt, each in its share of the room. Raises SesameError where there are not so many."""
+        drawn = np.random.default_rng([seed, 3]).permutation(len(train))[: self.recipe.shots]
+        if len(drawn) < self.recipe.shots:
             raise SesameError(f"shots: {self.recipe.shots}, and there are {len(train)} training examples to draw from")
-        self.before = "".join(f"{self.said(train[i])} {self.answer(train[i])}\n" for i in shots)
+        self.train, self.pair, self.before = train, train[0].text_b is not None, []
+        for example in (train[i] for i in drawn):
+            [answer] = self.answers([self.answer(example)])
+            answer = answer[: self.share - SHORTEST]
+            prompt = self.prompt(example, self.share - len(answer) - len(self.between))
+            self.before += [*prompt.ids, *answer, *self.between]
 
     def encode(self, examples: list[Example], tokens: Tokens) -> Encoded:
         data = Encoded([], [], [], choices=True)
-        for example in examples:
+        for example in [] if examples is self.train else examples:  # nothing learns from these, some were drawn
             self.ask(data, example)
         return data
 
     def ask(self, data: Encoded, example: Example) -> None:
-        """An example with each answer. Raises SesameError where the examples in the prompt leave it no room."""
+        """Put an example with each answer into a split. Raises SesameError for an empty choice."""
         texts = example.choices or {label: self.words(label) for label in self.task.labels}
-        end = [] if self.goes_on else [self.tokens.suffix[-1]]
-        answers = [[*ids, *end] for ids in self.answers(list(texts.values()))]
-        said = self.fitted(example, self.room - max(map(len, answers)), self.before)
-        if said.overflows:
-            raise SesameError(
-                f"the {self.recipe.shots} examples in the prompt leave no room for the one that is asked: "
-                f"raise the recipe's max_length ({self.recipe.max_length}) or lower shots"
-            )
-        add(data, [self.row(said.ids, ids) for ids in answers], said, example)
+        answers = [[*ids, *self.end] for ids in self.answers(list(texts.values()))]
+        if not all(answers):
+            raise SesameError(f"example {example.id} of {self.name} has a choice that makes no token")
+        room = self.room - len(self.before)
+        longest = min(max(map(len, answers)), room - SHORTEST)
+        prompt = self.prompt(example, room - longest)
+        add(data, [self.row([*self.before, *prompt.ids], ids[:longest]) for ids in answers], prompt, example)
 
     def empty(self) -> list[Encoded]:
         """Prompts about nothing, with each label."""
@@ -64,29 +97,39 @@ class Likelihood(InWords):
 
 
 class InContext(nn.Module):
-    """No weight learns."""
+    """No weight learns. Like frozen features, what the model says is made once."""
 
     def __init__(self, model: LanguageModel, tokens: Tokens, recipe: params.Recipe, kind: Likelihood, pair: bool):
         super().__init__()
-        kind.meet(model, tokens)
+        kind.asks(model, tokens)
         self.model, self.recipe, self.kind, self.head = model.requires_grad_(False), recipe, kind, nn.Identity()
-        self.prior: Tensor | None = None
 
+    @torch.no_grad()
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
-        return data
+        """In the place of each row how likely its answer is, (1,)."""
+        self.model.eval()
+        rows: list[list[Tensor]] = [[] for _ in range(len(data))]
+        prior = self.label_prior(fabric) if self.recipe.calibrated and len(data) else 0.0
+        size, flops = max(1, ROWS // max(map(len, data.texts), default=1)), 0.0
+        for batch in batches(data, size, None):
+            [(ids, lengths)] = batch.texts
+            if not flops:
+                with counted() as counter:
+                    self.scores(*fabric.to_device((ids[:1, : lengths[0]], lengths[:1], batch.segments[:1, : lengths[0]])))
+                flops = counter.get_total_flops() / int(lengths[0]) * sum(len(row) for texts in data.texts for row in texts)
+            with fabric.autocast():
+                scores = self.scores(*fabric.to_device((ids, lengths, batch.segments))).cpu()
+            for i, own in zip(batch.index, scores.split(batch.sizes), strict=True):
+                rows[i] = list((own - prior)[:, None])
+        return replace(data, texts=rows, segments=[[torch.zeros(1, dtype=torch.long)] * len(own) for own in rows], flops=int(flops))
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
-        """Rows of prompt and answer (batch, length) -> how likely the answer is, (batch, 1)."""
-        [(ids, lengths)] = texts
-        scores = self.scores(ids, lengths, segments)
-        if self.recipe.calibrated:
-            if self.prior is None:
-                self.prior = self.likely_anyway(ids.device)
-            scores = (scores.view(-1, len(self.prior)) - self.prior).flatten()
-        return scores[:, None]
+        """How likely each answer is, (batch, 1)."""
+        [(scores, _)] = texts
+        return scores
 
     def scores(self, ids: Tensor, lengths: Tensor, segments: Tensor) -> Tensor:
-        """The log-probability of each row's answer, of a choice per token: (batch,)."""
+        """Rows of prompt and answer (batch, length) -> the log-probability of each answer, of a choice per token: (batch,)."""
         asked = segments.sum(1)
         logits = self.model.logits(before_answers(self.model, ids, lengths, segments)).float()
         each = logits.gather(1, ids[segments == 1][:, None])[:, 0] - logits.logsumexp(1)
@@ -94,12 +137,12 @@ class InContext(nn.Module):
         sums = each.new_zeros(len(ids)).index_add(0, row, each)
         return sums / asked if self.kind.task.kind == "choice" else sums
 
-    def likely_anyway(self, device: torch.device) -> Tensor:
+    def label_prior(self, fabric: Fabric) -> Tensor:
         """(labels,): the logarithm of what each is given behind texts without content, the mean over these."""
         given = []
         for data in self.kind.empty():
             (ids, lengths), (segments, _) = padded(data.texts[0]), padded(data.segments[0])
-            given.append(self.scores(ids.to(device), lengths.to(device), segments.to(device)).softmax(0))
+            given.append(self.scores(*fabric.to_device((ids, lengths, segments))).softmax(0).cpu())
         return torch.stack(given).mean(0).log()
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from components import params
 from components.errors import SesameError
 from components.finetune.data import Batch, Encoded, Texts
-from components.finetune.prompts import InWords, Tokens, add, before_answers, parts
+from components.finetune.prompts import InWords, Tokens, add, before_answers, sources_targets
 from components.generate.writing import Writer
 from components.models.contract import LanguageModel
 from components.params import Greedy
@@ -27,15 +26,24 @@ NOTHING = -1
 class Written(InWords):
     """What is written is read back in the task's own words. An answer that is none of these is counted, and wrong."""
 
-    outside = 0
+    def __init__(self, task: params.Task, recipe: params.Recipe, name: str):
+        super().__init__(task, recipe, name)
+        self.outside = None if task.kind == "text" else 0
+        self.longest = recipe.target_length - 1  # and the end
+
+    def asks(self, model: LanguageModel, tokens: Tokens) -> None:
+        super().asks(model, tokens)
+        self.labels = self.named({label: self.words(label) for label in self.task.labels})
+        if len(self.labels) < len(self.task.labels):
+            raise SesameError(f"two labels of {self.name} begin with the same {self.longest} tokens: raise target_length")
 
     def encode(self, examples: list[Example], tokens: Tokens) -> Encoded:
-        data, most = Encoded([], [], []), self.recipe.target_length - 1
+        data = Encoded([], [], [])
         answers = self.answers([self.answer(example) if example.label is not None else "" for example in examples])
         for example, answer in zip(examples, answers, strict=True):
-            said = self.fitted(example, self.room)
-            add(data, [self.row(said.ids, [*answer[:most], tokens.suffix[-1]])], said, example)
-            data.lost += not said.lost and len(answer) > most
+            prompt = self.prompt(example, self.room)
+            add(data, [self.row(prompt.ids, [*answer[: self.longest], tokens.suffix[-1]])], prompt, example)
+            data.lost += not prompt.lost and len(answer) > self.longest
         return data
 
     def prepare(self, train: Encoded) -> None:
@@ -63,19 +71,18 @@ class Written(InWords):
             names = self.labels if self.task.kind == "classification" else self.named(example.choices)
             self.outside += tuple(ids) not in names
             return names.get(tuple(ids), text)
+        if self.task.kind == "extraction":
+            self.outside += _plain(text) not in _plain(example.text_b)
         return text
 
-    @cached_property
-    def labels(self) -> dict[tuple[int, ...], str]:
-        return self.named({label: self.words(label) for label in self.task.labels})
-
     def named(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:
-        """Ids of texts, as far as they are written -> names. Raises SesameError where two are the same."""
-        ids = [tuple(own[: self.recipe.target_length - 1]) for own in self.answers(list(texts.values()))]
-        names = dict(zip(ids, texts, strict=True))
-        if len(names) < len(texts) and self.task.kind == "classification":
-            raise SesameError(f"two labels of {self.name} begin with the same {self.recipe.target_length - 1} tokens: raise target_length")
-        return names
+        """Ids of texts, as far as they are written -> names."""
+        return dict(zip([tuple(ids[: self.longest]) for ids in self.answers(list(texts.values()))], texts, strict=True))
+
+
+def _plain(text: str) -> str:
+    """Without what pieces may change: case and white space."""
+    return "".join(text.casefold().split())
 
 
 class TextToText(nn.Module):
@@ -83,13 +90,13 @@ class TextToText(nn.Module):
 
     def __init__(self, model: LanguageModel, tokens: Tokens, recipe: params.Recipe, kind: Written, pair: bool):
         super().__init__()
-        self.model, self.recipe, self.head = model, recipe, nn.Identity()
-        kind.meet(model, tokens)
-        self.writer, self.opening = Writer(model, tokens), kind.opening
-        longest = recipe.target_length + (recipe.max_length if kind.goes_on else len(kind.opening))
+        kind.asks(model, tokens)
+        self.model, self.head = model, nn.Identity()
+        self.writer, self.how = Writer(model, tokens), Greedy(kind="greedy", max_new_tokens=recipe.target_length + len(kind.opening))
+        longest = self.how.max_new_tokens + (0 if kind.reads_source else recipe.max_length)
         if longest > model.max_length:
-            what = "max_length and target_length of the recipe together" if kind.goes_on else "the target_length of the recipe"
-            raise SesameError(f"{what} are {longest} tokens, and the model has room for {model.max_length}")
+            what = "target_length" if kind.reads_source else "max_length and target_length together"
+            raise SesameError(f"the recipe's {what} are {longest} tokens, and the model has room for {model.max_length}")
 
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         return data
@@ -100,10 +107,11 @@ class TextToText(nn.Module):
         [(ids, lengths)] = texts
         if self.training:
             return self.model.logits(before_answers(self.model, ids, lengths, segments))
-        sources, how = parts(ids, lengths, segments)[0], Greedy(kind="greedy", max_new_tokens=self.recipe.target_length + len(self.opening))
+        sources, _ = sources_targets(ids, lengths, segments)
         with torch.device(ids.device):  # where the search makes tensors of its own
-            written = self.writer.write([source.tolist() for source in sources], how, len(ids))
-        texts = [own[len(self.opening) :] if own[: len(self.opening)] == self.opening else own for own in written]
+            written = self.writer.write([source.tolist() for source in sources], self.how, len(ids))
+        opening = self.writer.opening
+        texts = [own[len(opening) :] if own[: len(opening)] == opening else own for own in written]
         return pad_sequence([torch.tensor(own, dtype=torch.long) for own in texts], batch_first=True, padding_value=NOTHING)
 
 

@@ -15,4 +15,5 @@ def read(task: params.Task, source: params.Source, split: str, labelled: bool) -
     if not labelled:
         raise SesameError(f"{split}: reader parallel reads two files, of which the second are the labels; leave labelled: false out")
     for number, (text, target) in enumerate(translations(f"{split}: {source.shown}", source)):
-        yield f"{source.shown} line {number + 1}", text, Example(f"{split}-{number}", text.strip(), None, [target.strip()])
+        text = text.strip()
+        yield f"{source.shown} line {number + 1}", text, Example(f"{split}-{number}", text, None, [target.strip()])

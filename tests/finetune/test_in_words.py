@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,10 @@ from components.finetune.prompts import sources_targets
 from components.models import store
 from components.tasks import Example, metrics, verdicts
 from components.tokenizer import CLS, SEP
+from components.tokenizer.fast import FastTokenizer
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
+from tests.models.test_transformers import gpt_bpe, roberta_bpe
 
 CHECKED = params.check(tiny_params())
 TASK = CHECKED.tasks["same"]
@@ -57,7 +60,7 @@ def build(family: str, tokens, asked: params.Task, chosen: params.Recipe, pair: 
 @pytest.fixture
 def rows(built):
     """Whether the text begins with an article."""
-    read = tasks.read(built / "data/tasks/same", "train")[:60]
+    read = tasks.read(built / "data/tasks/same", "train")[:32]
     return [Example(row.id, row.text_a, None, "yes" if row.text_a.startswith("The") else "no") for row in read]
 
 
@@ -70,8 +73,8 @@ def test_answers_are_learned_and_a_seed_repeats(family, tokens, rows):
         fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None)
         return module, kind, fitted, fitted.predict(encoded)
 
-    module, kind, fitted, found = train(60)
-    assert np.mean([own == row.label for own, row in zip(found, rows, strict=True)]) > 0.9 and fitted.flops > 0
+    module, kind, fitted, found = train(80)
+    assert np.mean([own == row.label for own, row in zip(found, rows, strict=True)]) > 0.8 and fitted.flops > 0
     assert kind.outside == sum(own not in ("no", "yes") for own in found)
     (once, *_), (again, *_) = train(2), train(2)
     assert all(map(torch.equal, once.state_dict().values(), again.state_dict().values()))
@@ -93,8 +96,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("family", "kind"), [*(("decoder", kind) for kind in KINDS), ("encoder_decoder", "text")])
 def test_every_kind_of_task_is_learned_by_heart(family, kind, tokens):
     labels, asked = KINDS[kind]
     rows = [
@@ -129,8 +131,8 @@ def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     texts = ["2.6", "the dog", "-1"]
     read = [kind.read(kind.answers([text])[0], rows[0]) for text in texts]
     assert read == [2.6, 1.5, -1.0] and kind.outside == 1
-    _, kind = build("decoder", tokens, KINDS["regression"][1].model_copy(update={"range": (-1.0, 1.5)}), recipe())
-    assert [kind.answer(Example("", "", None, label)) for label in (-1.0, 0.04, 1.5)] == ["-1.0", "0.0", "1.5"], "steps begin at the lowest"
+    _, kind = build("decoder", tokens, KINDS["regression"][1].model_copy(update={"range": (1.0, 10.0)}), recipe())
+    assert [kind.answer(Example("", "", None, label)) for label in (1.0, 1.3, 10.0)] == ["1.0", "1.4", "10.0"], "steps begin at the lowest"
     _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
     passage = Example("1", "who?", "The Dog sees a river.", ["The Dog"])
     assert [kind.read(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", "a man"] and kind.outside == 1
@@ -261,6 +263,26 @@ def test_labels_that_can_not_be_told_apart(labels, words, said, tokens):
             build("decoder", tokens, task(labels=labels), recipe(target_length=3))
 
 
+@pytest.mark.parametrize(("family", "write"), [("decoder", gpt_bpe), ("encoder_decoder", roberta_bpe)])
+def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
+    """GPT-2's, whose words begin with a space, and BART's, whose targets open with the prefix of a text; kept at the best epoch."""
+    write(tmp_path)
+    tokens, texts = FastTokenizer(tmp_path), {"the dog sees": "no", "a man": "yes", "an old river": "no"}
+    rows = [Example(str(i), text, None, label) for i, (text, label) in enumerate(texts.items())]
+    chosen = recipe(epochs=200, learning_rate=0.005, patience=200)
+    module, kind = build(family, tokens, task(), chosen)
+    encoded, unlabelled = kind.encode(rows, tokens), kind.encode([replace(row, label=None) for row in rows], tokens)
+    ids = encoded.texts[0][0].tolist()
+    answer = tokens.encode(["no" if family == "encoder_decoder" else " no"])[0]
+    assert ids[-len(answer) - 1 :] == [*answer, tokens.suffix[-1]] and kind.opening == (
+        tokens.prefix if family == "encoder_decoder" else []
+    )
+    assert (encoded.segments[0][0] == 1).sum() == len(kind.opening) + len(answer) + 1
+    judge = lambda found: float(np.mean([own == row.label for own, row in zip(found, rows, strict=True)]))  # noqa: E731
+    fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
+    assert fitted.predict(encoded) == fitted.predict(unlabelled) == ["no", "yes", "no"] and fitted.epochs < 200
+
+
 TEXTS = ["the dog sleeps in the old house by the river", "a man sings", "the red cat runs to the river", "an old man sleeps"]
 WRITTEN = [["the dog sleeps in a house by the river", "a man", "the cat runs", "an old man sleeps"],
            ["a dog", "a man sings", "the red cat runs to a river", "the man sleeps"]]  # fmt: skip
@@ -317,6 +339,23 @@ def in_words(raw: dict) -> dict:
     raw["finetune"]["recipes"] |= {"t5": {"method": "text_to_text", **given}, "gpt": {"method": "in_context", **given, "max_length": 20}}
     raw["finetune"] |= {"models": ["gpt", "t5"], "tasks": ["same"]}
     return raw
+
+
+def test_a_model_is_asked_in_context(project):
+    """Over the seeds, which draw the examples; from random weights as well."""
+    raw = in_words(tiny_params())
+    raw["finetune"]["models"] = ["gpt"]
+    raw["finetune"]["recipes"]["gpt"] |= {"shots": 1, "max_length": 32, "calibrated": True}
+    Path("params.yaml").write_text(json.dumps(raw))
+    done = run_stage("components.pretrain", "gpt")
+    assert done.returncode == 0, done.stderr
+    figures = finetune.finetune(params.load(), "gpt-same", Run(None))
+    assert figures["protocol"].endswith("nothing trained, 1 examples in the prompt, calibrated, pairs read jointly; 1 labelled examples")
+    assert figures["trainable_parameters"] == 0 and figures["cost"]["flops"] > 0 and figures["cut"]["train"] == 0 < figures["cut"]["test"]
+    predictions = [json.loads(line) for line in Path("data/scores/gpt/same/predictions.jsonl").read_text().splitlines()]
+    assert {row["prediction"] for row in predictions} <= {"no", "yes"} and {row["init"] for row in predictions} == {"pretrained", "random"}
+    asked = {(row["seed"], row["id"]): row["prediction"] for row in predictions if row["init"] == "pretrained"}
+    assert {seed for seed, _ in asked} == {1, 2}
 
 
 def test_from_two_files_to_scores(project):

@@ -53,6 +53,8 @@ def test_the_order_of_shards_says_nothing_of_that_of_documents():
     """Eight shards of eight documents: those of the first shard don't stand in the order of the shards."""
     stream = Stream(cut(with_marks(64, 0), 8), seed=3)
     for epoch in range(8):
+        stream.read(epoch, 0, 1)
+        assert sorted(stream.shards) == list(range(8)), "each once; else there is no reading to the end"
         stream.read(epoch, 0, stream.size)
         place = int(np.flatnonzero(stream.shards == 0)[0])
         assert not np.array_equal(stream.shards, stream.orders[place].documents)

@@ -107,10 +107,12 @@ class InContext(nn.Module):
     @torch.no_grad()
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         """In the place of each row how likely its answer is, (1,)."""
+        if not len(data):
+            return data
         self.model.eval()
         rows: list[list[Tensor]] = [[] for _ in range(len(data))]
-        prior = self.label_prior(fabric) if self.recipe.calibrated and len(data) else 0.0
-        size, flops = max(1, ROWS // max(map(len, data.texts), default=1)), 0.0
+        prior = self.label_prior(fabric) if self.recipe.calibrated else 0.0
+        size, flops = max(1, ROWS // max(map(len, data.texts))), 0.0
         for batch in batches(data, size, None):
             [(ids, lengths)] = batch.texts
             if not flops:

@@ -34,7 +34,7 @@ class Kind:
         self.task, self.recipe, self.joined = task, recipe, joined(task, recipe)
         self.outputs = len(task.labels) or 1
 
-    def begin(self, train: Sequence[Example], seed: int) -> None:  # noqa: B027  (most need nothing)
+    def begin(self, train: Sequence[Example], seed: int) -> None:
         """Take from the training examples what the inputs need."""
 
     def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:

@@ -259,11 +259,8 @@ FROZEN = ("features", "mix", "linear_probe", "sentence_probe", "cosine")
 ONE_LAYER = ("linear_probe", "sentence_probe", "cosine")
 """Those that read `layer`."""
 
-IN_WORDS = ("text_to_text", "in_context")
-"""Those that put a task in words, for models that write."""
-OF_WORDS = {"text_to_text": ("classification", "regression", "choice", "extraction", "text"), "in_context": ("classification", "choice")}
-"""The kinds of tasks that these can put so."""
-
+IN_WORDS = {"text_to_text": ("classification", "regression", "choice", "extraction", "text"), "in_context": ("classification", "choice")}
+"""Those that put a task in words, for models that write -> the kinds of tasks that they can put so."""
 IDLE = {
     "text_to_text": ("pair", "head", "class_weights"),
     "in_context": ("pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing"),

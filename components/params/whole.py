@@ -13,7 +13,7 @@ from components.params.models import Checkpoint, Model, Objective
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
-from components.params.tasks import ATTACHED, IN_WORDS, OF_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
+from components.params.tasks import ATTACHED, IN_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
 
 Watts = Annotated[float, Field(gt=0, le=1e6)]
@@ -68,7 +68,7 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
 
 def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
     """Raises ValueError where a recipe, which stands at `place`, can't answer what a task asks."""
-    if recipe.method in OF_WORDS and task.kind not in (able := OF_WORDS[recipe.method]):
+    if recipe.method in IN_WORDS and task.kind not in (able := IN_WORDS[recipe.method]):
         raise ValueError(f"{place}.method {recipe.method} is for tasks of kind {', '.join(able)}, and {name} is of kind {task.kind}")
     if recipe.calibrated and task.kind != "classification":
         raise ValueError(f"{place}.calibrated is about labels, which {name} has not")
@@ -209,9 +209,7 @@ class Params(Block):
             methods = self.search.space["method"].ends if "method" in self.search.space else [recipe.method]
             asked += [("search.space", recipe.model_copy(update={"method": method}), self.search.tasks) for method in methods]
             if "in_context" in methods:
-                raise ValueError(
-                    f"search.models: by {name}'s recipe nothing is trained (in_context), so that there is nothing to search for"
-                )
+                raise ValueError(f"search.models: by {name}'s recipe nothing is trained (in_context): there is nothing to search for")
         if idle := [name for name in curves if self.finetune.recipes[name].method == "in_context"]:
             raise ValueError(f"learning_curve.models: by {idle[0]}'s recipe nothing learns (in_context): vary its shots in adapt")
         for place, recipe, names in asked:

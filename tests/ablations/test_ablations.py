@@ -100,7 +100,7 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
         ),
         (
             {"ablations__rate__published": "rates"},
-            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', 'sharing', 'electra', 't5_objectives', 't5_spans' or",
+            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', ",
         ),
         (
             {"ablations__rate__recipe__max_length": 64},

@@ -262,8 +262,10 @@ ONE_LAYER = ("linear_probe", "sentence_probe", "cosine")
 IN_WORDS = {"text_to_text": ("classification", "regression", "choice", "extraction", "text"), "in_context": ("classification", "choice")}
 """Those that put a task in words, for models that write -> the kinds of tasks that they can put so."""
 IDLE = {
-    "text_to_text": ("pair", "head", "class_weights"),
-    "in_context": ("pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing"),
+    "text_to_text": ("pair", "head", "class_weights", "temperature_scaling"),
+    "in_context": (
+        "pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing", "temperature_scaling",
+    ),
 }  # fmt: skip
 """Settings that say nothing under a method: all of an example is in one prompt, there is no head, or nothing learns."""
 
@@ -296,6 +298,9 @@ class Recipe(Block):
     class_weights: Literal["balanced"] | None = None
     """`balanced`: a class weighs by the inverse of its frequency.
     This and smoothing are for classification and tagging; other kinds have no classes."""
+    temperature_scaling: Annotated[bool, Added(neutral=False)] = False
+    """Classification: logits are divided by what makes dev's labels likeliest, so that probabilities can be believed (Guo et al. 2017); no
+    prediction changes. Those of dev itself are each of one half divided by what fits the other."""
     pair: Literal["joined", "apart"] = "joined"
     """The two texts of a pair: one input of two segments, or read one by one and compared by the head as [u, v, |u - v|, u * v].
     Models are compared with each other under the same: apart, it does not matter whether pre-training has met pairs. (Choices,

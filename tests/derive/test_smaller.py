@@ -9,9 +9,9 @@ from ruamel.yaml import YAML
 from torch import Tensor
 
 from components import encode, objectives, params
-from components.derive import pruned, truncated
+from components.derive import pruned, sparsified, truncated
 from components.errors import SesameError
-from components.models import store
+from components.models import sparse, store
 from components.models.contract import LanguageModel
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
@@ -157,6 +157,44 @@ def model_block(architecture: dict) -> params.Architecture:
     return checked(architecture, by_gradient(architecture), "encoded/tiny").architecture("less")
 
 
+@pytest.mark.parametrize("scope", ["global", "local"])
+@EACH
+def test_the_smallest_weights_are_zero_and_no_others(project, tokens, architecture, scope):
+    whole = saved(tokens, architecture, lambda model: model.blocks[0].feed_forward[0].weight.data.mul_(10))
+    less, metrics = made(sparsified, architecture, {"name": "sparsified", "sparsity": 0.6, "scope": scope})
+    pairs = list(zip(sparse.matrices(whole), sparse.matrices(less), strict=True))
+    assert len(pairs) == {"none": 16, "all": 8, "attention": 10}[architecture.get("shared_layers", "none")], "a shared one once"
+    before, after = (torch.cat([pair[i].detach().flatten() for pair in pairs]) for i in (0, 1))
+    assert torch.equal(after[after != 0], before[after != 0]) and metrics["sparsity"] == pytest.approx(0.6, abs=0.001)
+    assert torch.equal(whole.token_embedding.weight, less.token_embedding.weight)
+    for old, new in pairs if scope == "local" else [(before, after)]:
+        assert old[new == 0].abs().max() <= old[new != 0].abs().min() and float((new == 0).float().mean()) == pytest.approx(0.6, abs=0.002)
+    first = float((less.blocks[0].feed_forward[0].weight == 0).float().mean())
+    assert first < 0.3 if scope == "global" else first == pytest.approx(0.6, abs=0.002)
+    lineage = store.about(Path("data/models/less")).lineage
+    assert sparse.is_sparse(lineage) and not sparse.is_sparse(lineage[:-1]) and lineage[-1]["sparsity"] == 0.6
+
+
+@pytest.mark.parametrize("architecture", [ENCODER, ALBERT])
+@pytest.mark.parametrize("optimizer", [
+    lambda own: torch.optim.AdamW(own, 0.01, weight_decay=0.1, fused=True), lambda own: torch.optim.SGD(own, 0.1, momentum=0.9),
+])  # fmt: skip
+def test_zeros_stay_zeros_whatever_trains_them(project, tokens, architecture, optimizer):
+    saved(tokens, architecture)
+    less, _ = made(sparsified, architecture, {"name": "sparsified", "sparsity": 0.5})
+    zeros, free = [matrix == 0 for matrix in sparse.matrices(less)], less.token_embedding.weight.detach().clone()
+    sparse.keep_zeros(less)
+    stepped, before = optimizer(less.train().parameters()), [matrix.detach().clone() for matrix in sparse.matrices(less)]
+    for _ in range(3):
+        less.logits(less.top(*texts())).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(less.parameters(), 1.0)
+        stepped.step()
+        stepped.zero_grad()
+    for zero, matrix, was in zip(zeros, sparse.matrices(less), before, strict=True):
+        assert not matrix[zero].any() and (matrix != was)[~zero].float().mean() > 0.9
+    assert not torch.equal(less.token_embedding.weight, free)
+
+
 def test_a_smaller_model_is_a_model_like_others(project, tokens):
     saved(tokens, ENCODER)
     raw = tiny_params(models=_models(ENCODER), derived={
@@ -187,6 +225,8 @@ def test_a_smaller_model_is_a_model_like_others(project, tokens):
     ({"name": "pruned", "feed_forward": 0.99, "importance": "magnitude"}, None, "feed_forward: 0.99 of 32 takes out everything"),
     ({"name": "pruned", "feed_forward": 0.01, "importance": "magnitude"}, None, "feed_forward: 0.01 of 32 takes out nothing"),
     ({"name": "pruned", "importance": "magnitude"}, None, "nothing is pruned"),
+    ({"name": "sparsified", "sparsity": 1.0}, None, "sparsity: 1 sets everything to zero"),
+    ({"name": "sparsified", "sparsity": 0.0}, None, "sparsity: 0 sets nothing to zero"),
     (GRADIENT, "encoded/tiny", "importance gradient needs an objective"),
     ({**GRADIENT, "objective": {"name": "mlm"}}, None, "by pruned needs on: encoded/<encoding>, not models/bert"),
     ({**GRADIENT, "objective": {"name": "clm"}}, "encoded/tiny", "objective clm can't train architecture encoder"),
@@ -201,7 +241,9 @@ def test_layers_that_share_stay_in_equal_groups():
         checked(ALBERT, {"name": "truncated", "layers": 3})
 
 
-@pytest.mark.parametrize("by", [TRUNCATED, {"name": "pruned", "feed_forward": 0.5, "importance": "magnitude"}])
+@pytest.mark.parametrize("by", [
+    TRUNCATED, {"name": "pruned", "feed_forward": 0.5, "importance": "magnitude"}, {"name": "sparsified", "sparsity": 0.5},
+])  # fmt: skip
 def test_a_family_without_such_parts_is_one_line(by):
     with pytest.raises(
         SesameError, match=f"derived.less.by: {by['name']} is of the architectures encoder and decoder, and this one is bilm"

@@ -1,18 +1,50 @@
 """Models made of models."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from components.block import Added, Block, Count, Name, Seed
-from components.params.models import Training
+from components.block import Added, Block, Count, Name, Seed, Share, Threads
+from components.models.common.block import ArchitectureBlock
+from components.params.messages import first
+from components.params.models import Objective, Training
 from components.params.tasks import Recipe
 
+ITSELF = "models/<start>"
+SMALLER = ("encoder", "decoder")
+"""Families of which parts can be taken out."""
 
-class OnTasks(Block):
-    """All weights tuned before the model meets other tasks."""
+
+class Way(Block):
+    """How a model is made of another one."""
+
+    needs: ClassVar[str]
+    """What it is done on, as under data/; ITSELF where it needs nothing but the model."""
 
     name: str
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        """Of what is made of a model of this one. Raises ValueError where nothing can be."""
+        return start
+
+
+def _smaller(by: str, start: ArchitectureBlock) -> None:
+    """Raises ValueError for a family that can't be made smaller."""
+    if start.name not in SMALLER:
+        raise ValueError(f"{by} is of the architectures {' and '.join(SMALLER)}, and this one is {start.name}")
+
+
+def _with(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock:
+    """An architecture with other values. Raises ValueError where they don't fit each other."""
+    try:
+        return type(start).model_validate(start.model_dump() | change)
+    except ValidationError as error:
+        raise ValueError(first(error).lstrip(".: ")) from None
+
+
+class OnTasks(Way):
+    """All weights tuned before the model meets other tasks."""
+
     train_examples: Count | None = None
     """Labelled examples used of each task, a seeded subset; null takes all."""
     seed: Seed = 1
@@ -28,12 +60,16 @@ class OnTasks(Block):
 class Tuned(OnTasks):
     """All weights tuned on one task before the model meets others (Phang et al. 2018)."""
 
+    needs = "tasks/<task>"
+
     name: Literal["tuned"]
 
 
 class MultiTask(OnTasks):
     """All weights tuned on several tasks at once, a head for each (Liu et al. 2019, multi-task deep neural networks); under `method:
     text_to_text` without heads, told by their prompts (Raffel et al. 2020, section 3.5.2)."""
+
+    needs = "tasks"
 
     name: Literal["multitask"]
     tasks: Annotated[list[Name], Field(min_length=2)]
@@ -56,14 +92,124 @@ class MultiTask(OnTasks):
         return self
 
 
-class Pretrained(Training):
+class Pretrained(Training, Way):
     """Pre-trained on: on text of a domain or of a task (Gururangan et al. 2020), or ULMFiT's second step (Howard and Ruder 2018)."""
+
+    needs = "encoded/<encoding>"
 
     name: Literal["pretrained"]
 
 
-ON = {"tuned": "tasks/<task>", "multitask": "tasks", "pretrained": "encoded/<encoding>"}
-"""Way to derive -> what it is done on, in data/."""
+class Truncated(Way):
+    """Some of the layers, as they are: the baseline of all ways to a smaller model (Sajjad et al. 2020)."""
+
+    needs = ITSELF
+
+    name: Literal["truncated"]
+    layers: Count | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    """The first so many, or which, the first is 0. Sajjad et al. find that those next to the text matter most."""
+
+    @property
+    def kept(self) -> list[int]:
+        """The layers, from below."""
+        return list(range(self.layers)) if isinstance(self.layers, int) else self.layers
+
+    @model_validator(mode="after")
+    def in_order(self):
+        if self.kept != sorted(set(self.kept)):
+            raise ValueError(f"layers {self.kept} are not in order, each once")
+        return self
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        if self.kept[-1] >= start.num_layers:
+            raise ValueError(f"layers: layer {self.kept[-1]} is not there; the model has {start.num_layers}, 0 to {start.num_layers - 1}")
+        change = {"num_layers": len(self.kept)}
+        if start.shares_weights:  # what is shared stays so, in groups that must be as large as each other
+            size = start.num_layers // start.layer_groups
+            of = [layer // size for layer in self.kept]
+            if len({of.count(group) for group in of}) > 1:
+                raise ValueError(f"layers {self.kept} are not as many of each group of {size} that shares weights")
+            change["layer_groups"] = len(set(of))
+        return _with(start, change)
+
+
+class Scored(Way):
+    """What is taken out is what matters least, by what the model has learned or by its size."""
+
+    importance: Literal["gradient", "magnitude"] = "gradient"
+    """`gradient`: how much the loss would change without it, to first order (Michel et al. 2019, equation 2); `magnitude`: the norm of its
+    weights, for which no text is needed."""
+    objective: Objective | None = None
+    """`gradient`: whose loss; that which the model was trained by, as it stands there."""
+    tokens: Count = 100_000
+    """`gradient`: so much of the training text."""
+    batch_size: Count = 32
+    seed: Seed = 1
+    threads: Threads | None = 1
+
+    @property
+    def needs(self) -> str:
+        return "encoded/<encoding>" if self.importance == "gradient" else ITSELF
+
+    @model_validator(mode="after")
+    def loss_of_something(self):
+        if (self.objective is None) == (self.importance == "gradient"):
+            raise ValueError(f"importance {self.importance} needs {'an' if self.objective is None else 'no'} objective")
+        return self
+
+
+class Pruned(Scored):
+    """Parts taken out of every layer, as many of each: the matrices are smaller (structured pruning)."""
+
+    name: Literal["pruned"]
+    feed_forward: Share = 0.0
+    """Of the inner units of each layer, so many go."""
+
+    @model_validator(mode="after")
+    def something_is_left(self):
+        for part in ("feed_forward",):
+            if getattr(self, part) == 1:
+                raise ValueError(f"{part}: 1 takes out everything; give a share below 1")
+        if not self.feed_forward:
+            raise ValueError("nothing is pruned: give feed_forward")
+        return self
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        return _with(start, {"intermediate_size": _left(self, "feed_forward", start.intermediate_size)})
+
+
+def _left(by: Pruned, part: str, count: int) -> int:
+    """Of so many parts of a layer. Raises ValueError where the share comes to none, or to all."""
+    share = getattr(by, part)
+    left = count - round(share * count)
+    if share and left in (0, count):
+        raise ValueError(f"{part}: {share:g} of {count} takes out {'nothing' if left else 'everything'}")
+    return left
+
+
+class Sparsified(Way):
+    """The smallest weights of the layers' matrices set to zero, wherever they are (unstructured pruning, Han et al. 2015). None is faster
+    by it: dense kernels multiply zeros, too."""
+
+    needs = ITSELF
+
+    name: Literal["sparsified"]
+    sparsity: Share
+    """So many of them are zero in the end."""
+    scope: Literal["global", "local"] = "global"
+    """The smallest of all layers, or of each matrix by itself."""
+
+    @model_validator(mode="after")
+    def something_is_left(self):
+        if self.sparsity in (0, 1):
+            raise ValueError(f"sparsity: {self.sparsity:g} sets {'everything' if self.sparsity else 'nothing'} to zero")
+        return self
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        return start
 
 
 class Derived(Block):
@@ -71,9 +217,10 @@ class Derived(Block):
 
     start: Name
     """Of `models`, `checkpoints`, `derived`."""
-    on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded)/[a-z][a-z0-9_]*)$")]
-    """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/."""
-    by: Annotated[Tuned | MultiTask | Pretrained, Field(discriminator="name")]
+    on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded|models)/[a-z][a-z0-9_]*)$")]
+    """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/; `models/<start>`, the model itself, where no
+    data is needed."""
+    by: Annotated[Tuned | MultiTask | Pretrained | Truncated | Pruned | Sparsified, Field(discriminator="name")]
 
     @property
     def tasks(self) -> list[str]:
@@ -82,7 +229,8 @@ class Derived(Block):
 
     @model_validator(mode="after")
     def on_what_it_needs(self):
-        folder, _, name = (needed := ON[self.by.name]).partition("/")
-        if (self.on.partition("/")[0], bool(self.on.partition("/")[2])) != (folder, bool(name)):
+        needed = self.by.needs.replace("<start>", self.start)
+        folder, _, name = needed.partition("/")
+        if self.on != needed and ((folder, "<" in name) != (self.on.partition("/")[0], "/" in self.on)):
             raise ValueError(f"by {self.by.name} needs on: {needed}, not {self.on}")
         return self

@@ -131,6 +131,13 @@ class Params(Block):
         root = self.root(model)
         return self.models[root].architecture.name if root in self.models else self.checkpoints[root].family
 
+    def architecture(self, model: str) -> ArchitectureBlock | None:
+        """Of a model, whatever made it; None of one from elsewhere, whose files say it. Raises ValueError where it can't be made so."""
+        if model in self.derived:
+            start = self.architecture(self.derived[model].start)
+            return start and self.derived[model].by.architecture(start)
+        return self.models[model].architecture if model in self.models else None
+
     @model_validator(mode="after")
     def studies_fit(self):
         for name, study in self.ablations.items():
@@ -197,8 +204,8 @@ class Params(Block):
                 ("search.space", name, recipe.model_copy(update={key: value})) for name, recipe in bases.items() for value in draw.ends
             ]
         for place, name, recipe in used:
-            if (root := self.root(name)) in self.models:
-                _recipe_fits(place, f"models.{root}", self.models[root].architecture, recipe)
+            if architecture := self.architecture(name):
+                _recipe_fits(place, f"{'derived' if name in self.derived else 'models'}.{name}", architecture, recipe)
         tuned_here = [name for name in self.finetune.models if name in self.finetune.recipes]
         asked = [(f"finetune.recipes.{name}", self.finetune.recipes[name], self.finetune.tasks) for name in tuned_here]
         asked += [(f"derived.{name}.by.recipe", block.by.recipe, block.tasks) for name, block in self.derived.items() if block.tasks]
@@ -223,12 +230,17 @@ class Params(Block):
         return self
 
     def _derived_fits(self, place: str, derived: Derived, root: str) -> None:
-        """Raises ValueError where a model can't be pre-trained on, or not on this text."""
-        if derived.by.name != "pretrained":
+        """Raises ValueError where a model can't be made of one so, or not on this text."""
+        try:
+            self.architecture(place.partition(".")[2])
+        except ValueError as error:
+            raise ValueError(f"{place}.by: {error}") from None
+        objective = getattr(derived.by, "objective", None)
+        if objective is None:
             return
         if root not in self.models:
-            raise ValueError(f"{place}: pre-training goes on from one of `models` only, and {root} is none")
-        model, objective = self.models[root], derived.by.objective
+            raise ValueError(f"{place}: {derived.by.name} on text goes on from one of `models` only, and {root} is none")
+        model = self.models[root]
         try:
             objective.check_reader(model.architecture)
         except ValueError as error:

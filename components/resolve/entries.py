@@ -138,8 +138,10 @@ def _models(p: params.Params) -> Iterator[Entry]:
             asked = {"task": judged[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": judged}
             settings = {"finetune": _common(p), **asked, **derived.settings()}
             yield Entry("derive", name, (*way, *_model(p, name), *_method(derived.by.recipe, family)), settings)
-        else:
+        elif getattr(derived.by, "objective", None):
             yield Entry("derive", name, (*way, *_training(p, derived.by, family, derived.on.partition("/")[2])), derived.settings())
+        else:
+            yield Entry("derive", name, (*way, *_model(p, name)), derived.settings())
 
 
 def _method(recipe: params.Recipe, family: str) -> tuple[str, ...]:

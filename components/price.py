@@ -83,3 +83,8 @@ def short(value: float) -> str:
     if digits > 6:
         return f"{value:.2g}"
     return f"{round(value, digits):,.{max(0, digits)}f}"
+
+
+def beside(ours: float, theirs: float) -> str:
+    """`1/20,200 of`, `3.20 times`."""
+    return f"{short(ours / theirs)} times" if ours >= theirs else f"1/{short(theirs / ours)} of"

@@ -13,7 +13,7 @@ from components.errors import SesameError
 
 EXPONENTS = np.geomspace(0.02, 2.0, 300)
 """Among which b is looked for; 0.095 to 0.37 are published of language models (Kaplan et al. 2020; Hoffmann et al. 2022)."""
-DRAWS = 2000
+DRAWS = 1000
 LEAST = 4
 """Points; a curve of three parameters goes through any three."""
 

@@ -8,7 +8,7 @@ from components import params, price, scaling, stage
 from components.ablations.folders import REPORTS
 from components.errors import SesameError
 from components.price import Price, short
-from pipelines import estimates, graph, spent, terminal
+from pipelines import estimates, graph, meter, spent, terminal
 from pipelines.forecast import duration, number
 
 COLUMNS = ["time", "core-hours", "FLOPs", "kWh", "CO2e", "USD"]
@@ -60,12 +60,22 @@ def everything(all_params: params.Params) -> None:
             terminal.say(f"of this {number(len(chosen), 'run')} {words}: {told(price.total(chosen))}")
     if book.endless:
         terminal.say(f"{number(book.endless, 'run')} at work or killed hard: the ledger has no end of them, and they are not in this")
-    if book.flows:
-        measured, estimated = map(sum, zip(*book.flows, strict=True))
-        flows = number(len(book.flows), "flow")
-        terminal.say(f"measured, {flows}: {short(measured)} kWh by the machine's counters, {short(estimated)} by the stages' estimates")
+    terminal.say(_measured(book))
     terminal.say(familiar(whole))
     _foot(all_params, book.missing)
+
+
+def _measured(book: spent.Book) -> str:
+    """What the machine's counters have of whole flows, beside the estimates of their stages."""
+    if not book.flows:
+        return f"no flow was measured as a whole: {meter.why_not() or 'none was run since this machine can'}"
+    told = [
+        f"{words} {short(sum(own))} kWh in {number(len(own), 'flow')}"
+        for kind, words in ((meter.CPU, "CPUs and memory"), (meter.GPU, "GPUs"))
+        if (own := [flow[kind] for flow in book.flows if kind in flow])
+    ]  # fmt: skip
+    estimated = short(sum(flow["estimated"] for flow in book.flows))
+    return f"by the counters of the whole machine: {', '.join(told)}; their stages' estimates: {estimated} kWh"
 
 
 def familiar(own: Price) -> str:
@@ -73,8 +83,8 @@ def familiar(own: Price) -> str:
     from components.report.benchmarks import PUBLISHED
 
     rows = PUBLISHED["familiar"]["rows"]
-    shares = ", ".join(f"{short(own.co2e_lb / pounds)} of {what} ({pounds:,})" for what, pounds in rows.items())
-    return f"{short(own.co2e_lb)} lb CO2e: {shares}; {PUBLISHED['familiar']['source']}"
+    shares = [f"{price.beside(own.co2e_lb, pounds)} {what} ({pounds:,})" for what, pounds in rows.items() if own.co2e_lb]
+    return f"{short(own.co2e_lb)} lb CO2e: {', '.join(shares)}; {PUBLISHED['familiar']['source']}"
 
 
 def _foot(all_params: params.Params, missing: str) -> None:

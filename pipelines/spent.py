@@ -5,7 +5,7 @@ import csv
 import math
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from components import params, price, stage, tracking
 from components.ablations.folders import LAST, REPORTS
 from components.errors import SesameError
 from components.price import Price
-from pipelines import estimates, graph
+from pipelines import estimates, graph, ledger
 
 NOT_SO_WELL = {"FAILED": "failed", "KILLED": "stopped"}
 ELSEWHERE = "elsewhere"
@@ -44,8 +44,8 @@ class Book:
     """Why there is no ledger; empty where there is one."""
     endless: int = 0
     """Runs that are at work or were killed hard: the ledger has no end of them, and they are not counted."""
-    flows: Sequence[tuple[float, float]] = ()
-    """Of the flows whose energy was measured: kWh by the machine's counters with the PUE, and by the estimates of their stages."""
+    flows: Sequence[Mapping[str, float]] = ()
+    """Of each flow whose energy was measured the kWh with the PUE: by the machine's counters, by kind, and `estimated` by its stages."""
 
 
 def read(all_params: params.Params) -> Book:
@@ -78,7 +78,7 @@ def no_ledger() -> str:
     return ""
 
 
-def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[tuple[float, float]]]:
+def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[str, float]]]:
     """Runs of stages, how many have no end, and of the flows that were measured the kWh by counters and by estimates.
 
     What failed or was stopped has kept no cost: its seconds are the ledger's, from the start to the end, and its power is that of the
@@ -92,8 +92,8 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[tuple[f
         page = client.search_runs([experiment], max_results=1000, page_token=token)
         for run in page:
             tags, cost = run.data.tags, {key.removeprefix("cost."): own for key, own in run.data.metrics.items() if key.startswith("cost.")}
-            if "measured.kwh" in run.data.metrics:
-                flows[run.info.run_id] = run.data.metrics["measured.kwh"]
+            if kinds := {key: own for key, own in run.data.metrics.items() if key.startswith(f"{ledger.MEASURED}.")}:
+                flows[run.info.run_id] = {key.removeprefix(f"{ledger.MEASURED}.").removesuffix("_kwh"): own for key, own in kinds.items()}
             if "stage" not in tags or "name" not in tags:  # a flow, or one seed, trial or variant of a stage, whose run has it all
                 continue
             if run.info.status == "FINISHED" and {"seconds", "kwh"} <= cost.keys():
@@ -110,7 +110,7 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[tuple[f
         group = name.partition("@")[0]
         kwh = watts[group] * seconds / 3.6e6 if group in watts else stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
         finished.append(Spent(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))
-    return finished, endless, [(kwh, by_flow[flow]) for flow, kwh in flows.items()]
+    return finished, endless, [own | {"estimated": by_flow[flow]} for flow, own in flows.items()]
 
 
 def _watts(runs: Iterable[Spent]) -> dict[str, float]:

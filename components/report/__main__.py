@@ -78,7 +78,7 @@ def _page(
         pretraining=frames["pretraining"], costs=frames["costs"], spaces=spaces.section(all_params, metrics),
         writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
-        price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short,
+        price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.beside,
         contexts={key: context(model) for key, model in all_params.models.items()},
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},

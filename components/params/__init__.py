@@ -25,6 +25,7 @@ from components.params.models import (
     Trainer,
     Training,
 )
+from components.params.price import Price
 from components.params.reading import FILE, MOST, OF_STUDIES, STUDIES, check, load, parse, schemas, studies_beside
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.spaces import (

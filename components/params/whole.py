@@ -10,6 +10,7 @@ from components.params.derived import Derived
 from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Checkpoint, Model, Objective
+from components.params.price import Price
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
@@ -82,6 +83,7 @@ class Params(Block):
     seed: Seed
     """Splits and subsets of data; models have seeds of their own."""
     energy: Energy
+    price: Price
     resources: Annotated[Resources, RunOnly()]
     corpora: dict[Name, Corpus]
     tasks: dict[Name, Task]

@@ -10,6 +10,7 @@ files, `messages` and `references` what can be wrong with them.
 """
 
 from components.params.derived import Derived, MultiTask, Pretrained, Pruned, Sparsified, Truncated, Tuned
+from components.params.efficiency import Efficiency, Point, Quantised
 from components.params.generation import Beam, BeginningInputs, Generation, Greedy, HowWritten, ParallelInputs, Sample
 from components.params.models import (
     Accelerator,
@@ -26,7 +27,7 @@ from components.params.models import (
     Training,
 )
 from components.params.price import Price
-from components.params.reading import FILE, MOST, OF_STUDIES, STUDIES, check, load, parse, schemas, studies_beside
+from components.params.reading import FILE, MOST, OF_STUDIES, SHARED, STUDIES, check, load, parse, schemas, studies_beside
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.spaces import (
     Alignment,

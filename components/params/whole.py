@@ -6,7 +6,8 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from components.block import Block, Name, RunOnly, Seed
 from components.models.common.block import ArchitectureBlock
-from components.params.derived import Derived
+from components.params.derived import SMALLER, Derived
+from components.params.efficiency import Efficiency
 from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Checkpoint, Model, Objective
@@ -52,6 +53,10 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
         raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and {model} has none")
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
+    if recipe.method == "early_exit" and architecture.name not in SMALLER:
+        raise ValueError(f"{place}.method early_exit is of the architectures {' and '.join(SMALLER)}, and {model} is {architecture.name}")
+    if recipe.exits and recipe.exits[-1] > architecture.num_layers:
+        raise ValueError(f"{place}.exits: layer {recipe.exits[-1]} is not there; {model} has {architecture.num_layers}")
     if recipe.method in IN_WORDS and (architecture.reads not in WRITE or getattr(architecture, "backward", False)):
         how = "from the end" if architecture.reads in WRITE else architecture.reads
         raise ValueError(f"{place}.method {recipe.method} is for models that write, and {model} doesn't (it reads {how})")
@@ -73,6 +78,8 @@ def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
         raise ValueError(f"{place}.method {recipe.method} is for tasks of kind {', '.join(able)}, and {name} is of kind {task.kind}")
     if recipe.calibrated and task.kind != "classification":
         raise ValueError(f"{place}.calibrated is about labels, which {name} has not")
+    if recipe.method == "early_exit" and task.kind != "classification":
+        raise ValueError(f"{place}.method early_exit is for tasks of kind classification, and {name} is of kind {task.kind}")
     if task.kind == "text" and recipe.method not in IN_WORDS:
         raise ValueError(f"{place}.method {recipe.method} writes nothing, and the task {name} asks for a text: take text_to_text")
 
@@ -106,11 +113,16 @@ class Params(Block):
     generations: dict[Name, Generation]
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()
+    efficiency: Efficiency = Efficiency()
     _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     def of_studies(self, section: str) -> frozenset[str]:
-        """What of a section, `tokenizers` or `encodings`, the studies' file declares: made when a study reads it."""
+        """What of a section, `tokenizers`, `encodings`, `models` or `derived`, the studies' file declares: made when a study reads it."""
         return self._of_studies.get(section, frozenset())
+
+    def main(self, section: str) -> dict[str, Block]:
+        """What of a section the main pipeline makes."""
+        return {name: block for name, block in getattr(self, section).items() if name not in self.of_studies(section)}
 
     def root(self, model: str) -> str:
         """The model or checkpoint that one is derived from, over all steps: the name itself where it is no derived one."""
@@ -225,6 +237,7 @@ class Params(Block):
             for name in self.tasks.keys() & names:  # another is told as a wrong name
                 _task_fits(place, name, self.tasks[name], recipe)
         self._search_fits(bases)
+        self._efficiency_fits()
         for name, pair in self.alignments.items():
             sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
             if len(sizes) > 1:
@@ -256,6 +269,15 @@ class Params(Block):
         if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:
             tokenizers = " and ".join(encoding.tokenizer for encoding in encodings)
             raise ValueError(f"{place}: encoded/{following} has another tokenizer than the text of {whose} ({tokenizers})")
+
+    def _efficiency_fits(self) -> None:
+        block = self.efficiency
+        for name in block.tasks:
+            if name in self.tasks and (kind := self.tasks[name].kind) != "classification":
+                raise ValueError(f"efficiency.tasks: {name} is of kind {kind}, and answers are held against each other by classification")
+        for name, point in block.points.items():
+            if (root := self.root(point.model)) in self.models and (architecture := self.architecture(point.model)):
+                _recipe_fits(f"efficiency.points.{name}.recipe", f"models.{root}", architecture, block.tuned(name))
 
     def _search_fits(self, recipes: dict[str, Recipe]) -> None:
         search = self.search

@@ -60,7 +60,7 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
         figures["scores"] = plots.scores(gains)
     if len(frames["learning_curve"]):
         figures["learning_curve"] = plots.learning(frames["learning_curve"])
-    if all_params.models:
+    if all_params.main("models"):
         figures["curves"] = plots.curves(tables.curves(all_params))
     return figures | spaces.figures(all_params) | writing.figures(all_params)
 
@@ -79,9 +79,9 @@ def _page(
         writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
         price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.beside,
-        contexts={key: context(model) for key, model in all_params.models.items()},
+        contexts={key: context(model) for key, model in all_params.main("models").items()},
         samples=tables.samples(all_params),
-        sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},
+        sample_titles={key: model.objective.samples_title for key, model in all_params.main("models").items()},
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
         min_steps=all_params.learning_curve.min_steps,
     )  # fmt: skip

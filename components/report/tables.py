@@ -194,14 +194,14 @@ def bars(table: pd.DataFrame) -> pd.DataFrame:
 
 def curves(all_params: params.Params) -> pd.DataFrame:
     """The validation rows of every model: step, tokens, losses."""
-    read = {name: model.loss_of for name, model in all_params.models.items()}
+    read = {name: model.loss_of for name, model in all_params.main("models").items()}
     frames = [csv(Path("data/curves", f"{name}.csv")).assign(model=name, reads=reads) for name, reads in read.items()]
     return pd.concat(frames) if frames else pd.DataFrame(columns=["model", "reads", "tokens", "loss", "bits_per_byte"])
 
 
 def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
     """What each model made of its prompts."""
-    return {name: stage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.models}
+    return {name: stage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.main("models")}
 
 
 def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> list[dict]:

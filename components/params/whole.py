@@ -9,7 +9,7 @@ from components.models.common.block import ArchitectureBlock
 from components.params.derived import Derived
 from components.params.generation import Generation
 from components.params.messages import first
-from components.params.models import Checkpoint, Model, Objective
+from components.params.models import Checkpoint, Model, Objective, Training
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
@@ -121,7 +121,7 @@ class Params(Block):
         steps, root = [], model
         while root in self.derived:
             block = self.derived[root]
-            steps += [(block.on.partition("/")[2], block.by.objective)] if block.by.name == "pretrained" else []
+            steps += [(block.on.partition("/")[2], block.by.objective)] if isinstance(block.by, Training) else []
             root = block.start
         steps += [(self.models[root].encoding, self.models[root].objective)] if root in self.models else []
         return steps[::-1]

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from components import objectives, params, stage, tokenizer
 from components.errors import SesameError
 from components.models import store
@@ -22,13 +24,20 @@ def architecture(all_params: params.Params, name: str) -> params.Architecture:
         raise SesameError(f"derived.{name}.by: {error}") from None
 
 
-def keep(smaller: LanguageModel, model: LanguageModel, layers: Sequence[int]) -> None:
-    """Give a model the weights of one that is as wide: of these layers, and of all that is no layer."""
-    for own, layer in zip(smaller.blocks, (model.blocks[i] for i in layers), strict=True):
+def keep(smaller: LanguageModel, model: LanguageModel, layers: Sequence[int]) -> dict[str, Tensor]:
+    """Give a model the weights of another one: of these layers, and of all that is no layer. Returns those that it has not taken, by their
+    names, since they are of another shape."""
+    pairs = [("", smaller, model)]
+    for i, layer in enumerate(layers):
         for part in (part for parts in PARTS.values() for part in parts):  # by name, since layers may share one
-            getattr(own, part).load_state_dict(getattr(layer, part).state_dict())
-    others = {key: value for key, value in model.state_dict().items() if not key.startswith("blocks.")}
-    smaller.load_state_dict(smaller.state_dict() | others)
+            pairs.append((f"blocks.{i}.{part}.", getattr(smaller.blocks[i], part), getattr(model.blocks[layer], part)))
+    left = smaller.state_dict()
+    for place, own, other in pairs:
+        theirs = {key: value for key, value in other.state_dict().items() if place or not key.startswith("blocks.")}
+        fitting = {key: theirs[key] for key, value in own.state_dict().items() if key in theirs and theirs[key].shape == value.shape}
+        own.load_state_dict(fitting, strict=False)
+        left = {key: value for key, value in left.items() if key.removeprefix(place) not in fitting or not key.startswith(place)}
+    return left
 
 
 def objective(config: params.Objective, model: LanguageModel, start: Path, encoding: Path) -> Objective:
@@ -51,6 +60,11 @@ def write(
     its = store.about(start)
     with stage.output(folder) as target:
         store.save(target, smaller.state_dict(), architecture, tokens, its.absent, [*its.lineage, step])
-    before, now = ((own / "model.safetensors").stat().st_size for own in (start, folder))
+    before, now = bytes_of(start), bytes_of(folder)
     print(f"{store.count_parameters(smaller):,} parameters, {now / before:.0%} of the bytes", flush=True)
     return {"parameters": store.count_parameters(smaller), "bytes": now, "bytes_before": before}
+
+
+def bytes_of(folder: Path) -> int:
+    """What a model's weights take on the disk."""
+    return (folder / "model.safetensors").stat().st_size

@@ -9,7 +9,7 @@ and every light stage read them, and none of those should pay for importing torc
 files, `messages` and `references` what can be wrong with them.
 """
 
-from components.params.derived import Derived, MultiTask, Pretrained, Pruned, Sparsified, Truncated, Tuned
+from components.params.derived import Derived, Distilled, MultiTask, Pretrained, Pruned, Sparsified, Truncated, Tuned
 from components.params.efficiency import Efficiency, Point, Quantised
 from components.params.generation import Beam, BeginningInputs, Generation, Greedy, HowWritten, ParallelInputs, Sample
 from components.params.models import (

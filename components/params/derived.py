@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from components.block import Added, Block, Count, Name, Seed, Share, Threads
-from components.models.common.block import ArchitectureBlock
+from components.models.common.block import SIZED, ArchitectureBlock
 from components.params.messages import first
 from components.params.models import Objective, Training
 from components.params.tasks import Recipe
@@ -36,8 +36,9 @@ def _smaller(by: str, start: ArchitectureBlock) -> None:
 
 def _with(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock:
     """An architecture with other values. Raises ValueError where they don't fit each other."""
+    meant = SIZED if change.get("size") else ()  # which is in place of these
     try:
-        return type(start).model_validate(start.model_dump() | change)
+        return type(start).model_validate({key: value for key, value in start.model_dump().items() if key not in meant} | change)
     except ValidationError as error:
         raise ValueError(first(error).lstrip(".: ")) from None
 
@@ -124,14 +125,18 @@ class Truncated(Way):
         _smaller(self.name, start)
         if self.kept[-1] >= start.num_layers:
             raise ValueError(f"layers: layer {self.kept[-1]} is not there; the model has {start.num_layers}, 0 to {start.num_layers - 1}")
-        change = {"num_layers": len(self.kept)}
-        if start.shares_weights:  # what is shared stays so, in groups that must be as large as each other
-            size = start.num_layers // start.layer_groups
-            of = [layer // size for layer in self.kept]
-            if len({of.count(group) for group in of}) > 1:
-                raise ValueError(f"layers {self.kept} are not as many of each group of {size} that shares weights")
-            change["layer_groups"] = len(set(of))
-        return _with(start, change)
+        return _with(start, {"num_layers": len(self.kept)} | _groups(start, self.kept))
+
+
+def _groups(start: ArchitectureBlock, layers: list[int]) -> dict[str, int]:
+    """What is said of layers that share: they go on, in groups that are as large as each other. Raises ValueError where they are not."""
+    if not start.shares_weights:
+        return {}
+    size = start.num_layers // start.layer_groups
+    of = [layer // size for layer in layers]
+    if len({of.count(group) for group in of}) > 1:
+        raise ValueError(f"layers {layers} are not as many of each group of {size} that shares weights")
+    return {"layer_groups": len(set(of))}
 
 
 class Scored(Way):
@@ -212,6 +217,66 @@ class Sparsified(Way):
         return start
 
 
+class Distilled(Training, Way):
+    """A student trained on text by what a teacher, the model that it starts from, says of it (DistilBERT, Sanh et al. 2019): soft targets
+    where something is predicted (the paper's code: at all tokens), the text's own, and the direction of the last layer at each token."""
+
+    needs = "encoded/<encoding>"
+
+    name: Literal["distilled"]
+    change: dict[str, Any] = {}
+    """What of the student's architecture is another than the teacher's: `{num_layers: 3}`, `{size: tiny}`."""
+    layers: Literal["spread", "random"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = "spread"
+    """The teacher's that the student begins with, the first is 0: one out of every so many (as published), or these; weights of another
+    shape, and with `random` all, are drawn."""
+    temperature: PositiveFloat = 2.0
+    """Of both distributions, where they are held against each other."""
+    soft_weight: Annotated[float, Field(ge=0)] = 5.0
+    hard_weight: Annotated[float, Field(ge=0)] = 2.0
+    cosine_weight: Annotated[float, Field(ge=0)] = 1.0
+    """Of the three losses; each is a mean over its targets."""
+
+    @model_validator(mode="after")
+    def something_is_taught(self):
+        if self.objective.name not in TAUGHT:
+            raise ValueError(f"a teacher is asked for tokens (objective {' or '.join(TAUGHT)}), and {self.objective.name} asks for none")
+        if not self.soft_weight and not self.cosine_weight:
+            raise ValueError("nothing is learned from the teacher: give soft_weight or cosine_weight")
+        return self
+
+    def taken(self, start: ArchitectureBlock, num_layers: int) -> list[int]:
+        """The teacher's layers that the student's so many begin with; none where all are drawn."""
+        if self.layers == "random":
+            return []
+        return [i * start.num_layers // num_layers for i in range(num_layers)] if self.layers == "spread" else self.layers
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        if self.change.get("name", start.name) != start.name:
+            raise ValueError(f"change.name: a student is of its teacher's architecture, {start.name}")
+        try:
+            student = _with(start, self.change)
+        except ValueError as error:
+            raise ValueError(f"change.{error}") from None
+        taken = self.taken(start, student.num_layers)
+        if student.max_length > start.max_length:
+            raise ValueError(f"change.max_length: {student.max_length} is more than the teacher reads, {start.max_length}")
+        if self.cosine_weight and student.hidden_size != start.hidden_size:
+            raise ValueError(
+                f"cosine_weight: states {student.hidden_size} and {start.hidden_size} wide have no cosine; set cosine_weight to 0"
+            )
+        if taken and student.hidden_size != start.hidden_size:
+            raise ValueError(f"layers: the teacher's are {start.hidden_size} wide, not {student.hidden_size}; take layers: random")
+        if taken and (len(taken) != student.num_layers or max(taken) >= start.num_layers or student.num_layers > start.num_layers):
+            raise ValueError(f"layers: {taken} of the teacher's {start.num_layers} are none for the student's {student.num_layers}")
+        if taken and student.shares_weights and _groups(start, taken) != {"layer_groups": student.layer_groups}:
+            raise ValueError("layers: the student's share weights otherwise than those of the teacher; take layers: random")
+        return student
+
+
+TAUGHT = ("mlm", "clm")
+
+
 class Derived(Block):
     """A model made of another one: `data/models/<name>`, to be named wherever a model is."""
 
@@ -220,7 +285,7 @@ class Derived(Block):
     on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded|models)/[a-z][a-z0-9_]*)$")]
     """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/; `models/<start>`, the model itself, where no
     data is needed."""
-    by: Annotated[Tuned | MultiTask | Pretrained | Truncated | Pruned | Sparsified, Field(discriminator="name")]
+    by: Annotated[Tuned | MultiTask | Pretrained | Truncated | Pruned | Sparsified | Distilled, Field(discriminator="name")]
 
     @property
     def tasks(self) -> list[str]:

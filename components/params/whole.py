@@ -10,7 +10,7 @@ from components.params.derived import SMALLER, Derived
 from components.params.efficiency import Efficiency
 from components.params.generation import Generation
 from components.params.messages import first
-from components.params.models import Checkpoint, Model, Objective
+from components.params.models import Checkpoint, Model, Objective, Training
 from components.params.price import Price
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
@@ -135,7 +135,7 @@ class Params(Block):
         steps, root = [], model
         while root in self.derived:
             block = self.derived[root]
-            steps += [(block.on.partition("/")[2], block.by.objective)] if block.by.name == "pretrained" else []
+            steps += [(block.on.partition("/")[2], block.by.objective)] if isinstance(block.by, Training) else []
             root = block.start
         steps += [(self.models[root].encoding, self.models[root].objective)] if root in self.models else []
         return steps[::-1]

@@ -133,6 +133,7 @@ def _models(p: params.Params) -> Iterator[Entry]:
         yield Entry("checkpoint", name, ("components.checkpoints.__main__", *hub, *_of(checkpoint)), checkpoint.settings())
     for name, derived in p.derived.items():
         way, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
+        way += ("components.objectives.distillation.objective",) if derived.by.name == "distilled" else ()
         if derived.tasks:
             judged = {task: _judging(p.tasks[task], derived.by.recipe) for task in derived.tasks}
             asked = {"task": judged[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": judged}

@@ -69,13 +69,13 @@ def _measured(book: spent.Book) -> str:
     """What the machine's counters have of whole flows, beside the estimates of their stages."""
     if not book.flows:
         return f"no flow was measured as a whole: {meter.why_not() or 'none was run since this machine can'}"
-    told = [
+    parts = [
         f"{words} {short(sum(own))} kWh in {number(len(own), 'flow')}"
         for kind, words in ((meter.CPU, "CPUs and memory"), (meter.GPU, "GPUs"))
         if (own := [flow[kind] for flow in book.flows if kind in flow])
     ]  # fmt: skip
     estimated = short(sum(flow["estimated"] for flow in book.flows))
-    return f"by the counters of the whole machine: {', '.join(told)}; their stages' estimates: {estimated} kWh"
+    return f"by the counters of the whole machine: {', '.join(parts)}; their stages' estimates: {estimated} kWh"
 
 
 def familiar(own: Price) -> str:

@@ -81,12 +81,12 @@ def no_ledger() -> str:
 def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[str, float]]]:
     """Runs of stages, how many have no end, and of the flows that were measured the kWh by counters and by estimates.
 
-    What failed or was stopped has kept no cost: its seconds are the ledger's, from the start to the end, and its power is that of the
-    finished runs of its group, or of a core. Its FLOPs are not known.
+    What failed or was stopped, or lost the ledger on its way, has kept no cost: its seconds are the ledger's, from the start to the end,
+    and its power is that of the finished runs of its group, or of a core. Its FLOPs are not known.
     """
     client = tracking.client()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
-    finished, broken, endless, flows, by_flow = [], [], 0, {}, defaultdict(float)
+    finished, without_cost, endless, flows, by_flow = [], [], 0, {}, defaultdict(float)
     token = None
     while token != "":
         page = client.search_runs([experiment], max_results=1000, page_token=token)
@@ -102,11 +102,10 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
             elif run.info.end_time is None:
                 endless += 1
             else:
-                state = run.info.status if run.info.status in NOT_SO_WELL else "FAILED"
-                broken.append((run.info.run_name, state, (run.info.end_time - run.info.start_time) / 1000))
+                without_cost.append((run.info.run_name, run.info.status, (run.info.end_time - run.info.start_time) / 1000))
         token = page.token or ""
     watts = _watts(finished)
-    for name, state, seconds in broken:
+    for name, state, seconds in without_cost:
         group = name.partition("@")[0]
         kwh = watts[group] * seconds / 3.6e6 if group in watts else stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
         finished.append(Spent(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))

@@ -32,6 +32,7 @@ TESTS = {
     "sentences": "tests/objectives/test_sentences.py", "ablations": "tests/ablations/test_ablations.py",
     "in_words": "tests/finetune/test_in_words.py", "filling": "tests/generate/test_filling.py",
     "synthetic": "tests/sources/test_synthetic.py", "submission": "tests/tasks/test_submission.py",
+    "price": "tests/test_price.py", "price_tags": "tests/pipelines/test_price_tags.py", "scaling": "tests/test_scaling.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -425,4 +426,18 @@ MISTAKES = [
             "np.allclose(one, other, rtol=1e-6, atol=1e-9)", "True", named("synthetic")),
     Mistake("answers that are none are not told", "components/tasks/submission.py",
             "    return len(none)", "    return 0", named("submission")),
+    Mistake("the PUE taken twice", "components/price.py",
+            'cost["kwh"] / energy.pue / cost["seconds"]', 'cost["kwh"] / cost["seconds"]',
+            named("price", "test_devices_are_those_that_the_energy_was_estimated_from")),
+    Mistake("a GPU's host rented beside it", "components/price.py", "0.0 if gpus else hours * max(1.0, cores)", "hours * max(1.0, cores)",
+            named("price", "test_a_core_is_rented_for_as_long_as_a_run_lasts_and_a_gpu_with_its_host")),
+    Mistake("a result counted again beside its run", "pipelines/spent.py", "if not any(math.isclose(", "if any(math.isclose(",
+            named("price_tags", "test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once")),
+    Mistake("seeds counted beside their stage", "pipelines/spent.py",
+            'if "stage" not in tags or "name" not in tags:', 'if "stage" not in tags:',
+            named("price_tags", "test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once")),
+    Mistake("the noise of one run for that of a mean", "components/scaling.py", "pooled / np.sqrt(count)", "pooled / count",
+            named("scaling", "test_the_interval_covers_the_true_curve_as_often_as_it_says")),
+    Mistake("a counter that begins again", "pipelines/meter.py", "(now - before) % counter.wraps if counter.wraps else now - before",
+            "now - before", named("price_tags", "test_counters_of_packages_and_memory_are_read_and_begin_again")),
 ]  # fmt: skip

@@ -111,15 +111,16 @@ def compared(all_params: params.Params, task: str, read: dict[str, dict]) -> dic
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """What the page has of a task."""
-    front_of = [
-        ", ".join(title.partition(",")[0] for cost, title in COSTS.items() if row[f"on_front_{cost}"]) for row in frame.to_dict("records")
-    ]
+    fronts = [
+        ", ".join(title.partition(" of")[0].replace(" an answer", "") for cost, title in COSTS.items() if own[f"on_front_{cost}"])
+        for own in frame.to_dict("records")
+    ]  # fmt: skip
     columns = {
-        "point": frame["point"], "score": [f"{row.score:.3f} ± {row.std:.3f}" for row in frame.itertuples()],
-        "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"], "of the base's": frame["ms_ratio"],
-        "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"], "answers/s": frame["per_second"], "MFLOPs": frame["mflops"],
-        "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"], "ECE": frame["expected_calibration_error"], "Brier": frame["brier_score"],
-        "exits": frame["exits"], "on the front of": front_of,
+        "point": frame["point"], "score": [f"{own.score:.3f} ± {own.std:.3f}" for own in frame.itertuples()],
+        "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
+        "of the base's": frame["ms_ratio"], "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"],
+        "answers/s": frame["per_second"], "MFLOPs": frame["mflops"], "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"],
+        "ECE": frame["expected_calibration_error"], "Brier": frame["brier_score"], "exits": frame["exits"], "on the front of": fronts,
     }  # fmt: skip
     return pd.DataFrame(columns)
 

@@ -1,7 +1,7 @@
 """`python -m components.efficiency.point POINT-TASK`: tune a point on a task over the seeds -> data/efficiency/<point>/<task>/.
 
-In it `all/predictions.jsonl` (where layers are left out a folder for each threshold), `train_logits.npy` (seeds, examples, labels) for points
-that this one teaches, and of the first seed `module.safetensors`, which the page runs.
+In it `all/predictions.jsonl` (where layers are left out a folder for each threshold), `train_logits.npy` (seeds, examples, labels) for
+points that this one teaches, and of the first seed `module.safetensors`, which the page runs.
 """
 
 from collections.abc import Iterator

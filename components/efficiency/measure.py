@@ -55,8 +55,9 @@ def weights(module: nn.Module, split: Encoded) -> list[nn.Parameter]:
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     module.eval().requires_grad_(True)
     batch = next(reading(split, 1))
-    output = answering(module)(batch.texts, batch.segments)
-    reached = torch.autograd.grad(output.float().sum(), list(module.parameters()), allow_unused=True)
+    with torch.enable_grad():
+        output = answering(module)(batch.texts, batch.segments)
+        reached = torch.autograd.grad(output.float().sum(), list(module.parameters()), allow_unused=True)
     used = [parameter for parameter, gradient in zip(module.parameters(), reached, strict=True) if gradient is not None]
     module.requires_grad_(False)
     for parameter in trained:

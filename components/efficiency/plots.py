@@ -29,7 +29,7 @@ def fronts(frame: pd.DataFrame, metric: str, base: str) -> Figure:
 
 
 def reliability(bins: dict[str, np.ndarray], title: str) -> Figure:
-    """How often answers of a probability are right: a line for each point, by its bins (bins, 3): count, probability, share of right ones."""
+    """How often answers of a probability are right: a line for each point, by bins (bins, 3): count, probability, share of right ones."""
     figure, axis = plt.subplots(figsize=(4.6, 4.2), constrained_layout=True)
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
     for style, (name, own) in zip(styles(), bins.items(), strict=False):

@@ -104,6 +104,12 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
             known = ", ".join(_dictionary(adapt, "recipes")) or "none"
             problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {known})")
+    efficiency = _dictionary(raw, "efficiency")
+    for i, task in enumerate(_list(efficiency, "tasks")):
+        check(f"efficiency.tasks[{i}]", task, "tasks")
+    for point, block in _dictionary(efficiency, "points").items():
+        model = _dictionary({"p": block}, "p").get("model")
+        check(f"efficiency.points.{point}.model", model, "models or checkpoints or derived of either file")
     check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
     for folder, sections in (
         ("models", ("models", "checkpoints", "derived")), ("vectors", ("vectors", "published_vectors", "contextual_vectors")),

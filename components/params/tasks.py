@@ -249,7 +249,7 @@ class Task(Block):
 
 METHODS = (
     "full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine", "text_to_text",
-    "in_context", "early_exit",
+    "in_context", "early_exit"
 )  # fmt: skip
 """Files of `components.finetune.methods`. One more way to adapt is one more file and its name here, and below where that is so."""
 ATTACHED = ("adapters", "lora")

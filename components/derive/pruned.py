@@ -1,5 +1,6 @@
-"""Parts taken out of every layer, as many of each, so that its matrices are smaller: inner units of the feed-forward networks. Which is
-told by what the loss would change by without each (Michel et al. 2019, equation 2), or by the norm of its weights."""
+"""Parts taken out of every layer, as many of each, so that its matrices are smaller: attention heads, and inner units of the
+feed-forward networks. Which is told by what the loss would change by without each (Michel et al. 2019, equation 2), or by the norm of
+its weights."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -25,7 +26,7 @@ class Parts:
     """What one matrix makes and another one reads."""
 
     into: str
-    """Its rows make the parts, once or several times over: a gate and what goes through it."""
+    """Its rows make the parts, once or several times over: queries, keys and values, or a gate and what goes through it."""
     out: str
     """Its columns read them."""
     size: int
@@ -42,9 +43,15 @@ class Parts:
 
 def parts_of(model: LanguageModel, smaller: params.Architecture) -> list[Parts]:
     """Of all layers, but for those that use another one's."""
-    units = [i for i, block in enumerate(model.blocks) if "feed_forward" in block._modules]
-    own = [f"blocks.{i}.feed_forward" for i in units]
-    return [Parts(f"{place}.0", f"{place}.2", 1, smaller.intermediate_size) for place in own]
+    parts = []
+    for i, block in enumerate(model.blocks):
+        if "attention" in block._modules:
+            place, size = f"blocks.{i}.attention", smaller.heads_size // smaller.num_heads
+            parts.append(Parts(f"{place}.query_key_value", f"{place}.output", size, smaller.num_heads))
+        if "feed_forward" in block._modules:
+            place = f"blocks.{i}.feed_forward"
+            parts.append(Parts(f"{place}.0", f"{place}.2", 1, smaller.intermediate_size))
+    return parts
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
@@ -64,7 +71,13 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     kept = [best(score, parts.left) for score, parts in zip(scores, every, strict=True)]
     made = store.build(architecture, tokens)
     made.load_state_dict(cut(model.state_dict(), every, kept))
-    step = {"by": "pruned", "on": block.on.partition("/")[2], "importance": by.importance, "feed_forward": by.feed_forward} | cost
+    step = {
+        "by": "pruned",
+        "on": block.on.partition("/")[2],
+        "importance": by.importance,
+        "heads": by.heads,
+        "feed_forward": by.feed_forward,
+    } | cost
     return smaller.write(folder, made, architecture, tokens, start, step) | {"cost": cost}
 
 

@@ -168,21 +168,30 @@ class Pruned(Scored):
     """Parts taken out of every layer, as many of each: the matrices are smaller (structured pruning)."""
 
     name: Literal["pruned"]
+    heads: Share = 0.0
+    """Of the attention heads of each layer, so many go."""
     feed_forward: Share = 0.0
     """Of the inner units of each layer, so many go."""
 
     @model_validator(mode="after")
     def something_is_left(self):
-        for part in ("feed_forward",):
+        for part in ("heads", "feed_forward"):
             if getattr(self, part) == 1:
                 raise ValueError(f"{part}: 1 takes out everything; give a share below 1")
-        if not self.feed_forward:
-            raise ValueError("nothing is pruned: give feed_forward")
+        if not self.heads and not self.feed_forward:
+            raise ValueError("nothing is pruned: give heads or feed_forward")
         return self
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
         _smaller(self.name, start)
-        return _with(start, {"intermediate_size": _left(self, "feed_forward", start.intermediate_size)})
+        change = {"intermediate_size": _left(self, "feed_forward", start.intermediate_size)}
+        if self.heads:
+            if start.positions not in ("learned", "sinusoidal"):
+                raise ValueError(
+                    f"heads: {start.positions} positions are of each head, which is another one then; prune feed_forward alone"
+                )
+            change |= {"num_heads": _left(self, "heads", start.num_heads), "head_size": start.heads_size // start.num_heads}
+        return _with(start, change)
 
 
 def _left(by: Pruned, part: str, count: int) -> int:

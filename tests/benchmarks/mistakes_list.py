@@ -33,6 +33,7 @@ TESTS = {
     "in_words": "tests/finetune/test_in_words.py", "filling": "tests/generate/test_filling.py",
     "synthetic": "tests/sources/test_synthetic.py", "submission": "tests/tasks/test_submission.py",
     "price": "tests/test_price.py", "price_tags": "tests/pipelines/test_price_tags.py", "scaling": "tests/test_scaling.py",
+    "smaller": "tests/derive/test_smaller.py", "distilled": "tests/derive/test_distilled.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -440,4 +441,20 @@ MISTAKES = [
             named("scaling", "test_the_interval_covers_the_true_curve_as_often_as_it_says")),
     Mistake("a counter that begins again", "pipelines/meter.py", "(now - before) % counter.wraps if counter.wraps else now - before",
             "now - before", named("price_tags", "test_counters_of_packages_and_memory_are_read_and_begin_again")),
+    # models made of models
+    Mistake("signs of rows cancel each other out", "components/derive/pruned.py", "mask.grad.abs().sum(0)", "mask.grad.sum(0).abs()",
+            named("smaller", "test_a_score_is_the_mean_over_rows_of_what_the_loss_changes_by")),
+    Mistake("a gate without what goes through it", "components/derive/pruned.py",
+            "torch.cat([columns + start for start in range(0, rows, width)])", "columns.repeat(rows // width)",
+            named("smaller", "test_units_that_change_no_loss_go_first", "test_heads_that_nothing_reads_go_first")),
+    Mistake("weight decay and moments of weights that are zero", "components/models/sparse.py",
+            "gradient.masked_fill(~kept.to(gradient.device), 0)", "gradient",
+            named("smaller", "test_zeros_stay_zeros_whatever_trains_them")),
+    Mistake("a student's first layers", "components/params/derived.py", "i * start.num_layers // num_layers for i", "i for i",
+            named("distilled", "test_a_student_begins_with_layers_of_the_teacher")),
+    Mistake("soft targets without the squared temperature", "components/objectives/distillation/objective.py",
+            "(each * there).sum() * temperature**2", "(each * there).sum()", named("distilled", "test_losses_by_hand")),
+    Mistake("a save goes on under another teacher", "components/derive/distilled.py",
+            'code.encode() + (teacher / "model.safetensors").read_bytes()', "code.encode()",
+            named("distilled", "test_a_save_is_of_one_teacher")),
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from components.derive import pruned, sparsified, truncated
 from components.errors import SesameError
 from components.models import sparse, store
 from components.models.contract import LanguageModel
+from components.models.decoder.decoding import Decoding
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
 
@@ -101,6 +102,13 @@ def dead(model: LanguageModel) -> None:
         block.feed_forward[0].weight[::2] *= 10
 
 
+def deaf(model: LanguageModel) -> None:
+    """Nothing reads the first head of each layer, however large its weights are."""
+    for block in model.blocks:
+        block.attention.output.weight[:, :8] = 0
+        block.attention.query_key_value.weight.unflatten(0, (3, 2, 8))[:, 0] *= 5
+
+
 def tiny(model: LanguageModel) -> None:
     """Every other inner unit of each layer has small weights, of a gate and of what goes through it."""
     for block in model.blocks:
@@ -122,6 +130,30 @@ def test_units_that_change_no_loss_go_first(project, tokens, architecture):
     assert (step["by"], step["on"], step["feed_forward"]) == ("pruned", "tiny", 0.5)
 
 
+@pytest.mark.parametrize("importance", ["gradient", "magnitude"])
+@pytest.mark.parametrize("architecture", [ENCODER, DECODER, ALBERT, SHARED_ATTENTION])
+def test_heads_that_nothing_reads_go_first(project, tokens, architecture, importance):
+    """By magnitude the other one goes: the weights of these are large."""
+    with torch.no_grad():
+        whole = saved(tokens, architecture, deaf)
+    own = {"heads": 0.5, "feed_forward": 0.0}
+    if importance == "magnitude":
+        made(pruned, architecture, {"name": "pruned", "importance": "magnitude"} | own)
+    else:
+        made(pruned, architecture, by_gradient(architecture) | own, "encoded/tiny")
+    less = store.load(Path("data/models/less"))[0].eval()
+    assert {block.attention.output.weight.shape for block in less.blocks} == {(16, 8)}
+    assert {block.attention.query_key_value.weight.shape for block in less.blocks} == {(24, 16)}
+    first = 8 if importance == "gradient" else 0
+    assert torch.equal(less.blocks[0].attention.output.weight, whole.blocks[0].attention.output.weight[:, first : first + 8])
+    ids, lengths = texts()
+    if importance == "gradient":
+        torch.testing.assert_close(less.top(ids, lengths), whole.top(ids, lengths), rtol=1e-4, atol=1e-4)
+    if architecture is DECODER:  # and so it is written with
+        read = Decoding(less, ids, lengths, 20).read(ids)
+        torch.testing.assert_close(read, less.top(ids, torch.full((3,), 12)), rtol=1e-4, atol=1e-4)
+
+
 @EACH
 def test_what_is_left_by_magnitude_is_the_larger_half(project, tokens, architecture):
     with torch.no_grad():
@@ -139,18 +171,22 @@ def test_a_score_is_the_mean_over_rows_of_what_the_loss_changes_by(project, toke
     config = checked(architecture, by_gradient(architecture), "encoded/tiny").derived["less"].by.objective
     objective = objectives.build(config, tokens)
     batches = objective.batches(encode.load(Path("data/encoded/tiny"), "train"), 4, 32, 1)
-    [parts, *_] = every = pruned.parts_of(model, model_block(architecture))
+    every = pruned.parts_of(model, model_block(architecture))
     scores, _ = pruned.gradients(model, every, objective, batches, 1)
     rows, counts = batches[0]
-    column, unit = model.get_submodule(parts.out).weight, 3
-    before, changes = column.data[:, unit].clone(), torch.zeros(4, dtype=torch.float64)
-    with torch.no_grad():
-        for sign in (1, -1):
-            column[:, unit] = before * (1 + sign * 0.02)
-            for row in range(4):
-                losses, _ = objective.losses(model, {key: value[row : row + 1] for key, value in rows.items()}, None)
-                changes[row] += sign * sum(loss / max(1, counts[name]) for name, (loss, _) in losses.items()) / 0.04
-    assert scores[0][unit] == pytest.approx(float(changes.abs().mean()), rel=0.01) and len({*changes.sign().tolist()}) == 2
+    signs = set()
+    for parts, own, columns, part in ((every[0], scores[0], slice(8, 16), 1), (every[1], scores[1], slice(3, 4), 3)):  # a head, a unit
+        weight, changes = model.get_submodule(parts.out).weight, torch.zeros(4, dtype=torch.float64)
+        before = weight.data[:, columns].clone()
+        with torch.no_grad():
+            for sign in (1, -1, 0):
+                weight[:, columns] = before * (1 + sign * 0.02)
+                for row in range(4):
+                    losses, _ = objective.losses(model, {key: value[row : row + 1] for key, value in rows.items()}, None)
+                    changes[row] += sign * sum(loss / max(1, counts[name]) for name, (loss, _) in losses.items()) / 0.04
+        assert own[part] == pytest.approx(float(changes.abs().mean()), rel=0.01)
+        signs |= {*changes.sign().tolist()}
+    assert len(signs) == 2
 
 
 def model_block(architecture: dict) -> params.Architecture:
@@ -225,6 +261,8 @@ def test_a_smaller_model_is_a_model_like_others(project, tokens):
     ({"name": "pruned", "feed_forward": 0.99, "importance": "magnitude"}, None, "feed_forward: 0.99 of 32 takes out everything"),
     ({"name": "pruned", "feed_forward": 0.01, "importance": "magnitude"}, None, "feed_forward: 0.01 of 32 takes out nothing"),
     ({"name": "pruned", "importance": "magnitude"}, None, "nothing is pruned"),
+    ({"name": "pruned", "heads": 1.0, "importance": "magnitude"}, None, "heads: 1 takes out everything"),
+    ({"name": "pruned", "heads": 0.2, "importance": "magnitude"}, None, "heads: 0.2 of 2 takes out nothing"),
     ({"name": "sparsified", "sparsity": 1.0}, None, "sparsity: 1 sets everything to zero"),
     ({"name": "sparsified", "sparsity": 0.0}, None, "sparsity: 0 sets nothing to zero"),
     (GRADIENT, "encoded/tiny", "importance gradient needs an objective"),
@@ -239,6 +277,13 @@ def test_wrong_settings_are_a_line(by, on, said):
 def test_layers_that_share_stay_in_equal_groups():
     with pytest.raises(SesameError, match=r"layers \[0, 1, 2\] are not as many of each group of 2 that shares weights"):
         checked(ALBERT, {"name": "truncated", "layers": 3})
+
+
+def test_heads_with_positions_of_their_own_stay():
+    with pytest.raises(SesameError, match="heads: relative positions are of each head, which is another one then"):
+        checked(FREE, {"name": "pruned", "heads": 0.5, "importance": "magnitude"})
+    with pytest.raises(SesameError, match="head_size is for architectures encoder and decoder, and not with rotary positions"):
+        checked({**ENCODER, "head_size": 4, "positions": "rotary"}, TRUNCATED)
 
 
 @pytest.mark.parametrize("by", [

@@ -1,7 +1,6 @@
 """The pictures of the page."""
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -25,18 +24,4 @@ def fronts(frame: pd.DataFrame, metric: str, base: str) -> Figure:
     axes[0].set_ylabel(metric)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5)
-    return figure
-
-
-def reliability(bins: dict[str, np.ndarray], title: str) -> Figure:
-    """How often answers of a probability are right: a line for each point, by bins (bins, 3): count, probability, share of right ones."""
-    figure, axis = plt.subplots(figsize=(4.6, 4.2), constrained_layout=True)
-    axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
-    for style, (name, own) in zip(styles(), bins.items(), strict=False):
-        some = own[own[:, 0] > 0]
-        axis.plot(some[:, 1], some[:, 2], linewidth=1, label=name, **style)
-    axis.set_xlabel("probability of the answer")
-    axis.set_ylabel("share that is right")
-    axis.set_title(title)
-    axis.legend(fontsize=8)
     return figure

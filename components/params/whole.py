@@ -250,6 +250,11 @@ class Params(Block):
             self.architecture(place.partition(".")[2])
         except ValueError as error:
             raise ValueError(f"{place}.by: {error}") from None
+        begun = derived.start
+        while derived.by.name == "pretrained" and begun in self.derived:
+            if self.derived[begun].by.name == "sparsified":
+                raise ValueError(f"{place}: pre-training would fill the zeros of {begun}: make it sparse afterwards")
+            begun = self.derived[begun].start
         objective = getattr(derived.by, "objective", None)
         if objective is None:
             return

@@ -24,9 +24,12 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     frames = {
         "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(all_params, metrics),
         "pretraining": tables.pretraining(metrics), "learning_curve": tables.learning(all_params, metrics),
+        "calibration": tables.calibration(metrics),
     }  # fmt: skip
     gains, papers = tables.gains(frames["scores"], tables.comparisons(all_params, metrics)), _papers(all_params, metrics)
     figures = _figures(all_params, frames, gains)
+    if believed := tables.reliability(all_params, metrics):
+        figures["reliability"] = plots.reliability(believed)
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
     frames |= {"bars": tables.bars(frames["scores"]), "benchmarks": benchmarks.long(papers)}
@@ -75,8 +78,8 @@ def _page(
         protocols=sorted({row["pretrained"]["protocol"] for row in gains}), papers=papers, published=benchmarks.PUBLISHED,
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
-        pretraining=frames["pretraining"], costs=frames["costs"], spaces=spaces.section(all_params, metrics),
-        writing=writing.section(all_params, metrics),
+        calibration=frames["calibration"], pretraining=frames["pretraining"], costs=frames["costs"],
+        spaces=spaces.section(all_params, metrics), writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
         price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.beside,
         contexts={key: context(model) for key, model in all_params.main("models").items()},

@@ -8,12 +8,15 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000", "#882255"]
 """Eight that the colour-blind tell apart, too (Okabe and Ito 2008; wine is here for their yellow, which is faint on white)."""
 MARKERS = "osD^vPX*"
+FEWEST = 20
+"""Answers that a point of a reliability diagram stands for."""
 HIGHER, LOWER, GREY = COLOURS[2], COLOURS[4], "#9b9a97"
 """Of effects beyond noise, and of those that are not."""
 
@@ -206,4 +209,19 @@ def costs(table: pd.DataFrame) -> Figure:
     axis.invert_yaxis()
     axis.set_xlabel("seconds, added up over stages")
     axis.grid(axis="y", visible=False)
+    return figure
+
+
+def reliability(drawn: dict[str, dict[str, np.ndarray]]) -> Figure:
+    """How often answers of a probability are right: a panel for each task, a line for each model by bins (bins, 3)."""
+    figure, axes = plt.subplots(1, len(drawn), figsize=(3.9 * len(drawn), 3.7), constrained_layout=True, squeeze=False)
+    for axis, (task, models) in zip(axes.flat, drawn.items(), strict=True):
+        axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+        for style, (model, bins) in zip(styles(), models.items(), strict=False):
+            some = bins[bins[:, 0] >= FEWEST]
+            axis.plot(some[:, 1], some[:, 2], linewidth=1.2, markersize=5, label=model, **style)
+        axis.set_title(task)
+        axis.set_xlabel("probability of the answer")
+    axes[0][0].set_ylabel("share that is right")
+    axes[0][0].legend()
     return figure

@@ -1,13 +1,16 @@
 """The figures of the report, gathered from the metrics files and samples that the stages wrote."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pandas as pd
 
 from components import params, price, stage
+from components.tasks import calibration as believed
 from components.tasks import verdicts
 
 SCORES = [
@@ -16,6 +19,7 @@ SCORES = [
     "seconds", "memory_mib", "cut", "lost", "outside", "stage",
 ]  # fmt: skip
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh", "core_hours", "gpu_hours", "co2e_kg", "usd_preemptible", "usd_on_demand"]
+CALIBRATION = ["model", "task", "init", "expected_calibration_error", "ece_std", "brier_score", "brier_std", "temperature", "n"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
 PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second"]
 
@@ -150,6 +154,36 @@ def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) ->
             about = {"model": named(measured), "task": task, "metric": metric, "examples": examples}
             rows += [about | {"start": key} | figures for key, figures in point.items() if isinstance(figures, dict)]
     return pd.DataFrame(rows, columns=LEARNING).astype({key: float for key in ("mean", "std")})
+
+
+def calibration(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each model, task and start with probabilities: how far these are to be believed, on the split that is judged."""
+    rows = []
+    for (group, _), measured in metrics.items():
+        for init, splits in measured.get("calibration", {}).items() if group in ("finetune", "adapt") else ():
+            own = splits[measured["split"]]
+            error, brier = own["expected_calibration_error"], own["brier_score"]
+            figures = (error["mean"], error["std"], brier["mean"], brier["std"], own["temperature"]["mean"], error["n"])
+            rows.append(dict(zip(CALIBRATION, (named(measured), measured["task"], init, *figures), strict=True)))
+    return pd.DataFrame(rows, columns=CALIBRATION)
+
+
+def reliability(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> dict[str, dict[str, np.ndarray]]:
+    """Task -> model of `finetune` as tables call it -> bins (bins, 3) over all seeds: answers, their mean probability, the share of right
+    ones; from the models' own weights, on the split that is judged."""
+    drawn: dict[str, dict[str, np.ndarray]] = {}
+    for (group, _), measured in metrics.items():
+        if group == "finetune" and "calibration" in measured:
+            path, labels = (
+                Path("data/scores", measured["model"], measured["task"], "predictions.jsonl"),
+                all_params.tasks[measured["task"]].labels,
+            )
+            with stage.reading(path):
+                rows = [row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())]
+            rows = [row for row in rows if (row["init"], row["split"]) == ("pretrained", measured["split"])]
+            likely, gold = np.array([row["probabilities"] for row in rows]), np.array([labels.index(row["label"]) for row in rows])
+            drawn.setdefault(measured["task"], {})[named(measured)] = believed.reliability(likely, gold)
+    return drawn
 
 
 def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:

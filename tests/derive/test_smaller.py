@@ -250,6 +250,29 @@ def test_a_smaller_model_is_a_model_like_others(project, tokens):
         params.check(raw)
 
 
+def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
+    saved(tokens, ENCODER)
+    recipe = tiny_params()["finetune"]["recipes"]["bert"]
+    raw = tiny_params(models=_models(ENCODER), derived={
+        "less": {"start": "bert", "on": "models/bert", "by": {"name": "sparsified", "sparsity": 0.5}},
+        "tuned": {"start": "less", "on": "tasks/same", "by": {"name": "tuned", "recipe": recipe}},
+        "on": {"start": "tuned", "on": "encoded/tiny", "by": _models(ENCODER)["bert"] | {"name": "pretrained"}},
+    })  # fmt: skip
+    for key in ("encoding", "architecture", "prompts"):
+        raw["derived"]["on"]["by"].pop(key, None)
+    with pytest.raises(SesameError, match="derived.on: pre-training would fill the zeros of less: make it sparse afterwards"):
+        params.check(raw)
+    del raw["derived"]["on"]
+    YAML().dump(raw, project / "params.yaml")
+    for stage, name in (("tasks", "same"), ("derive", "less"), ("derive", "tuned")):
+        done = run_stage(f"components.{stage}", name)
+        assert done.returncode == 0, done.stderr
+    less, tuned = (store.load(Path("data/models", name))[0] for name in ("less", "tuned"))
+    for before, after in zip(sparse.matrices(less), sparse.matrices(tuned), strict=True):
+        assert not after[before == 0].any() and not torch.equal(before, after)
+    assert sparse.is_sparse(store.about(Path("data/models/tuned")).lineage)
+
+
 @pytest.mark.parametrize(("by", "on", "said"), [
     ({"name": "truncated", "layers": 5}, None, "derived.less.by: layers: layer 4 is not there; the model has 4, 0 to 3"),
     ({"name": "truncated", "layers": [0, 9]}, None, "layer 9 is not there"),

@@ -10,6 +10,7 @@ from typing import get_args
 
 import numpy as np
 import pandas as pd
+import pytest
 from markupsafe import Markup
 
 from components import params, tasks
@@ -307,3 +308,34 @@ def test_eight_series_are_told_apart():
     for name, eye in EYES.items():
         near = min(np.linalg.norm(seen(a["color"], eye) - seen(b["color"], eye)) for a, b in combinations(first, 2))
         assert near > 15, name
+
+
+def test_probabilities_are_held_against_what_is_right(project):
+    """Two models: one as sure as it is right, one surer."""
+    rng, examples, metrics = np.random.default_rng(0), tasks.read("data/tasks/same", "test"), {}
+    for model, surer in (("bert", 1), ("gpt", 4)):
+        lines = []
+        for seed in range(40):
+            for example in examples:
+                likely = rng.uniform(0.5, 1)
+                right = rng.random() < likely
+                said = [1 - likely, likely] if right == (example.label == "yes") else [likely, 1 - likely]
+                said = (np.array(said) ** surer / (np.array(said) ** surer).sum()).tolist()
+                row = {"init": "pretrained", "seed": seed, "split": "test", "id": example.id, "label": example.label}
+                lines.append(json.dumps(row | {"prediction": "?", "probabilities": said}) + "\n")
+        folder = Path("data/scores", model, "same")
+        folder.mkdir(parents=True)
+        (folder / "predictions.jsonl").write_text("".join(lines))
+        own = {"expected_calibration_error": FIGURES, "brier_score": FIGURES, "temperature": FIGURES}
+        measured = {"model": model, "task": "same", "split": "test", "derived": [], "calibration": {"pretrained": {"test": own}}}
+        metrics["finetune", f"{model}-same"] = measured
+    metrics["finetune", "elmo-scores"] = {"model": "elmo", "task": "scores", "split": "test", "derived": []}  # of another kind of task
+    frame = tables.calibration(metrics)
+    assert frame["model"].tolist() == ["bert", "gpt"] and frame["temperature"].tolist() == [FIGURES["mean"]] * 2
+    drawn = tables.reliability(CHECKED, metrics)
+    assert list(drawn) == ["same"] and list(drawn["same"]) == ["bert", "gpt"]
+    for model, expected in (("bert", 0.0), ("gpt", 0.13)):
+        counts, likely, right = drawn["same"][model].T
+        assert counts.sum() == 40 * len(examples)
+        assert np.average(likely - right, weights=counts) == pytest.approx(expected, abs=0.03)
+    assert [line.get_label() for line in plots.reliability(drawn).axes[0].lines][1:] == ["bert", "gpt"]

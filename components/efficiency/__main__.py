@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from components import compute, params, stage
 from components.efficiency import measure, plots
-from components.efficiency.front import COSTS, front, reading
+from components.efficiency.front import COSTS, SHORT, front, reading
 from components.efficiency.point import FOLDER, Made, label, made, names, predictions
 from components.errors import SesameError
 from components.report import pages
@@ -86,6 +86,7 @@ def row(
         "per_second": 1e3 / together, "mflops": built.flops[name] / 1e6, "mib": built.bytes / 2**20, "parameters": built.parameters,
         "kwh_per_1000": energy.pue * energy.watts_per_core * float(times.alone.mean()) / 3600,
         "expected_calibration_error": believed["expected_calibration_error"]["mean"], "brier_score": believed["brier_score"]["mean"],
+        "expected_calibration_error_before": believed["expected_calibration_error_before"]["mean"],
         "exits": " / ".join(f"{sum(seeds) / len(seeds):.0%}" for seeds in zip(*scored["exits"], strict=True)),
         "tuning_seconds": sum(own["seconds"]) / len(own["seconds"]),
     }  # fmt: skip
@@ -111,16 +112,13 @@ def compared(all_params: params.Params, task: str, read: dict[str, dict]) -> dic
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """What the page has of a task."""
-    fronts = [
-        ", ".join(title.partition(" of")[0].replace(" an answer", "") for cost, title in COSTS.items() if own[f"on_front_{cost}"])
-        for own in frame.to_dict("records")
-    ]  # fmt: skip
+    fronts = [", ".join(SHORT[cost] for cost in COSTS if own[f"on_front_{cost}"]) for own in frame.to_dict("records")]
     columns = {
         "point": frame["point"], "score": [f"{own.score:.3f} ± {own.std:.3f}" for own in frame.itertuples()],
         "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
         "of the base's": frame["ms_ratio"], "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"],
         "answers/s": frame["per_second"], "MFLOPs": frame["mflops"], "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"],
-        "ECE": frame["expected_calibration_error"], "Brier": frame["brier_score"], "exits": frame["exits"], "on the front of": fronts,
+        "ECE before": frame["expected_calibration_error_before"], "ECE": frame["expected_calibration_error"], "Brier": frame["brier_score"], "exits": frame["exits"], "on the front of": fronts,
     }  # fmt: skip
     return pd.DataFrame(columns)
 

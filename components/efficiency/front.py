@@ -8,6 +8,8 @@ COSTS = {
     "ms": "ms an answer, one at a time", "ms_together": "ms an answer, 32 together", "mflops": "MFLOPs an answer", "mib": "MiB of weights",
 }  # fmt: skip
 """Column -> title."""
+SHORT = {"ms": "one", "ms_together": "32", "mflops": "FLOPs", "mib": "MiB"}
+"""The same in a table's column."""
 
 
 def front(costs: Sequence[float], scores: Sequence[float]) -> list[bool]:

@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from components.efficiency.front import COSTS
 from components.report.plots import GREY, styles
@@ -20,6 +21,7 @@ def fronts(frame: pd.DataFrame, metric: str, base: str) -> Figure:
         best = frame[frame[f"on_front_{cost}"]].sort_values(cost)
         axis.plot(best[cost], best["score"], color=GREY, linewidth=4, alpha=0.45, zorder=0)
         axis.set_xscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())  # theirs would overlap
         axis.set_xlabel(title)
     axes[0].set_ylabel(metric)
     handles, labels = axes[0].get_legend_handles_labels()

@@ -7,6 +7,7 @@ points that this one teaches, and of the first seed `module.safetensors`, which 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from safetensors.torch import load_model, save_model
@@ -87,9 +88,10 @@ class Arm:
 
     scores: dict[str, list[dict]]
     calibration: dict[str, list[dict]]
+    """Calibrated on dev, and before."""
     rows: list[dict]
     exits: list[list[float]]
-    """Of each seed the share of the test examples that each exit has answered; empty without thresholds."""
+    """Of each seed the share of the judged examples that each exit has answered; empty where there is one."""
 
 
 def point(all_params: params.Params, name: str, run: Run) -> dict:
@@ -126,7 +128,9 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
                 leavings = [exits.Leaving(temperatures[-1], threshold) for threshold in all_params.efficiency.thresholds]
                 given = {leaving.threshold: {split: _left(leaving, own) for split, own in logits.items()} for leaving in leavings}
             else:
-                given = {None: {split: (_logits(bench, module, kind, inputs[split]), []) for split in splits}}
+                logits = {split: _logits(bench, module, kind, inputs[split])[:, None] for split in splits}  # as of one exit
+                temperatures.append(_temperatures(bench, logits["dev"]))
+                given = {None: {split: _left(exits.Leaving(temperatures[-1], 1), own) for split, own in logits.items()}}
                 taught.append(_logits(bench, module, kind, inputs["train"]))
             for threshold, by_split in given.items():
                 arm = arms.setdefault(threshold, Arm({split: [] for split in splits}, {split: [] for split in splits}, [], []))
@@ -162,22 +166,36 @@ def _temperatures(bench: Bench, dev: np.ndarray) -> list[float]:
     return [calibration.fitted_temperature(dev[:, exit], labels) for exit in range(dev.shape[1])]
 
 
-def _left(leaving: exits.Leaving, logits: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """What is answered, calibrated, (examples, labels), and the share of the answers that each exit gave."""
+class Given(NamedTuple):
+    """Answers to a split."""
+
+    logits: np.ndarray
+    """Of each example, as they came, (examples, labels)."""
+    calibrated: np.ndarray
+    """Divided by the temperature of their exit."""
+    shares: list[float]
+    """Of the answers that each exit gave."""
+
+
+def _left(leaving: exits.Leaving, logits: np.ndarray) -> Given:
+    """What is answered by a rule, by the logits of all exits (examples, exits, labels)."""
     at = leaving.left(logits)
-    shares = np.bincount(at, minlength=logits.shape[1]) / len(at)
-    return logits[np.arange(len(at)), at] / np.array(leaving.temperatures)[at, None], shares.tolist()
+    own, shares = logits[np.arange(len(at)), at], np.bincount(at, minlength=logits.shape[1]) / len(at)
+    return Given(own, own / np.array(leaving.temperatures)[at, None], shares.tolist())
 
 
-def _judge(bench: Bench, arm: Arm, init: str, seed: int, by_split: dict[str, tuple[np.ndarray, list[float]]]) -> None:
+def _judge(bench: Bench, arm: Arm, init: str, seed: int, by_split: dict[str, Given]) -> None:
     """Score a run's answers, and where they were given, into its arm."""
-    for split, (logits, shares) in by_split.items():
-        rows, likely = bench.rows[split], calibration.probabilities(logits)
+    for split, (logits, calibrated, shares) in by_split.items():
+        rows, labels = bench.rows[split], calibration.gold(bench.task, bench.rows[split])
         values = [bench.task.labels[i] for i in logits.argmax(1)]
         arm.rows += runs.predicted(init, seed, split, rows, values)
         arm.scores[split].append(metrics.evaluate(bench.task, split, rows, values))
-        arm.calibration[split].append(calibration.evaluate(likely, calibration.gold(bench.task, rows)))
-        if shares and split == judged(bench.task):
+        believed = {
+            key: calibration.evaluate(calibration.probabilities(own), labels) for key, own in (("", calibrated), ("_before", logits))
+        }
+        arm.calibration[split].append({f"{name}{key}": value for key, own in believed.items() for name, value in own.items()})
+        if len(shares) > 1 and split == judged(bench.task):
             arm.exits.append(shares)
 
 

@@ -118,7 +118,8 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
         "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
         "of the base's": frame["ms_ratio"], "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"],
         "answers/s": frame["per_second"], "MFLOPs": frame["mflops"], "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"],
-        "ECE before": frame["expected_calibration_error_before"], "ECE": frame["expected_calibration_error"], "Brier": frame["brier_score"], "exits": frame["exits"], "on the front of": fronts,
+        "ECE before": frame["expected_calibration_error_before"],
+        "ECE": frame["expected_calibration_error"], "Brier": frame["brier_score"], "exits": frame["exits"], "on the front of": fronts,
     }  # fmt: skip
     return pd.DataFrame(columns)
 

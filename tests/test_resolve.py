@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from components import params, resolve
 from components.block import Added, Block, RunOnly
+from components.errors import SesameError
 from components.pretrain.training import checkpoint_folder
 from components.resolve import closure
 from components.search.journal import Journal
@@ -204,9 +205,15 @@ def test_the_closure_is_what_python_imports(project, start):
             "by": {"name": "pruned", "feed_forward": 0.5, "objective": training["objective"]},
         },
     }
+    raw["efficiency"] = {
+        "tasks": ["same"], "base": "whole", "recipe": raw["finetune"]["recipes"]["gpt"], "points": {
+            "whole": {"model": "gpt"}, "taught": {"model": "gpt_short", "teacher": "whole"},
+            "early": {"model": "gpt", "recipe": {"method": "early_exit"}},
+        },
+    }  # fmt: skip
     write(raw)
     # no checkpoint here; the pages are held against their templates above; one seed is like another
-    skipped = {"checkpoint", "report", "study", "budget"}
+    skipped = {"checkpoint", "report", "study", "budget", "efficiency"}
     wanted = [own for own in resolve.entries(params.load()) if own.stage not in skipped]
     stages = [own for own in wanted if not own.name.endswith("-2") and "-40-" not in own.name]
     Path("stages.json").write_text(json.dumps([(own.modules[0], own.name) for own in stages]))
@@ -224,6 +231,35 @@ def test_the_closure_is_what_python_imports(project, start):
     differ = {key: (loaded[key] - watched[key] - frame, watched[key] - loaded[key]) for key in loaded}
     differ = {key: sets for key, sets in differ.items() if any(sets)}
     assert not differ, f"imported and not watched, watched and not imported: {differ}"
+
+
+def test_what_only_studies_use_is_made_with_them():
+    """Models and what is made of them in the studies' file: stages of studies, and no part of the main pipeline and its report."""
+    raw = tiny_params()
+    model = {"small": {**raw["models"]["gpt"]}}
+    derived = {"smaller": {"start": "small", "on": "models/small", "by": {"name": "truncated", "layers": 1}}}
+    points = {"whole": {"model": "small"}, "less": {"model": "smaller", "teacher": "whole"}}
+    recipe = raw["finetune"]["recipes"]["gpt"]
+    studies = {
+        "ablations": raw.pop("ablations"), "models": model, "derived": derived,
+        "efficiency": {"tasks": ["same"], "base": "whole", "recipe": recipe, "points": points},
+    }  # fmt: skip
+    both = params.check(raw, studies=studies)
+    assert "small" not in both.main("models") and "bert" in both.main("models") and "small" in both.models
+    made = {path: json.loads(text) for path, text in resolve.contents(both).items()}
+    alone = {
+        path: json.loads(text) for path, text in resolve.contents(params.check(raw, studies={"ablations": studies["ablations"]})).items()
+    }
+    assert made[resolve.FILE] == alone[resolve.FILE]
+    assert set(made[resolve.STUDIES]) - set(alone[resolve.STUDIES]) == {"pretrain", "derive", "point", "taught", "efficiency"}
+    stages = made[resolve.TRAININGS]
+    assert stages["study_models"] == {"small": {"encoding": "tiny"}}
+    assert stages["study_derived"] == {"smaller": {"start": "small", "on": "models/small"}}
+    assert list(stages["points"]) == ["whole-same"] and stages["taught"]["less-same"]["teacher"] == "whole"
+    raw["finetune"]["models"] = ["small"]
+    raw["finetune"]["recipes"]["small"] = recipe
+    with pytest.raises(SesameError, match=r"finetune.models\[0\]: no 'small' in models or checkpoints or derived"):
+        params.check(raw, studies=studies)
 
 
 def test_a_killed_training_is_continued_by_the_same_work_only(project):

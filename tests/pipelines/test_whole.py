@@ -31,7 +31,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch):
     assert "16 stages: 0 cached, 16 done, 0 failed" in output
     assert all((lab.path / "data" / name).exists() for name in SMALL)
     page = (lab.path / "data/report/index.html").read_text()
-    assert page.count("<svg") == 3 and not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
+    assert page.count("<svg") == 4 and not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
 
     scores = rows(lab, "scores")
     assert list(scores[0])[:10] == ["model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol"]

@@ -305,7 +305,7 @@ def test_layers_that_share_stay_in_equal_groups():
 def test_heads_with_positions_of_their_own_stay():
     with pytest.raises(SesameError, match="heads: relative positions are of each head, which is another one then"):
         checked(FREE, {"name": "pruned", "heads": 0.5, "importance": "magnitude"})
-    with pytest.raises(SesameError, match="head_size is for architectures encoder and decoder, and not with rotary positions"):
+    with pytest.raises(SesameError, match="rotary positions turn heads of hidden_size / num_heads: leave head_size out"):
         checked({**ENCODER, "head_size": 4, "positions": "rotary"}, TRUNCATED)
 
 

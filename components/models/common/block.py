@@ -97,8 +97,10 @@ class TransformerArchitecture(ArchitectureBlock):
 
     @model_validator(mode="after")
     def heads_divide_width(self):
-        if self.head_size and (self.positions == "rotary" or not self.any_head_size):
-            raise ValueError("head_size is for architectures encoder and decoder, and not with rotary positions")
+        if self.head_size and not self.any_head_size:
+            raise ValueError(f"head_size is for other architectures than {self.name}: leave it out")
+        if self.head_size and self.positions == "rotary":
+            raise ValueError("rotary positions turn heads of hidden_size / num_heads: leave head_size out, or take others")
         if not self.head_size and self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}")
         if self.positions == "rotary" and self.hidden_size // self.num_heads % 2:

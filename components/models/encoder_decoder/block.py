@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat
 
 from components.block import Size
 from components.models.common.block import TransformerArchitecture
@@ -23,6 +23,7 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     """
 
     reads = "source_then_target"
+    any_head_size = True
 
     name: Literal["encoder_decoder"]
     decoder_layers: Size | None = None
@@ -44,12 +45,6 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     task_states: Literal["encoder", "both"] = "encoder"
     """What a task reads: the encoder's states, their mean as one vector; or the same text goes through both stacks, and the decoder's last
     state is the vector (Lewis et al. 2020, section 3.1)."""
-
-    @model_validator(mode="after")
-    def rotary_heads(self):
-        if self.head_size and self.positions == "rotary":
-            raise ValueError("rotary positions turn heads of hidden_size / num_heads: leave head_size out, or take others")
-        return self
 
     @property
     def inner_size(self) -> int:

@@ -156,6 +156,31 @@ def plan(
 
 
 @command
+def price(
+    name: Annotated[str | None, typer.Argument(metavar="[MODEL|STUDY]", help="Without: a line for each.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="The project so far: all runs of the ledger, failed and stopped ones, too.")
+    ] = False,
+    tokens: Annotated[float | None, typer.Option(min=1, help="What a pre-training of so many would cost, and bring.")] = None,
+    times: Annotated[float | None, typer.Option(min=0.001, help="The same, of so many times the tokens that it read.")] = None,
+) -> None:
+    """Say what a model, a study or all has cost so far: time, core-hours, FLOPs, kWh, CO2e, money; what more tokens would."""
+    from pipelines import price_tags
+
+    if everything + (name is not None) > 1 or (tokens and times):
+        raise SesameError("one of MODEL, STUDY and --all, and one of --tokens and --times")
+    if (tokens or times) and name is None:
+        raise SesameError("--tokens and --times are about a model: `sesame price MODEL --times 10`")
+    all_params = params.load()
+    if everything:
+        price_tags.everything(all_params)
+    elif name is None:
+        price_tags.overview(all_params)
+    else:
+        price_tags.one(all_params, name, tokens, times)
+
+
+@command
 def batch(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Of `models` in params.yaml.")],
     step: Annotated[int, typer.Argument(metavar="STEP", help="As the training's log counts them, from 1.")],

@@ -71,14 +71,20 @@ def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
     return recorded
 
 
-def _past(name: str, entry: Mapping, recorded: Sequence[Mapping[str, float]]) -> Past | None:
-    """The newest run of the ledger that did what the stage's metrics tell of, else those metrics."""
+def left(entry: Mapping) -> dict:
+    """The metrics that a stage left when it ran last, by its lock entry; empty where they are not here."""
     metrics: dict = {}
     for path in (Path(out["path"]) for out in entry.get("outs", [])):
         file = path if path.suffix == ".json" else path / "metrics.json"
         read = stage.read_json(file) if file.exists() else {}
         if isinstance(read, dict) and "seconds" in read.get("cost", {}):
             metrics = read
+    return metrics
+
+
+def _past(name: str, entry: Mapping, recorded: Sequence[Mapping[str, float]]) -> Past | None:
+    """The newest run of the ledger that did what the stage's metrics tell of, else those metrics."""
+    metrics = left(entry)
     cost = metrics.get("cost", {})
     for run in recorded:
         if all(math.isclose(run.get(key, 0), cost.get(key, run.get(key, 0)), rel_tol=1e-3) for key in ("tokens", "flops")):

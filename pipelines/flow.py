@@ -24,7 +24,7 @@ from prefect.states import Cancelled, Completed, Failed
 from components import params
 from components.errors import SesameError
 from components.stage import STATE
-from pipelines import graph, ledger, processes, runner, services, slots, sources, terminal
+from pipelines import graph, ledger, meter, processes, runner, services, slots, sources, terminal
 from pipelines.forecast import JOBS
 
 GOOD = ("Completed", "Cached")
@@ -247,22 +247,25 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
                 plan, all_params = graph.plan(targets or []), params.load()
                 forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
                 cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
-            return _built(Build(plan, cached, forced, jobs, partial(slots.asked, all_params)), targets or [], cancelled, started)
+            build = Build(plan, cached, forced, jobs, partial(slots.asked, all_params))
+            return _built(build, targets or [], cancelled, started, all_params.energy.pue)
     except (KeyboardInterrupt, TerminationSignal):
         return Cancelled(message="stopped before it began")
 
 
-def _built(build: Build, targets: list[str], cancelled: threading.Event, started: float) -> State:
+def _built(build: Build, targets: list[str], cancelled: threading.Event, started: float, pue: float) -> State:
     """Run a build, in the ledger when it has work, and say what came of it."""
     outcome, work = Completed, len(build.cached) < len(build.plan)
     guard = processes.guarded(runner.MARK, str(os.getpid())) if work else nullcontext()
     try:
-        with guard, ledger.opened(flow_run.name, flow_run.id, targets) if work else nullcontext() as build.book:
+        opened = ledger.opened(flow_run.name, flow_run.id, targets) if work else nullcontext()
+        with guard, opened as build.book, meter.running() if work else nullcontext() as energy:
             try:
                 build.run(cancelled)
             finally:
                 if work:
                     graph.order_lock()  # before the ledger keeps a copy
+                    build.book.measured(energy.kwh(pue))
     except StagesFailed:
         outcome = Failed
     except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,6 +13,10 @@ from pipelines import graph, views
 LOCKFILE = Path("dvc.lock")
 TAGS = "SESAME_TAGS"
 """More tags of the flow's run, as JSON: a lane says here which experiment it is, and what it overrides."""
+
+
+MEASURED = "measured"
+"""Prefix of a flow's metrics that are the machine's counters."""
 
 
 def tags() -> dict[str, str]:
@@ -37,6 +41,10 @@ class Ledger:
     def experiment(self) -> str | None:
         """The experiment's id; None without MLflow."""
         return tracking.client().get_experiment_by_name(tracking.EXPERIMENT).experiment_id if self._run.id else None
+
+    def measured(self, kwh: Mapping[str, float]) -> None:
+        """Keep what the machine's counters have of the flow, by kind; nothing where it has none."""
+        self._run.log({MEASURED: {f"{kind}_kwh": own for kind, own in kwh.items()}})
 
     def record(self, stage: graph.Stage) -> None:
         """Tag the run that a stage left with the hashes of its data. The run itself is the stage's own work."""

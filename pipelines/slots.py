@@ -86,8 +86,8 @@ def _training(stage: str, all_params: params.Params) -> params.Training | None:
     kind, _, name = stage.partition("@")
     if kind == "pretrain":
         return all_params.models.get(name)
-    if kind == "derive" and name in all_params.derived and all_params.derived[name].by.name == "pretrained":
-        return all_params.derived[name].by
+    if kind == "derive" and name in all_params.derived and isinstance(by := all_params.derived[name].by, params.Training):
+        return by
     if kind in ("variant", "further"):
         for member in params.members(all_params.ablations):
             if member.name == name:

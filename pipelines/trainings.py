@@ -159,9 +159,11 @@ def _as_now(block: Mapping[str, Any], now: Training) -> params.Model:
 def _derived(all_params: params.Params, derived: params.Derived) -> Training | None:
     if derived.tasks:
         return _tuned(all_params, derived.start, derived.tasks, derived.by.recipe, 1, derived.by.train_examples)
-    root = all_params.models[all_params.root(derived.start)]
+    if not isinstance(derived.by, params.Training):
+        return None  # seconds
+    architecture = all_params.architecture(derived.start)
     own = {key: getattr(derived.by, key) for key in params.Training.model_fields}
-    model = params.Model.model_construct(**own, encoding=derived.on.partition("/")[2], architecture=root.architecture)
+    model = params.Model.model_construct(**own, encoding=derived.on.partition("/")[2], architecture=architecture)
     return _training(all_params, model, 1)
 
 
@@ -175,7 +177,7 @@ def _tuned(
     if isinstance(model, str):
         if (root := all_params.root(model)) not in all_params.models:
             return None  # a checkpoint from elsewhere
-        model = all_params.models[root]
+        model = all_params.models[root].model_copy(update={"architecture": all_params.architecture(model)})
     evaluated, examples, judged = all_params.finetune.eval_examples, [], []
     for task in tasks:
         path = stage.metrics_path("task", task)

@@ -91,6 +91,11 @@ def tiny_params(**changes) -> dict:
         "seed": 1,
         "resources": {"pretrain": None, "finetune": None},
         "energy": {"pue": 1.58},
+        "price": {
+            "country": "USA", "kg_per_kwh": {"USA": 0.4, "FRA": 0.05}, "intensity_source": "made up",
+            "core_hour": {"on_demand": 0.04, "preemptible": 0.01, "source": "made up"},
+            "gpu_hour": {"on_demand": 2.5, "preemptible": 0.75, "source": "made up"},
+        },
         "corpora": {"base": {
             "language": "en", "licence": "none",
             "parts": [{"source": {"kind": "files", "paths": ["raw/text.txt"]}, "reader": {"format": "text", "document": "blank_line"}}],

@@ -195,6 +195,14 @@ def test_the_closure_is_what_python_imports(project, start):
     raw["derived"] = {
         "gpt_same": {"start": "gpt", "on": "tasks/same", "by": {"name": "tuned", "recipe": raw["finetune"]["recipes"]["gpt"]}},
         "gpt_more": {"start": "gpt", "on": "encoded/tiny", "by": {"name": "pretrained", **training}},
+        "gpt_short": {"start": "gpt", "on": "models/gpt", "by": {"name": "truncated", "layers": 1}},
+        "gpt_zero": {"start": "gpt", "on": "models/gpt", "by": {"name": "sparsified", "sparsity": 0.5}},
+        "gpt_taught": {"start": "gpt", "on": "encoded/tiny", "by": {"name": "distilled", "change": {"num_layers": 1}, **training}},
+        "gpt_narrow": {
+            "start": "gpt",
+            "on": "encoded/tiny",
+            "by": {"name": "pruned", "feed_forward": 0.5, "objective": training["objective"]},
+        },
     }
     write(raw)
     # no checkpoint here; the pages are held against their templates above; one seed is like another

@@ -53,7 +53,7 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     module.eval()
     dev = {}
     for task, bench in benches.items():
-        predictions = loop.predictions(fabric, partial(module, task), ready[task].kind, data[task]["dev"])
+        predictions = loop.predictions(fabric, partial(module, task), ready[task].kind, data[task]["dev"]).values
         dev[task] = metrics.evaluate(bench.task, "dev", bench.rows["dev"], predictions)
         print(f"{task}: dev {' '.join(f'{metric} {metrics.shown(value)}' for metric, value in dev[task].items())}", flush=True)
     absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]

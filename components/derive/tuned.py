@@ -38,6 +38,6 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     with stage.output(folder) as target:
         store.save(target, model.state_dict(), its.architecture, ready.tokens, absent, [*its.lineage, step])
     return {
-        "task": task, "dev": metrics.evaluate(bench.task, "dev", bench.rows["dev"], fitted.predict(data["dev"])),
+        "task": task, "dev": metrics.evaluate(bench.task, "dev", bench.rows["dev"], fitted.predict(data["dev"]).values),
         "protocol": bench.protocol(by.recipe, "dev"), "cost": {"tokens": fitted.tokens, "flops": fitted.flops, "gpus": int(bench.on_gpu)},
     }  # fmt: skip

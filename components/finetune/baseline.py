@@ -183,7 +183,7 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list
         fitted = loop.fit(
             bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
         )  # fmt: skip
-        predictions.append({split: fitted.predict(part) for split, part in encoded.items()})
+        predictions.append({split: fitted.predict(part).values for split, part in encoded.items()})
         cost["tokens"] += fitted.tokens
         cost["flops"] += fitted.flops
     return predictions, store.count_parameters(module), cost

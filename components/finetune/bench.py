@@ -13,7 +13,7 @@ from components import compute, params, tasks
 from components.errors import SesameError
 from components.finetune import kinds, methods
 from components.finetune.data import Encoded
-from components.models import store
+from components.models import sparse, store
 from components.tasks import Example, metrics
 from components.tokenizer import Tokenizer, fast
 
@@ -105,6 +105,8 @@ class Bench:
         """A model from its folder (or its architecture with random weights) with a head for this task, drawn from `seed`."""
         torch.manual_seed(seed)
         model, tokens = store.load(folder, pretrained)
+        if pretrained and sparse.is_sparse(store.about(folder).lineage):
+            sparse.keep_zeros(model)
         kind = methods.reading(self.task, recipe, self.name)
         parameters = store.count_parameters(model)  # before a method adds its own
         return Ready(self.fabric.to_device(methods.build(model, tokens, recipe, kind, self.pair)), kind, tokens, parameters, seed)

@@ -25,6 +25,8 @@ class Kind:
     """An output for every token, in place of one for the input."""
     apart = True
     """Whether a pair can be read as two inputs."""
+    outputs_are_labels = False
+    """Whether an output is a logit of each of the task's labels."""
     drawn = False
     """Whether inputs depend on the seed."""
     outside: int | None = None
@@ -73,6 +75,8 @@ class Kind:
 
 class Classification(Kind):
     """One of the task's labels for a text or a pair."""
+
+    outputs_are_labels = True
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         super().__init__(task, recipe)
@@ -210,7 +214,7 @@ class Extraction(Kind):
 class Tagging(Classification):
     """A tag for every word, read off its first piece (Devlin et al. 2019, section 5.3)."""
 
-    per_token, apart = True, False
+    per_token, apart, outputs_are_labels = True, False, False
 
     def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
         # a space before each word but the first: byte-level BPE tells a word within a text from one at its beginning

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,12 +24,21 @@ from components.optimizer import factor, parameter_groups
 EVAL_BATCH_SIZE = 128
 
 
+class Predicted(NamedTuple):
+    """What a module says of a split."""
+
+    values: list[Any]
+    """Of each example, in the task's own words."""
+    logits: np.ndarray | None
+    """Of each of the task's labels, (examples, labels); None where the kind of task has no such."""
+
+
 @dataclass(frozen=True)
 class Fitted:
     """A trained module."""
 
-    predict: Callable[[Encoded], list[Any]]
-    """From a split to a prediction for each example, in the task's own words."""
+    predict: Callable[[Encoded], "Predicted"]
+    """From a split to what is said of each example."""
     trained_parameters: int
     """Those that got a gradient: a language model's own heads take no part."""
     epochs: int
@@ -64,7 +73,7 @@ def fit(
     per_epoch = -(-len(data) // recipe.batch_size)
     steps, step = recipe.epochs * per_epoch, 0
 
-    def predict(split: Encoded) -> list[Any]:
+    def predict(split: Encoded) -> Predicted:
         module.eval()
         return predictions(fabric, module, kind, split)
 
@@ -96,7 +105,7 @@ def fit(
             raise SesameError(f"the loss is not a number in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
         seconds += time.perf_counter() - started
         report(epoch + 1, total / len(data))
-        score = judge(predict(dev)) if recipe.patience is not None or stop else None
+        score = judge(predict(dev).values) if recipe.patience is not None or stop else None
         if stop and stop(epoch + 1, score):
             break
         if recipe.patience is not None:
@@ -112,17 +121,20 @@ def fit(
 
 
 @torch.no_grad()
-def predictions(fabric: Fabric, module: Callable[[Texts, Tensor], Tensor], kind: Kind, split: Encoded) -> list[Any]:
-    """Of each example, in the task's own words. Raises SesameError when an output is not a number."""
-    made: list[Any] = [None] * len(split)
+def predictions(fabric: Fabric, module: Callable[[Texts, Tensor], Tensor], kind: Kind, split: Encoded) -> Predicted:
+    """Of each example. Raises SesameError when an output is not a number."""
+    values: list[Any] = [None] * len(split)
+    logits = np.zeros((len(split), kind.outputs)) if kind.outputs_are_labels else None
     size = EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
     for batch in batches(split, max(1, size), None):
         output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
         if not torch.isfinite(output).all():
             raise SesameError("the outputs are not numbers after fine-tuning; lower the recipe's learning_rate")
         for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
-            made[i] = value
-    return made
+            values[i] = value
+        if logits is not None:
+            logits[batch.index] = output
+    return Predicted(values, logits)
 
 
 def groups(module: nn.Module, recipe: params.Recipe) -> list[dict[str, Any]]:

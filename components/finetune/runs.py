@@ -1,5 +1,6 @@
 """A model on a task over the seeds: what the stages `finetune`, `adapt` and `transfer` have in common."""
 
+import itertools
 import json
 import resource
 import statistics
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning import Fabric
 
@@ -17,7 +19,7 @@ from components.finetune import loop
 from components.finetune.bench import Bench, Ready, judged, readable
 from components.finetune.data import Encoded
 from components.models import store
-from components.tasks import Example, metrics
+from components.tasks import Example, calibration, metrics
 from components.tracking import Run
 
 
@@ -37,6 +39,8 @@ class Arm:
     flops: int = 0
     outside: dict[str, list[float]] = field(default_factory=dict)
     """Of each split that is judged, for each seed the share of answers that were none; empty where none can be."""
+    calibration: dict[str, list[dict]] = field(default_factory=dict)
+    """Of each split that is judged, for each seed how far probabilities are to be believed; empty where nothing has any."""
     predictions: list[dict] = field(default_factory=list)
 
     @property
@@ -108,9 +112,15 @@ def over_seeds(
         "cut": {split: texts.cut for split, texts in reader.encoded.items()},
         "lost": {split: texts.lost for split, texts in reader.encoded.items()},
         **({"outside": {arm.init: arm.outside for arm in arms}} if ready.kind.outside is not None else {}),
-        **{arm.init: {split: metrics.summary(scores) for split, scores in arm.scores.items()} for arm in arms},
+        **({"calibration": {arm.init: summaries(arm.calibration) for arm in arms}} if ready.kind.outputs_are_labels else {}),
+        **{arm.init: summaries(arm.scores) for arm in arms},
         "cost": {"tokens": sum(arm.tokens for arm in arms), "flops": sum(arm.flops for arm in arms), "gpus": int(bench.on_gpu)},
     }  # fmt: skip
+
+
+def summaries(scores: dict[str, list[dict]]) -> dict[str, dict]:
+    """Of each split, over the seeds."""
+    return {split: metrics.summary(own) for split, own in scores.items()}
 
 
 def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe: params.Recipe, seed: int, child: Run) -> loop.Fitted:
@@ -120,14 +130,17 @@ def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe
         bench.fabric, ready.module, ready.kind, inputs["train"], recipe, seed, lambda epoch, loss: child.log({"train_loss": loss}, epoch),
         bench.judge(), inputs["dev"],
     )  # fmt: skip
+    logits = {}
     for split in arm.splits:
-        before = ready.kind.outside
-        predictions = fitted.predict(inputs[split])
+        before, rows = ready.kind.outside, bench.rows[split]
+        values, logits[split] = fitted.predict(inputs[split])
         if before is not None and split in arm.scores:
-            arm.outside.setdefault(split, []).append((ready.kind.outside - before) / len(predictions))
-        arm.predictions += predicted(arm.init, seed, split, bench.rows[split], predictions)
+            arm.outside.setdefault(split, []).append((ready.kind.outside - before) / len(values))
+        arm.predictions += predicted(arm.init, seed, split, rows, values)
         if split in arm.scores:
-            arm.scores[split].append(metrics.evaluate(task, split, bench.rows[split], predictions))
+            arm.scores[split].append(metrics.evaluate(task, split, rows, values))
+    if ready.kind.outputs_are_labels:
+        believed(bench, arm, logits, recipe)
     arm.epochs.append(fitted.epochs)
     arm.tokens += fitted.tokens
     arm.flops += fitted.flops
@@ -140,6 +153,18 @@ def one(bench: Bench, arm: Arm, ready: Ready, inputs: dict[str, Encoded], recipe
         shown += f"; no answer to the task {', '.join(f'{split} {shares[-1]:.1%}' for split, shares in arm.outside.items())}"
     print(f"{arm.init} seed {seed}: {shown}; {fitted.epochs} epochs in {fitted.seconds:.1f} s", flush=True)
     return fitted
+
+
+def believed(bench: Bench, arm: Arm, logits: dict[str, np.ndarray], recipe: params.Recipe) -> None:
+    """Give the newest predictions their probabilities, and judge these."""
+    labels = {split: calibration.gold(bench.task, bench.rows[split]) for split in arm.scores}
+    likely, temperature = calibration.of_splits(logits, labels["dev"], recipe.temperature_scaling)
+    newest = arm.predictions[-sum(map(len, likely.values())) :]
+    for row, own in zip(newest, itertools.chain(*(likely[split] for split in arm.splits)), strict=True):
+        row["probabilities"] = [float(f"{value:.4g}") for value in own]
+    for split in arm.scores:
+        own = calibration.evaluate(likely[split], labels[split])
+        arm.calibration.setdefault(split, []).append(own | {"temperature": temperature})
 
 
 def predicted(init: str, seed: int | None, split: str, examples: Sequence[Example], predictions: Sequence[Any]) -> list[dict]:

@@ -9,7 +9,8 @@ and every light stage read them, and none of those should pay for importing torc
 files, `messages` and `references` what can be wrong with them.
 """
 
-from components.params.derived import Derived, MultiTask, Pretrained, Tuned
+from components.params.derived import Derived, Distilled, MultiTask, Pretrained, Pruned, Sparsified, Truncated, Tuned
+from components.params.efficiency import Efficiency, Point, Quantised
 from components.params.generation import Beam, BeginningInputs, Generation, Greedy, HowWritten, ParallelInputs, Sample
 from components.params.models import (
     Accelerator,
@@ -25,7 +26,8 @@ from components.params.models import (
     Trainer,
     Training,
 )
-from components.params.reading import FILE, MOST, OF_STUDIES, STUDIES, check, load, parse, schemas, studies_beside
+from components.params.price import Price
+from components.params.reading import FILE, MOST, OF_STUDIES, SHARED, STUDIES, check, load, parse, schemas, studies_beside
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.spaces import (
     Alignment,

@@ -1,18 +1,51 @@
 """Models made of models."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
-from components.block import Added, Block, Count, Name, Seed
-from components.params.models import Training
+from components.block import Added, Block, Count, Name, Seed, Share, Threads
+from components.models.common.block import SIZED, ArchitectureBlock
+from components.params.messages import first
+from components.params.models import Objective, Training
 from components.params.tasks import Recipe
 
+ITSELF = "models/<start>"
+SMALLER = ("encoder", "decoder")
+"""Families of which parts can be taken out."""
 
-class OnTasks(Block):
-    """All weights tuned before the model meets other tasks."""
+
+class Way(Block):
+    """How a model is made of another one."""
+
+    needs: ClassVar[str]
+    """What it is done on, as under data/; ITSELF where it needs nothing but the model."""
 
     name: str
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        """Of what is made of a model of this one. Raises ValueError where nothing can be."""
+        return start
+
+
+def _smaller(by: str, start: ArchitectureBlock) -> None:
+    """Raises ValueError for a family that can't be made smaller."""
+    if start.name not in SMALLER:
+        raise ValueError(f"{by} is of the architectures {' and '.join(SMALLER)}, and this one is {start.name}")
+
+
+def _with(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock:
+    """An architecture with other values. Raises ValueError where they don't fit each other."""
+    meant = SIZED if change.get("size") else ()  # which is in place of these
+    try:
+        return type(start).model_validate({key: value for key, value in start.model_dump().items() if key not in meant} | change)
+    except ValidationError as error:
+        raise ValueError(first(error).lstrip(".: ")) from None
+
+
+class OnTasks(Way):
+    """All weights tuned before the model meets other tasks."""
+
     train_examples: Count | None = None
     """Labelled examples used of each task, a seeded subset; null takes all."""
     seed: Seed = 1
@@ -28,12 +61,16 @@ class OnTasks(Block):
 class Tuned(OnTasks):
     """All weights tuned on one task before the model meets others (Phang et al. 2018)."""
 
+    needs = "tasks/<task>"
+
     name: Literal["tuned"]
 
 
 class MultiTask(OnTasks):
     """All weights tuned on several tasks at once, a head for each (Liu et al. 2019, multi-task deep neural networks); under `method:
     text_to_text` without heads, told by their prompts (Raffel et al. 2020, section 3.5.2)."""
+
+    needs = "tasks"
 
     name: Literal["multitask"]
     tasks: Annotated[list[Name], Field(min_length=2)]
@@ -56,14 +93,197 @@ class MultiTask(OnTasks):
         return self
 
 
-class Pretrained(Training):
+class Pretrained(Training, Way):
     """Pre-trained on: on text of a domain or of a task (Gururangan et al. 2020), or ULMFiT's second step (Howard and Ruder 2018)."""
+
+    needs = "encoded/<encoding>"
 
     name: Literal["pretrained"]
 
 
-ON = {"tuned": "tasks/<task>", "multitask": "tasks", "pretrained": "encoded/<encoding>"}
-"""Way to derive -> what it is done on, in data/."""
+class Truncated(Way):
+    """Some of the layers, as they are: the baseline of all ways to a smaller model (Sajjad et al. 2020)."""
+
+    needs = ITSELF
+
+    name: Literal["truncated"]
+    layers: Count | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    """The first so many, or which, the first is 0. Sajjad et al. find that those next to the text matter most."""
+
+    @property
+    def kept(self) -> list[int]:
+        """The layers, from below."""
+        return list(range(self.layers)) if isinstance(self.layers, int) else self.layers
+
+    @model_validator(mode="after")
+    def in_order(self):
+        if self.kept != sorted(set(self.kept)):
+            raise ValueError(f"layers {self.kept} are not in order, each once")
+        return self
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        if self.kept[-1] >= start.num_layers:
+            raise ValueError(f"layers: layer {self.kept[-1]} is not there; the model has {start.num_layers}, 0 to {start.num_layers - 1}")
+        return _with(start, {"num_layers": len(self.kept)} | _groups(start, self.kept))
+
+
+def _groups(start: ArchitectureBlock, layers: list[int]) -> dict[str, int]:
+    """What is said of layers that share: they go on, in groups that are as large as each other. Raises ValueError where they are not."""
+    if not start.shares_weights:
+        return {}
+    size = start.num_layers // start.layer_groups
+    of = [layer // size for layer in layers]
+    if len({of.count(group) for group in of}) > 1:
+        raise ValueError(f"layers {layers} are not as many of each group of {size} that shares weights")
+    return {"layer_groups": len(set(of))}
+
+
+class Scored(Way):
+    """What is taken out is what matters least, by what the model has learned or by its size."""
+
+    importance: Literal["gradient", "magnitude"] = "gradient"
+    """`gradient`: how much the loss would change without it, to first order (Michel et al. 2019, equation 2); `magnitude`: the norm of its
+    weights, for which no text is needed."""
+    objective: Objective | None = None
+    """`gradient`: whose loss; that which the model was trained by, as it stands there."""
+    tokens: Count = 100_000
+    """`gradient`: so much of the training text."""
+    batch_size: Count = 32
+    seed: Seed = 1
+    threads: Threads | None = 1
+
+    @property
+    def needs(self) -> str:
+        return "encoded/<encoding>" if self.importance == "gradient" else ITSELF
+
+    @model_validator(mode="after")
+    def loss_of_something(self):
+        if (self.objective is None) == (self.importance == "gradient"):
+            raise ValueError(f"importance {self.importance} needs {'an' if self.objective is None else 'no'} objective")
+        return self
+
+
+class Pruned(Scored):
+    """Parts taken out of every layer, as many of each: the matrices are smaller (structured pruning)."""
+
+    name: Literal["pruned"]
+    heads: Share = 0.0
+    """Of the attention heads of each layer, so many go."""
+    feed_forward: Share = 0.0
+    """Of the inner units of each layer, so many go."""
+
+    @model_validator(mode="after")
+    def something_is_left(self):
+        for part in ("heads", "feed_forward"):
+            if getattr(self, part) == 1:
+                raise ValueError(f"{part}: 1 takes out everything; give a share below 1")
+        if not self.heads and not self.feed_forward:
+            raise ValueError("nothing is pruned: give heads or feed_forward")
+        return self
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        change = {"intermediate_size": _left(self, "feed_forward", start.intermediate_size)}
+        if self.heads:
+            if start.positions not in ("learned", "sinusoidal"):
+                raise ValueError(
+                    f"heads: {start.positions} positions are of each head, which is another one then; prune feed_forward alone"
+                )
+            change |= {"num_heads": _left(self, "heads", start.num_heads), "head_size": start.heads_size // start.num_heads}
+        return _with(start, change)
+
+
+def _left(by: Pruned, part: str, count: int) -> int:
+    """Of so many parts of a layer. Raises ValueError where the share comes to none, or to all."""
+    share = getattr(by, part)
+    left = count - round(share * count)
+    if share and left in (0, count):
+        raise ValueError(f"{part}: {share:g} of {count} takes out {'nothing' if left else 'everything'}")
+    return left
+
+
+class Sparsified(Way):
+    """The smallest weights of the layers' matrices set to zero, wherever they are (unstructured pruning, Han et al. 2015). None is faster
+    by it: dense kernels multiply zeros, too."""
+
+    needs = ITSELF
+
+    name: Literal["sparsified"]
+    sparsity: Share
+    """So many of them are zero in the end."""
+    scope: Literal["global", "local"] = "global"
+    """The smallest of all layers, or of each matrix by itself."""
+
+    @model_validator(mode="after")
+    def something_is_left(self):
+        if self.sparsity in (0, 1):
+            raise ValueError(f"sparsity: {self.sparsity:g} sets {'everything' if self.sparsity else 'nothing'} to zero")
+        return self
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        return start
+
+
+class Distilled(Training, Way):
+    """A student trained on text by what a teacher, the model that it starts from, says of it (DistilBERT, Sanh et al. 2019): soft targets
+    where something is predicted (the paper's code: at all tokens), the text's own, and the direction of the last layer at each token."""
+
+    needs = "encoded/<encoding>"
+
+    name: Literal["distilled"]
+    change: dict[str, Any] = {}
+    """What of the student's architecture is another than the teacher's: `{num_layers: 3}`, `{size: tiny}`."""
+    layers: Literal["spread", "random"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = "spread"
+    """The teacher's that the student begins with, the first is 0: one out of every so many (as published), or these; weights of another
+    shape, and with `random` all, are drawn."""
+    temperature: PositiveFloat = 2.0
+    """Of both distributions, where they are held against each other."""
+    soft_weight: Annotated[float, Field(ge=0)] = 5.0
+    hard_weight: Annotated[float, Field(ge=0)] = 2.0
+    cosine_weight: Annotated[float, Field(ge=0)] = 1.0
+    """Of the three losses; each is a mean over its targets."""
+
+    @model_validator(mode="after")
+    def something_is_taught(self):
+        if self.objective.name not in TAUGHT:
+            raise ValueError(f"a teacher is asked for tokens (objective {' or '.join(TAUGHT)}), and {self.objective.name} asks for none")
+        if not self.soft_weight and not self.cosine_weight:
+            raise ValueError("nothing is learned from the teacher: give soft_weight or cosine_weight")
+        return self
+
+    def taken(self, start: ArchitectureBlock, num_layers: int) -> list[int]:
+        """The teacher's layers that the student's so many begin with; none where all are drawn."""
+        if self.layers == "random":
+            return []
+        return [i * start.num_layers // num_layers for i in range(num_layers)] if self.layers == "spread" else self.layers
+
+    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
+        _smaller(self.name, start)
+        if self.change.get("name", start.name) != start.name:
+            raise ValueError(f"change.name: a student is of its teacher's architecture, {start.name}")
+        try:
+            student = _with(start, self.change)
+        except ValueError as error:
+            raise ValueError(f"change.{error}") from None
+        taken = self.taken(start, student.num_layers)
+        if student.max_length > start.max_length:
+            raise ValueError(f"change.max_length: {student.max_length} is more than the teacher reads, {start.max_length}")
+        if self.cosine_weight and student.hidden_size != start.hidden_size:
+            raise ValueError(
+                f"cosine_weight: states {student.hidden_size} and {start.hidden_size} wide have no cosine; set cosine_weight to 0"
+            )
+        if taken and student.hidden_size != start.hidden_size:
+            raise ValueError(f"layers: the teacher's are {start.hidden_size} wide, not {student.hidden_size}; take layers: random")
+        if taken and (len(taken) != student.num_layers or max(taken) >= start.num_layers or student.num_layers > start.num_layers):
+            raise ValueError(f"layers: {taken} of the teacher's {start.num_layers} are none for the student's {student.num_layers}")
+        if taken and student.shares_weights and _groups(start, taken) != {"layer_groups": student.layer_groups}:
+            raise ValueError("layers: the student's share weights otherwise than those of the teacher; take layers: random")
+        return student
+
+
+TAUGHT = ("mlm", "clm")
 
 
 class Derived(Block):
@@ -71,9 +291,10 @@ class Derived(Block):
 
     start: Name
     """Of `models`, `checkpoints`, `derived`."""
-    on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded)/[a-z][a-z0-9_]*)$")]
-    """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/."""
-    by: Annotated[Tuned | MultiTask | Pretrained, Field(discriminator="name")]
+    on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded|models)/[a-z][a-z0-9_]*)$")]
+    """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/; `models/<start>`, the model itself, where no
+    data is needed."""
+    by: Annotated[Tuned | MultiTask | Pretrained | Truncated | Pruned | Sparsified | Distilled, Field(discriminator="name")]
 
     @property
     def tasks(self) -> list[str]:
@@ -82,7 +303,8 @@ class Derived(Block):
 
     @model_validator(mode="after")
     def on_what_it_needs(self):
-        folder, _, name = (needed := ON[self.by.name]).partition("/")
-        if (self.on.partition("/")[0], bool(self.on.partition("/")[2])) != (folder, bool(name)):
+        needed = self.by.needs.replace("<start>", self.start)
+        folder, _, name = needed.partition("/")
+        if self.on != needed and ((folder, "<" in name) != (self.on.partition("/")[0], "/" in self.on)):
             raise ValueError(f"by {self.by.name} needs on: {needed}, not {self.on}")
         return self

@@ -29,8 +29,10 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
     tables = {
         "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": main("tokenizers"),
         "encodings": main("encodings"), "tokenizers of either file": _dictionary(raw, "tokenizers"),
-        "encodings of either file": _dictionary(raw, "encodings"), "models": _dictionary(raw, "models"), "tasks": _dictionary(raw, "tasks"),
-        "models or checkpoints or derived": {
+        "encodings of either file": _dictionary(raw, "encodings"), "models": main("models"), "tasks": _dictionary(raw, "tasks"),
+        "models of either file": _dictionary(raw, "models"),
+        "models or checkpoints or derived": {**main("models"), **_dictionary(raw, "checkpoints"), **main("derived")},
+        "models or checkpoints or derived of either file": {
             **_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived"),
         },
         SPACES: {
@@ -48,15 +50,15 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
     for section, key, table in (
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
-        ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models"),
+        ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models of either file"),
         ("ablations", "encoding", "encodings of either file"),
         ("alignments", "source", SPACES), ("alignments", "target", SPACES), ("contextual_vectors", "corpus", "corpora or mixes"),
         ("contextual_vectors", "model", "models or checkpoints or derived"), ("generations", "model", "models or checkpoints or derived"),
         ("groups", "first", "corpora or mixes"), ("groups", "second", "corpora or mixes"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
-            # of studies' encodings the tokenizer may be theirs, too
-            own = " of either file" if key == "tokenizer" and name in of_studies.get(section, ()) else ""
+            # what stands in the studies' file may be made of what is theirs, too
+            own = " of either file" if key in ("tokenizer", "encoding", "start") and name in of_studies.get(section, ()) else ""
             check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table + own)
     for name in sorted(_dictionary(raw, "corpora").keys() & _dictionary(raw, "mixes").keys()):
         problems.append(f"mixes.{name}: corpora.{name} has the same name, and both would be written to data/corpora/{name}")
@@ -102,6 +104,12 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
             known = ", ".join(_dictionary(adapt, "recipes")) or "none"
             problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {known})")
+    efficiency = _dictionary(raw, "efficiency")
+    for i, task in enumerate(_list(efficiency, "tasks")):
+        check(f"efficiency.tasks[{i}]", task, "tasks")
+    for point, block in _dictionary(efficiency, "points").items():
+        model = _dictionary({"p": block}, "p").get("model")
+        check(f"efficiency.points.{point}.model", model, "models or checkpoints or derived of either file")
     check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
     for folder, sections in (
         ("models", ("models", "checkpoints", "derived")), ("vectors", ("vectors", "published_vectors", "contextual_vectors")),

@@ -249,7 +249,7 @@ class Task(Block):
 
 METHODS = (
     "full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine", "text_to_text",
-    "in_context"
+    "in_context", "early_exit"
 )  # fmt: skip
 """Files of `components.finetune.methods`. One more way to adapt is one more file and its name here, and below where that is so."""
 ATTACHED = ("adapters", "lora")
@@ -262,8 +262,11 @@ ONE_LAYER = ("linear_probe", "sentence_probe", "cosine")
 IN_WORDS = {"text_to_text": ("classification", "regression", "choice", "extraction", "text"), "in_context": ("classification", "choice")}
 """Those that put a task in words, for models that write -> the kinds of tasks that they can put so."""
 IDLE = {
-    "text_to_text": ("pair", "head", "class_weights"),
-    "in_context": ("pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing"),
+    "text_to_text": ("pair", "head", "class_weights", "temperature_scaling"),
+    "early_exit": ("head", "temperature_scaling"),
+    "in_context": (
+        "pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing", "temperature_scaling",
+    ),
 }  # fmt: skip
 """Settings that say nothing under a method: all of an example is in one prompt, there is no head, or nothing learns."""
 
@@ -275,7 +278,7 @@ class Recipe(Block):
     """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
     biLSTM with attention, the mixed layers' mean, one layer's mean, one vector of each text, or the cosine of two of them; all, and the
     model writes its answer (T5, Raffel et al. 2020); or none at all, and the model says how likely each answer is behind a prompt with
-    some examples (GPT-3, Brown et al. 2020)."""
+    some examples (GPT-3, Brown et al. 2020); or all, with a classifier on several layers (Schwartz et al. 2020)."""
     learning_rate: PositiveFloat
     epochs: Size
     batch_size: Count
@@ -296,6 +299,9 @@ class Recipe(Block):
     class_weights: Literal["balanced"] | None = None
     """`balanced`: a class weighs by the inverse of its frequency.
     This and smoothing are for classification and tagging; other kinds have no classes."""
+    temperature_scaling: Annotated[bool, Added(neutral=False)] = False
+    """Classification: logits are divided by what makes dev's labels likeliest, so that probabilities can be believed (Guo et al. 2017); no
+    prediction changes. Those of dev itself are each of one half divided by what fits the other."""
     pair: Literal["joined", "apart"] = "joined"
     """The two texts of a pair: one input of two segments, or read one by one and compared by the head as [u, v, |u - v|, u * v].
     Models are compared with each other under the same: apart, it does not matter whether pre-training has met pairs. (Choices,
@@ -326,8 +332,15 @@ class Recipe(Block):
     calibrated: Annotated[bool, Added(neutral=False)] = False
     """`in_context`: what the prompt alone makes likely is taken off, told by texts without content (Zhao et al. 2021)."""
 
+    exits: Annotated[list[Annotated[int, Field(ge=1)]], Added(neutral=[])] = []
+    """`early_exit`: layers with a classifier of their own, the first is 1, beside the last, which has one in any case; none named: all."""
+
     @model_validator(mode="after")
     def parts_fit(self):
+        if self.exits and self.method != "early_exit":
+            raise ValueError(f"exits are of method early_exit, not {self.method}")
+        if self.exits != sorted(set(self.exits)):
+            raise ValueError(f"exits {self.exits} are not in order, each once")
         if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:
             raise ValueError(f"layer {self.layer}: a model's own vector is of its last layer; take vector: mean, or leave layer out")
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:

@@ -6,10 +6,12 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from components.block import Block, Name, RunOnly, Seed
 from components.models.common.block import ArchitectureBlock
-from components.params.derived import Derived
+from components.params.derived import SMALLER, Derived
+from components.params.efficiency import Efficiency
 from components.params.generation import Generation
 from components.params.messages import first
-from components.params.models import Checkpoint, Model, Objective
+from components.params.models import Checkpoint, Model, Objective, Training
+from components.params.price import Price
 from components.params.search import Search
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
@@ -51,6 +53,10 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
         raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and {model} has none")
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
+    if recipe.method == "early_exit" and architecture.name not in SMALLER:
+        raise ValueError(f"{place}.method early_exit is of the architectures {' and '.join(SMALLER)}, and {model} is {architecture.name}")
+    if recipe.exits and recipe.exits[-1] > architecture.num_layers:
+        raise ValueError(f"{place}.exits: layer {recipe.exits[-1]} is not there; {model} has {architecture.num_layers}")
     if recipe.method in IN_WORDS and (architecture.reads not in WRITE or getattr(architecture, "backward", False)):
         how = "from the end" if architecture.reads in WRITE else architecture.reads
         raise ValueError(f"{place}.method {recipe.method} is for models that write, and {model} doesn't (it reads {how})")
@@ -72,6 +78,8 @@ def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
         raise ValueError(f"{place}.method {recipe.method} is for tasks of kind {', '.join(able)}, and {name} is of kind {task.kind}")
     if recipe.calibrated and task.kind != "classification":
         raise ValueError(f"{place}.calibrated is about labels, which {name} has not")
+    if recipe.method == "early_exit" and task.kind != "classification":
+        raise ValueError(f"{place}.method early_exit is for tasks of kind classification, and {name} is of kind {task.kind}")
     if task.kind == "text" and recipe.method not in IN_WORDS:
         raise ValueError(f"{place}.method {recipe.method} writes nothing, and the task {name} asks for a text: take text_to_text")
 
@@ -82,6 +90,7 @@ class Params(Block):
     seed: Seed
     """Splits and subsets of data; models have seeds of their own."""
     energy: Energy
+    price: Price
     resources: Annotated[Resources, RunOnly()]
     corpora: dict[Name, Corpus]
     tasks: dict[Name, Task]
@@ -104,11 +113,16 @@ class Params(Block):
     generations: dict[Name, Generation]
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()
+    efficiency: Efficiency = Efficiency()
     _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     def of_studies(self, section: str) -> frozenset[str]:
-        """What of a section, `tokenizers` or `encodings`, the studies' file declares: made when a study reads it."""
+        """What of a section, `tokenizers`, `encodings`, `models` or `derived`, the studies' file declares: made when a study reads it."""
         return self._of_studies.get(section, frozenset())
+
+    def main(self, section: str) -> dict[str, Block]:
+        """What of a section the main pipeline makes."""
+        return {name: block for name, block in getattr(self, section).items() if name not in self.of_studies(section)}
 
     def root(self, model: str) -> str:
         """The model or checkpoint that one is derived from, over all steps: the name itself where it is no derived one."""
@@ -121,7 +135,7 @@ class Params(Block):
         steps, root = [], model
         while root in self.derived:
             block = self.derived[root]
-            steps += [(block.on.partition("/")[2], block.by.objective)] if block.by.name == "pretrained" else []
+            steps += [(block.on.partition("/")[2], block.by.objective)] if isinstance(block.by, Training) else []
             root = block.start
         steps += [(self.models[root].encoding, self.models[root].objective)] if root in self.models else []
         return steps[::-1]
@@ -130,6 +144,13 @@ class Params(Block):
         """The architecture of a model, whatever made it."""
         root = self.root(model)
         return self.models[root].architecture.name if root in self.models else self.checkpoints[root].family
+
+    def architecture(self, model: str) -> ArchitectureBlock | None:
+        """Of a model, whatever made it; None of one from elsewhere, whose files say it. Raises ValueError where it can't be made so."""
+        if model in self.derived:
+            start = self.architecture(self.derived[model].start)
+            return start and self.derived[model].by.architecture(start)
+        return self.models[model].architecture if model in self.models else None
 
     @model_validator(mode="after")
     def studies_fit(self):
@@ -197,8 +218,8 @@ class Params(Block):
                 ("search.space", name, recipe.model_copy(update={key: value})) for name, recipe in bases.items() for value in draw.ends
             ]
         for place, name, recipe in used:
-            if (root := self.root(name)) in self.models:
-                _recipe_fits(place, f"models.{root}", self.models[root].architecture, recipe)
+            if architecture := self.architecture(name):
+                _recipe_fits(place, f"{'derived' if name in self.derived else 'models'}.{name}", architecture, recipe)
         tuned_here = [name for name in self.finetune.models if name in self.finetune.recipes]
         asked = [(f"finetune.recipes.{name}", self.finetune.recipes[name], self.finetune.tasks) for name in tuned_here]
         asked += [(f"derived.{name}.by.recipe", block.by.recipe, block.tasks) for name, block in self.derived.items() if block.tasks]
@@ -216,6 +237,7 @@ class Params(Block):
             for name in self.tasks.keys() & names:  # another is told as a wrong name
                 _task_fits(place, name, self.tasks[name], recipe)
         self._search_fits(bases)
+        self._efficiency_fits()
         for name, pair in self.alignments.items():
             sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
             if len(sizes) > 1:
@@ -223,12 +245,17 @@ class Params(Block):
         return self
 
     def _derived_fits(self, place: str, derived: Derived, root: str) -> None:
-        """Raises ValueError where a model can't be pre-trained on, or not on this text."""
-        if derived.by.name != "pretrained":
+        """Raises ValueError where a model can't be made of one so, or not on this text."""
+        try:
+            self.architecture(place.partition(".")[2])
+        except ValueError as error:
+            raise ValueError(f"{place}.by: {error}") from None
+        objective = getattr(derived.by, "objective", None)
+        if objective is None:
             return
         if root not in self.models:
-            raise ValueError(f"{place}: pre-training goes on from one of `models` only, and {root} is none")
-        model, objective = self.models[root], derived.by.objective
+            raise ValueError(f"{place}: {derived.by.name} on text goes on from one of `models` only, and {root} is none")
+        model = self.models[root]
         try:
             objective.check_reader(model.architecture)
         except ValueError as error:
@@ -242,6 +269,15 @@ class Params(Block):
         if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:
             tokenizers = " and ".join(encoding.tokenizer for encoding in encodings)
             raise ValueError(f"{place}: encoded/{following} has another tokenizer than the text of {whose} ({tokenizers})")
+
+    def _efficiency_fits(self) -> None:
+        block = self.efficiency
+        for name in block.tasks:
+            if name in self.tasks and (kind := self.tasks[name].kind) != "classification":
+                raise ValueError(f"efficiency.tasks: {name} is of kind {kind}, and answers are held against each other by classification")
+        for name, point in block.points.items():
+            if (root := self.root(point.model)) in self.models and (architecture := self.architecture(point.model)):
+                _recipe_fits(f"efficiency.points.{name}.recipe", f"models.{root}", architecture, block.tuned(name))
 
     def _search_fits(self, recipes: dict[str, Recipe]) -> None:
         search = self.search

@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from components import params, stage
+from components import params, price, stage
 from components.report import benchmarks, pages, plots, spaces, tables, writing
 from components.tracking import Run
 
@@ -22,7 +22,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     """
     metrics = tables.read(all_params)
     frames = {
-        "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(metrics),
+        "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(all_params, metrics),
         "pretraining": tables.pretraining(metrics), "learning_curve": tables.learning(all_params, metrics),
     }  # fmt: skip
     gains, papers = tables.gains(frames["scores"], tables.comparisons(all_params, metrics)), _papers(all_params, metrics)
@@ -60,7 +60,7 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
         figures["scores"] = plots.scores(gains)
     if len(frames["learning_curve"]):
         figures["learning_curve"] = plots.learning(frames["learning_curve"])
-    if all_params.models:
+    if all_params.main("models"):
         figures["curves"] = plots.curves(tables.curves(all_params))
     return figures | spaces.figures(all_params) | writing.figures(all_params)
 
@@ -77,9 +77,11 @@ def _page(
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         pretraining=frames["pretraining"], costs=frames["costs"], spaces=spaces.section(all_params, metrics),
         writing=writing.section(all_params, metrics),
-        total=frames["costs"].sum(numeric_only=True), contexts={key: context(model) for key, model in all_params.models.items()},
+        total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
+        price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.beside,
+        contexts={key: context(model) for key, model in all_params.main("models").items()},
         samples=tables.samples(all_params),
-        sample_titles={key: model.objective.samples_title for key, model in all_params.models.items()},
+        sample_titles={key: model.objective.samples_title for key, model in all_params.main("models").items()},
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
         min_steps=all_params.learning_curve.min_steps,
     )  # fmt: skip

@@ -1,13 +1,13 @@
 """The figures of the report, gathered from the metrics files and samples that the stages wrote."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
 
-from components import params, stage
+from components import params, price, stage
 from components.tasks import verdicts
 
 SCORES = [
@@ -15,7 +15,7 @@ SCORES = [
     "median", "trainable_share",
     "seconds", "memory_mib", "cut", "lost", "outside", "stage",
 ]  # fmt: skip
-COSTS = ["stage", "seconds", "tokens", "flops", "kwh"]
+COSTS = ["stage", "seconds", "tokens", "flops", "kwh", "core_hours", "gpu_hours", "co2e_kg", "usd_preemptible", "usd_on_demand"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
 PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second"]
 
@@ -158,9 +158,32 @@ def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=PRETRAINING)
 
 
-def costs(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """A row for each stage; energy is estimated, not measured."""
-    return pd.DataFrame([{"stage": f"{group}@{name}"} | measured["cost"] for (group, name), measured in metrics.items()], columns=COSTS)
+def costs(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
+    """A row for each stage; energy is estimated, not measured, and what follows from it, too."""
+    rows = [
+        {"stage": f"{group}@{name}"} | measured["cost"] | asdict(price.of(all_params, group, measured["cost"]))
+        for (group, name), measured in metrics.items()
+    ]
+    return pd.DataFrame(rows, columns=COSTS)
+
+
+def price_tags(all_params: params.Params, metrics: dict[tuple[str, str], dict], published: dict) -> list[dict]:
+    """Strubell et al. 2019, table 3, with a row for each of our pre-trainings and one for all stages; their watts are without the PUE."""
+    rows = [{"model": model} | figures for model, figures in published["rows"].items()]
+    prices = {key: price.of(all_params, key[0], measured["cost"]) for key, measured in metrics.items()}
+    ours = {f"{name}, ours": own for (group, name), own in prices.items() if group == "pretrain"}
+    for model, own in (ours | {"all stages here": price.total(prices.values())}).items():
+        if not own.seconds:
+            continue
+        hours = own.seconds / 3600
+        rented = [(own.core_hours, "CPU core"), (own.gpu_hours, "GPU")]
+        rows.append({
+            "model": model, "hours": hours, "kwh": own.kwh, "co2e_lb": own.co2e_lb,
+            "hardware": ", ".join(f"{kind} x {used / hours:.1f}" for used, kind in rented if used),
+            "watts": 1000 * own.kwh / all_params.energy.pue / hours,
+            "usd_preemptible": own.usd_preemptible, "usd_on_demand": own.usd_on_demand,
+        })  # fmt: skip
+    return rows
 
 
 def bars(table: pd.DataFrame) -> pd.DataFrame:
@@ -171,14 +194,14 @@ def bars(table: pd.DataFrame) -> pd.DataFrame:
 
 def curves(all_params: params.Params) -> pd.DataFrame:
     """The validation rows of every model: step, tokens, losses."""
-    read = {name: model.loss_of for name, model in all_params.models.items()}
+    read = {name: model.loss_of for name, model in all_params.main("models").items()}
     frames = [csv(Path("data/curves", f"{name}.csv")).assign(model=name, reads=reads) for name, reads in read.items()]
     return pd.concat(frames) if frames else pd.DataFrame(columns=["model", "reads", "tokens", "loss", "bits_per_byte"])
 
 
 def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
     """What each model made of its prompts."""
-    return {name: stage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.models}
+    return {name: stage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.main("models")}
 
 
 def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> list[dict]:

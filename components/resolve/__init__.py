@@ -24,6 +24,19 @@ TRAININGS = Path("studies/trainings.json")
 __all__ = ["FILE", "STUDIES", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
 
 
+def points(params: Params) -> dict[str, dict]:
+    """The points of `efficiency` on its tasks: those that have no teacher, and those whose teacher's comes first."""
+    block, made = params.efficiency, {"points": {}, "taught": {}}
+    for name, point in block.points.items():
+        for task in block.tasks:
+            read = {"point": name, "task": task, "model": point.model}
+            if point.teacher is None:
+                made["points"][f"{name}-{task}"] = read
+            else:
+                made["taught"][f"{name}-{task}"] = read | {"teacher": point.teacher}
+    return made
+
+
 def contents(params: Params) -> dict[Path, str]:
     """What the files should hold."""
     stages: dict[Path, dict[str, dict]] = {FILE: {}, STUDIES: {}}
@@ -46,6 +59,11 @@ def contents(params: Params) -> dict[Path, str]:
         "tunings": tunings,
         "study_tokenizers": {name: {"corpus": params.tokenizers[name].corpus} for name in sorted(params.of_studies("tokenizers"))},
         "study_encodings": {name: params.encodings[name].settings() for name in sorted(params.of_studies("encodings"))},
+        "study_models": {name: {"encoding": params.models[name].encoding} for name in sorted(params.of_studies("models"))},
+        "study_derived": {
+            name: {"start": params.derived[name].start, "on": params.derived[name].on} for name in sorted(params.of_studies("derived"))
+        },
+        **points(params),
     }
     files = {**stages, TRAININGS: made}
     return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in files.items()}

@@ -51,8 +51,8 @@ def entries(p: params.Params) -> Iterator[Entry]:
     yield from _tasks(p)
     yield from _spaces(p)
     yield from _generations(p)
-    sections = {key: value for key, value in p.settings().items() if key not in ("search", "ablations")}
-    for section in ("tokenizers", "encodings"):
+    sections = {key: value for key, value in p.settings().items() if key not in params.OF_STUDIES}
+    for section in params.SHARED:
         sections[section] = {name: own for name, own in sections[section].items() if name not in p.of_studies(section)}
     studies = {name: study.question for name, study in p.ablations.items()}  # which the page links to
     yield Entry("report", "all", ("components.report.__main__",), sections | {"studies": studies})
@@ -133,13 +133,16 @@ def _models(p: params.Params) -> Iterator[Entry]:
         yield Entry("checkpoint", name, ("components.checkpoints.__main__", *hub, *_of(checkpoint)), checkpoint.settings())
     for name, derived in p.derived.items():
         way, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
+        way += ("components.objectives.distillation.objective",) if derived.by.name == "distilled" else ()
         if derived.tasks:
             judged = {task: _judging(p.tasks[task], derived.by.recipe) for task in derived.tasks}
             asked = {"task": judged[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": judged}
             settings = {"finetune": _common(p), **asked, **derived.settings()}
             yield Entry("derive", name, (*way, *_model(p, name), *_method(derived.by.recipe, family)), settings)
-        else:
+        elif getattr(derived.by, "objective", None):
             yield Entry("derive", name, (*way, *_training(p, derived.by, family, derived.on.partition("/")[2])), derived.settings())
+        else:
+            yield Entry("derive", name, (*way, *_model(p, name)), derived.settings())
 
 
 def _method(recipe: params.Recipe, family: str) -> tuple[str, ...]:
@@ -219,9 +222,9 @@ def _generations(p: params.Params) -> Iterator[Entry]:
         yield Entry("generate", name, modules, {"trained": trained, **block.settings()})
 
 
-OF_STUDIES = ("variant", "further", "transfer", "study", "search", "budget")
+OF_STUDIES = ("variant", "further", "transfer", "study", "search", "budget", "point", "taught", "efficiency")
 """Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
-SHARED = {"tokenizer": "tokenizers", "encode": "encodings"}
+SHARED = {"tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models", "derive": "derived"}
 
 
 def of_studies(p: params.Params, own: Entry) -> bool:
@@ -263,5 +266,22 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         asked = _judging(p.tasks[task], *(recipe.model_copy(update={"method": method}) for method in methods))
         settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": asked}
         yield Entry("search", f"{model}-{task}", modules, settings)
+    yield from _points(p)
     metrics = {task: p.tasks[task].metric for task in p.search.tasks}
     yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": metrics})
+
+
+def _points(p: params.Params) -> Iterator[Entry]:
+    block, used = p.efficiency, set()
+    for name, task in product(block.points, block.tasks):
+        point, recipe = block.points[name], block.tuned(name)
+        settings = _common(p) | {"seeds": p.finetune.seeds, "task": _judging(p.tasks[task], recipe), "recipe": recipe.settings()}
+        settings |= {"point": point.settings(), "thresholds": block.thresholds if recipe.method == "early_exit" else []}
+        modules = (*_model(p, point.model), *_method(recipe, p.family(point.model)))
+        used |= set(modules)
+        stage = "taught" if point.teacher else "point"
+        yield Entry(stage, f"{name}-{task}", (f"components.efficiency.{stage}", *modules), settings)
+    if block.points:
+        judged = {task: _judging(p.tasks[task]) for task in block.tasks}
+        settings = _common(p) | {"efficiency": block.settings(), "tasks": judged, "energy": p.energy.settings()}
+        yield Entry("efficiency", "all", ("components.efficiency.__main__", *sorted(used)), settings)

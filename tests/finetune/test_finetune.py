@@ -18,7 +18,7 @@ from components.models import store
 from components.models.common.heads import ConcatHead, ScalarMix
 from components.optimizer import factor
 from components.report import plots, tables
-from components.tasks import Example
+from components.tasks import Example, calibration
 from components.tasks.metrics import summary
 from components.tokenizer import CLS, PAD, SEP
 from components.tracking import Run
@@ -148,7 +148,7 @@ def train(name: str, tokens, rows, method: str = "full", seed: int = 0, **change
     module, kind, chosen = build(name, tokens, method, seed, **changes)
     encoded = module.inputs(kind.encode(rows, tokens), FABRIC)
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, seed, lambda epoch, loss: None)
-    return module, fitted.predict(encoded), fitted
+    return module, fitted.predict(encoded).values, fitted
 
 
 @pytest.fixture
@@ -273,7 +273,7 @@ def test_every_kind_of_task_runs_on_every_model(name, method, tokens):
         encoded = module.inputs(kind.encode(rows, tokens), FABRIC)
         fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 1, lambda epoch, loss, losses=losses: losses.append(loss))
         assert losses[-1] < losses[0] or method == "prompt", (name_of_kind, losses)  # vectors before a random model teach little
-        assert len(fitted.predict(encoded)) == 8
+        assert len(fitted.predict(encoded).values) == 8
 
 
 def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
@@ -351,7 +351,7 @@ def test_regression_predicts_in_the_tasks_own_unit(tokens):
     module, _, chosen = build("bert", tokens, kind=kind)
     encoded = kind.encode(rows, tokens)
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None)
-    assert np.mean(fitted.predict(encoded)) == pytest.approx(4.05, abs=0.1)
+    assert np.mean(fitted.predict(encoded).values) == pytest.approx(4.05, abs=0.1)
 
 
 def test_regression_is_learned_in_units_of_the_deviation(tokens):
@@ -435,6 +435,28 @@ def test_a_model_tuned_on_one_task_is_a_model_and_is_named_so(project, tokens):
     rows = [json.loads(line) for line in Path("data/scores/bert_twice/same/predictions.jsonl").read_text().splitlines()]
     judged = {("pretrained", seed, split) for seed in (1, 2) for split in ("dev", "test")}
     assert {(row["init"], row["seed"], row["split"]) for row in rows} == judged
+
+
+def test_probabilities_stand_beside_the_predictions_and_are_judged(project, tokens):
+    raw = tiny_params()
+    raw["finetune"] |= {"models": ["bert"], "inits": ["pretrained"]}
+    block = params.check(raw).models["bert"].architecture
+    torch.manual_seed(0)
+    store.save(Path("data/models/bert"), store.build(block, tokens).state_dict(), block, tokens)
+    found, rows = {}, {}
+    for scaled in (False, True):
+        raw["finetune"]["recipes"]["bert"]["temperature_scaling"] = scaled
+        found[scaled] = finetune.finetune(params.check(raw), "bert-same", Run(None))
+        rows[scaled] = [json.loads(line) for line in Path("data/scores/bert/same/predictions.jsonl").read_text().splitlines()]
+    for plain, scaled in zip(rows[False], rows[True], strict=True):
+        assert plain["prediction"] == scaled["prediction"] == ["no", "yes"][int(np.argmax(plain["probabilities"]))]
+        assert sum(plain["probabilities"]) == pytest.approx(1, abs=1e-3)
+    assert any(plain["probabilities"] != scaled["probabilities"] for plain, scaled in zip(rows[False], rows[True], strict=True))
+    plain, scaled = (found[which]["calibration"]["pretrained"]["test"] for which in (False, True))
+    assert plain["temperature"]["values"] == [1, 1] and 1 not in scaled["temperature"]["values"]
+    judged = [row for row in rows[False] if row["split"] == "test" and row["seed"] == 1]
+    likely, gold = np.array([row["probabilities"] for row in judged]), np.array([["no", "yes"].index(row["label"]) for row in judged])
+    assert plain["brier_score"]["values"][0] == pytest.approx(calibration.brier_score(likely, gold), abs=1e-3)
 
 
 def test_a_circle_of_derived_models_is_one_line():

@@ -71,7 +71,7 @@ def test_answers_are_learned_and_a_seed_repeats(family, tokens, rows):
         module, kind = build(family, tokens, task(), chosen)
         encoded = module.inputs(kind.encode(rows, tokens), FABRIC)
         fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None)
-        return module, kind, fitted, fitted.predict(encoded)
+        return module, kind, fitted, fitted.predict(encoded).values
 
     module, kind, fitted, found = train(80)
     assert np.mean([own == row.label for own, row in zip(found, rows, strict=True)]) > 0.8 and fitted.flops > 0
@@ -83,7 +83,7 @@ def test_answers_are_learned_and_a_seed_repeats(family, tokens, rows):
     likely = methods.build(module.model, tokens, recipe("in_context"), asked, False)
     asked.begin(rows, 0)
     split = likely.inputs(asked.encode(list(rows), tokens), FABRIC)
-    likeliest = loop.fit(FABRIC, likely, asked, split, recipe("in_context"), 0, print).predict(split)
+    likeliest = loop.fit(FABRIC, likely, asked, split, recipe("in_context"), 0, print).predict(split).values
     same = [own == other for own, other in zip(found, likeliest, strict=True) if own in ("no", "yes")]
     assert np.mean(same) > 0.95, "what is written is what is likeliest, of answers of one length"
 
@@ -106,7 +106,9 @@ def test_every_kind_of_task_is_learned_by_heart(family, kind, tokens):
     ]  # fmt: skip
     module, read = build(family, tokens, asked, recipe(epochs=180, learning_rate=0.01))
     encoded = read.encode(rows, tokens)
-    found = loop.fit(FABRIC, module, read, encoded, recipe(epochs=180, learning_rate=0.01), 0, lambda epoch, loss: None).predict(encoded)
+    found = (
+        loop.fit(FABRIC, module, read, encoded, recipe(epochs=180, learning_rate=0.01), 0, lambda epoch, loss: None).predict(encoded).values
+    )
     expected = {"regression": [1.2, 4.0], "choice": ["0", "1"], "extraction": ["dog", "river"], "text": ["the dog sleeps", "a river"]}
     assert found == pytest.approx(expected[kind]) if kind == "regression" else found == expected[kind]
     assert read.outside == (None if kind == "text" else 0) and metrics.METRICS[kind][asked.metrics[0]](asked, rows, found) == pytest.approx(
@@ -280,7 +282,7 @@ def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
     assert (encoded.segments[0][0] == 1).sum() == len(kind.opening) + len(answer) + 1
     judge = lambda found: float(np.mean([own == row.label for own, row in zip(found, rows, strict=True)]))  # noqa: E731
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
-    assert fitted.predict(encoded) == fitted.predict(unlabelled) == ["no", "yes", "no"] and fitted.epochs < 200
+    assert fitted.predict(encoded).values == fitted.predict(unlabelled).values == ["no", "yes", "no"] and fitted.epochs < 200
 
 
 TEXTS = ["the dog sleeps in the old house by the river", "a man sings", "the red cat runs to the river", "an old man sleeps"]

@@ -1,5 +1,6 @@
 """Small labs: temporary repositories with real DVC, run by the real `sesame` against one Prefect server for the session."""
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from components import params
+from components import params, resolve
 from tests.conftest import shared, write_raw
 from tests.forks import PYTHON, Command
 
@@ -126,6 +127,21 @@ def write_params(lab: Lab, raw: dict, own: dict | None = None) -> None:
         with open(lab.path / path, "w") as file:
             part = {key: value for key, value in raw.items() if (key in params.OF_STUDIES) == keep}
             YAML().dump(part | (own or {} if keep else {}), file)
+
+
+def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
+    """Leave what a stage that has run with these params leaves in git: its metrics, its entry in dvc.lock."""
+    kind, _, own = name.partition("@")
+    path = folder / f"data/metrics/{kind}/{own}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(metrics | {"cost": cost}))
+    lock, entry = folder / "dvc.lock", resolve.entry(params.check(raw), kind, own)
+    stages = YAML(typ="safe").load(lock)["stages"] if lock.exists() else {}
+    outs = [{"path": str(path.relative_to(folder)), "size": 100}, {"path": f"data/models/{own}", "size": 5_000_000}]
+    watched = {f"{kind}.{own}": {"code": entry.code, "settings": entry.settings}}
+    stages[name] = {"cmd": "x", "params": {"data/resolved.json": watched}, "outs": outs}
+    with lock.open("w") as file:
+        YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
 
 
 def dvc(lab: Lab, *args: str) -> str:

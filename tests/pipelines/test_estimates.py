@@ -8,14 +8,14 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from components import params, resolve, sizing, tracking
+from components import params, sizing, tracking
 from components import stage as stage_frame
 from components.errors import SesameError
 from pipelines import estimates, forecast, graph
 from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.forecast import Forecast
 from tests.conftest import tiny_params
-from tests.pipelines.conftest import ROOT, dvc
+from tests.pipelines.conftest import ROOT, dvc, ran
 
 GB = 2**30
 
@@ -25,21 +25,6 @@ def changed(**architecture) -> params.Params:
     raw = tiny_params()
     raw["models"]["bert"]["architecture"] |= architecture
     return params.check(raw)
-
-
-def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
-    """Leave what a stage that has run with these params leaves in git: its metrics, its entry in dvc.lock."""
-    kind, _, own = name.partition("@")
-    path = folder / f"data/metrics/{kind}/{own}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(metrics | {"cost": cost}))
-    lock, entry = folder / "dvc.lock", resolve.entry(params.check(raw), kind, own)
-    stages = YAML(typ="safe").load(lock)["stages"] if lock.exists() else {}
-    outs = [{"path": str(path.relative_to(folder)), "size": 100}, {"path": f"data/models/{own}", "size": 5_000_000}]
-    watched = {f"{kind}.{own}": {"code": entry.code, "settings": entry.settings}}
-    stages[name] = {"cmd": "x", "params": {"data/resolved.json": watched}, "outs": outs}
-    with lock.open("w") as file:
-        YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
 
 
 @pytest.fixture

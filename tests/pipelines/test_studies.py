@@ -57,6 +57,9 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch):
     assert [line.split()[:2] for line in listed.splitlines()[1:]] == [["15", "1"], ["15", "2"], ["40", "1"], ["40", "2"]]
     assert "no study 'rates' under ablations" in lab.sesame("runs", "--study", "rates", code=1)
 
+    priced = lab.sesame("price", "rate")
+    assert [line.split()[:2] for line in priced.splitlines()[2:6]] == [["15", "4"], ["40", "4"], ["comparison", "1"], ["all", "16"]]
+
     # the registry has what was asked for, and only then
     client = mlflow.MlflowClient()
     assert client.search_registered_models() == []

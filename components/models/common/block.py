@@ -51,6 +51,8 @@ class TransformerArchitecture(ArchitectureBlock):
     """What encoder and decoder have in common, and the choices that Narang et al. (2021) held against each other."""
 
     model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(required=["name"]))  # `size` gives the others
+    any_head_size: ClassVar[bool] = False
+    """Whether heads may be of another width together than the model."""
 
     size: Annotated[Literal[tuple(SIZES)] | Annotated[int, Field(ge=1, le=256)] | None, RunOnly()] = None
     """In place of num_layers, hidden_size, num_heads and intermediate_size: BERT's sizes, `tiny` to `large`; or a number of layers, with a
@@ -59,6 +61,8 @@ class TransformerArchitecture(ArchitectureBlock):
     hidden_size: Size
     num_heads: Size
     intermediate_size: Size
+    head_size: Annotated[Size | None, Added(neutral=None)] = None
+    """Width of a head; null: hidden_size / num_heads. A model that heads were taken out of says it."""
     max_length: Annotated[int, Field(ge=8, le=2**40)]
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
@@ -72,6 +76,11 @@ class TransformerArchitecture(ArchitectureBlock):
     """Of the layers' matrices and norms."""
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
+
+    @property
+    def heads_size(self) -> int:
+        """Width of all heads together."""
+        return self.num_heads * self.head_size if self.head_size else self.hidden_size
 
     @model_validator(mode="before")
     @classmethod
@@ -88,7 +97,9 @@ class TransformerArchitecture(ArchitectureBlock):
 
     @model_validator(mode="after")
     def heads_divide_width(self):
-        if self.hidden_size % self.num_heads:
+        if self.head_size and (self.positions == "rotary" or not self.any_head_size):
+            raise ValueError("head_size is for architectures encoder and decoder, and not with rotary positions")
+        if not self.head_size and self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}")
         if self.positions == "rotary" and self.hidden_size // self.num_heads % 2:
             raise ValueError(f"rotary positions turn pairs: hidden_size / num_heads = {self.hidden_size // self.num_heads} is odd")

@@ -78,20 +78,20 @@ class SelfAttention(nn.Module):
     def __init__(self, config: TransformerArchitecture):
         super().__init__()
         self.num_heads, self.dropout = config.num_heads, config.dropout
-        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size, config.biases)
-        self.output = nn.Linear(config.hidden_size, config.hidden_size, config.biases)
+        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.heads_size, config.biases)
+        self.output = nn.Linear(config.heads_size, config.hidden_size, config.biases)
 
     def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor:
         """x (batch, length, hidden) -> the same shape;
         mask (batch, 1 or heads, 1 or length, length), True where a key may be seen, or to be added."""
-        batch, length, hidden = x.shape
-        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, hidden // self.num_heads)
-        query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, hidden / heads)
+        batch, length, _ = x.shape
+        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, head)
         query, key = positions.rotate(query), positions.rotate(key)
         if mask is not None and mask.dtype != torch.bool:
             mask = mask.to(query.dtype)
         seen = attention(query, key, value, mask, causal and mask is None, self.dropout if self.training else 0.0)
-        return self.output(seen.transpose(1, 2).reshape(batch, length, hidden))
+        return self.output(seen.transpose(1, 2).reshape(batch, length, -1))
 
 
 class TransformerBlock(nn.Module):

@@ -11,6 +11,7 @@ class DecoderArchitecture(TransformerArchitecture):
     """GPT-2 (Radford et al. 2019): causal Transformer."""
 
     reads = "left_to_right"
+    any_head_size = True
 
     name: Literal["decoder"]
     norm_first: bool = True

@@ -12,6 +12,7 @@ class EncoderArchitecture(TransformerArchitecture):
     """BERT (Devlin et al. 2019): bidirectional Transformer with segments."""
 
     reads = "both_sides"
+    any_head_size = True
 
     name: Literal["encoder"]
     norm_first: bool = False

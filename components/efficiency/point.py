@@ -1,0 +1,235 @@
+"""`python -m components.efficiency.point POINT-TASK`: tune a point on a task over the seeds -> data/efficiency/<point>/<task>/.
+
+In it `all/predictions.jsonl` (where layers are left out a folder for each threshold), `train_logits.npy` (seeds, examples, labels) for
+points that this one teaches, and of the first seed `module.safetensors`, which the page runs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.torch import load_model, save_model
+from torch import Tensor, nn
+from torch.nn.functional import kl_div, log_softmax, softmax
+
+from components import params, stage
+from components.efficiency import exits, measure, quantised
+from components.errors import SesameError
+from components.finetune import loop, runs
+from components.finetune.bench import Bench, Ready, judged, readable
+from components.finetune.data import Batch, Encoded
+from components.finetune.kinds import Classification
+from components.finetune.methods.early_exit import EarlyExit
+from components.tasks import calibration, metrics
+from components.tracking import Run
+
+FOLDER = Path("data/efficiency")
+
+
+def names(block: params.Efficiency) -> dict[str, tuple[str, str]]:
+    """Stage -> point and task."""
+    return {f"{point}-{task}": (point, task) for point in block.points for task in block.tasks}
+
+
+def label(point: str, threshold: float | None) -> str:
+    """As tables call a point, or one left at a threshold."""
+    return point if threshold is None else f"{point} at {threshold:g}"
+
+
+def predictions(folder: Path, threshold: float | None) -> Path:
+    """Where those of a point stand."""
+    return folder / ("all" if threshold is None else f"{threshold:g}")
+
+
+class Taught(Classification):
+    """The labels beside what a teacher makes of the examples (Hinton et al. 2015, section 2): the gradient of soft targets is of the order
+    1 / temperature², which is made up for."""
+
+    def __init__(self, task: params.Task, recipe: params.Recipe, logits: np.ndarray, point: params.Point):
+        super().__init__(task, recipe)
+        self.logits, self.point = Tensor(logits), point
+
+    def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
+        heat, weight = self.point.teacher_temperature, self.point.teacher_weight
+        theirs = softmax(self.logits[batch.index].to(output.device) / heat, 1)
+        soft = kl_div(log_softmax(output / heat, 1), theirs, reduction="batchmean") * heat**2
+        return weight * soft + (1 - weight) * super().loss(output, data, batch)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A point on a task."""
+
+    point: str
+    own: params.Point
+    recipe: params.Recipe
+    bench: Bench
+
+    @classmethod
+    def of(cls, all_params: params.Params, point: str, task: str) -> "Setting":
+        block = all_params.efficiency
+        recipe = block.tuned(point)
+        readable(Path("data/models", block.points[point].model), recipe)
+        return cls(point, block.points[point], recipe, Bench.of(all_params, task))
+
+    def ready(self, seed: int) -> Ready:
+        """The model as it is tuned; where its weights are rounded in training, with that."""
+        made = self.bench.ready(Path("data/models", self.own.model), self.recipe, seed, self.own.init == "pretrained")
+        if self.own.quantised and self.own.quantised.trained:
+            quantised.begin(made.module, self.own.quantised)
+        return made
+
+
+@dataclass
+class Arm:
+    """What the runs of a point came to, at one threshold."""
+
+    scores: dict[str, list[dict]]
+    calibration: dict[str, list[dict]]
+    rows: list[dict]
+    exits: list[list[float]]
+    """Of each seed the share of the test examples that each exit has answered; empty without thresholds."""
+
+
+def point(all_params: params.Params, name: str, run: Run) -> dict:
+    """Tune over the seeds, write what they say; the scores, how far to be believed, and the cost."""
+    declared = names(all_params.efficiency)
+    if name not in declared:
+        raise SesameError(f"no point {name!r} in efficiency of {params.STUDIES} (there are: {', '.join(declared) or 'none'})")
+    point_name, task = declared[name]
+    setting, seeds = Setting.of(all_params, point_name, task), all_params.finetune.seeds
+    own, recipe, bench, folder = setting.own, setting.recipe, setting.bench, FOLDER / point_name / task
+    run.tag(model=own.model, task=task, method=recipe.method, point=point_name)
+    splits = [split for split, block in bench.task.splits.items() if block.labelled and split != "train"]
+    early, arms, taught, temperatures, tokens, flops, seconds = recipe.method == "early_exit", {}, [], [], 0, 0, []
+    teacher = np.load(FOLDER / own.teacher / task / "train_logits.npy") if own.teacher else None
+    with stage.output(folder) as target:
+        target.mkdir(parents=True)
+        for i, seed in enumerate(seeds):
+            ready = setting.ready(seed)
+            kind = ready.kind if teacher is None else Taught(bench.task, recipe, teacher[i], own)
+            encoded = ready.encode(bench.rows)
+            inputs = {split: ready.module.inputs(encoded[split], bench.fabric) for split in ("train", *splits)}
+            fitted = loop.fit(
+                bench.fabric, ready.module, kind, inputs["train"], recipe, seed, lambda epoch, loss: None, bench.judge(), inputs["dev"],
+            )  # fmt: skip
+            if i == 0:
+                save_model(ready.module, str(target / "module.safetensors"))
+            module = ready.module
+            if own.quantised:
+                module = quantised.end(module, own.quantised)
+                inputs = {split: module.inputs(encoded[split], bench.fabric) for split in ("train", *splits)}  # features are other ones now
+            if early:
+                logits = {split: exits.logits(bench.fabric, module, inputs[split]) for split in splits}
+                temperatures.append(_temperatures(bench, logits["dev"]))
+                leavings = [exits.Leaving(temperatures[-1], threshold) for threshold in all_params.efficiency.thresholds]
+                given = {leaving.threshold: {split: _left(leaving, own) for split, own in logits.items()} for leaving in leavings}
+            else:
+                given = {None: {split: (_logits(bench, module, kind, inputs[split]), []) for split in splits}}
+                taught.append(_logits(bench, module, kind, inputs["train"]))
+            for threshold, by_split in given.items():
+                arm = arms.setdefault(threshold, Arm({split: [] for split in splits}, {split: [] for split in splits}, [], []))
+                _judge(bench, arm, own.init, seed, by_split)
+            tokens, flops, seconds = tokens + fitted.tokens, flops + fitted.flops, [*seconds, fitted.seconds]
+            last = next(reversed(arms.values()))
+            print(f"{point_name} seed {seed}: {task} {judged(bench.task)} {metrics.shown(_newest(bench, last))}", flush=True)
+        for threshold, arm in arms.items():
+            runs.write_predictions(predictions(target, threshold), arm.rows, list(bench.rows))
+        if taught:
+            np.save(target / "train_logits.npy", np.stack(taught))
+    return {
+        "point": point_name, "task": task, "metric": bench.task.metric, "split": judged(bench.task), "protocol": bench.protocol(recipe),
+        "temperatures": temperatures, "seconds": seconds,
+        "scores": {
+            label(point_name, threshold): {
+                "threshold": threshold, "calibration": runs.summaries(arm.calibration), "exits": arm.exits, **runs.summaries(arm.scores),
+            }
+            for threshold, arm in arms.items()
+        },
+        "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)},
+    }  # fmt: skip
+
+
+def _logits(bench: Bench, module: nn.Module, kind: Classification, split: Encoded) -> np.ndarray:
+    module.eval()
+    return loop.predictions(bench.fabric, module, kind, split).logits
+
+
+def _temperatures(bench: Bench, dev: np.ndarray) -> list[float]:
+    """One for each exit, on dev (examples, exits, labels)."""
+    labels = calibration.gold(bench.task, bench.rows["dev"])
+    return [calibration.fitted_temperature(dev[:, exit], labels) for exit in range(dev.shape[1])]
+
+
+def _left(leaving: exits.Leaving, logits: np.ndarray) -> tuple[np.ndarray, list[float]]:
+    """What is answered, calibrated, (examples, labels), and the share of the answers that each exit gave."""
+    at = leaving.left(logits)
+    shares = np.bincount(at, minlength=logits.shape[1]) / len(at)
+    return logits[np.arange(len(at)), at] / np.array(leaving.temperatures)[at, None], shares.tolist()
+
+
+def _judge(bench: Bench, arm: Arm, init: str, seed: int, by_split: dict[str, tuple[np.ndarray, list[float]]]) -> None:
+    """Score a run's answers, and where they were given, into its arm."""
+    for split, (logits, shares) in by_split.items():
+        rows, likely = bench.rows[split], calibration.probabilities(logits)
+        values = [bench.task.labels[i] for i in logits.argmax(1)]
+        arm.rows += runs.predicted(init, seed, split, rows, values)
+        arm.scores[split].append(metrics.evaluate(bench.task, split, rows, values))
+        arm.calibration[split].append(calibration.evaluate(likely, calibration.gold(bench.task, rows)))
+        if shares and split == judged(bench.task):
+            arm.exits.append(shares)
+
+
+def _newest(bench: Bench, arm: Arm) -> float | None:
+    return arm.scores[judged(bench.task)][-1][bench.task.metric]
+
+
+@dataclass(frozen=True)
+class Made:
+    """The first seed's module, to be run."""
+
+    answers: dict[str, measure.Answer]
+    """As tables call it -> what answers."""
+    split: Encoded
+    """Inputs of the split that is judged."""
+    parameters: int
+    bytes: int
+    flops: dict[str, float]
+
+
+def made(all_params: params.Params, point_name: str, task: str, measured: dict) -> Made:
+    """Build a point again from its weights, round them as it did, and count what it takes."""
+    setting = Setting.of(all_params, point_name, task)
+    ready = setting.ready(all_params.finetune.seeds[0])
+    load_model(ready.module, str(FOLDER / point_name / task / "module.safetensors"))
+    split = ready.encode(setting.bench.rows)[judged(setting.bench.task)]
+    module = ready.module.eval()
+    used = measure.weights(module, split)
+    size = quantised.size(used, module, setting.own.quantised)
+    answers = dict(_answers(all_params, setting, module, measured))
+    # FLOPs are of the plain module: the counter is blind to products of integers, and those are as many
+    spent = {name: measure.flops(answer, split, all_params.efficiency.examples) for name, answer in answers.items()}
+    if setting.own.quantised:
+        rounded = quantised.end(module, setting.own.quantised).eval()
+        answers = {point_name: measure.answering(rounded)}
+    return Made(answers, split, sum(part.numel() for part in used), size, spent)
+
+
+def _answers(all_params: params.Params, setting: Setting, module: nn.Module, measured: dict) -> Iterator[tuple[str, measure.Answer]]:
+    """A point once, or at each threshold."""
+    if not isinstance(module, EarlyExit):
+        yield setting.point, measure.answering(module)
+        return
+    for threshold in all_params.efficiency.thresholds:
+        leaving = exits.Leaving(measured["temperatures"][0], threshold)
+        yield label(setting.point, threshold), lambda texts, segments, leaving=leaving: module.until(leaving.enough, texts, segments)
+
+
+def metrics_file(all_params: params.Params, name: str) -> Path:
+    """Beside the predictions: data/metrics is the root pipeline's."""
+    return FOLDER.joinpath(*names(all_params.efficiency)[name], "metrics.json")
+
+
+if __name__ == "__main__":
+    stage.main("point", point, metrics_file=metrics_file)

@@ -1,0 +1,96 @@
+"""Models held against each other by what an answer costs. It stands in `studies/params.yaml`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
+
+from components.block import Block, Count, Name, Share
+from components.params.messages import first
+from components.params.studies import Label
+from components.params.tasks import Recipe
+
+
+class Quantised(Block):
+    """Weights of the layers' and the head's matrices in fewer bits; embeddings stay as they are."""
+
+    weights: Literal["int8", "int4", "ternary"]
+    """`int8`: a scale a row, inputs rounded too as they come, multiplied as integers. `int4` (a scale for 32 weights) and `ternary` (-a, 0,
+    a in a row; Li and Liu 2016) are rounded and multiplied as before: smaller, and no faster."""
+    trained: bool = False
+    """Rounded in every step of the tuning, too (Jacob et al. 2018; Q8BERT, Zafrir et al. 2019)."""
+
+
+class Point(Block):
+    """A model as it answers. One more is one more line."""
+
+    model: Name
+    """Of `models`, `checkpoints`, `derived`, of either file."""
+    init: Literal["pretrained", "random"] = "pretrained"
+    recipe: dict[str, Any] = {}
+    """Laid over that of all points."""
+    teacher: Label | None = None
+    """Another point, whose probabilities of the training examples are learned beside their labels (Hinton et al. 2015)."""
+    teacher_weight: Share = 0.5
+    """Of the loss against the teacher; the rest is that against the labels."""
+    teacher_temperature: PositiveFloat = 2.0
+    """That probabilities of both are softened by."""
+    quantised: Quantised | None = None
+
+    @model_validator(mode="after")
+    def teacher_settings_have_one(self):
+        for name in ("teacher_weight", "teacher_temperature"):
+            if self.teacher is None and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} says nothing without a teacher")
+        return self
+
+
+Threshold = Annotated[float, Field(gt=0, le=1)]
+
+
+class Efficiency(Block):
+    """Points tuned on the same tasks, examples and seeds (those of `finetune`), and what an answer costs with each: the score against
+    FLOPs, time, energy and bytes."""
+
+    tasks: list[Name] = []
+    """Classification: probabilities are what is taught, calibrated and left early by."""
+    base: Label | None = None
+    """The point that the others are held against."""
+    recipe: Recipe | None = None
+    """Of all points."""
+    thresholds: list[Threshold] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    """`early_exit`: how likely an answer must be for the rest of the layers to be left out; 1: none is."""
+    examples: Count = 200
+    """That time is measured on, one at a time and 32 together."""
+    points: dict[Label, Point] = {}
+
+    def tuned(self, point: str) -> Recipe:
+        """How a point is tuned. Raises ValidationError where what it lays over the recipe of all does not fit."""
+        return Recipe.model_validate(self.recipe.model_dump() | self.points[point].recipe)
+
+    @model_validator(mode="after")
+    def points_fit_each_other(self):
+        if not self.points:
+            return self
+        if self.recipe is None or not self.tasks:
+            raise ValueError("points need a recipe and tasks")
+        if self.base not in self.points:
+            raise ValueError(f"base: {self.base!r} is no point (there are: {', '.join(self.points)})")
+        for name, point in self.points.items():
+            try:
+                recipe = self.tuned(name)
+            except ValidationError as error:
+                raise ValueError(f"points.{name}.recipe{first(error)}") from None
+            if point.teacher is not None and (taught := self.points.get(point.teacher)) is None:
+                raise ValueError(f"points.{name}.teacher: {point.teacher!r} is no point (there are: {', '.join(self.points)})")
+            if point.teacher is not None and taught.teacher is not None:
+                raise ValueError(f"points.{name}.teacher: {point.teacher} has a teacher itself")
+            early = [own for own in (name, point.teacher) if own and self.tuned(own).method == "early_exit"]
+            if early and point.teacher:
+                raise ValueError(f"points.{name}.teacher: {early[0]} has several classifiers, and one teaches one")
+            if early and point.quantised:
+                raise ValueError(f"points.{name}.quantised: early_exit is held against models that are not rounded")
+            if recipe.method in ("text_to_text", "in_context"):
+                raise ValueError(f"points.{name}.recipe.method {recipe.method} writes, and has no probabilities of labels")
+            if recipe.method not in ("full", "early_exit") and point.quantised and point.quantised.trained:
+                raise ValueError(f"points.{name}.quantised.trained: {recipe.method} leaves the model's weights as they are")
+        return self

@@ -1,0 +1,90 @@
+"""What a run costs beside its time: devices, CO2e and money, out of what each stage has kept of its own (`cost` of its metrics).
+
+All of it is *estimated*: the kWh by `stage.energy_kwh` from the watts in params.yaml, and what follows from them.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from components import params
+
+KG_PER_LB = 0.45359237
+ON_GPU = ("pretrain", "derive", "finetune", "adapt", "learning_curve", "baseline", "variant", "further", "transfer", "search")
+"""Stages that train where there is a GPU; others leave it alone."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one or several runs have cost."""
+
+    seconds: float = 0.0
+    """Wall clock, added up over runs."""
+    core_hours: float = 0.0
+    """Of CPU cores without a GPU beside them, whose price has its host in it: at least one for as long as a run lasts."""
+    gpu_hours: float = 0.0
+    flops: float = 0.0
+    """Of training."""
+    kwh: float = 0.0
+    """PUE included."""
+    co2e_kg: float = 0.0
+    usd_preemptible: float = 0.0
+    usd_on_demand: float = 0.0
+
+    def __add__(self, other: "Price") -> "Price":
+        return Price(*(getattr(self, own.name) + getattr(other, own.name) for own in fields(self)))
+
+    def __mul__(self, factor: float) -> "Price":
+        return Price(*(getattr(self, own.name) * factor for own in fields(self)))
+
+    @property
+    def co2e_lb(self) -> float:
+        return self.co2e_kg / KG_PER_LB
+
+
+def total(prices: Iterable[Price]) -> Price:
+    """Of all together."""
+    return sum(prices, start=Price())
+
+
+def devices(energy: params.Energy, cost: Mapping[str, float], on_gpu: bool) -> tuple[float, int]:
+    """Busy cores on average, and GPUs, that the kWh of a cost were estimated from: `stage.energy_kwh` the other way round.
+
+    Right while a stage keeps fewer cores busy beside its GPUs than draw the watts of one (30 by default), and `energy` is what it was.
+    """
+    if not cost["seconds"]:
+        return 0.0, 0
+    memory = cost.get("memory_mib", 0.0) / 2**10 * energy.watts_per_gib
+    watts = max(0.0, 3.6e6 * cost["kwh"] / energy.pue / cost["seconds"] - memory)
+    gpus = math.floor(watts / energy.watts_per_gpu) if on_gpu else 0
+    return (watts - gpus * energy.watts_per_gpu) / energy.watts_per_core, gpus
+
+
+def of(all_params: params.Params, group: str, cost: Mapping[str, float]) -> Price:
+    """The price of one run of a stage of a group (`pretrain`), from its `cost`: seconds, kwh, memory_mib, flops."""
+    cores, gpus = devices(all_params.energy, cost, group in ON_GPU)
+    hours, price = cost["seconds"] / 3600, all_params.price
+    core_hours, gpu_hours = 0.0 if gpus else hours * max(1.0, cores), hours * gpus
+    rents = {
+        kind: core_hours * getattr(price.core_hour, kind) + gpu_hours * getattr(price.gpu_hour, kind)
+        for kind in ("preemptible", "on_demand")
+    }
+    return Price(
+        cost["seconds"], core_hours, gpu_hours, cost.get("flops", 0), cost["kwh"], cost["kwh"] * price.intensity,
+        rents["preemptible"], rents["on_demand"],
+    )  # fmt: skip
+
+
+def short(value: float) -> str:
+    """Three digits and no exponent but of what is very small: `656,000`, `1,420`, `12.3`, `0.00052`, `3.1e-06`."""
+    if not value or not math.isfinite(value):
+        return "0" if value == 0 else "–"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    if digits > 6:
+        return f"{value:.2g}"
+    return f"{round(value, digits):,.{max(0, digits)}f}"
+
+
+def beside(ours: float, theirs: float) -> str:
+    """`1/20,200 of`, `3.20 times`."""
+    return f"{short(ours / theirs)} times" if ours >= theirs else f"1/{short(theirs / ours)} of"

@@ -1,0 +1,132 @@
+"""Points tuned on a task, one taught by another, rounded and left early, and the page of them all."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+from components import params, tasks
+from components.efficiency.front import front
+from components.efficiency.point import Taught
+from components.errors import SesameError
+from components.finetune.data import Batch
+from components.params import Efficiency
+from tests.conftest import run_stage, tiny_params
+
+RECIPE = {"method": "full", "learning_rate": 0.003, "epochs": 2, "batch_size": 16, "max_length": 32}
+POINTS = {
+    "whole": {"model": "bert"},
+    "taught": {"model": "bert", "teacher": "whole", "teacher_weight": 1.0, "init": "random"},
+    "coarse": {"model": "bert", "quantised": {"weights": "int8"}},
+    "coarser": {"model": "bert", "quantised": {"weights": "ternary", "trained": True}},
+    "early": {"model": "bert", "recipe": {"method": "early_exit"}},
+    "probe": {"model": "bert", "recipe": {"method": "linear_probe"}, "quantised": {"weights": "int8"}},
+}
+
+
+def block(**changes) -> dict:
+    return {"tasks": ["same"], "base": "whole", "recipe": RECIPE, "examples": 6, "thresholds": [0.5, 1.0], "points": POINTS, **changes}
+
+
+@pytest.fixture
+def lab(project):
+    raw = tiny_params()
+    studies = {"ablations": raw.pop("ablations"), "efficiency": block()}
+    (project / "studies").mkdir()
+    YAML().dump(raw, project / "params.yaml")
+    YAML().dump(studies, project / "studies/params.yaml")
+    for module, name in (("components.tasks", "same"), ("components.pretrain", "bert")):
+        done = run_stage(module, name)
+        assert done.returncode == 0, done.stderr
+
+
+def test_from_points_to_the_page(lab):
+    for point, own in POINTS.items():
+        done = run_stage(f"components.efficiency.{'taught' if 'teacher' in own else 'point'}", f"{point}-same")
+        assert done.returncode == 0, done.stderr
+    early = json.loads(Path("data/efficiency/early/same/metrics.json").read_text())
+    assert list(early["scores"]) == ["early at 0.5", "early at 1"] and len(early["temperatures"]) == 2
+    for shares in early["scores"]["early at 0.5"]["exits"]:
+        assert sum(shares) == pytest.approx(1) and shares[0] == 1, "one of two labels has half at least"
+    assert early["scores"]["early at 1"]["exits"] == [[0, 1], [0, 1]]
+    folder = Path("data/efficiency/early/same")
+    assert {path.name for path in folder.iterdir()} == {"0.5", "1", "metrics.json", "module.safetensors"}
+    whole = tasks.predictions(Path("data/efficiency/whole/same/all"), "test", "pretrained")
+    assert set(whole) == {1, 2} and tasks.predictions(Path("data/efficiency/taught/same/all"), "test", "random")
+    assert np.load("data/efficiency/whole/same/train_logits.npy").shape[::2] == (2, 2)
+
+    done = run_stage("components.efficiency")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(Path("data/report/efficiency.json").read_text())
+    rows = {row["point"]: row for row in told["points"]}
+    assert list(rows) == ["whole", "taught", "coarse", "coarser", "early at 0.5", "early at 1", "probe"]
+    assert rows["whole"]["verdict"] == "base" and rows["coarse"]["difference"].startswith(("+", "-"))
+    assert rows["early at 0.5"]["mflops"] < rows["early at 1"]["mflops"]
+    assert rows["coarser"]["mib"] < rows["coarse"]["mib"] < rows["whole"]["mib"]
+    assert rows["probe"]["mflops"] > 0.5 * rows["whole"]["mflops"], "what frozen features cost counts"
+    assert "of 7 points" in told["reading"] and "whole" in Path("data/report/efficiency.html").read_text()
+
+
+def test_a_student_learns_what_the_teacher_says(tokens):
+    checked = params.check(tiny_params())
+    task, recipe = checked.tasks["same"], checked.finetune.recipes["bert"]
+    theirs, ours = np.array([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.5, 0.1], [0.3, 0.2]], requires_grad=True)
+
+    class Data:
+        targets = [0, 0]
+
+    batch = Batch([], torch.empty(0), [1, 1], [1, 0])  # the second example first
+    point = params.Point(model="bert", teacher="whole", teacher_weight=0.75, teacher_temperature=4)
+    loss = Taught(task, recipe, theirs, point).loss(ours, Data, batch)
+    p, log_q = torch.softmax(torch.tensor(theirs[[1, 0]]) / 4, 1), torch.log_softmax(ours / 4, 1)
+    soft = (p * (p.log() - log_q)).sum(1).mean() * 16
+    torch.testing.assert_close(loss, (0.75 * soft + 0.25 * torch.nn.functional.cross_entropy(ours, torch.tensor([0, 0]))).float())
+
+
+def test_nobody_on_the_front_is_beaten():
+    assert front([1, 2, 3, 3, 0.5], [0.5, 0.7, 0.7, 0.8, 0.1]) == [True, True, False, True, True]
+    assert front([1, 1], [0.5, 0.5]) == [True, True], "two that are level beat each other in nothing"
+    rng = np.random.default_rng(0)
+    costs, scores = rng.random(50), rng.random(50)
+    best = front(costs, scores)
+    order = np.argsort(costs)
+    assert [bool(best[i]) for i in order] == [scores[i] > max(scores[order[:n]], default=-1) for n, i in enumerate(order)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"base": "hole"}, "base: 'hole' is no point (there are: whole, taught"),
+        ({"thresholds": [0.5, 1.2]}, "efficiency.thresholds[1]: "),
+        ({"thresholds": [0.0]}, "efficiency.thresholds[0]: "),
+        ({"points": POINTS | {"taught": {"model": "bert", "teacher": "hole"}}}, "points.taught.teacher: 'hole' is no point"),
+        ({"points": POINTS | {"more": {"model": "bert", "teacher": "taught"}}}, "points.more.teacher: taught has a teacher itself"),
+        ({"points": POINTS | {"more": {"model": "bert", "teacher": "early"}}}, "points.more.teacher: early has several classifiers"),
+        ({"points": POINTS | {"more": {"model": "bert", "teacher_weight": 0.1}}}, "teacher_weight says nothing without a teacher"),
+        ({"points": POINTS | {"more": {"model": "bert", "recipe": {"epoch": 1}}}}, "points.more.recipe.epoch"),
+        ({"points": POINTS | {"more": {"model": "bert", "recipe": {"method": "in_context"}}}}, "points.more.recipe.method in_context"),
+        (
+            {"points": POINTS | {"m": {"model": "bert", "recipe": {"method": "mix"}, "quantised": {"weights": "int8", "trained": True}}}},
+            "points.m.quantised.trained: mix leaves the model's weights as they are",
+        ),
+        ({"recipe": None}, "points need a recipe and tasks"),
+    ],
+)  # fmt: skip
+def test_a_wrong_block_is_one_line(changes, message):
+    with pytest.raises(SesameError) as error:
+        params.check(tiny_params(efficiency=block(**changes)))
+    assert message in str(error.value)
+
+
+def test_names_of_the_block_point_at_something():
+    for changes, message in (
+        ({"tasks": ["other"]}, "efficiency.tasks[0]: no 'other' in tasks"),
+        ({"points": {"whole": {"model": "brt"}}}, "efficiency.points.whole.model: no 'brt' in models"),
+    ):
+        with pytest.raises(SesameError) as error:
+            params.check(tiny_params(efficiency=block(**changes)))
+        assert message in str(error.value)
+    assert Efficiency().points == {}, "none by default"

@@ -1,0 +1,107 @@
+"""Weights in fewer bits: what they become, what they weigh, and that what is shared stays shared."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+from components import params
+from components.efficiency import measure, quantised
+from components.finetune import kinds, methods
+from components.models import store
+from components.tasks import Example
+from tests.conftest import tiny_params
+
+CHECKED = params.check(tiny_params())
+TASK, RECIPE = CHECKED.tasks["same"], CHECKED.finetune.recipes["bert"]
+ROWS = [Example(str(i), text, "a man", "yes") for i, text in enumerate(("the dog sees the river", "two children", "my friend"))]
+
+
+def tuned(tokens, name: str = "bert", **architecture):
+    torch.manual_seed(0)
+    block = CHECKED.models[name].architecture
+    model = store.build(type(block).model_validate(block.model_dump() | architecture), tokens)
+    kind = kinds.build(TASK, RECIPE)
+    return methods.build(model, tokens, RECIPE, kind, pair=True).eval(), kind.encode(ROWS, tokens)
+
+
+def logits(module: nn.Module, split) -> torch.Tensor:
+    [batch] = measure.reading(split, 3)
+    with torch.no_grad():
+        return measure.answering(module)(batch.texts, batch.segments)
+
+
+def test_values_by_hand():
+    weight = torch.tensor([[1.0, -0.6, 0.26, 0.0], [8.0, 0.2, -4.0, 3.0]])
+    torch.testing.assert_close(quantised.ternary(weight), torch.tensor([[0.8, -0.8, 0, 0], [5, 0, -5, 5]]))
+    torch.testing.assert_close(quantised.int4(weight)[0], torch.tensor([7, -4, 2, 0]) / 7)
+    rows = torch.randn(5, 40)
+    for name, steps in (("int8", 127), ("int4", 7)):
+        scale = rows.abs().amax(1, keepdim=True) / steps
+        assert ((quantised.ROUNDED[name](rows) - rows).abs() <= scale / 2 + 1e-6).all() and quantised.ROUNDED[name](
+            rows
+        ).shape == rows.shape
+    assert not quantised.int8(torch.zeros(2, 3)).any() and not quantised.ternary(torch.zeros(2, 3)).any()
+
+
+def test_a_gradient_passes_by_the_rounding():
+    linear = nn.Linear(4, 2, bias=False)
+    plain = linear.weight.detach().clone()
+    parametrize.register_parametrization(linear, "weight", quantised.Rounding("ternary"))
+    x = torch.randn(3, 4)
+    linear(x).sum().backward()
+    torch.testing.assert_close(linear.parametrizations.weight.original.grad, x.sum(0).expand(2, 4))
+    torch.testing.assert_close(linear.weight, quantised.ternary(plain))
+
+
+@pytest.mark.parametrize("weights", list(quantised.ROUNDED))
+@pytest.mark.parametrize("name", ["bert", "gpt"])
+def test_answers_are_those_of_the_rounded_weights(name, weights, tokens):
+    module, split = tuned(tokens, name)
+    how = params.Quantised(weights=weights)
+    by_hand = copy.deepcopy(module)
+    with torch.no_grad():
+        for linear in quantised.matrices(by_hand):
+            linear.weight.copy_(quantised.ROUNDED[weights](linear.weight))
+    rounded = quantised.end(module, how)
+    # with int8 the inputs of each product are rounded, too
+    torch.testing.assert_close(logits(rounded, split), logits(by_hand, split), rtol=0, atol=0.02 if weights == "int8" else 1e-6)
+    kinds_of = {type(part).__module__ for part in rounded.modules() if type(part).__name__ == "Linear"}
+    assert ("torch.ao.nn.quantized.dynamic.modules.linear" in kinds_of) == (weights == "int8")
+
+
+def test_layers_that_share_weights_stay_right(tokens):
+    """ALBERT: one set of matrices, used by every layer."""
+    module, split = tuned(tokens, num_layers=2, shared_layers="all")
+    assert len(quantised.matrices(module)) == 5, "four of the one layer, and the head"
+    by_hand = copy.deepcopy(module)
+    with torch.no_grad():
+        for linear in quantised.matrices(by_hand):
+            linear.weight.copy_(quantised.int8(linear.weight))
+    rounded = quantised.end(module, params.Quantised(weights="int8"))
+    torch.testing.assert_close(logits(rounded, split), logits(by_hand, split), rtol=0, atol=0.02)
+    first, second = rounded.model.blocks
+    assert first.attention is second.__dict__["attention"], "they still are one"
+
+
+def test_the_output_that_is_tied_to_the_embedding_is_left_alone(tokens):
+    module, _ = tuned(tokens, "gpt")
+    before = module.model.token_embedding.weight.clone()
+    rounded = quantised.end(module, params.Quantised(weights="int4"))
+    assert torch.equal(rounded.model.token_embedding.weight, before)
+
+
+def test_bytes_are_of_what_answers_packed(tokens):
+    module, split = tuned(tokens)
+    used = measure.weights(module, split)
+    names = {name for name, part in module.named_parameters() if any(part is own for own in used)}
+    assert "head.output.weight" in names and not any("masked" in name or "next_sentence" in name for name in names)
+    plain = quantised.size(used, module, None)
+    assert plain == 4 * sum(part.numel() for part in used)
+    every = sum(linear.weight.numel() for linear in quantised.matrices(module))
+    rows = sum(linear.out_features for linear in quantised.matrices(module))
+    assert plain - quantised.size(used, module, params.Quantised(weights="int8")) == 3 * every - 4 * rows
+    sizes = [quantised.size(used, module, params.Quantised(weights=weights)) for weights in ("ternary", "int4", "int8")]
+    assert sizes == sorted(sizes) and sizes[-1] < plain

@@ -1,0 +1,220 @@
+"""What all has cost so far: results, the ledger's runs that failed or were stopped, tables of studies, counters of energy."""
+
+import csv
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components import params, price, stage, tracking
+from pipelines import ledger, meter, price_tags, spent
+from tests.conftest import tiny_params
+from tests.pipelines.conftest import ran
+
+COST = {"seconds": 100.0, "tokens": 1000, "flops": 9e6, "kwh": 0.001, "memory_mib": 512}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A ledger without runs: MLflow takes seconds to make its tables."""
+    folder, before = tmp_path_factory.mktemp("ledger"), Path.cwd()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        tracking.client.cache_clear()
+        tracking.client()
+    assert Path.cwd() == before
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch) -> Iterator[Path]:
+    """A folder where nothing has run, and whose ledger is not there yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SESAME_TRACKING", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    tracking.client.cache_clear()
+    yield tmp_path
+    tracking.client.cache_clear()
+
+
+@pytest.fixture
+def book(empty, made) -> Path:
+    """The same with a ledger."""
+    shutil.copy(made, empty)
+    return empty
+
+
+def recorded(group: str, name: str, cost: dict | None, status: str = "FINISHED", seconds: float = 0.0, flow: str | None = None) -> None:
+    """A run of a stage in the ledger, as `stage.main` leaves it, that took so long by its start and end."""
+    client = tracking.client()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
+    tags = {"stage": group, "name": name} | ({tracking.FLOW: flow} if flow else {})
+    run = client.create_run(experiment, start_time=1000, run_name=f"{group}@{name}", tags=tags)
+    if cost:
+        tracking.Run(run.info.run_id).log({"cost": cost})
+    if status != "RUNNING":
+        client.set_terminated(run.info.run_id, status, end_time=1000 + int(1000 * seconds))
+
+
+def test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once(empty, made):
+    raw = tiny_params()
+    all_params = params.check(raw)
+    ran(empty, raw, "pretrain@bert", COST)
+    ran(empty, raw, "corpus@base", COST | {"seconds": 7.0})  # made elsewhere: the ledger does not know of it
+    book = spent.read(all_params)
+    assert {(run.stage, run.state) for run in book.runs} == {("pretrain@bert", "elsewhere"), ("corpus@base", "elsewhere")}
+    assert "mlflow.db is not there" in book.missing and not (empty / "mlflow.db").exists()
+
+    shutil.copy(made, empty)
+    recorded("pretrain", "bert", COST | {"seconds": 50.0, "kwh": 0.0005})  # the first try, with other params
+    recorded("pretrain", "bert", COST)  # that of the result
+    recorded("pretrain", "gpt", None, "FAILED", seconds=20)
+    recorded("finetune", "bert-same", None, "KILLED", seconds=30)
+    recorded("search", "bert-same", None, "RUNNING")
+    client = tracking.client()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
+    client.set_terminated(
+        client.create_run(experiment, tags={"stage": "finetune", "seed": "1"}).info.run_id
+    )  # a seed is in its stage's run
+    book = spent.read(all_params)
+    found = {(run.stage, run.state, run.price.seconds): run.price.kwh for run in book.runs}
+    kwh = stage.energy_kwh(all_params.energy, 30, 30, 0, 0)
+    assert found == {
+        ("pretrain@bert", "FINISHED", 50.0): 0.0005,
+        ("pretrain@bert", "FINISHED", 100.0): 0.001,
+        ("pretrain@gpt", "FAILED", 20.0): pytest.approx(0.0015 / 150 * 20),  # at the power of those that finished
+        ("finetune@bert-same", "KILLED", 30.0): pytest.approx(kwh),  # none did: a core
+        ("corpus@base", "elsewhere", 7.0): 0.001,
+    }
+    assert (book.missing, book.endless, len(book.runs)) == ("", 1, 5)
+    assert price.total(run.price for run in book.runs).seconds == 207
+
+
+def test_what_the_project_has_cost_is_said_with_what_it_is_beside(book, capsys):
+    recorded("pretrain", "bert", COST)
+    recorded("pretrain", "bert", None, "FAILED", seconds=50)
+    recorded("encode", "tiny", None, "KILLED", seconds=10)
+    price_tags.everything(params.check(tiny_params()))
+    said = capsys.readouterr().out
+    assert [line.split()[:3] for line in said.splitlines()[2:5]] == [["pretrain", "2", "1"], ["encode", "1", "1"], ["all", "3", "2"]]
+    assert "of this 1 run failed: 50 s, 0.000500 kWh" in said and "of this 1 run stopped: 10 s" in said
+    assert "air travel" in said and "estimated, not measured" in said and "no flow was measured as a whole" in said
+
+
+def test_flows_that_were_measured_stand_beside_the_estimates_of_their_stages(book):
+    with ledger.opened("flow", "id", []) as flow:
+        recorded("pretrain", "bert", COST, flow=flow._run.id)
+        recorded("pretrain", "gpt", COST, flow="another")
+        flow.measured({meter.CPU: 0.004, meter.GPU: 0.02})
+    found = spent.read(params.check(tiny_params()))
+    assert found.flows == [{"cpu": 0.004, "gpu": 0.02, "estimated": 0.001}]
+    assert price_tags._measured(found) == (
+        "by the counters of the whole machine: CPUs and memory 0.00400 kWh in 1 flow, GPUs 0.0200 kWh in 1 flow; "
+        "their stages' estimates: 0.00100 kWh"
+    )
+
+
+def table(folder: Path, study: str, rows: list[dict]) -> None:
+    path = folder / f"data/report/studies/{study}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_a_study_whose_trainings_are_not_here_is_priced_by_its_table(empty, made):
+    raw = tiny_params()
+    study = raw["ablations"]["rate"]
+    study["variants"] |= {"further": {"start": "15", "budget": {"steps": 3}}, "again": {"start": "15", "recipe": {"epochs": 1}}}
+    figures = {"15": (100, 10, 8e6), "40": (120, 10, 8e6), "further": (160, 20, 12e6), "again": (100, 5, 8e6)}
+    row = {"milestone": "last", "n": 2}
+    table(empty, "rate", [
+        row | {"variant": name, "seconds": own, "finetune_seconds": tuned, "flops": flops} for name, (own, tuned, flops) in figures.items()
+    ])  # fmt: skip
+    all_params = params.check(raw)
+    found = {run.stage: (run.price.seconds, run.price.flops) for run in spent.read(all_params).runs}
+    assert found == {
+        "variant@rate-15": (200, 16e6), "variant@rate-40": (240, 16e6), "further@rate-further": (120, 8e6),  # less what it began with
+        "transfer@rate-15": (20, 0), "transfer@rate-40": (20, 0), "transfer@rate-further": (40, 0), "transfer@rate-again": (10, 0),
+    }  # fmt: skip
+    shutil.copy(made, empty)
+    recorded("variant", "rate-40-1", COST)  # what the ledger has of a variant counts, and not its rows as well
+    assert {run.stage for run in spent.read(all_params).runs if "40" in run.stage} == {"variant@rate-40-1"}
+
+
+def test_what_more_tokens_bring_is_told_by_the_study_that_has_them(empty):
+    raw = tiny_params()
+    assert "no study has bert as it is, with milestones" in price_tags.gain(params.check(raw), "bert", 1e6, 1e7)
+    raw["ablations"]["rate"] |= {"budget": {"tokens": 3_000_000}, "milestones": [100_000, 300_000, 1_000_000]}
+    all_params = params.check(raw)
+    assert "the study rate was not run (`sesame study rate`)" in price_tags.gain(all_params, "bert", 1e6, 1e7)
+    row = {"variant": "15", "n": 3, "loss_std": 0.001}
+    points = [row | {"tokens": own, "loss": 3 + 1.2 * (own / 1e6) ** -0.3} for own in (1e5, 3e5, 1e6, 3e6)]
+    others = [own | {"variant": "40", "loss": 9.0} for own in points]
+    table(empty, "rate", points + others)
+    said = price_tags.gain(all_params, "bert", 3e6, 3e7)
+    assert "by the curve of study rate (4 budgets up to 3,000,000 tokens) the loss goes from 3.86 [" in said
+    assert "to 3.43 [" in said and "0.43 [" in said and "below 3.0" in said
+    table(empty, "rate", points[:3])
+    assert "needs 4 budgets or more" in price_tags.gain(all_params, "bert", 3e6, 3e7)
+
+
+ZONES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram", "intel-rapl:1": "psys"}
+
+
+def test_counters_of_packages_and_memory_are_read_and_begin_again(tmp_path, monkeypatch):
+    """The files as Linux has them, under a folder of our own."""
+    for zone, name in ZONES.items():
+        (tmp_path / zone).mkdir()
+        for file, value in (("name", name), ("energy_uj", "900000000"), ("max_energy_range_uj", "1000000000")):
+            (tmp_path / zone / file).write_text(f"{value}\n")
+    (tmp_path / "intel-rapl:2").mkdir()  # of which nothing can be read
+    monkeypatch.setattr(meter, "POWERCAP", tmp_path)
+    monkeypatch.setattr(meter, "NVML", "libno-such.so")
+    with meter.running() as read:
+        (tmp_path / "intel-rapl:0/energy_uj").write_text("960000000\n")  # 60 J
+        (tmp_path / "intel-rapl:0:1/energy_uj").write_text("20000000\n")  # 120 J: it began again
+        (tmp_path / "intel-rapl:0:0/energy_uj").write_text("950000000\n")  # in the package already, as are all in psys
+        (tmp_path / "intel-rapl:1/energy_uj").write_text("990000000\n")
+        assert read.kwh(pue=2.0) == {"cpu": pytest.approx(2 * 180 / 3.6e6)}
+        (tmp_path / "intel-rapl:0/energy_uj").unlink()  # and what was read stays
+        assert read.kwh(pue=2.0) == {"cpu": pytest.approx(2 * 180 / 3.6e6)}
+    assert meter.why_not() == ""
+
+
+def test_without_counters_nothing_is_measured_and_it_is_said_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(meter, "POWERCAP", tmp_path)
+    monkeypatch.setattr(meter, "NVML", "libno-such.so")
+    with meter.running() as read:
+        assert read.kwh(1.58) == {}
+    assert meter.why_not() == f"no RAPL in {tmp_path}, and no NVIDIA GPU whose energy is counted"
+    (tmp_path / "intel-rapl:0").mkdir()
+    assert "only root may read RAPL" in meter.why_not()
+
+
+STAND_IN = """
+static unsigned long long joules[2];
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 3; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { *handle = index < 2 ? &joules[index] : 0; return 0; }
+int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *energy) {
+    if (!handle) return 3;  /* not supported */
+    *energy = *(unsigned long long *)handle += 1000; return 0;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_the_interface_of_nvml_is_called_as_its_header_has_it(tmp_path, monkeypatch):
+    """Against a library with its signatures: each GPU uses a joule between two readings, and the third counts nothing."""
+    (tmp_path / "nvml.c").write_text(STAND_IN)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "nvml.so", tmp_path / "nvml.c"], check=True)
+    monkeypatch.setattr(meter, "POWERCAP", tmp_path)
+    monkeypatch.setattr(meter, "NVML", str(tmp_path / "nvml.so"))
+    with meter.running() as read:
+        assert read.kwh(pue=1.0) == {"gpu": pytest.approx(2 / 3.6e6)}
+        assert read.kwh(pue=1.0) == {"gpu": pytest.approx(4 / 3.6e6)}

@@ -90,6 +90,13 @@ def test_the_rule_and_the_run_leave_at_the_same_place(tokens, rows):
     assert places[0.6] != places[1.0]
 
 
+def test_a_batch_is_left_as_a_whole():
+    leaving = exits.Leaving([1.0], 0.8)
+    sure, unsure = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.1, 0.0]])
+    assert leaving.enough(0, sure) and not leaving.enough(0, unsure) and not leaving.enough(0, torch.cat([sure, unsure]))
+    assert not exits.Leaving([9.0], 0.8).enough(0, sure), "its temperature has made it less sure"
+
+
 def test_operations_fall_with_the_layers(tokens, rows):
     module, kind, _ = built(tokens)
     module.eval()

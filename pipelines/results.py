@@ -33,6 +33,8 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         terminal.say("report   not among what was built, so without these figures: `sesame run report`")
     if "budget" in names or any(name.startswith("search@") for name in names):
         _search("budget" in names)
+    if "efficiency" in names:
+        _efficiency()
 
 
 def _report() -> None:
@@ -104,6 +106,19 @@ def _texts(metrics: Metrics) -> bool:
 
 TABLES: tuple[Callable[[Metrics], bool], ...] = (_pretraining, _alignment, _texts, _scores)
 """Each shows what it knows of, and says whether there was any."""
+
+
+def _efficiency() -> None:
+    with (REPORT / "efficiency.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    cells = [
+        [row["task"], row["point"], spread(row["score"], row["std"], row["n"]), row["difference"], row["verdict"],
+         *(f"{float(row[key]):.2f}" for key in ("ms", "ms_ratio", "ms_together_ratio", "mflops", "mib"))]
+        for row in rows
+    ]  # fmt: skip
+    terminal.say("")
+    terminal.table(["task", "point", "score", "less the base", "verdict", "ms", "× base", "× base, 32", "MFLOPs", "MiB"], cells)
+    terminal.say(f"report   {REPORT / 'efficiency.html'}")
 
 
 def _search(page: bool) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields
 from components import params
 
 KG_PER_LB = 0.45359237
-ON_GPU = ("pretrain", "derive", "finetune", "adapt", "learning_curve", "baseline", "variant", "further", "transfer", "search")
+ON_GPU = (
+    "pretrain", "derive", "finetune", "adapt", "learning_curve", "baseline", "variant", "further", "transfer", "search", "point", "taught",
+)  # fmt: skip
 """Stages that train where there is a GPU; others leave it alone."""
 
 

@@ -3,6 +3,7 @@
 import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from components import params, price, scaling, stage
 from components.ablations.folders import REPORTS
@@ -216,7 +217,8 @@ def _beside(all_params: params.Params, stages: Sequence[str], made: Mapping[str,
 
 def _forecast(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
     """What a pre-training of more tokens costs at the rate of the one that was, and what its loss would be by a study's curve."""
-    path = stage.metrics_path("pretrain", name)
+    own = name in all_params.of_studies("models")
+    path = Path("data/report/studies", f"pretrain-{name}.json") if own else stage.metrics_path("pretrain", name)
     metrics = stage.read_json(path)
     read, made = metrics["tokens"], price.of(all_params, "pretrain", metrics["cost"])
     if not read:

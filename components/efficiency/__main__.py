@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from components import compute, params, stage
 from components.efficiency import measure, plots
-from components.efficiency.front import COSTS, SHORT, front, reading
+from components.efficiency.front import COSTS, SHORT, front, sentence
 from components.efficiency.point import FOLDER, Made, label, made, names, predictions
 from components.errors import SesameError
 from components.report import pages
@@ -34,14 +34,13 @@ def efficiency(all_params: params.Params, name: str, run: Run) -> dict:
         figure = plots.fronts(frame, metric, block.base)
         run.figure(figure, f"figures/efficiency_{task}.png")
         tasks[task] = {"frame": shown(frame), "figure": Markup(svg(figure)), "protocol": read[block.base, task]["protocol"]}
-        readings.append(reading(task, frame, block.base))
+        readings.append(sentence(task, frame, block.base))
         frames.append(frame.assign(task=task))
     every = pd.concat(frames)
     with stage.output(PAGE.with_suffix(".csv")) as temporary:
         every.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    exits = {(row["point"], row["task"]): row["exits"] for row in every.to_dict("records") if row["exits"]}
     pages.write(
-        PAGE, Path(__file__).with_name("page.html.j2"), "efficiency", block=block, tasks=tasks, readings=readings, exits=exits,
+        PAGE, Path(__file__).with_name("page.html.j2"), "efficiency", block=block, tasks=tasks, readings=readings,
         seeds=len(all_params.finetune.seeds), energy=all_params.energy, rounds=measure.ROUNDS, together=measure.TOGETHER,
         points={key: own.model_dump(exclude_defaults=True) for key, own in block.points.items()},
     )  # fmt: skip
@@ -65,7 +64,7 @@ def table(all_params: params.Params, task: str, read: dict[str, dict]) -> pd.Dat
     for point, own in read.items():
         for name, scored in own["scores"].items():
             rows.append(row(name, point, own, scored, built[point], times[name], energy) | differences.get(name, {}))
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).astype({"score": float, "std": float})  # undefined is NaN here
     for cost in COSTS:
         frame[f"on_front_{cost}"] = front(frame[cost], frame["score"])
     return frame
@@ -110,11 +109,16 @@ def compared(all_params: params.Params, task: str, read: dict[str, dict]) -> dic
     }  # fmt: skip
 
 
+def spread(own: dict) -> str:
+    """`0.512 ± 0.010`; what is undefined is left out."""
+    return " ± ".join(f"{own[key]:.3f}" for key in ("score", "std") if own[key] == own[key]) or "undefined"
+
+
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """What the page has of a task."""
     fronts = [", ".join(SHORT[cost] for cost in COSTS if own[f"on_front_{cost}"]) for own in frame.to_dict("records")]
     columns = {
-        "point": frame["point"], "score": [f"{own.score:.3f} ± {own.std:.3f}" for own in frame.itertuples()],
+        "point": frame["point"], "score": [spread(own) for own in frame.to_dict("records")],
         "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
         "of the base's": frame["ms_ratio"], "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"],
         "answers/s": frame["per_second"], "MFLOPs": frame["mflops"], "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"],

@@ -3,13 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from lightning import Fabric
 from torch import Tensor
 
-from components.efficiency.measure import reading
-from components.finetune.data import Encoded
-from components.finetune.methods.early_exit import EarlyExit
 from components.tasks import calibration
 
 
@@ -33,16 +28,3 @@ class Leaving:
         sure = likely >= self.threshold if self.threshold < 1 else np.zeros(likely.shape, dtype=bool)
         sure[:, -1] = True
         return sure.argmax(1)
-
-
-@torch.no_grad()
-def logits(fabric: Fabric, module: EarlyExit, split: Encoded) -> np.ndarray:
-    """Of every exit, (examples, exits, labels)."""
-    module.eval()
-    outputs: list[np.ndarray | None] = [None] * len(split)
-    for batch in reading(split, 128):
-        with fabric.autocast():
-            output = module(*fabric.to_device((batch.texts, batch.segments)))
-        for i, own in zip(batch.index, output.float().cpu().numpy(), strict=True):
-            outputs[i] = own
-    return np.stack(outputs)

@@ -13,25 +13,26 @@ SHORT = {"ms": "one", "ms_together": "32", "mflops": "FLOPs", "mib": "MiB"}
 
 
 def front(costs: Sequence[float], scores: Sequence[float]) -> list[bool]:
-    """Which points no other one beats: none costs no more and scores no less, one of both truly (Pareto)."""
+    """Which points no other one beats: none costs no more and scores no less, one of both truly (Pareto). None whose score is undefined."""
     points = list(zip(costs, scores, strict=True))
     return [
-        not any(c <= cost and s >= score and (c < cost or s > score) for c, s in points)
+        score == score and not any(c <= cost and s >= score and (c < cost or s > score) for c, s in points)
         for cost, score in points
     ]  # fmt: skip
 
 
-def reading(task: str, frame: pd.DataFrame, base: str) -> str:
+def sentence(task: str, frame: pd.DataFrame, base: str) -> str:
     """What the numbers of a task support, in two sentences."""
     best = frame[frame["on_front_ms"]].sort_values("ms")
     own = frame.set_index("point").loc[base]
-    equal = frame[(frame["verdict"] != "lower") & (frame["point"] != base) & (frame["ms"] < own["ms"])].sort_values("ms")
+    level = frame["verdict"].isin(("not beyond noise", "higher"))
+    equal = frame[level & (frame["ms"] < own["ms"])].sort_values("ms")
     beaten = ", ".join(f"{row.point} ({row.score:.3f} in {row.ms:.2f} ms)" for row in best.itertuples())
-    sentence = f"{task}: of {len(frame)} points {len(best)} are on the front of score and time: {beaten}. "
+    said = f"{task}: of {len(frame)} points {len(best)} are on the front of score and time: {beaten}. "
     if not len(equal):
-        return sentence + f"Nothing that is faster than {base} is not beyond noise below it."
+        return said + f"Of nothing that is faster than {base} it can be said that it is not beyond noise below it."
     row = equal.iloc[0]
-    return sentence + (
+    return said + (
         f"The fastest that is not beyond noise below {base} is {row['point']}, in {row['ms_ratio']:.2f} of its time: {row['difference']}. "
-        f"(That nothing is shown is not that nothing is lost.)"
+        f"(Told on the judged split, among many; that nothing is shown is not that nothing is lost.)"
     )

@@ -37,7 +37,7 @@ def answering(module: nn.Module) -> Answer:
     return read
 
 
-def reading(split: Encoded, size: int, examples: int | None = None) -> Iterator[Batch]:
+def in_batches(split: Encoded, size: int, examples: int | None = None) -> Iterator[Batch]:
     """The first so many examples, in their order at size 1, else those of like length together."""
     if size == 1:
         for i in range(min(examples or len(split), len(split))):
@@ -54,7 +54,7 @@ def weights(module: nn.Module, split: Encoded) -> list[nn.Parameter]:
     """What an answer depends on, each once: parameters that a gradient reaches. A model's parts for pre-training alone are none."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     module.eval().requires_grad_(True)
-    batch = next(reading(split, 1))
+    batch = next(in_batches(split, 1))
     with torch.enable_grad():
         output = answering(module)(batch.texts, batch.segments)
         reached = torch.autograd.grad(output.float().sum(), list(module.parameters()), allow_unused=True)
@@ -66,10 +66,21 @@ def weights(module: nn.Module, split: Encoded) -> list[nn.Parameter]:
 
 
 @torch.no_grad()
+def logits(answer: Answer, split: Encoded) -> np.ndarray:
+    """What is answered, in 32 bits and as it is run later, (examples, exits, labels); one exit where a model has one classifier."""
+    outputs: list[np.ndarray | None] = [None] * len(split)
+    for batch in in_batches(split, 4 * TOGETHER):
+        output = answer(batch.texts, batch.segments).numpy()
+        for i, own in zip(batch.index, output, strict=True):
+            outputs[i] = own if own.ndim == 2 else own[None]
+    return np.stack(outputs)
+
+
+@torch.no_grad()
 def flops(answer: Answer, split: Encoded, examples: int) -> float:
     """Of one answer, a mean over the first examples read one at a time."""
     spent = []
-    for batch in reading(split, 1, examples):
+    for batch in in_batches(split, 1, examples):
         with counted() as counter:
             answer(batch.texts, batch.segments)
         spent.append(counter.get_total_flops())
@@ -78,7 +89,7 @@ def flops(answer: Answer, split: Encoded, examples: int) -> float:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, on as many threads as torch has."""
+    """Seconds, on one thread of a CPU."""
 
     alone: np.ndarray
     """Of each example read by itself, the median over the rounds, (examples,)."""
@@ -92,10 +103,11 @@ class Times:
 @torch.inference_mode()
 def times(answers: Mapping[str, Answer], splits: Mapping[str, Encoded], base: str, examples: int) -> dict[str, Times]:
     """All in turn, round by round, so that what else the machine does slows down one as much as the other."""
+    torch.set_num_threads(1)
     alone: dict[str, list[list[float]]] = {name: [] for name in answers}
     together: dict[str, list[float]] = {name: [] for name in answers}
-    singles = {name: list(reading(splits[name], 1, examples)) for name in answers}
-    batched = {name: list(reading(splits[name], TOGETHER, examples)) for name in answers}
+    singles = {name: list(in_batches(splits[name], 1, examples)) for name in answers}
+    batched = {name: list(in_batches(splits[name], TOGETHER, examples)) for name in answers}
     for warmed in range(ROUNDS + 1):
         for name, answer in answers.items():
             row = [_seconds(answer, batch) for batch in (islice(singles[name], 5) if not warmed else singles[name])]

@@ -4,6 +4,7 @@ In it `all/predictions.jsonl` (where layers are left out a folder for each thres
 points that this one teaches, and of the first seed `module.safetensors`, which the page runs.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ class Setting:
 
 
 @dataclass
-class Arm:
+class Outcome:
     """What the runs of a point came to, at one threshold."""
 
     scores: dict[str, list[dict]]
@@ -104,7 +105,7 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
     own, recipe, bench, folder = setting.own, setting.recipe, setting.bench, FOLDER / point_name / task
     run.tag(model=own.model, task=task, method=recipe.method, point=point_name)
     splits = [split for split, block in bench.task.splits.items() if block.labelled and split != "train"]
-    early, arms, taught, temperatures, tokens, flops, seconds = recipe.method == "early_exit", {}, [], [], 0, 0, []
+    early, outcomes, taught, temperatures, tokens, flops, seconds = recipe.method == "early_exit", {}, [], [], 0, 0, []
     teacher = np.load(FOLDER / own.teacher / task / "train_logits.npy") if own.teacher else None
     with stage.output(folder) as target:
         target.mkdir(parents=True)
@@ -112,34 +113,33 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
             ready = setting.ready(seed)
             kind = ready.kind if teacher is None else Taught(bench.task, recipe, teacher[i], own)
             encoded = ready.encode(bench.rows)
-            inputs = {split: ready.module.inputs(encoded[split], bench.fabric) for split in ("train", *splits)}
+            started = time.perf_counter()
+            inputs = {split: ready.module.inputs(encoded[split], bench.fabric) for split in ("train", "dev")}
+            reading = time.perf_counter() - started
             fitted = loop.fit(
                 bench.fabric, ready.module, kind, inputs["train"], recipe, seed, lambda epoch, loss: None, bench.judge(), inputs["dev"],
             )  # fmt: skip
+            module = ready.module.cpu().eval()  # answers are those of the CPU that they are timed on
             if i == 0:
-                save_model(ready.module, str(target / "module.safetensors"))
-            module = ready.module
-            if own.quantised:
-                module = quantised.end(module, own.quantised)
-                inputs = {split: module.inputs(encoded[split], bench.fabric) for split in ("train", *splits)}  # features are other ones now
-            if early:
-                logits = {split: exits.logits(bench.fabric, module, inputs[split]) for split in splits}
-                temperatures.append(_temperatures(bench, logits["dev"]))
-                leavings = [exits.Leaving(temperatures[-1], threshold) for threshold in all_params.efficiency.thresholds]
-                given = {leaving.threshold: {split: _left(leaving, own) for split, own in logits.items()} for leaving in leavings}
-            else:
-                logits = {split: _logits(bench, module, kind, inputs[split])[:, None] for split in splits}  # as of one exit
-                temperatures.append(_temperatures(bench, logits["dev"]))
-                given = {None: {split: _left(exits.Leaving(temperatures[-1], 1), own) for split, own in logits.items()}}
-                taught.append(_logits(bench, module, kind, inputs["train"]))
+                save_model(module, str(target / "module.safetensors"))
+            answer = measure.answering(quantised.end(module, own.quantised).eval() if own.quantised else module)
+            logits = {split: measure.logits(answer, encoded[split]) for split in splits}
+            temperatures.append(_temperatures(bench, logits["dev"]))
+            given = {
+                threshold: {split: _left(exits.Leaving(temperatures[-1], threshold or 1), own) for split, own in logits.items()}
+                for threshold in (all_params.efficiency.thresholds if early else [None])
+            }
+            if not early:
+                taught.append(measure.logits(answer, encoded["train"])[:, 0])
             for threshold, by_split in given.items():
-                arm = arms.setdefault(threshold, Arm({split: [] for split in splits}, {split: [] for split in splits}, [], []))
-                _judge(bench, arm, own.init, seed, by_split)
-            tokens, flops, seconds = tokens + fitted.tokens, flops + fitted.flops, [*seconds, fitted.seconds]
-            last = next(reversed(arms.values()))
+                outcome = outcomes.setdefault(threshold, Outcome({split: [] for split in splits}, {split: [] for split in splits}, [], []))
+                _judge(bench, outcome, own.init, seed, by_split)
+            tokens, flops = tokens + fitted.tokens, flops + fitted.flops + sum(own.flops for own in inputs.values())
+            seconds.append(reading + fitted.seconds)
+            last = next(reversed(outcomes.values()))
             print(f"{point_name} seed {seed}: {task} {judged(bench.task)} {metrics.shown(_newest(bench, last))}", flush=True)
-        for threshold, arm in arms.items():
-            runs.write_predictions(predictions(target, threshold), arm.rows, list(bench.rows))
+        for threshold, outcome in outcomes.items():
+            runs.write_predictions(predictions(target, threshold), outcome.rows, list(bench.rows))
         if taught:
             np.save(target / "train_logits.npy", np.stack(taught))
     return {
@@ -147,17 +147,13 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
         "temperatures": temperatures, "seconds": seconds,
         "scores": {
             label(point_name, threshold): {
-                "threshold": threshold, "calibration": runs.summaries(arm.calibration), "exits": arm.exits, **runs.summaries(arm.scores),
+                "threshold": threshold, "calibration": runs.summaries(outcome.calibration), "exits": outcome.exits,
+                **runs.summaries(outcome.scores),
             }
-            for threshold, arm in arms.items()
+            for threshold, outcome in outcomes.items()
         },
         "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)},
     }  # fmt: skip
-
-
-def _logits(bench: Bench, module: nn.Module, kind: Classification, split: Encoded) -> np.ndarray:
-    module.eval()
-    return loop.predictions(bench.fabric, module, kind, split).logits
 
 
 def _temperatures(bench: Bench, dev: np.ndarray) -> list[float]:
@@ -184,28 +180,28 @@ def _left(leaving: exits.Leaving, logits: np.ndarray) -> Given:
     return Given(own, own / np.array(leaving.temperatures)[at, None], shares.tolist())
 
 
-def _judge(bench: Bench, arm: Arm, init: str, seed: int, by_split: dict[str, Given]) -> None:
-    """Score a run's answers, and where they were given, into its arm."""
+def _judge(bench: Bench, outcome: Outcome, init: str, seed: int, by_split: dict[str, Given]) -> None:
+    """Score a run's answers, and where they were given, into its outcome."""
     for split, (logits, calibrated, shares) in by_split.items():
         rows, labels = bench.rows[split], calibration.gold(bench.task, bench.rows[split])
         values = [bench.task.labels[i] for i in logits.argmax(1)]
-        arm.rows += runs.predicted(init, seed, split, rows, values)
-        arm.scores[split].append(metrics.evaluate(bench.task, split, rows, values))
+        outcome.rows += runs.predicted(init, seed, split, rows, values)
+        outcome.scores[split].append(metrics.evaluate(bench.task, split, rows, values))
         believed = {
             key: calibration.evaluate(calibration.probabilities(own), labels) for key, own in (("", calibrated), ("_before", logits))
         }
-        arm.calibration[split].append({f"{name}{key}": value for key, own in believed.items() for name, value in own.items()})
+        outcome.calibration[split].append({f"{name}{key}": value for key, own in believed.items() for name, value in own.items()})
         if len(shares) > 1 and split == judged(bench.task):
-            arm.exits.append(shares)
+            outcome.exits.append(shares)
 
 
-def _newest(bench: Bench, arm: Arm) -> float | None:
-    return arm.scores[judged(bench.task)][-1][bench.task.metric]
+def _newest(bench: Bench, outcome: Outcome) -> float | None:
+    return outcome.scores[judged(bench.task)][-1][bench.task.metric]
 
 
 @dataclass(frozen=True)
 class Made:
-    """The first seed's module, to be run."""
+    """The first seed's module, to be run on the CPU."""
 
     answers: dict[str, measure.Answer]
     """As tables call it -> what answers."""
@@ -222,7 +218,7 @@ def made(all_params: params.Params, point_name: str, task: str, measured: dict) 
     ready = setting.ready(all_params.finetune.seeds[0])
     load_model(ready.module, str(FOLDER / point_name / task / "module.safetensors"))
     split = ready.encode(setting.bench.rows)[judged(setting.bench.task)]
-    module = ready.module.eval()
+    module = ready.module.cpu().eval()
     used = measure.weights(module, split)
     size = quantised.size(used, module, setting.own.quantised)
     answers = dict(_answers(all_params, setting, module, measured))

@@ -14,9 +14,9 @@ GROUP = 32
 
 
 def int8(weight: Tensor) -> Tensor:
-    """Each row in 255 steps, as integer kernels have them, (out, in)."""
-    scale = weight.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
-    return (weight / scale).round().clamp(-127, 127) * scale
+    """Each row in 256 steps, as torch's integer kernels have them, (out, in)."""
+    scale = weight.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127.5
+    return (weight / scale).round().clamp(-128, 127) * scale
 
 
 def int4(weight: Tensor) -> Tensor:
@@ -64,11 +64,12 @@ def begin(module: nn.Module, how: params.Quantised) -> None:
 
 def end(module: nn.Module, how: params.Quantised) -> nn.Module:
     """The module with rounded weights, which are then plain ones; with int8 another one that multiplies integers, on a CPU."""
+    whole = how.weights == "int8"  # torch rounds them itself, and what is rounded already would be rounded otherwise
     for linear in matrices(module):
         if not parametrize.is_parametrized(linear):
             parametrize.register_parametrization(linear, "weight", Rounding(how.weights))
-        parametrize.remove_parametrizations(linear, "weight")
-    if how.weights != "int8":
+        parametrize.remove_parametrizations(linear, "weight", leave_parametrized=not whole)
+    if not whole:
         return module
     # torch's own kernels: torchao's need a compiled graph to be faster than 32 bits on a CPU (measured in docs/green.md). Parts that
     # layers share are one module in the copy, too

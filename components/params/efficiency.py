@@ -17,7 +17,7 @@ class Quantised(Block):
     """`int8`: a scale a row, inputs rounded too as they come, multiplied as integers. `int4` (a scale for 32 weights) and `ternary` (-a, 0,
     a in a row; Li and Liu 2016) are rounded and multiplied as before: smaller, and no faster."""
     trained: bool = False
-    """Rounded in every step of the tuning, too (Jacob et al. 2018; Q8BERT, Zafrir et al. 2019)."""
+    """Rounded in every step of the tuning, too (Jacob et al. 2018; Q8BERT, Zafrir et al. 2019, which rounds what goes in as well)."""
 
 
 class Point(Block):
@@ -57,7 +57,7 @@ class Efficiency(Block):
     """The point that the others are held against."""
     recipe: Recipe | None = None
     """Of all points."""
-    thresholds: list[Threshold] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    thresholds: Annotated[list[Threshold], Field(min_length=1)] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     """`early_exit`: how likely an answer must be for the rest of the layers to be left out; 1: none is."""
     examples: Count = 200
     """That time is measured on, one at a time and 32 together."""
@@ -75,11 +75,17 @@ class Efficiency(Block):
             raise ValueError("points need a recipe and tasks")
         if self.base not in self.points:
             raise ValueError(f"base: {self.base!r} is no point (there are: {', '.join(self.points)})")
+        if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:
+            raise ValueError(f"tasks has {twice[0]} twice")
         for name, point in self.points.items():
             try:
                 recipe = self.tuned(name)
             except ValidationError as error:
                 raise ValueError(f"points.{name}.recipe{first(error)}") from None
+            if name == self.base and recipe.method == "early_exit":
+                raise ValueError(f"base: {name} is left at several thresholds, and others are held against one")
+            if recipe.temperature_scaling:
+                raise ValueError(f"points.{name}.recipe.temperature_scaling says nothing here: every point has its temperature")
             if point.teacher is not None and (taught := self.points.get(point.teacher)) is None:
                 raise ValueError(f"points.{name}.teacher: {point.teacher!r} is no point (there are: {', '.join(self.points)})")
             if point.teacher is not None and taught.teacher is not None:

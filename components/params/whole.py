@@ -251,7 +251,7 @@ class Params(Block):
         except ValueError as error:
             raise ValueError(f"{place}.by: {error}") from None
         begun = derived.start
-        while derived.by.name == "pretrained" and begun in self.derived:
+        while isinstance(derived.by, Training) and begun in self.derived:
             if self.derived[begun].by.name == "sparsified":
                 raise ValueError(f"{place}: pre-training would fill the zeros of {begun}: make it sparse afterwards")
             begun = self.derived[begun].start
@@ -280,9 +280,12 @@ class Params(Block):
         for name in block.tasks:
             if name in self.tasks and (kind := self.tasks[name].kind) != "classification":
                 raise ValueError(f"efficiency.tasks: {name} is of kind {kind}, and answers are held against each other by classification")
+            if name in self.tasks and not (self.tasks[name].test and self.tasks[name].test.labelled):
+                raise ValueError(f"efficiency.tasks: {name} has no test split with labels, and dev is what temperatures are fitted on")
         for name, point in block.points.items():
-            if (root := self.root(point.model)) in self.models and (architecture := self.architecture(point.model)):
-                _recipe_fits(f"efficiency.points.{name}.recipe", f"models.{root}", architecture, block.tuned(name))
+            if architecture := self.architecture(point.model):
+                of = "derived" if point.model in self.derived else "models"
+                _recipe_fits(f"efficiency.points.{name}.recipe", f"{of}.{point.model}", architecture, block.tuned(name))
 
     def _search_fits(self, recipes: dict[str, Recipe]) -> None:
         search = self.search

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from ruamel.yaml import YAML
 
 from components import params, tasks
-from components.efficiency.front import front
+from components.efficiency.front import front, sentence
 from components.efficiency.point import Taught
 from components.errors import SesameError
 from components.finetune.data import Batch
@@ -88,6 +89,7 @@ def test_a_student_learns_what_the_teacher_says(tokens):
 
 def test_nobody_on_the_front_is_beaten():
     assert front([1, 2, 3, 3, 0.5], [0.5, 0.7, 0.7, 0.8, 0.1]) == [True, True, False, True, True]
+    assert front([1, 2], [float("nan"), 0.5]) == [False, True], "an undefined score is on no front"
     assert front([1, 1], [0.5, 0.5]) == [True, True], "two that are level beat each other in nothing"
     rng = np.random.default_rng(0)
     costs, scores = rng.random(50), rng.random(50)
@@ -112,6 +114,10 @@ def test_nobody_on_the_front_is_beaten():
             {"points": POINTS | {"m": {"model": "bert", "recipe": {"method": "mix"}, "quantised": {"weights": "int8", "trained": True}}}},
             "points.m.quantised.trained: mix leaves the model's weights as they are",
         ),
+        ({"base": "early"}, "base: early is left at several thresholds"),
+        ({"thresholds": []}, "efficiency.thresholds: "),
+        ({"tasks": ["same", "same"]}, "tasks has same twice"),
+        ({"recipe": RECIPE | {"temperature_scaling": True}}, "temperature_scaling says nothing here"),
         ({"recipe": None}, "points need a recipe and tasks"),
     ],
 )  # fmt: skip
@@ -130,3 +136,11 @@ def test_names_of_the_block_point_at_something():
             params.check(tiny_params(efficiency=block(**changes)))
         assert message in str(error.value)
     assert Efficiency().points == {}, "none by default"
+
+
+def test_what_one_run_can_not_say_is_not_said():
+    rows = [["whole", 0.5, 2.0, "base", "–", 1.0], ["poor", 0.1, 1.0, "one run", "-0.400", 0.5]]
+    frame = pd.DataFrame(rows, columns=["point", "score", "ms", "verdict", "difference", "ms_ratio"]).assign(on_front_ms=True)
+    assert "Of nothing that is faster than whole it can be said" in sentence("same", frame, "whole")
+    level = frame.assign(verdict=["base", "not beyond noise"])
+    assert "The fastest that is not beyond noise below whole is poor" in sentence("same", level, "whole")

@@ -42,7 +42,7 @@ def test_leaving_early_is_reading_no_further(name, pair, tokens, rows):
     module.eval()
     split = kind.encode(rows[:4], tokens)
     with torch.no_grad():
-        for batch in measure.reading(split, 1):
+        for batch in measure.in_batches(split, 1):
             every = module(batch.texts, batch.segments)  # (1, exits, labels)
             for exit in range(3):
                 counted = []
@@ -60,12 +60,12 @@ def test_all_classifiers_learn_and_the_last_one_answers(tokens, rows):
     split = kind.encode(rows, tokens)
     fitted = loop.fit(FABRIC, module, kind, split, recipe, 1, lambda epoch, loss: None)
     labels = np.array([TASK.labels.index(row.label) for row in rows])
-    logits = exits.logits(FABRIC, module, split)
+    logits = measure.logits(module.eval(), split)
     assert logits.shape == (24, 3, 2)
     assert ((logits.argmax(2) == labels[:, None]).mean(0) > 0.9).all(), "each exit by itself"
     said = fitted.predict(split)
     assert said.logits is None and said.values == [TASK.labels[i] for i in logits[:, -1].argmax(1)]
-    [batch] = measure.reading(split, 24)
+    [batch] = measure.in_batches(split, 24)
     output = module(batch.texts, batch.segments)
     targets = torch.tensor([split.targets[i] for i in batch.index])
     alone = [torch.nn.functional.cross_entropy(output[:, exit], targets) for exit in range(3)]
@@ -78,12 +78,12 @@ def test_the_rule_and_the_run_leave_at_the_same_place(tokens, rows):
     for head in module.head:  # as sure as a trained one is
         head.output.weight.data *= 20
     split = kind.encode(rows[:6], tokens)
-    logits = exits.logits(FABRIC, module, split)
+    logits = measure.logits(module, split)
     places = {}
     for threshold in (0.4, 0.6, 0.9, 1.0):
         leaving = exits.Leaving([1.0, 2.0, 0.5], threshold)
         with torch.no_grad():
-            ran = [module.until(leaving.enough, batch.texts, batch.segments)[0] for batch in measure.reading(split, 1)]
+            ran = [module.until(leaving.enough, batch.texts, batch.segments)[0] for batch in measure.in_batches(split, 1)]
         places[threshold] = leaving.left(logits).tolist()
         assert ran == places[threshold]
     assert places[0.4] == [0] * 6 and places[1.0] == [2] * 6, "two labels: one has half at least; and at 1 none is left"

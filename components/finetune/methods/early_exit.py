@@ -8,6 +8,7 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
+from components.errors import SesameError
 from components.finetune.data import Batch, Encoded, Texts, stacked
 from components.finetune.kinds import Classification, Kind
 from components.models.common.heads import MeanHead
@@ -46,6 +47,10 @@ class EarlyExit(nn.Module):
         super().__init__()
         self.model = model
         chosen = recipe.exits or range(1, model.num_layers)
+        if max(chosen, default=0) > model.num_layers or len(model.stacked()) != model.num_layers:
+            raise SesameError(
+                f"method early_exit: exits {list(chosen)} are none of the {model.num_layers} layers of {type(model).__name__}"
+            )
         self.layers = [layer for layer in chosen if layer < model.num_layers] + [model.num_layers]
         apart = pair and not kind.joined
         self.head = nn.ModuleList(

@@ -1,6 +1,5 @@
 """The figures of the report, gathered from the metrics files and samples that the stages wrote."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -174,13 +173,9 @@ def reliability(all_params: params.Params, metrics: dict[tuple[str, str], dict])
     drawn: dict[str, dict[str, np.ndarray]] = {}
     for (group, _), measured in metrics.items():
         if group == "finetune" and "calibration" in measured:
-            path, labels = (
-                Path("data/scores", measured["model"], measured["task"], "predictions.jsonl"),
-                all_params.tasks[measured["task"]].labels,
-            )
-            with stage.reading(path):
-                rows = [row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())]
-            rows = [row for row in rows if (row["init"], row["split"]) == ("pretrained", measured["split"])]
+            path = Path("data/scores", measured["model"], measured["task"], "predictions.jsonl")
+            rows = [row for row in stage.read_lines(path) if (row["init"], row["split"]) == ("pretrained", measured["split"])]
+            labels = all_params.tasks[measured["task"]].labels
             likely, gold = np.array([row["probabilities"] for row in rows]), np.array([labels.index(row["label"]) for row in rows])
             drawn.setdefault(measured["task"], {})[named(measured)] = believed.reliability(likely, gold)
     return drawn

@@ -273,14 +273,14 @@ def _studies(p: params.Params) -> Iterator[Entry]:
 
 def _points(p: params.Params) -> Iterator[Entry]:
     block, used = p.efficiency, set()
-    for name, task in product(block.points, block.tasks):
-        point, recipe = block.points[name], block.tuned(name)
+    for name, (label, task) in block.runs.items():
+        point, recipe = block.points[label], block.tuned(label)
         settings = _common(p) | {"seeds": p.finetune.seeds, "task": _judging(p.tasks[task], recipe), "recipe": recipe.settings()}
         settings |= {"point": point.settings(), "thresholds": block.thresholds if recipe.method == "early_exit" else []}
         modules = (*_model(p, point.model), *_method(recipe, p.family(point.model)))
         used |= set(modules)
         stage = "taught" if point.teacher else "point"
-        yield Entry(stage, f"{name}-{task}", (f"components.efficiency.{stage}", *modules), settings)
+        yield Entry(stage, name, (f"components.efficiency.{stage}", *modules), settings)
     if block.points:
         judged = {task: _judging(p.tasks[task]) for task in block.tasks}
         settings = _common(p) | {"efficiency": block.settings(), "tasks": judged, "energy": p.energy.settings()}

@@ -2,8 +2,8 @@
 
 The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or of its second text alone, which
 shows what the labels owe to the way that the texts were written (Gururangan et al. 2018); all these draw no random numbers and so
-have one run and no spread; and two networks over token vectors that start at random: a deep averaging network and a biLSTM with
-attention.
+have one run and no spread; and networks over token vectors that start at random: a deep averaging network, decomposable attention and
+a biLSTM with attention.
 """
 
 from collections import Counter
@@ -23,6 +23,7 @@ from components.finetune import kinds, loop, runs
 from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
 from components.models import store
+from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import BiLSTMAttentionHead, compared
 from components.tasks import Example, metrics
 from components.tracking import Run
@@ -35,9 +36,16 @@ LINEAR["second_text"] = LINEAR["logistic_regression"]
 FITS = {
     "majority": {"classification", "tagging", "text"}, "logistic_regression": {"classification", "regression"},
     "second_text": {"classification", "regression"},
-    "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
+    "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"},
+    "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline can do."""
+OF_PAIRS = ("second_text", "decomposable_attention")
+
+
+def fits(method: str, task: params.Task, pair: bool) -> bool:
+    """Whether a baseline says anything of a task."""
+    return task.kind in FITS[method] and (pair or method not in OF_PAIRS)
 
 
 def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse.csr_matrix]:
@@ -78,10 +86,8 @@ class Linear(NamedTuple):
     parameters: int
 
 
-def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Linear | None:
-    """A linear model over bags of words; None where the task is none for it."""
-    if task.kind not in FITS[method] or (method == "second_text" and not pair):
-        return None
+def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Linear:
+    """A linear model over bags of words."""
     if method == "second_text":
         rows, pair = {split: [replace(row, text_a=row.text_b, text_b=None) for row in part] for split, part in rows.items()}, False
     features = bag_of_words(rows, pair)
@@ -117,6 +123,20 @@ class Averaging(nn.Module):
         return self.head(compared(torch.cat(means), len(texts)))
 
 
+class DecomposableAttention(nn.Module):
+    """Token vectors under the head that compares two texts token by token (Parikh et al. 2016)."""
+
+    def __init__(self, vocab_size: int, block: params.Baselines, kind: kinds.Kind, pair: bool):
+        super().__init__()
+        self.vectors = token_vectors(vocab_size, block)
+        recipe = block.recipe
+        self.head = DecomposableAttentionHead(nn.Identity(), block.embedding_size, recipe.hidden_size, kind.outputs, recipe.dropout)
+
+    def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
+        ids, lengths = stacked(texts)
+        return self.head(self.vectors(ids), lengths, len(texts))
+
+
 class BiLSTM(nn.Module):
     """The GLUE baseline without pre-training (Wang et al. 2018): token vectors, biLSTM, attention."""
 
@@ -133,7 +153,7 @@ class BiLSTM(nn.Module):
         return self.head(self.vectors(ids), lengths, len(texts))
 
 
-NETWORKS = {"averaging": Averaging, "bilstm": BiLSTM}
+NETWORKS = {"averaging": Averaging, "decomposable_attention": DecomposableAttention, "bilstm": BiLSTM}
 
 
 def baseline(all_params: params.Params, name: str, run: Run) -> dict:
@@ -142,17 +162,16 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
     baselines, lines, tokens, flops = {}, [], 0, 0
     for method in block.methods:
-        if task.kind not in FITS[method]:
+        if not fits(method, task, bench.pair):
             continue
         if method in NETWORKS:
             predictions, size, cost = networks(all_params, bench, method)
             tokens, flops = tokens + cost["tokens"], flops + cost["flops"]
         elif method == "majority":
             predictions, size = [majority(task, rows)], 0
-        elif (fitted := linear(method, task, rows, bench.pair)) is not None:
-            predictions, size = [fitted.predictions], fitted.parameters
         else:
-            continue
+            fitted = linear(method, task, rows, bench.pair)
+            predictions, size = [fitted.predictions], fitted.parameters
         seeds = all_params.finetune.seeds if method in NETWORKS else [None]
         for seed, predicted in zip(seeds, predictions, strict=True):
             for split in labelled:

@@ -11,7 +11,7 @@ from pathlib import Path
 from components import params, stage
 from components.errors import SesameError
 from components.finetune import runs
-from components.finetune.baseline import linear
+from components.finetune.baseline import fits, linear
 from components.finetune.bench import Bench, judged
 from components.tasks import metrics
 from components.tracking import Run
@@ -36,7 +36,8 @@ def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:
         split, metric = measured["split"], measured["metric"]
         points[str(size)] = {init: measured[init][split][metric] for init in config.inits} | {"epochs": recipe.epochs}
         bench = Bench.of(smaller, task_name)
-        if (fitted := linear(BASELINE, bench.task, bench.rows, bench.pair)) is not None:
+        if fits(BASELINE, bench.task, bench.pair):
+            fitted = linear(BASELINE, bench.task, bench.rows, bench.pair)
             score = metrics.evaluate(bench.task, split, bench.rows[split], fitted.predictions[split])
             points[str(size)][BASELINE] = metrics.summary([score])[metric]
         cost = {key: value + measured["cost"][key] for key, value in cost.items()}

@@ -62,6 +62,21 @@ def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse
     return features
 
 
+class Fitted(NamedTuple):
+    """A baseline that has learned."""
+
+    predictions: list[dict[str, list]]
+    """Of every split, by each seed; by one run where nothing is drawn."""
+    parameters: int
+    tokens: int = 0
+    """Read in training."""
+    flops: int = 0
+
+    def score(self, bench: Bench, split: str) -> dict[str, dict]:
+        """Metric -> its summary over the runs."""
+        return metrics.summary([metrics.evaluate(bench.task, split, bench.rows[split], predicted[split]) for predicted in self.predictions])
+
+
 def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list]:
     """The commonest label, or for tags that of each word, everywhere; for a text the source, which has no commonest answer."""
     if task.kind == "text":
@@ -78,22 +93,14 @@ def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, lis
     return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
 
 
-class Linear(NamedTuple):
-    """A linear model that was fitted."""
-
-    predictions: dict[str, list]
-    """Of every split."""
-    parameters: int
-
-
-def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Linear:
+def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Fitted:
     """A linear model over bags of words."""
     if method == "second_text":
         rows, pair = {split: [replace(row, text_a=row.text_b, text_b=None) for row in part] for split, part in rows.items()}, False
     features = bag_of_words(rows, pair)
     model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
     size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
-    return Linear({split: model.predict(part).tolist() for split, part in features.items()}, size)
+    return Fitted([{split: model.predict(part).tolist() for split, part in features.items()}], size)
 
 
 def token_vectors(vocab_size: int, block: params.Baselines) -> nn.Embedding:
@@ -161,23 +168,14 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     task, rows = bench.task, bench.rows
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
     baselines, lines, tokens, flops = {}, [], 0, 0
-    for method in block.methods:
-        if not fits(method, task, bench.pair):
-            continue
-        if method in NETWORKS:
-            predictions, size, cost = networks(all_params, bench, method)
-            tokens, flops = tokens + cost["tokens"], flops + cost["flops"]
-        elif method == "majority":
-            predictions, size = [majority(task, rows)], 0
-        else:
-            fitted = linear(method, task, rows, bench.pair)
-            predictions, size = [fitted.predictions], fitted.parameters
+    for method in (method for method in block.methods if fits(method, task, bench.pair)):
+        fitted = fit(all_params, bench, method)
+        tokens, flops = tokens + fitted.tokens, flops + fitted.flops
         seeds = all_params.finetune.seeds if method in NETWORKS else [None]
-        for seed, predicted in zip(seeds, predictions, strict=True):
+        for seed, predicted in zip(seeds, fitted.predictions, strict=True):
             for split in labelled:
                 lines += runs.predicted(method, seed, split, rows[split], predicted[split])
-        scores = {split: [metrics.evaluate(task, split, rows[split], predicted[split]) for predicted in predictions] for split in labelled}
-        baselines[method] = {"trainable_parameters": size} | {split: metrics.summary(values) for split, values in scores.items()}
+        baselines[method] = {"trainable_parameters": fitted.parameters} | {split: fitted.score(bench, split) for split in labelled}
         shown = baselines[method][judged(task)][task.metric]["mean"]
         print(f"{method}: {judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
     runs.write_predictions(Path("data/baselines", name), lines, labelled)
@@ -189,10 +187,19 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     }  # fmt: skip
 
 
-def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list[dict], int, dict]:
-    """Predictions of each split by each seed, the network's size, and what the training took."""
+def fit(all_params: params.Params, bench: Bench, method: str) -> Fitted:
+    """Learn what a baseline learns, on the training examples of `bench`."""
+    if method in NETWORKS:
+        return networks(all_params, bench, method)
+    if method == "majority":
+        return Fitted([majority(bench.task, bench.rows)], 0)
+    return linear(method, bench.task, bench.rows, bench.pair)
+
+
+def networks(all_params: params.Params, bench: Bench, method: str) -> Fitted:
+    """A network of each seed."""
     block, tokens = all_params.baselines, tokenizer.load(Path("data/tokenizers", all_params.baselines.tokenizer))
-    predictions, cost = [], {"tokens": 0, "flops": 0}
+    predictions, read, flops = [], 0, 0
     encoded: dict[str, Encoded] = {}
     for seed in all_params.finetune.seeds:
         torch.manual_seed(seed)
@@ -203,9 +210,8 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list
             bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
         )  # fmt: skip
         predictions.append({split: fitted.predict(part).values for split, part in encoded.items()})
-        cost["tokens"] += fitted.tokens
-        cost["flops"] += fitted.flops
-    return predictions, store.count_parameters(module), cost
+        read, flops = read + fitted.tokens, flops + fitted.flops
+    return Fitted(predictions, store.count_parameters(module), read, flops)
 
 
 if __name__ == "__main__":

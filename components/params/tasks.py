@@ -397,8 +397,11 @@ class Adapt(Block):
     recipes: dict[Name, Recipe]
 
 
+BASELINES = ("majority", "second_text", "logistic_regression", "linear_svm", "averaging", "decomposable_attention", "bilstm")
+
+
 class LearningCurve(Block):
-    """Scores at fewer labelled examples: models of `finetune` under their recipes, from both starts, beside a bag of words.
+    """Scores at fewer labelled examples: models of `finetune` under their recipes, from both starts, beside baselines.
 
     With all that `finetune` uses, the scores are those of `finetune`.
     """
@@ -407,15 +410,14 @@ class LearningCurve(Block):
     """Of `finetune.models`."""
     tasks: list[Name]
     train_examples: Annotated[list[Size], Field(min_length=1)] = [100, 500]
+    baselines: list[Literal[BASELINES]] = ["logistic_regression"]
+    """Of `baselines.methods`, held beside."""
     min_steps: Size = 160
     """Epochs are added until there are so many: few examples need more of them (Mosbach et al. 2021)."""
 
     def lengthened(self, recipe: Recipe, examples: int) -> Recipe:
         """The recipe with as many epochs as `min_steps` takes."""
         return recipe.model_copy(update={"epochs": max(recipe.epochs, ceil(self.min_steps / ceil(examples / recipe.batch_size)))})
-
-
-BASELINES = ("majority", "second_text", "logistic_regression", "linear_svm", "averaging", "decomposable_attention", "bilstm")
 
 
 class Baselines(Block):

@@ -137,7 +137,7 @@ def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> 
 
 
 def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """A row for each number of labelled examples, of each learning curve: both starts and the bag of words, up to those of `finetune`."""
+    """A row for each number of labelled examples, of each learning curve: both starts and the baselines, up to those of `finetune`."""
     rows = []
     for (group, name), measured in metrics.items():
         if group != "learning_curve":
@@ -147,8 +147,9 @@ def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) ->
         examples = all_params.finetune.train_examples or metrics["task", task]["examples"]["train"]
         if ("finetune", name) in metrics:
             starts = {init: metrics["finetune", name][init][split][metric] for init in all_params.finetune.inits}
-            bags = {key: own[split][metric] for key, own in metrics["baseline", task]["baselines"].items() if key == "logistic_regression"}
-            points[examples] = starts | bags
+            baselines = metrics["baseline", task]["baselines"]
+            beside = {key: baselines[key][split][metric] for key in all_params.learning_curve.baselines if key in baselines}
+            points[examples] = starts | beside
         for examples, point in sorted(points.items()):
             about = {"model": named(measured), "task": task, "metric": metric, "examples": examples}
             rows += [about | {"start": key} | figures for key, figures in point.items() if isinstance(figures, dict)]

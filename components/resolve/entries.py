@@ -186,7 +186,8 @@ def _tasks(p: params.Params) -> Iterator[Entry]:
         yield Entry("adapt", f"{model}-{way}-{task}", modules, settings)
     curve = p.learning_curve
     for model, task in product(curve.models, curve.tasks):
-        recipe, own = p.finetune.recipes[model], {"train_examples": curve.train_examples, "min_steps": curve.min_steps}
+        recipe, own = p.finetune.recipes[model], {key: getattr(curve, key) for key in ("train_examples", "min_steps", "baselines")}
+        own |= {"baseline": p.baselines.settings()}
         settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
         modules = ("components.finetune.learning_curve", *_model(p, model), *_method(recipe, p.family(model)))
         yield Entry("learning_curve", f"{model}-{task}", modules, settings)

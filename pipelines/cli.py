@@ -181,6 +181,20 @@ def price(
 
 
 @command
+def compress(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="That a point of `efficiency` runs as it is.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="BUDGET", help="A share and what of: 0.5x-latency, -latency-of-32, -flops, -bytes, -energy.")
+    ],
+    task: Annotated[str | None, typer.Option("--task", help="Of `efficiency`; without it the first.")] = None,
+) -> None:
+    """Say which of the ways to make a model smaller, as `efficiency` has run them, is best on dev within a budget."""
+    from pipelines.compress import compress
+
+    compress(model, to, task)
+
+
+@command
 def batch(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Of `models` in params.yaml.")],
     step: Annotated[int, typer.Argument(metavar="STEP", help="As the training's log counts them, from 1.")],

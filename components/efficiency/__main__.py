@@ -77,7 +77,8 @@ def row(
     milliseconds = 1e3 * times.alone
     together = 1e3 * float(np.median(times.together))
     return {
-        "point": name, "series": point, "score": score["mean"], "std": score["std"], "n": score["n"],
+        "point": name, "series": point, "dev": scored["dev"][own["metric"]]["mean"],
+        "score": score["mean"], "std": score["std"], "n": score["n"],
         "difference": "–", "verdict": "base",
         "ms": float(np.median(milliseconds)), "ms_p95": float(np.quantile(milliseconds, 0.95)),
         "ms_ratio": times.ratio_alone, "ms_together": together, "ms_together_ratio": times.ratio_together,

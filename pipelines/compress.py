@@ -55,18 +55,17 @@ def compress(model: str, to: str, task: str | None) -> None:
         raise SesameError(f"{path}: no such file; run the points first (`sesame run efficiency`)")
     table = pd.read_csv(path)
     table = table[(table["task"] == task) & table["series"].isin(block.points)].set_index("point")
-    if whole not in table.index:
-        raise SesameError(f"{path} has no {whole} on {task}; `sesame run efficiency` makes it anew")
+    if whole not in table.index or "dev" not in table:  # as a page of an older version
+        raise SesameError(f"{path} has no {whole} on {task} with its score on dev; `sesame run efficiency` makes it anew")
     table["share"] = table[COSTS[what]] / table[COSTS[what]][whole]
     own = table["series"].map(lambda point: made_of(all_params, block.points[point], model))
-    within = table["share"] <= share
     ways = table[own & (table.index != whole)].sort_values("share")
     terminal.table(
         ["point", f"of the {what}", "dev", all_params.tasks[task].metric, f"less {block.base}", "verdict"],
         [[name, f"{row.share:.2f}", f"{row.dev:.3f}", _scored(row), row.difference, row.verdict] for name, row in ways.iterrows()],
         f"What was made of {model}, on {task}",
     )
-    fits = table[own & within].sort_values("dev", ascending=False)
+    fits = ways[ways["share"] <= share].sort_values("dev", ascending=False)
     if fits.empty:
         terminal.say(
             f"none of {number(len(ways), 'way')} comes within {share:g} of the {what}; the cheapest takes {ways['share'].min():.2f}"
@@ -79,7 +78,7 @@ def compress(model: str, to: str, task: str | None) -> None:
         f"{whole} has {base.dev:.3f} and {_scored(base)}",
         "bold",
     )
-    better = table[~own & within & (table["dev"] >= chosen["dev"])].sort_values("dev", ascending=False)
+    better = table[~own & (table["share"] <= share) & (table["dev"] >= chosen["dev"])].sort_values("dev", ascending=False)
     for name, row in better.iterrows():
         terminal.say(f"no worse within the same budget, and not made of {model}: {name}, dev {row.dev:.3f}, {_scored(row)}", "yellow")
     weights = FOLDER / chosen.series / task / "module.safetensors"

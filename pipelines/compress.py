@@ -11,7 +11,7 @@ from components.errors import SesameError
 from pipelines import terminal
 from pipelines.forecast import number
 
-COSTS = {"latency": "ms", "latency-of-32": "ms_together", "flops": "mflops", "bytes": "mib", "energy": "kwh_per_1000"}
+COSTS = {"latency": "ms_ratio", "latency-of-32": "ms_together_ratio", "flops": "mflops", "bytes": "mib", "energy": "kwh_per_1000"}
 """As the budget calls it -> column of the page's table."""
 
 

@@ -162,7 +162,9 @@ def test_compress_chooses_on_dev_within_the_budget(lab, capsys):
         ("early at 0.5", "early", 0.79, 0.75, 1.1, 4.2), ("other", "other", 0.79, 0.50, 0.5, 1.0),
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=["point", "series", "dev", "score", "ms_ratio", "mib"])
-    table = table.assign(task="same", std=0.01, difference="–", verdict="not beyond noise", ms_together_ratio=1.0, mflops=1.0, kwh_per_1000=1.0)
+    table = table.assign(
+        task="same", std=0.01, difference="–", verdict="not beyond noise", ms_together_ratio=1.0, mflops=1.0, kwh_per_1000=1.0
+    )
     Path("data/report").mkdir(exist_ok=True, parents=True)
     table.to_csv("data/report/efficiency.csv", index=False)
     compress("bert", "0.5x-latency", None)

@@ -136,9 +136,12 @@ def read_lines(path: Path) -> Iterator[dict]:
             yield row
 
 
-def metrics_path(stage: str, name: str) -> Path:
-    """Where the metrics of a stage stand: a small JSON file that DVC shows, MLflow logs and the report reads."""
-    return Path("data/metrics", stage, f"{name}.json")
+def metrics_path(stage: str, name: str, of_studies: bool = False) -> Path:
+    """Where the metrics of a stage stand: a small JSON file that DVC shows, MLflow logs and the report reads.
+
+    `of_studies`: the studies' file declares it, and data/metrics is the root pipeline's.
+    """
+    return Path("data/report/studies", f"{stage}-{name}.json") if of_studies else Path("data/metrics", stage, f"{name}.json")
 
 
 def energy_kwh(energy: params_file.Energy, seconds: float, cpu_seconds: float, gib: float, gpus: int) -> float:
@@ -237,9 +240,8 @@ def main(
                 raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")
             metrics["cost"] = _cost(params, started, metrics.get("cost", {}))
             if rank_zero():
-                written = metrics_file(params, name) if metrics_file else metrics_path(stage, name)
-                if section and name in params.of_studies(section):  # data/metrics is the root pipeline's
-                    written = Path("data/report/studies", f"{stage}-{name}.json")
+                of_studies = section is not None and name in params.of_studies(section)
+                written = metrics_file(params, name) if metrics_file else metrics_path(stage, name, of_studies)
                 write_json(written, metrics)
                 run.log(metrics | {"seconds": metrics["cost"]["seconds"]})  # under the name that every run has it by
                 run.artifact(written)

@@ -181,6 +181,20 @@ def price(
 
 
 @command
+def compress(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="That a point of `efficiency` runs as it is.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="BUDGET", help="A share and what of: 0.5x-latency, -latency-of-32, -flops, -bytes, -energy.")
+    ],
+    task: Annotated[str | None, typer.Option("--task", help="Of `efficiency`; without it the first.")] = None,
+) -> None:
+    """Say which of the ways to make a model smaller, as `efficiency` has run them, is best on dev within a budget."""
+    from pipelines.compress import compress
+
+    compress(model, to, task)
+
+
+@command
 def batch(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Of `models` in params.yaml.")],
     step: Annotated[int, typer.Argument(metavar="STEP", help="As the training's log counts them, from 1.")],
@@ -307,12 +321,14 @@ def profile(
 
 @command
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="A fine-tuned model; MODEL:random for its architecture from random weights.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A fine-tuned model, MODEL:random for its architecture from random weights, or a baseline.")
+    ],
     b: Annotated[str, typer.Argument(metavar="B")],
     task: Annotated[str, typer.Argument(metavar="TASK")],
     split: Annotated[str, typer.Option(help="Which examples.")] = "dev",
 ) -> None:
-    """Hold two models against each other on the same examples: the difference, its 95 % interval over seeds and examples, a verdict."""
+    """Hold two models or baselines against each other on the same examples: the difference, its 95 % interval over seeds and examples."""
     from components.tasks import verdicts
     from pipelines import terminal
 
@@ -321,21 +337,30 @@ def compare(
         raise SesameError(f"no split {split!r} of a task {task!r} in params.yaml")
     if task not in all_params.finetune.tasks:
         raise SesameError(f"no model is fine-tuned on {task!r} (finetune.tasks in params.yaml: {', '.join(all_params.finetune.tasks)})")
-    sides = [(name, init or "pretrained") for name, _, init in (side.partition(":") for side in (a, b))]
-    for name, init in sides:
-        if name not in all_params.finetune.models or init not in all_params.finetune.inits:
-            known, inits = ", ".join(all_params.finetune.models), ", ".join(all_params.finetune.inits)
-            raise SesameError(f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {inits})")
+    places = {side: [_predictions(all_params, side, task)] for side in (a, b)}
     metric = (all_params.tasks[task].splits[split].metrics or all_params.tasks[task].metrics)[0]
-    places = {(model, init): [(Path("data/scores", model, task), init)] for model, init in sides}
     examples, scored = verdicts.sides(all_params, task, split, metric, places)
-    difference = verdicts.difference(*(scored[side] for side in sides))
+    difference = verdicts.difference(scored[a], scored[b])
     [verdict] = verdicts.verdicts([difference])
     runs = " and ".join(f"{count} run{'s' * (count > 1)}" for count in difference.runs)
     terminal.say(
         f"{task} {split}, {metric} over {examples:,} examples, {runs}: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
         f"difference {difference.shown}: {verdict}"
     )
+
+
+def _predictions(all_params: params.Params, side: str, task: str) -> tuple[Path, str]:
+    """Where those of `MODEL`, `MODEL:random` or a baseline stand, and under which name. Raises SesameError where there are none."""
+    name, _, init = side.partition(":")
+    if side in all_params.baselines.methods:
+        return Path("data/baselines", task), side
+    if name not in all_params.finetune.models or (init or "pretrained") not in all_params.finetune.inits:
+        known, inits = ", ".join(all_params.finetune.models), ", ".join(all_params.finetune.inits)
+        raise SesameError(
+            f"no fine-tuned model {name}:{init or 'pretrained'} (finetune.models: {known}; inits: {inits}; "
+            f"baselines: {', '.join(all_params.baselines.methods)})"
+        )
+    return Path("data/scores", name, task), init or "pretrained"
 
 
 @command

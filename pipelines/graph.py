@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +24,12 @@ from ruamel.yaml.error import YAMLError
 
 from components import params, resolve
 from components.errors import SesameError
-from components.stage import output
+from components.stage import metrics_path, output, read_json
 from pipelines import terminal
 
 STUDIES = "studies/dvc.yaml"
-HEAVY = 10
-"""How many ordinary stages one that claims a resource weighs when the longest chain is sought."""
+LIGHT, HEAVY = 10, 100
+"""Seconds of a stage, and of one that claims a resource, where none was run: for the longest chain alone."""
 
 
 class Meta(BaseModel):
@@ -176,7 +176,7 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
 
     A target is a stage (`pretrain@bert`) or a group of them (`finetune`), also of another pipeline file (`study@size`).
     Among stages that could come next, the one with the longest chain behind it comes first, so that pre-training starts
-    before side branches.
+    before side branches, and nothing long is left to run alone at the end.
     """
     with opened() as repo:
         graph = _graph(repo, studies=False)
@@ -193,10 +193,16 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     downstream = downstream.subgraph(wanted.union(*(networkx.ancestors(downstream, name) for name in wanted)))
     chain: dict[str, int] = {}
     for name in reversed(list(networkx.topological_sort(downstream))):
-        weight = HEAVY if stages[name].meta.resource else 1
-        chain[name] = weight + max((chain[other] for other in downstream.successors(name)), default=0)
+        chain[name] = _weight(stages[name]) + max((chain[other] for other in downstream.successors(name)), default=0)
     order = networkx.lexicographical_topological_sort(downstream, key=lambda name: (-chain[name], name))
     return [stages[name] for name in order]
+
+
+def _weight(own: Stage) -> float:
+    """Seconds of the run whose metrics lie here, committed ones of elsewhere among them; where there are none those that are usual."""
+    with suppress(SesameError, LookupError, TypeError):  # a damaged file is told of by the stage that reads it
+        return float(read_json(metrics_path(*own.name.partition("@")[::2]))["cost"]["seconds"])
+    return HEAVY if own.meta.resource else LIGHT
 
 
 def selects(targets: Sequence[str], name: str) -> bool:

@@ -3,7 +3,6 @@
 import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from components import params, price, scaling, stage
 from components.ablations.folders import REPORTS
@@ -217,14 +216,14 @@ def _beside(all_params: params.Params, stages: Sequence[str], made: Mapping[str,
 
 def _forecast(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
     """What a pre-training of more tokens costs at the rate of the one that was, and what its loss would be by a study's curve."""
-    own = name in all_params.of_studies("models")
-    path = Path("data/report/studies", f"pretrain-{name}.json") if own else stage.metrics_path("pretrain", name)
+    path = stage.metrics_path("pretrain", name, name in all_params.of_studies("models"))
     metrics = stage.read_json(path)
     read, made = metrics["tokens"], price.of(all_params, "pretrain", metrics["cost"])
     if not read:
         raise SesameError(f"{path} tells of no tokens, so that there is no rate")
     wanted = tokens or times * read
-    text = stage.read_json(stage.metrics_path("encode", all_params.models[name].encoding))["train"]["tokens"]
+    encoding = all_params.models[name].encoding
+    text = stage.read_json(stage.metrics_path("encode", encoding, encoding in all_params.of_studies("encodings")))["train"]["tokens"]
     terminal.say(
         f"{wanted:,.0f} tokens of pre-training, {short(wanted / read)} times the {read:,} there were "
         f"and {short(wanted / text)} passes over its text: "

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components import stage
+from components.ablations.folders import REPORTS
 from pipelines import graph, studies, terminal
 
 REPORT = Path("data/report")
@@ -25,7 +26,7 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         return
     for name in [name.removeprefix("study@") for name in names if name.startswith("study@")]:
         studies.show(name)
-        terminal.say(f"report   {studies.REPORT / name}.html")
+        terminal.say(f"report   {REPORTS / name}.html")
     files = {tuple(name.split("@", 1)): stage.metrics_path(*name.split("@", 1)) for name in names if "@" in name}
     metrics = {key: stage.read_json(path) for key, path in files.items() if path.exists()}
     shown = [table(metrics) for table in TABLES]

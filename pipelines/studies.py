@@ -8,10 +8,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from components import params, stage, tracking
+from components.ablations.folders import REPORTS
 from components.errors import SesameError
 from pipelines import terminal
 
-REPORT = Path("data/report/studies")
 BUDGET = ("parameters", "tokens", "steps", "flops", "seconds")
 COMPARED = ("perplexity", "bits_per_byte")
 
@@ -46,7 +46,7 @@ def clear_removed(name: str) -> None:
 
 def show(name: str) -> None:
     """The table of a study in the terminal, and its reading."""
-    path, block = REPORT / f"{name}.csv", _declared(name)
+    path, block = REPORTS / f"{name}.csv", _declared(name)
     if not path.exists():
         return
     with path.open(newline="", encoding="utf-8") as file:
@@ -64,7 +64,7 @@ def show(name: str) -> None:
             cells.append(f"{float(difference):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if difference and low and high else "")
     terminal.say("")
     terminal.table(columns, shown, f"{name}: {block.question} ({len(block.seeds)} seeds)")
-    terminal.say(stage.read_json(REPORT / f"{name}.json")["reading"], "bold")
+    terminal.say(stage.read_json(REPORTS / f"{name}.json")["reading"], "bold")
 
 
 def _short(text: str | float | None) -> str:

@@ -8,9 +8,10 @@ import torch
 
 from components import params, stage
 from components.derive import smaller
+from components.derive.pretrained import keep
 from components.models import store
 from components.objectives.distillation.block import Distillation
-from components.pretrain.training import checkpoint_folder, pretrain, write_curve
+from components.pretrain.training import checkpoint_folder, pretrain
 from components.resolve.closure import fingerprint
 from components.tracking import Run
 
@@ -59,9 +60,7 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     config = stage.read_json(folder / "config.json")
     config["lineage"][-1] |= {"by": "distilled", "objective": by.objective.name, "layers": by.layers}
     stage.write_json(folder / "config.json", config)
-    write_curve(folder / "curve.csv", trained.curve)
-    stage.write_json(folder / "samples.json", trained.samples(block.prompts))
-    run.artifact(folder, "files")
+    keep(trained, block, folder, run)
     return trained.metrics | {"from_teacher": share, "bytes": smaller.bytes_of(folder), "bytes_before": smaller.bytes_of(teacher)}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from components import params, stage
 from components.errors import SesameError
 from components.models import store
-from components.pretrain.training import checkpoint_folder, pretrain, write_curve
+from components.pretrain.training import Trained, checkpoint_folder, pretrain, write_curve
 from components.tracking import Run
 
 
@@ -39,7 +39,12 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     trained = pretrain(block, name, folder, run, start=_start(all_params, name))
     if trained is None:  # a rank that is not the first
         return {}
+    keep(trained, block, folder, run)
+    return trained.metrics
+
+
+def keep(trained: Trained, block: params.Model, folder: Path, run: Run) -> None:
+    """A pre-training's curve and samples, in the model's folder."""
     write_curve(folder / "curve.csv", trained.curve)
     stage.write_json(folder / "samples.json", trained.samples(block.prompts))
     run.artifact(folder, "files")
-    return trained.metrics

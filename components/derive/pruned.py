@@ -71,13 +71,8 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     kept = [best(score, parts.left) for score, parts in zip(scores, every, strict=True)]
     made = store.build(architecture, tokens)
     made.load_state_dict(cut(model.state_dict(), every, kept))
-    step = {
-        "by": "pruned",
-        "on": block.on.partition("/")[2],
-        "importance": by.importance,
-        "heads": by.heads,
-        "feed_forward": by.feed_forward,
-    } | cost
+    settings = {key: getattr(by, key) for key in ("importance", "heads", "feed_forward")}
+    step = {"by": "pruned", "on": block.on.partition("/")[2], **settings, **cost}
     return smaller.write(folder, made, architecture, tokens, start, step) | {"cost": cost}
 
 

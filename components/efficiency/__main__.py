@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import torch
 from markupsafe import Markup
 
-from components import compute, params, stage
+from components import params, stage
 from components.efficiency import measure, plots
 from components.efficiency.front import COSTS, SHORT, front, sentence
-from components.efficiency.point import FOLDER, Made, label, made, names, predictions
+from components.efficiency.point import FOLDER, Made, label, made, predictions
 from components.errors import SesameError
 from components.report import pages
 from components.report.plots import svg
@@ -24,8 +24,7 @@ def efficiency(all_params: params.Params, name: str, run: Run) -> dict:
     block = all_params.efficiency
     if not block.points:
         raise SesameError(f"no points in efficiency of {params.STUDIES}")
-    compute.prepare(1)  # time is of one thread
-    read = {key: stage.read_json(FOLDER.joinpath(*key, "metrics.json")) for key in names(block).values()}
+    read = {key: stage.read_json(FOLDER.joinpath(*key, "metrics.json")) for key in block.runs.values()}
     tasks, readings, frames = {}, [], []
     for task in block.tasks:
         print(f"{task}: {len(block.points)} points, each in turn", flush=True)
@@ -76,11 +75,12 @@ def row(
     """What a point comes to."""
     score, believed = scored[own["split"]][own["metric"]], scored["calibration"][own["split"]]
     milliseconds = 1e3 * times.alone
-    together = 1e3 * float(pd.Series(times.together).median())
+    together = 1e3 * float(np.median(times.together))
     return {
-        "point": name, "series": point, "score": score["mean"], "std": score["std"], "n": score["n"],
+        "point": name, "series": point, "dev": scored["dev"][own["metric"]]["mean"],
+        "score": score["mean"], "std": score["std"], "n": score["n"],
         "difference": "–", "verdict": "base",
-        "ms": float(pd.Series(milliseconds).median()), "ms_p95": float(pd.Series(milliseconds).quantile(0.95)),
+        "ms": float(np.median(milliseconds)), "ms_p95": float(np.quantile(milliseconds, 0.95)),
         "ms_ratio": times.ratio_alone, "ms_together": together, "ms_together_ratio": times.ratio_together,
         "per_second": 1e3 / together, "mflops": built.flops[name] / 1e6, "mib": built.bytes / 2**20, "parameters": built.parameters,
         "kwh_per_1000": energy.pue * energy.watts_per_core * float(times.alone.mean()) / 3600,
@@ -129,5 +129,4 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    with torch.no_grad():
-        stage.main("efficiency", efficiency, metrics_file=lambda *_: PAGE.with_suffix(".json"))
+    stage.main("efficiency", efficiency, metrics_file=lambda *_: PAGE.with_suffix(".json"))

@@ -52,17 +52,11 @@ def _some(split: Encoded, chosen) -> Encoded:
 
 def weights(module: nn.Module, split: Encoded) -> list[nn.Parameter]:
     """What an answer depends on, each once: parameters that a gradient reaches. A model's parts for pre-training alone are none."""
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     module.eval().requires_grad_(True)
     batch = next(in_batches(split, 1))
-    with torch.enable_grad():
-        output = answering(module)(batch.texts, batch.segments)
-        reached = torch.autograd.grad(output.float().sum(), list(module.parameters()), allow_unused=True)
-    used = [parameter for parameter, gradient in zip(module.parameters(), reached, strict=True) if gradient is not None]
-    module.requires_grad_(False)
-    for parameter in trained:
-        parameter.requires_grad_(True)
-    return used
+    output = answering(module)(batch.texts, batch.segments)
+    reached = torch.autograd.grad(output.float().sum(), list(module.parameters()), allow_unused=True)
+    return [parameter for parameter, gradient in zip(module.parameters(), reached, strict=True) if gradient is not None]
 
 
 @torch.no_grad()

@@ -29,11 +29,6 @@ from components.tracking import Run
 FOLDER = Path("data/efficiency")
 
 
-def names(block: params.Efficiency) -> dict[str, tuple[str, str]]:
-    """Stage -> point and task."""
-    return {f"{point}-{task}": (point, task) for point in block.points for task in block.tasks}
-
-
 def label(point: str, threshold: float | None) -> str:
     """As tables call a point, or one left at a threshold."""
     return point if threshold is None else f"{point} at {threshold:g}"
@@ -97,7 +92,7 @@ class Outcome:
 
 def point(all_params: params.Params, name: str, run: Run) -> dict:
     """Tune over the seeds, write what they say; the scores, how far to be believed, and the cost."""
-    declared = names(all_params.efficiency)
+    declared = all_params.efficiency.runs
     if name not in declared:
         raise SesameError(f"no point {name!r} in efficiency of {params.STUDIES} (there are: {', '.join(declared) or 'none'})")
     point_name, task = declared[name]
@@ -242,7 +237,7 @@ def _answers(all_params: params.Params, setting: Setting, module: nn.Module, mea
 
 def metrics_file(all_params: params.Params, name: str) -> Path:
     """Beside the predictions: data/metrics is the root pipeline's."""
-    return FOLDER.joinpath(*names(all_params.efficiency)[name], "metrics.json")
+    return FOLDER.joinpath(*all_params.efficiency.runs[name], "metrics.json")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or of its second text alone, which
 shows what the labels owe to the way that the texts were written (Gururangan et al. 2018); all these draw no random numbers and so
-have one run and no spread; and two networks over token vectors that start at random: a deep averaging network and a biLSTM with
-attention.
+have one run and no spread; and networks over token vectors that start at random: a deep averaging network, decomposable attention and
+a biLSTM with attention.
 """
 
 from collections import Counter
@@ -23,6 +23,7 @@ from components.finetune import kinds, loop, runs
 from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
 from components.models import store
+from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import BiLSTMAttentionHead, compared
 from components.tasks import Example, metrics
 from components.tracking import Run
@@ -35,9 +36,16 @@ LINEAR["second_text"] = LINEAR["logistic_regression"]
 FITS = {
     "majority": {"classification", "tagging", "text"}, "logistic_regression": {"classification", "regression"},
     "second_text": {"classification", "regression"},
-    "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
+    "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"},
+    "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline can do."""
+OF_PAIRS = ("second_text", "decomposable_attention")
+
+
+def fits(method: str, task: params.Task, pair: bool) -> bool:
+    """Whether a baseline says anything of a task."""
+    return task.kind in FITS[method] and (pair or method not in OF_PAIRS)
 
 
 def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse.csr_matrix]:
@@ -52,6 +60,21 @@ def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse
             u = sparse.hstack([u, v, abs(u - v), u.multiply(v)]).tocsr()
         features[split] = u
     return features
+
+
+class Fitted(NamedTuple):
+    """A baseline that has learned."""
+
+    predictions: list[dict[str, list]]
+    """Of every split, by each seed; by one run where nothing is drawn."""
+    parameters: int
+    tokens: int = 0
+    """Read in training."""
+    flops: int = 0
+
+    def score(self, bench: Bench, split: str) -> dict[str, dict]:
+        """Metric -> its summary over the runs."""
+        return metrics.summary([metrics.evaluate(bench.task, split, bench.rows[split], predicted[split]) for predicted in self.predictions])
 
 
 def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list]:
@@ -70,24 +93,14 @@ def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, lis
     return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
 
 
-class Linear(NamedTuple):
-    """A linear model that was fitted."""
-
-    predictions: dict[str, list]
-    """Of every split."""
-    parameters: int
-
-
-def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Linear | None:
-    """A linear model over bags of words; None where the task is none for it."""
-    if task.kind not in FITS[method] or (method == "second_text" and not pair):
-        return None
+def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Fitted:
+    """A linear model over bags of words."""
     if method == "second_text":
         rows, pair = {split: [replace(row, text_a=row.text_b, text_b=None) for row in part] for split, part in rows.items()}, False
     features = bag_of_words(rows, pair)
     model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
     size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
-    return Linear({split: model.predict(part).tolist() for split, part in features.items()}, size)
+    return Fitted([{split: model.predict(part).tolist() for split, part in features.items()}], size)
 
 
 def token_vectors(vocab_size: int, block: params.Baselines) -> nn.Embedding:
@@ -117,6 +130,20 @@ class Averaging(nn.Module):
         return self.head(compared(torch.cat(means), len(texts)))
 
 
+class DecomposableAttention(nn.Module):
+    """Token vectors under the head that compares two texts token by token (Parikh et al. 2016)."""
+
+    def __init__(self, vocab_size: int, block: params.Baselines, kind: kinds.Kind, pair: bool):
+        super().__init__()
+        self.vectors = token_vectors(vocab_size, block)
+        recipe = block.recipe
+        self.head = DecomposableAttentionHead(nn.Identity(), block.embedding_size, recipe.hidden_size, kind.outputs, recipe.dropout)
+
+    def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
+        ids, lengths = stacked(texts)
+        return self.head(self.vectors(ids), lengths, len(texts))
+
+
 class BiLSTM(nn.Module):
     """The GLUE baseline without pre-training (Wang et al. 2018): token vectors, biLSTM, attention."""
 
@@ -133,7 +160,7 @@ class BiLSTM(nn.Module):
         return self.head(self.vectors(ids), lengths, len(texts))
 
 
-NETWORKS = {"averaging": Averaging, "bilstm": BiLSTM}
+NETWORKS = {"averaging": Averaging, "decomposable_attention": DecomposableAttention, "bilstm": BiLSTM}
 
 
 def baseline(all_params: params.Params, name: str, run: Run) -> dict:
@@ -141,24 +168,14 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     task, rows = bench.task, bench.rows
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
     baselines, lines, tokens, flops = {}, [], 0, 0
-    for method in block.methods:
-        if task.kind not in FITS[method]:
-            continue
-        if method in NETWORKS:
-            predictions, size, cost = networks(all_params, bench, method)
-            tokens, flops = tokens + cost["tokens"], flops + cost["flops"]
-        elif method == "majority":
-            predictions, size = [majority(task, rows)], 0
-        elif (fitted := linear(method, task, rows, bench.pair)) is not None:
-            predictions, size = [fitted.predictions], fitted.parameters
-        else:
-            continue
+    for method in (method for method in block.methods if fits(method, task, bench.pair)):
+        fitted = fit(all_params, bench, method)
+        tokens, flops = tokens + fitted.tokens, flops + fitted.flops
         seeds = all_params.finetune.seeds if method in NETWORKS else [None]
-        for seed, predicted in zip(seeds, predictions, strict=True):
+        for seed, predicted in zip(seeds, fitted.predictions, strict=True):
             for split in labelled:
                 lines += runs.predicted(method, seed, split, rows[split], predicted[split])
-        scores = {split: [metrics.evaluate(task, split, rows[split], predicted[split]) for predicted in predictions] for split in labelled}
-        baselines[method] = {"trainable_parameters": size} | {split: metrics.summary(values) for split, values in scores.items()}
+        baselines[method] = {"trainable_parameters": fitted.parameters} | {split: fitted.score(bench, split) for split in labelled}
         shown = baselines[method][judged(task)][task.metric]["mean"]
         print(f"{method}: {judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
     runs.write_predictions(Path("data/baselines", name), lines, labelled)
@@ -170,10 +187,19 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     }  # fmt: skip
 
 
-def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list[dict], int, dict]:
-    """Predictions of each split by each seed, the network's size, and what the training took."""
+def fit(all_params: params.Params, bench: Bench, method: str) -> Fitted:
+    """Learn what a baseline learns, on the training examples of `bench`."""
+    if method in NETWORKS:
+        return networks(all_params, bench, method)
+    if method == "majority":
+        return Fitted([majority(bench.task, bench.rows)], 0)
+    return linear(method, bench.task, bench.rows, bench.pair)
+
+
+def networks(all_params: params.Params, bench: Bench, method: str) -> Fitted:
+    """A network of each seed."""
     block, tokens = all_params.baselines, tokenizer.load(Path("data/tokenizers", all_params.baselines.tokenizer))
-    predictions, cost = [], {"tokens": 0, "flops": 0}
+    predictions, read, flops = [], 0, 0
     encoded: dict[str, Encoded] = {}
     for seed in all_params.finetune.seeds:
         torch.manual_seed(seed)
@@ -184,9 +210,8 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> tuple[list
             bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
         )  # fmt: skip
         predictions.append({split: fitted.predict(part).values for split, part in encoded.items()})
-        cost["tokens"] += fitted.tokens
-        cost["flops"] += fitted.flops
-    return predictions, store.count_parameters(module), cost
+        read, flops = read + fitted.tokens, flops + fitted.flops
+    return Fitted(predictions, store.count_parameters(module), read, flops)
 
 
 if __name__ == "__main__":

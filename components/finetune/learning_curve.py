@@ -2,7 +2,7 @@
 -> data/learning_curves/<model>/<task>/<examples>/.
 
 The lectures' question: what if we have small training data? The model from its own weights and from random ones, under the recipe of
-`finetune`, and a bag of words. On few examples an epoch is a few steps, far too few to move a model (Mosbach et al. 2021), so `min_steps`
+`finetune`, beside baselines. On few examples an epoch is a few steps, far too few to move a model (Mosbach et al. 2021), so `min_steps`
 adds epochs.
 """
 
@@ -11,12 +11,9 @@ from pathlib import Path
 from components import params, stage
 from components.errors import SesameError
 from components.finetune import runs
-from components.finetune.baseline import linear
+from components.finetune.baseline import fit, fits
 from components.finetune.bench import Bench, judged
-from components.tasks import metrics
 from components.tracking import Run
-
-BASELINE = "logistic_regression"
 
 
 def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:
@@ -36,9 +33,11 @@ def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:
         split, metric = measured["split"], measured["metric"]
         points[str(size)] = {init: measured[init][split][metric] for init in config.inits} | {"epochs": recipe.epochs}
         bench = Bench.of(smaller, task_name)
-        if (fitted := linear(BASELINE, bench.task, bench.rows, bench.pair)) is not None:
-            score = metrics.evaluate(bench.task, split, bench.rows[split], fitted.predictions[split])
-            points[str(size)][BASELINE] = metrics.summary([score])[metric]
+        longer = all_params.baselines.model_copy(update={"recipe": block.lengthened(all_params.baselines.recipe, size)})
+        for method in (method for method in block.baselines if fits(method, bench.task, bench.pair)):
+            fitted = fit(smaller.model_copy(update={"baselines": longer}), bench, method)
+            points[str(size)][method] = fitted.score(bench, split)[metric]
+            cost = {"tokens": cost["tokens"] + fitted.tokens, "flops": cost["flops"] + fitted.flops}
         cost = {key: value + measured["cost"][key] for key, value in cost.items()}
     return {
         "model": model, "derived": measured["derived"], "task": task_name, "method": measured["method"], "metric": metric,

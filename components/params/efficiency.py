@@ -63,6 +63,11 @@ class Efficiency(Block):
     """That time is measured on, one at a time and 32 together."""
     points: dict[Label, Point] = {}
 
+    @property
+    def runs(self) -> dict[str, tuple[str, str]]:
+        """Name of a stage -> the point that it tunes, and the task."""
+        return {f"{point}-{task}": (point, task) for point in self.points for task in self.tasks}
+
     def tuned(self, point: str) -> Recipe:
         """How a point is tuned. Raises ValidationError where what it lays over the recipe of all does not fit."""
         return Recipe.model_validate(self.recipe.model_dump() | self.points[point].recipe)

@@ -249,12 +249,12 @@ class Task(Block):
 
 METHODS = (
     "full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine", "text_to_text",
-    "in_context", "early_exit"
+    "in_context", "early_exit", "decomposable_attention"
 )  # fmt: skip
 """Files of `components.finetune.methods`. One more way to adapt is one more file and its name here, and below where that is so."""
 ATTACHED = ("adapters", "lora")
 """Those that go into a Transformer's layers."""
-FROZEN = ("features", "mix", "linear_probe", "sentence_probe", "cosine")
+FROZEN = ("features", "mix", "decomposable_attention", "linear_probe", "sentence_probe", "cosine")
 """Those that read the texts through the model once, and never backward."""
 ONE_LAYER = ("linear_probe", "sentence_probe", "cosine")
 """Those that read `layer`."""
@@ -276,9 +276,10 @@ class Recipe(Block):
 
     method: Literal[METHODS]
     """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
-    biLSTM with attention, the mixed layers' mean, one layer's mean, one vector of each text, or the cosine of two of them; all, and the
-    model writes its answer (T5, Raffel et al. 2020); or none at all, and the model says how likely each answer is behind a prompt with
-    some examples (GPT-3, Brown et al. 2020); or all, with a classifier on several layers (Schwartz et al. 2020)."""
+    biLSTM with attention, the mixed layers' mean, a comparison of them token by token, one layer's mean, one vector of each text, or the
+    cosine of two of them; all, and the model writes its answer (T5, Raffel et al. 2020); or none at all, and the model says how likely each
+    answer is behind a prompt with some examples (GPT-3, Brown et al. 2020); or all, with a classifier on several layers (Schwartz et al.
+    2020)."""
     learning_rate: PositiveFloat
     epochs: Size
     batch_size: Count
@@ -306,12 +307,15 @@ class Recipe(Block):
     """The two texts of a pair: one input of two segments, or read one by one and compared by the head as [u, v, |u - v|, u * v].
     Models are compared with each other under the same: apart, it does not matter whether pre-training has met pairs. (Choices,
     answers and tags are always read in one input.)"""
-    head: Literal["pooled", "mix", "bilstm", "concat"] = "pooled"
+    head: Literal["pooled", "mix", "decomposable_attention", "bilstm", "concat"] = "pooled"
     """On a model that is not frozen: a linear layer on its pooled output; one on the mean over the tokens of its mixed layers, as
-    under the method `mix`; or a biLSTM with attention over its top layer, as on the left-to-right model of Devlin et al. 2019, table 5;
-    or ULMFiT's block on the pooled output, the maximum and the mean over the tokens (Howard and Ruder 2018, section 3.3)."""
+    under the method `mix`; or, of texts read apart, a comparison of each token of its mixed layers with what it attends to in the other
+    text (Parikh et al. 2016; what is read in one input as under `mix`); or a biLSTM with attention over its top layer, as on the
+    left-to-right model of Devlin et al. 2019, table 5; or ULMFiT's block on the pooled output, the maximum and the mean over the tokens
+    (Howard and Ruder 2018, section 3.3)."""
     hidden_size: Size = 128
-    """Width of the biLSTM, of `features` and of `head: bilstm`; of the block of `head: concat` (50 in the paper)."""
+    """Width of the biLSTM, of `features` and of `head: bilstm`; of the comparison of `decomposable_attention`, method and head; of the
+    block of `head: concat` (50 in the paper)."""
     layer: int = -1
     """`linear_probe`, and `vector: mean`: 0 is the embedding, -1 the top layer."""
     vector: Annotated[Literal["pooled", "mean"], Added(neutral="pooled")] = "pooled"
@@ -343,6 +347,8 @@ class Recipe(Block):
             raise ValueError(f"exits {self.exits} are not in order, each once")
         if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:
             raise ValueError(f"layer {self.layer}: a model's own vector is of its last layer; take vector: mean, or leave layer out")
+        if self.pair == "joined" and "decomposable_attention" in (self.method, self.head):
+            raise ValueError("decomposable_attention compares two texts, and joined they are one; set pair: apart")
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
         if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
@@ -391,8 +397,11 @@ class Adapt(Block):
     recipes: dict[Name, Recipe]
 
 
+BASELINES = ("majority", "second_text", "logistic_regression", "linear_svm", "averaging", "decomposable_attention", "bilstm")
+
+
 class LearningCurve(Block):
-    """Scores at fewer labelled examples: models of `finetune` under their recipes, from both starts, beside a bag of words.
+    """Scores at fewer labelled examples: models of `finetune` under their recipes, from both starts, beside baselines.
 
     With all that `finetune` uses, the scores are those of `finetune`.
     """
@@ -401,6 +410,8 @@ class LearningCurve(Block):
     """Of `finetune.models`."""
     tasks: list[Name]
     train_examples: Annotated[list[Size], Field(min_length=1)] = [100, 500]
+    baselines: list[Literal[BASELINES]] = ["logistic_regression"]
+    """Of `baselines.methods`, held beside."""
     min_steps: Size = 160
     """Epochs are added until there are so many: few examples need more of them (Mosbach et al. 2021)."""
 
@@ -412,13 +423,19 @@ class LearningCurve(Block):
 class Baselines(Block):
     """What needs no pre-training, on the same examples."""
 
-    methods: list[Literal["majority", "second_text", "logistic_regression", "linear_svm", "averaging", "bilstm"]]
+    methods: list[Literal[BASELINES]]
     """The commonest label (where a text is asked for, the source as it is); bags of words, `second_text` of a pair's second text alone; a
-    deep averaging network (Iyyer et al. 2015); a biLSTM with attention."""
+    deep averaging network (Iyyer et al. 2015); decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
     tokenizer: Name
-    """Of the two networks, whose vectors start at random."""
+    """Of the networks, whose vectors start at random."""
     embedding_size: Size = 100
     embedding_std: PositiveFloat = 1.0
     """Deviation that the vectors start with; on few examples they hardly move, and small ones let the head learn faster."""
     recipe: Recipe
-    """Of the two networks; its `method` says nothing here."""
+    """Of the networks; its `method` says nothing here."""
+
+    @model_validator(mode="after")
+    def pairs_are_apart(self):
+        if "decomposable_attention" in self.methods and self.recipe.pair == "joined":
+            raise ValueError("methods: decomposable_attention compares two texts, and joined they are one; set pair: apart in the recipe")
+        return self

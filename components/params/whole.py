@@ -231,6 +231,10 @@ class Params(Block):
             asked += [("search.space", recipe.model_copy(update={"method": method}), self.search.tasks) for method in methods]
             if "in_context" in methods:
                 raise ValueError(f"search.models: by {name}'s recipe nothing is trained (in_context): there is nothing to search for")
+        if self.learning_curve.models and (
+            missing := [name for name in self.learning_curve.baselines if name not in self.baselines.methods]
+        ):
+            raise ValueError(f"learning_curve.baselines: {missing[0]} is none of baselines.methods, which have its last point")
         if idle := [name for name in curves if self.finetune.recipes[name].method == "in_context"]:
             raise ValueError(f"learning_curve.models: by {idle[0]}'s recipe nothing learns (in_context): vary its shots in adapt")
         for place, recipe, names in asked:

@@ -96,7 +96,7 @@ def scores(gains: list[dict]) -> Figure:
     return figure
 
 
-STARTS = {"pretrained": "pre-trained", "random": "random weights", "logistic_regression": "bag of words"}
+STARTS = {"pretrained": "pre-trained", "random": "random weights"}
 
 
 def learning(table: pd.DataFrame) -> Figure:
@@ -108,10 +108,9 @@ def learning(table: pd.DataFrame) -> Figure:
     for axis in axes.flat[len(panels) :]:
         axis.remove()
     for axis, ((task, model), rows) in zip(axes.flat, panels, strict=False):
-        for (start, label), style in zip(STARTS.items(), styles(), strict=False):
-            own = rows[rows["start"] == start]
-            if len(own):
-                axis.errorbar(own["examples"], own["mean"], yerr=own["std"], capsize=3, markersize=5, label=label, **style)
+        for (start, own), style in zip(rows.groupby("start", sort=False), styles(), strict=False):
+            label = STARTS.get(start, start.replace("_", " "))
+            axis.errorbar(own["examples"], own["mean"], yerr=own["std"], capsize=3, markersize=5, label=label, **style)
         sizes = sorted(rows["examples"].unique())
         axis.set_xscale("log")
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])

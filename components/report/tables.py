@@ -1,6 +1,5 @@
 """The figures of the report, gathered from the metrics files and samples that the stages wrote."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,7 +137,7 @@ def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> 
 
 
 def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """A row for each number of labelled examples, of each learning curve: both starts and the bag of words, up to those of `finetune`."""
+    """A row for each number of labelled examples, of each learning curve: both starts and the baselines, up to those of `finetune`."""
     rows = []
     for (group, name), measured in metrics.items():
         if group != "learning_curve":
@@ -148,8 +147,9 @@ def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) ->
         examples = all_params.finetune.train_examples or metrics["task", task]["examples"]["train"]
         if ("finetune", name) in metrics:
             starts = {init: metrics["finetune", name][init][split][metric] for init in all_params.finetune.inits}
-            bags = {key: own[split][metric] for key, own in metrics["baseline", task]["baselines"].items() if key == "logistic_regression"}
-            points[examples] = starts | bags
+            baselines = metrics["baseline", task]["baselines"]
+            beside = {key: baselines[key][split][metric] for key in all_params.learning_curve.baselines if key in baselines}
+            points[examples] = starts | beside
         for examples, point in sorted(points.items()):
             about = {"model": named(measured), "task": task, "metric": metric, "examples": examples}
             rows += [about | {"start": key} | figures for key, figures in point.items() if isinstance(figures, dict)]
@@ -174,13 +174,9 @@ def reliability(all_params: params.Params, metrics: dict[tuple[str, str], dict])
     drawn: dict[str, dict[str, np.ndarray]] = {}
     for (group, _), measured in metrics.items():
         if group == "finetune" and "calibration" in measured:
-            path, labels = (
-                Path("data/scores", measured["model"], measured["task"], "predictions.jsonl"),
-                all_params.tasks[measured["task"]].labels,
-            )
-            with stage.reading(path):
-                rows = [row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())]
-            rows = [row for row in rows if (row["init"], row["split"]) == ("pretrained", measured["split"])]
+            path = Path("data/scores", measured["model"], measured["task"], "predictions.jsonl")
+            rows = [row for row in stage.read_lines(path) if (row["init"], row["split"]) == ("pretrained", measured["split"])]
+            labels = all_params.tasks[measured["task"]].labels
             likely, gold = np.array([row["probabilities"] for row in rows]), np.array([labels.index(row["label"]) for row in rows])
             drawn.setdefault(measured["task"], {})[named(measured)] = believed.reliability(likely, gold)
     return drawn

@@ -26,14 +26,14 @@ __all__ = ["FILE", "STUDIES", "TRAININGS", "Entry", "contents", "entries", "entr
 
 def points(params: Params) -> dict[str, dict]:
     """The points of `efficiency` on its tasks: those that have no teacher, and those whose teacher's comes first."""
-    block, made = params.efficiency, {"points": {}, "taught": {}}
-    for name, point in block.points.items():
-        for task in block.tasks:
-            read = {"point": name, "task": task, "model": point.model}
-            if point.teacher is None:
-                made["points"][f"{name}-{task}"] = read
-            else:
-                made["taught"][f"{name}-{task}"] = read | {"teacher": point.teacher}
+    made = {"points": {}, "taught": {}}
+    for name, (label, task) in params.efficiency.runs.items():
+        point = params.efficiency.points[label]
+        read = {"point": label, "task": task, "model": point.model}
+        if point.teacher is None:
+            made["points"][name] = read
+        else:
+            made["taught"][name] = read | {"teacher": point.teacher}
     return made
 
 

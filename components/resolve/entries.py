@@ -186,7 +186,8 @@ def _tasks(p: params.Params) -> Iterator[Entry]:
         yield Entry("adapt", f"{model}-{way}-{task}", modules, settings)
     curve = p.learning_curve
     for model, task in product(curve.models, curve.tasks):
-        recipe, own = p.finetune.recipes[model], {"train_examples": curve.train_examples, "min_steps": curve.min_steps}
+        recipe, own = p.finetune.recipes[model], {key: getattr(curve, key) for key in ("train_examples", "min_steps", "baselines")}
+        own |= {"baseline": p.baselines.settings()}
         settings = _common(p) | seeds | inits | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
         modules = ("components.finetune.learning_curve", *_model(p, model), *_method(recipe, p.family(model)))
         yield Entry("learning_curve", f"{model}-{task}", modules, settings)
@@ -273,14 +274,14 @@ def _studies(p: params.Params) -> Iterator[Entry]:
 
 def _points(p: params.Params) -> Iterator[Entry]:
     block, used = p.efficiency, set()
-    for name, task in product(block.points, block.tasks):
-        point, recipe = block.points[name], block.tuned(name)
+    for name, (label, task) in block.runs.items():
+        point, recipe = block.points[label], block.tuned(label)
         settings = _common(p) | {"seeds": p.finetune.seeds, "task": _judging(p.tasks[task], recipe), "recipe": recipe.settings()}
         settings |= {"point": point.settings(), "thresholds": block.thresholds if recipe.method == "early_exit" else []}
         modules = (*_model(p, point.model), *_method(recipe, p.family(point.model)))
         used |= set(modules)
         stage = "taught" if point.teacher else "point"
-        yield Entry(stage, f"{name}-{task}", (f"components.efficiency.{stage}", *modules), settings)
+        yield Entry(stage, name, (f"components.efficiency.{stage}", *modules), settings)
     if block.points:
         judged = {task: _judging(p.tasks[task]) for task in block.tasks}
         settings = _common(p) | {"efficiency": block.settings(), "tasks": judged, "energy": p.energy.settings()}

@@ -15,6 +15,7 @@ from components.efficiency.point import Taught
 from components.errors import SesameError
 from components.finetune.data import Batch
 from components.params import Efficiency
+from pipelines.compress import compress
 from tests.conftest import run_stage, tiny_params
 
 RECIPE = {"method": "full", "learning_rate": 0.003, "epochs": 2, "batch_size": 16, "max_length": 32}
@@ -144,3 +145,38 @@ def test_what_one_run_can_not_say_is_not_said():
     assert "Of nothing that is faster than whole it can be said" in sentence("same", frame, "whole")
     level = frame.assign(verdict=["base", "not beyond noise"])
     assert "The fastest that is not beyond noise below whole is poor" in sentence("same", level, "whole")
+
+
+def test_compress_chooses_on_dev_within_the_budget(lab, capsys):
+    """Of what was made of the model; what was not and is as good is told."""
+    points = POINTS | {"half": {"model": "bert_1"}, "other": {"model": "gpt"}}
+    raw = tiny_params()
+    raw["derived"] = {"bert_1": {"start": "bert", "on": "models/bert", "by": {"name": "truncated", "layers": 1}}}
+    studies = {"ablations": raw.pop("ablations"), "efficiency": block(points=points)}
+    YAML().dump(raw, Path("params.yaml"))
+    YAML().dump(studies, Path("studies/params.yaml"))
+    with pytest.raises(SesameError, match="sesame run efficiency"):
+        compress("bert", "0.5x-latency", None)
+    rows = [  # point, series, dev, score, time, mib
+        ("whole", "whole", 0.80, 0.70, 2.0, 4.0), ("half", "half", 0.75, 0.80, 1.0, 2.0), ("coarse", "coarse", 0.78, 0.60, 0.9, 1.0),
+        ("early at 0.5", "early", 0.79, 0.75, 1.1, 4.2), ("other", "other", 0.79, 0.50, 0.5, 1.0),
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["point", "series", "dev", "score", "ms_ratio", "mib"])
+    table = table.assign(
+        task="same", std=0.01, difference="–", verdict="not beyond noise", ms_together_ratio=1.0, mflops=1.0, kwh_per_1000=1.0
+    )
+    Path("data/report").mkdir(exist_ok=True, parents=True)
+    table.to_csv("data/report/efficiency.csv", index=False)
+    compress("bert", "0.5x-latency", None)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the best of these on dev is coarse: 0.780 there, 0.600 ± 0.010" in said, "of dev, not of the split that is judged"
+    assert "not made of bert: other, dev 0.790" in said and "data/efficiency/coarse/same" in said
+    compress("bert", "0.2x-bytes", "same")
+    assert "none of 3 ways comes within 0.2 of the bytes; the cheapest takes 0.25" in " ".join(capsys.readouterr().out.split())
+    for arguments, message in (
+        (("bert", "2x-latency", None), "it is a share and what of, `0.5x-latency`"), (("bert", "half", None), "it is a share and what of"),
+        (("elmo", "0.5x-flops", None), "no point of efficiency runs elmo as it is"),
+        (("bert", "0.5x-flops", "other"), "no 'other' in efficiency.tasks"),
+    ):  # fmt: skip
+        with pytest.raises(SesameError, match=message):
+            compress(*arguments)

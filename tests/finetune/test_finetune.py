@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from lightning import Fabric
+from pydantic import ValidationError
+from torch.nn.functional import layer_norm
 
 from components import params, tasks
 from components.derive import __main__ as derive
@@ -15,7 +17,8 @@ from components.errors import SesameError
 from components.finetune import __main__ as finetune
 from components.finetune import baseline, data, kinds, learning_curve, loop, methods
 from components.models import store
-from components.models.common.heads import ConcatHead, ScalarMix
+from components.models.common.decomposable_attention import DecomposableAttentionHead
+from components.models.common.heads import ConcatHead, MeanHead, ScalarMix
 from components.optimizer import factor
 from components.report import plots, tables
 from components.tasks import Example, calibration
@@ -167,6 +170,7 @@ def accuracy(found: list[str], rows) -> float:
     [
         ("bert", {"method": "full"}), ("gpt", {"method": "full"}), ("elmo", {"method": "full"}), ("bert", {"method": "features"}),
         ("elmo", {"method": "features", "pair": "apart"}), ("bert", {"method": "full", "pair": "apart", "head": "mix"}),
+        ("gpt", {"method": "full", "pair": "apart", "head": "decomposable_attention"}),
     ],
 )  # fmt: skip
 def test_a_learnable_task_is_learned_and_a_seed_repeats(name, recipe, tokens, rows, built):
@@ -330,7 +334,15 @@ def test_mix_starts_as_the_plain_mean():
 
 @pytest.mark.parametrize(
     ("name", "method", "head"),
-    [("elmo", "mix", "pooled"), ("bert", "full", "pooled"), ("gpt", "full", "mix"), ("elmo", "bitfit", "bilstm"), ("gpt", "prompt", "mix")],
+    [
+        ("elmo", "mix", "pooled"),
+        ("bert", "full", "pooled"),
+        ("gpt", "full", "mix"),
+        ("elmo", "bitfit", "bilstm"),
+        ("gpt", "prompt", "mix"),
+        ("bert", "full", "decomposable_attention"),
+        ("elmo", "decomposable_attention", "pooled"),
+    ],
 )
 def test_a_pair_read_apart_reads_each_text_as_if_it_were_alone(name, method, head, tokens, rows):
     """Whatever the model, the method and the head."""
@@ -374,7 +386,7 @@ def test_nan_is_one_line(tokens, rows):
 
 def test_baselines_use_the_same_examples(project):
     raw = tiny_params()
-    raw["baselines"]["methods"] = ["majority", "logistic_regression", "linear_svm", "averaging", "bilstm"]
+    raw["baselines"]["methods"] = ["majority", "logistic_regression", "linear_svm", "averaging", "decomposable_attention", "bilstm"]
     found = baseline.baseline(params.check(raw), "same", Run(None))
     assert list(found["baselines"]) == raw["baselines"]["methods"] and "60 labelled examples" in found["protocol"]
     for method, part in found["baselines"].items():
@@ -485,6 +497,35 @@ def test_ulmfits_head_by_hand():
     rows = [torch.cat([pooled[i], hidden[i, :n].amax(0), hidden[i, :n].mean(0)]) for i, n in enumerate(lengths.tolist())]
     compared = torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in zip(rows[:2], rows[2:], strict=True)])
     torch.testing.assert_close(head(hidden, pooled, lengths, 2), head.output(compared))
+
+
+def test_decomposable_attention_by_hand():
+    """Every real token beside the weighted mean of the other text's real ones; padding neither asks nor answers."""
+    torch.manual_seed(0)
+    head = DecomposableAttentionHead(ScalarMix(3), 8, 6, 3, dropout=0.0).eval()
+    layers, lengths = torch.randn(4, 5, 3, 8), [5, 2, 3, 1]
+    texts = [layer_norm(layers[i, :n].mean(1), (8,)) for i, n in enumerate(lengths)]
+    rows = []
+    for u, v in zip(texts[:2], texts[2:], strict=True):
+        read = []
+        for own, other in ((u, v), (v, u)):
+            scores = torch.stack([torch.stack([head.attend(a) @ head.attend(b) for b in other]) for a in own]) / 8**0.5
+            attended = torch.stack([sum(w * token for w, token in zip(each, other, strict=True)) for each in scores.softmax(1)])
+            read.append(head.compare(torch.cat([own, attended, (own - attended).abs(), own * attended], 1)))
+        rows.append(torch.cat([*(each.mean(0) for each in read), *(each.amax(0) for each in read)]))
+    torch.testing.assert_close(head(layers, torch.tensor(lengths), 2), head.aggregate(torch.stack(rows)), atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_read_in_one_input_has_nothing_to_attend_to(tokens, rows):
+    rows = [Example(row.id, row.text_a, None, row.label) for row in rows]
+    module, kind, _ = build("gpt", tokens, pair="apart", head="decomposable_attention")
+    alone = methods.build(module.model, tokens, recipe(pair="apart", head="decomposable_attention"), kind, pair=False)
+    assert isinstance(alone.head, MeanHead)
+    encoded = kind.encode(rows[:4], tokens)
+    [batch] = data.batches(encoded, 4, None)
+    assert alone(batch.texts, batch.segments).shape == (4, 2)
+    with pytest.raises(ValidationError, match="decomposable_attention compares two texts, and joined they are one; set pair: apart"):
+        params.Recipe.model_validate(RECIPE.model_dump() | {"head": "decomposable_attention"})
 
 
 @pytest.mark.parametrize("pair", [False, True])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from components import params
+from components import params, stage
 from components.errors import SesameError
 from pipelines import graph
 from tests.pipelines.conftest import ROOT
@@ -35,6 +35,16 @@ def test_order(inside):
     assert plan[1] == graph.Stage("train@a", ("data",), "", graph.Meta(retries=1, timeout=5, resource="cpu"))
     assert plan[0].desc == "Fetch"
     assert plan[-1].upstream == ("score", "side", "train@b")
+
+
+def test_what_took_long_comes_first(inside):
+    """By the metrics that lie here; a damaged file is another stage's trouble."""
+    inside.stages(DIAMOND)
+    stage.write_json(Path("data/metrics/train/b.json"), {"cost": {"seconds": 500.0}})
+    assert names() == ["data", "train@b", "train@a", "score", "side", "report"]
+    for damaged in ("{", "[]", '{"cost": {"seconds": null}}'):
+        Path("data/metrics/train/b.json").write_text(damaged)
+        assert names() == ["data", "train@a", "train@b", "score", "side", "report"]
 
 
 def test_targets(inside):

@@ -66,6 +66,10 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch):
     assert {"recipe", "experiment"} <= set(listed[0].split()) and len(listed) == 1 + 8
     assert all(re.match(r"(gpt +same +full|elmo +same +features) .* (gpt|elmo) +test.accuracy 0\.\d{3} ", line) for line in listed[1:])
 
+    # two of them side by side, a model and a baseline too
+    compared = lab.sesame("compare", "gpt", "majority", "same", "--split", "test")
+    assert re.search(rf"gpt {means['gpt', 'pretrained']:.3f}, majority {means['majority', 'baseline']:.3f}, difference [+-]0", compared)
+
     # the ledger: a parent with a child a stage, seeds below, the same names everywhere, models that load
     monkeypatch.chdir(lab.path)
     mlflow.set_tracking_uri(f"sqlite:///{lab.path}/mlflow.db")

@@ -8,6 +8,7 @@ from components import params
 from components.errors import SesameError
 from components.finetune.data import Encoded, Texts, stacked
 from components.finetune.kinds import Kind
+from components.models.common.decomposable_attention import pair_head
 from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, PooledHead, ScalarMix, compared
 from components.models.contract import LanguageModel
 from components.tokenizer import Tokenizer
@@ -24,6 +25,9 @@ class Full(nn.Module):
             self.head = BiLSTMAttentionHead(nn.Flatten(2), width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "mix":
             self.head = MeanHead(ScalarMix(model.num_layers + 1), width, outputs, dropout, apart, kind.per_token)
+        elif recipe.head == "decomposable_attention":
+            mix = ScalarMix(model.num_layers + 1)
+            self.head = pair_head(mix, width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "concat":
             if kind.per_token:
                 raise SesameError("head concat makes one vector of a text, and this task asks for one of each token; use another head")
@@ -44,7 +48,7 @@ class Full(nn.Module):
         """One or two texts (ids (batch, length), lengths (batch,)) -> (batch, outputs), or (batch, length, outputs)."""
         ids, lengths = stacked(texts)
         segments = segments if len(texts) == 1 else torch.zeros_like(ids)
-        if self.recipe.head == "mix":
+        if self.recipe.head in ("mix", "decomposable_attention"):
             return self.head(self.model.features(ids, lengths, segments), lengths, len(texts))
         hidden = self.model.top(ids, lengths, segments)
         if self.recipe.head == "bilstm":

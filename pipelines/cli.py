@@ -351,16 +351,17 @@ def compare(
 
 def _predictions(all_params: params.Params, side: str, task: str) -> tuple[Path, str]:
     """Where those of `MODEL`, `MODEL:random` or a baseline stand, and under which name. Raises SesameError where there are none."""
-    name, _, init = side.partition(":")
     if side in all_params.baselines.methods:
         return Path("data/baselines", task), side
-    if name not in all_params.finetune.models or (init or "pretrained") not in all_params.finetune.inits:
+    name, _, init = side.partition(":")
+    init = init or "pretrained"
+    if name not in all_params.finetune.models or init not in all_params.finetune.inits:
         known, inits = ", ".join(all_params.finetune.models), ", ".join(all_params.finetune.inits)
         raise SesameError(
-            f"no fine-tuned model {name}:{init or 'pretrained'} (finetune.models: {known}; inits: {inits}; "
+            f"no fine-tuned model {name}:{init} (finetune.models: {known}; inits: {inits}; "
             f"baselines: {', '.join(all_params.baselines.methods)})"
         )
-    return Path("data/scores", name, task), init or "pretrained"
+    return Path("data/scores", name, task), init
 
 
 @command

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 
 from components import params
-from components.efficiency.__main__ import PAGE
+from components.efficiency.__main__ import PAGE, spread
 from components.efficiency.point import FOLDER
 from components.errors import SesameError
 from pipelines import terminal
@@ -62,7 +62,7 @@ def compress(model: str, to: str, task: str | None) -> None:
     ways = table[own & (table.index != whole)].sort_values("share")
     terminal.table(
         ["point", f"of the {what}", "dev", all_params.tasks[task].metric, f"less {block.base}", "verdict"],
-        [[name, f"{row.share:.2f}", f"{row.dev:.3f}", _scored(row), row.difference, row.verdict] for name, row in ways.iterrows()],
+        [[name, f"{row.share:.2f}", f"{row.dev:.3f}", spread(row), row.difference, row.verdict] for name, row in ways.iterrows()],
         f"What was made of {model}, on {task}",
     )
     fits = ways[ways["share"] <= share].sort_values("dev", ascending=False)
@@ -74,16 +74,12 @@ def compress(model: str, to: str, task: str | None) -> None:
     chosen, base = fits.iloc[0], table.loc[whole]
     terminal.say(
         f"{len(fits)} of {number(len(ways), 'way')} within {share:g} of the {what}; the best of these on dev is {chosen.name}: "
-        f"{chosen.dev:.3f} there, {_scored(chosen)} on the split that is judged, in {chosen.share:.2f} of the {what}; "
-        f"{whole} has {base.dev:.3f} and {_scored(base)}",
+        f"{chosen.dev:.3f} there, {spread(chosen)} on the split that is judged, in {chosen.share:.2f} of the {what}; "
+        f"{whole} has {base.dev:.3f} and {spread(base)}",
         "bold",
     )
     better = table[~own & (table["share"] <= share) & (table["dev"] >= chosen["dev"])].sort_values("dev", ascending=False)
     for name, row in better.iterrows():
-        terminal.say(f"no worse within the same budget, and not made of {model}: {name}, dev {row.dev:.3f}, {_scored(row)}", "yellow")
+        terminal.say(f"no worse within the same budget, and not made of {model}: {name}, dev {row.dev:.3f}, {spread(row)}", "yellow")
     weights = FOLDER / chosen.series / task / "module.safetensors"
     terminal.say(f"made by the point {chosen.series} of {params.STUDIES}; the first seed's weights: {weights}")
-
-
-def _scored(row: pd.Series) -> str:
-    return f"{row.score:.3f} ± {row['std']:.3f}"

@@ -335,15 +335,10 @@ def test_mix_starts_as_the_plain_mean():
 @pytest.mark.parametrize(
     ("name", "method", "head"),
     [
-        ("elmo", "mix", "pooled"),
-        ("bert", "full", "pooled"),
-        ("gpt", "full", "mix"),
-        ("elmo", "bitfit", "bilstm"),
-        ("gpt", "prompt", "mix"),
-        ("bert", "full", "decomposable_attention"),
-        ("elmo", "decomposable_attention", "pooled"),
+        ("elmo", "mix", "pooled"), ("bert", "full", "pooled"), ("gpt", "full", "mix"), ("elmo", "bitfit", "bilstm"),
+        ("gpt", "prompt", "mix"), ("bert", "full", "decomposable_attention"), ("elmo", "decomposable_attention", "pooled"),
     ],
-)
+)  # fmt: skip
 def test_a_pair_read_apart_reads_each_text_as_if_it_were_alone(name, method, head, tokens, rows):
     """Whatever the model, the method and the head."""
     module, kind, _ = build(name, tokens, method, pair="apart", head=head, prompt_length=4)

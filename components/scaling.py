@@ -1,11 +1,13 @@
-"""How a loss falls with the tokens that are read: a power law with an offset, fitted to a few points, and what it promises beyond them.
+"""How a loss falls with the tokens that are read, and the size of what reads them: a power law with an offset, fitted to a few points, and
+what it promises beyond them.
 
-loss(D) = E + A * D^-b with E, A >= 0, as Hoffmann et al. 2022 (equation 2) have it in the tokens alone. E is what no amount of this
-text would go below.
+`fit`: loss(D) = E + B * D^-b with E, B >= 0, as Hoffmann et al. 2022 (equation 2) have it in the tokens alone. E is what no amount of this
+text would go below. `fit_surface`: the whole of it, loss(N, D) = E + A * N^-a + B * D^-b with the N parameters of the model.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -71,13 +73,9 @@ def fit(tokens: Sequence[float], losses: Sequence[float], deviations: Sequence[f
     x, y, spread, count = (np.asarray(own, dtype=float) for own in (tokens, losses, deviations, runs))
     if len(set(x)) < LEAST:
         raise SesameError(f"a curve of three parameters needs {LEAST} budgets or more, and there are {len(set(x))}; add milestones")
-    freedom = (count - 1).sum()
-    if (count < 2).any():
-        raise SesameError("an interval needs the spread over seeds, and there is one seed; add some")
-    pooled = np.sqrt(((count - 1) * spread**2).sum() / freedom)
-    drawn = np.random.default_rng(seed).standard_t(freedom, size=(DRAWS, len(y))) * pooled / np.sqrt(count)
+    drawn, _ = _drawn(y, spread, count, seed)
     unit = float(np.exp(np.log(x).mean()))
-    return Curve(unit, _least_squares(x / unit, np.concatenate([y[None], y + drawn]), count))
+    return Curve(unit, _least_squares(x / unit, np.concatenate([y[None], drawn]), count))
 
 
 def _least_squares(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -96,3 +94,82 @@ def _least_squares(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndar
     error += offset**2 + 2 * offset * scale * mean_x + scale**2 * of_x
     best, rows = error.argmin(1), np.arange(len(y))
     return np.stack([offset[rows, best], scale[rows, best], EXPONENTS[best]], axis=1)
+
+
+RATES = np.geomspace(0.02, 2.0, 40)
+"""Among which a and b of a surface are looked for together."""
+RUNGS = 6
+"""A surface of five parameters goes through any five."""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A fitted surface and those of its bootstrap."""
+
+    units: tuple[float, float]
+    """Parameters and tokens, where A and B are what the two cost."""
+    fitted: np.ndarray  # (1 + draws, 5): E, A, a, B, b; the fit itself first
+    deviation: float
+    """Of one training about its mean, pooled over the rungs."""
+
+    def at(self, parameters: float, tokens: float, runs: int | None = None, seed: int = 2) -> Promise:
+        """The loss of a size after so many tokens: of the surface, or of the mean of so many `runs`, which have noise of their own."""
+        offset, scale, rate, other, decay = self.fitted.T
+        losses = offset + scale * (parameters / self.units[0]) ** -rate + other * (tokens / self.units[1]) ** -decay
+        if runs:
+            noise = np.random.default_rng(seed).normal(0, self.deviation / np.sqrt(runs), len(losses))
+            losses = losses + np.where(np.arange(len(losses)) > 0, noise, 0.0)
+        return _promise(losses)
+
+    @property
+    def to_size(self) -> Promise:
+        """b / (a + b): of ten times the compute, 10 to the power of it goes into parameters where the loss is to be least, the rest into
+        tokens (Hoffmann et al. 2022, equation 4; theirs is 0.46)."""
+        _, _, rate, _, decay = self.fitted.T
+        return _promise(decay / (rate + decay))
+
+
+def fit_surface(
+    parameters: Sequence[float], tokens: Sequence[float], losses: Sequence[float], deviations: Sequence[float], runs: Sequence[int],
+    seed: int = 1,
+) -> Surface:  # fmt: skip
+    """The surface through mean losses of models of so many parameters after so many tokens; its interval is a bootstrap as in `fit`.
+
+    Raises SesameError for fewer than six rungs, a single size or budget, or rungs of a single run.
+    """
+    n, d, y, spread, count = (np.asarray(own, dtype=float) for own in (parameters, tokens, losses, deviations, runs))
+    if len(y) < RUNGS or len(set(n)) < 2 or len(set(d)) < 2:
+        raise SesameError(
+            f"a surface of five parameters needs {RUNGS} rungs or more, of several sizes and budgets; there are {len(y)}, "
+            f"of {len(set(n))} sizes and {len(set(d))} budgets"
+        )
+    drawn, pooled = _drawn(y, spread, count, seed)
+    units = float(np.exp(np.log(n).mean())), float(np.exp(np.log(d).mean()))
+    return Surface(units, _nearest(n / units[0], d / units[1], np.concatenate([y[None], drawn]), count), pooled)
+
+
+def _drawn(y: np.ndarray, spread: np.ndarray, count: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
+    """Means drawn anew by Student's t, (draws, points), and the deviation pooled over the points."""
+    if (count < 2).any():
+        raise SesameError("an interval needs the spread over seeds, and there is one seed; add some")
+    freedom = (count - 1).sum()
+    pooled = np.sqrt(((count - 1) * spread**2).sum() / freedom)
+    return y + np.random.default_rng(seed).standard_t(freedom, size=(DRAWS, len(y))) * pooled / np.sqrt(count), float(pooled)
+
+
+def _nearest(n: np.ndarray, d: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """E, A, a, B and b of each row of `y` (rows, points): for each pair of exponents exact in E, A and B, none of them below 0."""
+    root, best = np.sqrt(weights / weights.sum()), np.full(len(y), np.inf)
+    made = np.zeros((len(y), 5))
+    for rate, decay in product(RATES, RATES):
+        basis = np.stack([np.ones_like(n), n**-rate, d**-decay])
+        for kept in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (0,), (1,), (2,)):  # where one would be below 0, the best is without it
+            used = basis[list(kept)] * root
+            solved = (y * root) @ np.linalg.pinv(used)  # (rows, kept)
+            error = ((solved @ used - y * root) ** 2).sum(1)
+            better = (error < best) & (solved >= 0).all(1)
+            whole = np.zeros((len(y), 3))
+            whole[:, kept] = solved
+            best[better] = error[better]
+            made[better] = np.column_stack([whole[:, 0], whole[:, 1], np.full(len(y), rate), whole[:, 2], np.full(len(y), decay)])[better]
+    return made

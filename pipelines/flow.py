@@ -71,6 +71,8 @@ def run_stage(
     if outcome.stopped:
         return Cancelled(name="Stopped", message=outcome.problem)
     if outcome.returncode:
+        with graph.opened() as repo:
+            graph.free_lock(repo)  # a timeout, or a system out of memory, may have cut what stages still to come would read
         if outcome.permanent or task_run.run_count > stage.meta.retries:
             return Failed(message=outcome.problem)
         terminal.line(stage.name, f"failed: {outcome.problem}; trying again ({task_run.run_count} of {stage.meta.retries})", "yellow")

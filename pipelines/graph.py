@@ -62,11 +62,11 @@ class Stage:
         return self.name if self.file in ("dvc.yaml", self.name) else f"{self.file}:{self.name}"  # a .dvc file is its own stage
 
 
-def _free_lock(repo: Repo) -> None:
+def free_lock(repo: Repo) -> None:
     """Remove DVC's list of files in use when it can't be read.
 
     DVC rewrites it in place, so that a stop at the wrong moment leaves it empty, and every later command would refuse to run.
-    Entries of processes that are gone are no harm: DVC takes those out itself.
+    Entries of processes that are gone are no harm: DVC takes those out itself. Safe to call while stages run.
     """
     path = Path(repo.tmp_dir, RWLOCK_FILE)
     guard = make_lock(os.path.join(repo.tmp_dir, RWLOCK_LOCK), tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
@@ -243,7 +243,7 @@ def states(plan: Sequence[Stage], forced: Collection[str] = ()) -> dict[str, str
     """
     told: dict[str, str] = {}
     with opened() as repo, lock_repo(repo):
-        _free_lock(repo)
+        free_lock(repo)
         stages = {_name(stage): stage for stage in _graph(repo, studies=any(stage.file == STUDIES for stage in plan))}
         for stage in plan:
             # what `resolve` writes is up to date already, and each stage sees in it whether its own part differs

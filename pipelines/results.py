@@ -36,6 +36,8 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         _search("budget" in names)
     if "efficiency" in names:
         _efficiency()
+    if "seed_grid" in names:
+        terminal.say(f"report   {REPORT / 'seeds.html'}")
 
 
 def _report() -> None:

@@ -103,10 +103,13 @@ def _write(entries: dict[str, dict]) -> None:
         path.write_text(json.dumps(entries, indent=1) + "\n")
 
 
-def healthy(service: Service, page: str) -> bool:
+def healthy(service: Service, page: str, tries: int = 1) -> bool:
     """Whether the server answers: a busy one takes its time, one of somebody else's may ask for a password first."""
-    with suppress(requests.RequestException):
-        return requests.get(f"{page}{service.api}/health", timeout=(5, 30)).status_code < 500
+    for again in reversed(range(tries)):
+        with suppress(requests.RequestException):
+            if requests.get(f"{page}{service.api}/health", timeout=(5, 30)).status_code < 500:
+                return True
+        time.sleep(min(again, 1))
     return False
 
 
@@ -124,7 +127,7 @@ def mlflow_run(experiment: str, run_id: str) -> str:
 def up(service: Service) -> str:
     """Have a service up and healthy; the address of its page. Does nothing when it is. Raises SesameError when it doesn't come up."""
     if address := foreign(service):
-        if not healthy(service, address):
+        if not healthy(service, address, tries=4):  # a busy one refuses now and then
             raise SesameError(f"{service.name}: no server answers at {address} ({service.variable}); start it, or unset {service.variable}")
         return address
     STATE.mkdir(exist_ok=True)

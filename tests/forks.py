@@ -168,11 +168,18 @@ def keep(link: socket.socket, become: Callable[..., None]) -> None:
         os.close(output)
     os.setpgid(pid, pid)
     link.sendall(f"{pid}\n".encode())
-    threading.Thread(target=lambda: link.recv(1) or os.killpg(pid, signal.SIGKILL), daemon=True).start()  # none follows
+    threading.Thread(target=kill_if_gone, args=(link, pid), daemon=True).start()
     _, status = os.waitpid(pid, 0)
     with suppress(BrokenPipeError):  # a test that failed doesn't wait
         link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
+
+
+def kill_if_gone(link: socket.socket, pid: int) -> None:
+    """Wait for who asked for a command to be gone, and end it then."""
+    with suppress(OSError):  # it has ended by itself
+        link.recv(1)  # none follows
+        os.killpg(pid, signal.SIGKILL)
 
 
 def to_the_end(command: Callable[[], None]) -> None:

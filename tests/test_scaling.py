@@ -46,6 +46,44 @@ def test_what_does_not_fall_gains_nothing_and_no_loss_is_below_zero():
     assert steep.floor.low >= 0 and steep.at(1e12).low >= 0
 
 
+SIZES, BUDGETS = np.repeat([2e5, 7e5, 2e6], 3), np.tile([3e5, 1e6, 3e6], 3)
+
+
+def surface(parameters, tokens):
+    return 2.0 + 1.0 * (parameters / 7e5) ** -0.35 + 1.2 * (tokens / 1e6) ** -0.3
+
+
+def test_the_interval_of_a_rung_covers_the_surface_and_trainings_to_come():
+    """At twice the size and three times the tokens of what was fitted; 10 fits each take a second and a half, so that 9 of 10 must do."""
+    held = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        losses = surface(SIZES, BUDGETS)[:, None] + rng.normal(0, 0.02, (9, 3))
+        fitted = scaling.fit_surface(SIZES, BUDGETS, losses.mean(1), losses.std(1, ddof=1), [3] * 9, seed)
+        true, next_mean = surface(4e6, 9e6), surface(4e6, 9e6) + rng.normal(0, 0.02, 3).mean()
+        at, of_runs = fitted.at(4e6, 9e6), fitted.at(4e6, 9e6, runs=3)
+        assert of_runs.value == at.value and of_runs.high - of_runs.low > at.high - at.low > 0
+        held += [at.low <= true <= at.high, of_runs.low <= next_mean <= of_runs.high]
+    assert sum(held) >= 18
+
+
+def test_without_noise_the_surface_is_found():
+    fitted = scaling.fit_surface(SIZES, BUDGETS, surface(SIZES, BUDGETS), [1e-9] * 9, [3] * 9)
+    assert fitted.at(4e6, 9e6).value == pytest.approx(surface(4e6, 9e6), abs=5e-3)
+    assert fitted.to_size.value == pytest.approx(0.3 / 0.65, abs=0.02)
+    flat = scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [1e-9] * 9, [3] * 9)
+    assert flat.at(1e9, 1e9).value == pytest.approx(3.0)  # nothing is gained where nothing was
+
+
+def test_few_rungs_or_one_size_fit_no_surface():
+    with pytest.raises(SesameError, match="needs 6 rungs or more, of several sizes and budgets; there are 5, of 2 sizes and 3 budgets"):
+        scaling.fit_surface(SIZES[:5], BUDGETS[:5], [3.0] * 5, [0.1] * 5, [2] * 5)
+    with pytest.raises(SesameError, match="there are 6, of 1 sizes and 3 budgets"):
+        scaling.fit_surface([1e6] * 6, BUDGETS[:6], [3.0] * 6, [0.1] * 6, [2] * 6)
+    with pytest.raises(SesameError, match="there is one seed"):
+        scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [0.0] * 9, [1] * 9)
+
+
 def test_three_budgets_or_one_seed_are_too_few():
     with pytest.raises(SesameError, match="needs 4 budgets or more, and there are 3"):
         scaling.fit(TOKENS[:3], [4, 3.5, 3.2], [0.1] * 3, [3] * 3)

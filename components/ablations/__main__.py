@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 from components import params, stage
-from components.ablations import expectations, plots, tables
+from components.ablations import expectations, ladder, plots, tables
 from components.ablations.folders import LAST, REPORTS
 from components.params import varied
 from components.report import pages
@@ -24,11 +24,14 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     block = all_params.ablations[name]
     compared = tables.comparisons(all_params, name)
     frame = tables.table(all_params, name, compared)
-    readings = tables.readings(all_params, name, frame, compared)
+    reads = tables.reads(all_params, name)
+    climbed = ladder.climb(block, frame, reads)
+    readings = tables.readings(all_params, name, frame, compared) + ([climbed.sentence] if climbed else [])
     outcomes = [expectations.outcome(own, tables.find(compared, own, block.base)) for own in block.expects]
     metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
     figures = {
-        "plot": plots.against(block, frame, metrics, tables.reads(all_params, name)), "effects": plots.effects(block, frame, metrics),
+        "plot": plots.against(block, frame, metrics, reads), "effects": plots.effects(block, frame, metrics),
+        "ladder": ladder.drawn(block, frame, climbed) if climbed else None,
     }  # fmt: skip
     figures = {key: figure for key, figure in figures.items() if figure}
     run.tag(study=name)

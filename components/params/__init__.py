@@ -29,6 +29,7 @@ from components.params.models import (
 from components.params.price import Price
 from components.params.reading import FILE, MOST, OF_STUDIES, SHARED, STUDIES, check, load, parse, schemas, studies_beside
 from components.params.search import Draw, Pruner, Search, SearchBudget
+from components.params.seeds import SeedGrid
 from components.params.spaces import (
     Alignment,
     ContextualVectors,

@@ -88,7 +88,8 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
             check(f"derived.{name}.by.tasks[{i}]", task, "tasks")
     finetune, adapt, search = _dictionary(raw, "finetune"), _dictionary(raw, "adapt"), _dictionary(raw, "search")
     learning_curve = _dictionary(raw, "learning_curve")
-    for section, block in (("finetune", finetune), ("adapt", adapt), ("search", search), ("learning_curve", learning_curve)):
+    tuned = {"search": search, "seed_grid": _dictionary(raw, "seed_grid"), "learning_curve": learning_curve}
+    for section, block in {"finetune": finetune, "adapt": adapt, **tuned}.items():
         for i, task in enumerate(_list(block, "tasks")):
             check(f"{section}.tasks[{i}]", task, "tasks")
         for i, model in enumerate(_list(block, "models")):
@@ -96,7 +97,7 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
     for model in _list(finetune, "models"):
         if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
             problems.append(f"finetune.recipes: no recipe for model {model!r}")
-    for section, block in (("search", search), ("learning_curve", learning_curve)):
+    for section, block in tuned.items():
         for i, model in enumerate(_list(block, "models")):
             if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
                 problems.append(f"{section}.models[{i}]: no recipe for model {model!r} in finetune.recipes")

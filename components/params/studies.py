@@ -36,7 +36,7 @@ class Variant(Block):
     """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say;
     else they are only tuned otherwise."""
     budget: Annotated[Budget | None, Added(neutral=None)] = None
-    """Of the training that goes on from `start`."""
+    """Of the training that goes on from `start`; of any, in a study with a ladder."""
     init: Annotated[Literal["pretrained", "random"], Added(neutral="pretrained")] = "pretrained"
     """`random`: tuned from random weights of the architecture of `start`."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
@@ -49,13 +49,11 @@ class Variant(Block):
 
     @model_validator(mode="after")
     def goes_on(self):
-        if self.budget and self.start is None:
-            raise ValueError("budget is that of a training that goes on from `start`; from the beginning all have the study's")
         if self.only_tuned and (self.change or self.encoding):
             raise ValueError("start without a budget is tuned otherwise: give it a budget to train on, or leave change and encoding out")
         if self.init == "random" and not self.only_tuned:
             raise ValueError("init random needs `start`, for its architecture, and no budget")
-        if self.budget and "architecture" in self.change:
+        if self.budget and self.start and "architecture" in self.change:
             raise ValueError("change.architecture: what goes on from `start` keeps its model")
         return self
 
@@ -107,6 +105,9 @@ class Ablation(Block):
     """Models kept on the way, after so many tokens, and fine-tuned like the last one. Their learning rate has not yet come down."""
     recipe: Recipe
     """How every variant is fine-tuned."""
+    ladder: Annotated[list[Label], Added(neutral=[])] = []
+    """Variants whose loss is foretold: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to that of the others.
+    All read alike; here a variant may have a budget of its own from the beginning."""
     plot: Plot
     expects: list[Expectation] = []
     """Said and committed before the first run, with the seeds."""
@@ -131,7 +132,19 @@ class Ablation(Block):
             raise ValueError(f"base: {self.base!r} is no variant of this study (there are: {', '.join(self.variants)})")
         if self.variants[self.base].init == "random":
             raise ValueError(f"base: {self.base} is tuned from random weights; hold it against another variant instead")
+        if unknown := [rung for rung in self.ladder if rung not in self.variants]:
+            raise ValueError(f"ladder: {unknown[0]!r} is no variant of this study (there are: {', '.join(self.variants)})")
+        if self.ladder and self.milestones:
+            raise ValueError(
+                "ladder: a model kept at a milestone has a learning rate that has not come down; give variants budgets instead"
+            )
         for name, variant in self.variants.items():
+            if variant.budget and variant.start is None and not self.ladder:
+                raise ValueError(
+                    f"variants.{name}: budget is that of a training that goes on from `start`; from the beginning all have the study's"
+                )
+            if self.ladder and variant.start is not None:
+                raise ValueError(f"variants.{name}.start: every rung of a ladder is trained from the beginning")
             if variant.start is None:
                 continue
             if variant.start not in self.variants:

@@ -13,6 +13,7 @@ from components.params.messages import first
 from components.params.models import Checkpoint, Model, Objective, Training
 from components.params.price import Price
 from components.params.search import Search
+from components.params.seeds import SeedGrid
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
 from components.params.tasks import ATTACHED, IN_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
@@ -113,6 +114,7 @@ class Params(Block):
     generations: dict[Name, Generation]
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()
+    seed_grid: SeedGrid = SeedGrid()
     efficiency: Efficiency = Efficiency()
     _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
@@ -240,6 +242,11 @@ class Params(Block):
         for place, recipe, names in asked:
             for name in self.tasks.keys() & names:  # another is told as a wrong name
                 _task_fits(place, name, self.tasks[name], recipe)
+        for name in [name for name in self.seed_grid.models if name in self.finetune.recipes]:
+            recipe = self.finetune.recipes[name]
+            asked.append((f"finetune.recipes.{name}", recipe, self.seed_grid.tasks))
+            if recipe.method == "in_context":
+                raise ValueError(f"seed_grid.models: by {name}'s recipe nothing is trained (in_context): there are no seeds")
         self._search_fits(bases)
         self._efficiency_fits()
         for name, pair in self.alignments.items():

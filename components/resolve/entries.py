@@ -223,7 +223,9 @@ def _generations(p: params.Params) -> Iterator[Entry]:
         yield Entry("generate", name, modules, {"trained": trained, **block.settings()})
 
 
-OF_STUDIES = ("variant", "further", "transfer", "study", "search", "budget", "point", "taught", "efficiency")
+OF_STUDIES = (
+    "variant", "further", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "point", "taught", "efficiency",
+)  # fmt: skip
 """Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
 SHARED = {"tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models", "derive": "derived"}
 
@@ -267,9 +269,23 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         asked = _judging(p.tasks[task], *(recipe.model_copy(update={"method": method}) for method in methods))
         settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": asked}
         yield Entry("search", f"{model}-{task}", modules, settings)
+    yield from _seeds(p)
     yield from _points(p)
     metrics = {task: p.tasks[task].metric for task in p.search.tasks}
     yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": metrics})
+
+
+def _seeds(p: params.Params) -> Iterator[Entry]:
+    grid = p.seed_grid
+    for model, task in grid.pairs:
+        recipe = p.finetune.recipes[model]
+        own = {"init": grid.init, "orders": grid.orders, "train_examples": grid.train_examples}
+        settings = _common(p) | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
+        modules = ("components.seeds.row", *_model(p, model), *_method(recipe, p.family(model)))
+        for seed in grid.initialisations:
+            yield Entry("seed_row", f"{model}-{task}-{seed}", modules, settings | {"initialisation": seed})
+    judged = {task: _judging(p.tasks[task]) for task in grid.tasks}
+    yield Entry("seed_grid", "all", ("components.seeds.__main__",), {"grid": grid.settings(), "tasks": judged})
 
 
 def _points(p: params.Params) -> Iterator[Entry]:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from components import params, resolve
 from components.ablations import __main__ as study_stage
-from components.ablations import champion, expectations, tables, transfer, variant
+from components.ablations import champion, expectations, ladder, tables, transfer, variant
 from components.errors import SesameError
 from components.objectives.clm.block import CausalLM
 from components.params.studies import laid_over, varied
@@ -141,6 +141,15 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
                 "ablations__rate__variants__40": {"start": "15"},
             },
             "variants.40.start: a study with milestones trains every variant from the beginning",
+        ),
+        ({"ablations__rate__ladder": ["50"]}, "ladder: '50' is no variant of this study (there are: 15, 40)"),
+        (
+            {"ablations__rate__ladder": ["40"], "ablations__rate__variants__40": {"start": "15", "budget": {"steps": 2}}},
+            "variants.40.start: every rung of a ladder is trained from the beginning",
+        ),
+        (
+            {"ablations__rate__ladder": ["40"], "ablations__rate__budget": {"tokens": 90}, "ablations__rate__milestones": [50]},
+            "ladder: a model kept at a milestone has a learning rate that has not come down",
         ),
     ],
 )
@@ -369,6 +378,31 @@ def test_the_reading_says_no_more_than_the_numbers():
     assert re.fullmatch(r"Against 15: same is higher with 40 \(\+0\.1\d\d \[\+0\.\d+, \+0\.\d+\]\)\.", first), first
     assert second == "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's."
     assert read(scores(0.9))[0].startswith("One seed says nothing of the noise of training")
+
+
+def test_a_ladder_tells_what_it_foretold():
+    import pandas as pd
+
+    block = CHECKED.ablations["rate"].model_copy(update={"ladder": ["up", "off"]})
+    rungs = [(f"{n}-{d}", n * 1e5, d * 1e5) for n in (2, 7, 20) for d in (3, 10, 30)] + [("up", 4e6, 9e6), ("off", 4e6, 9e6)]
+    common = {"milestone": "last", "n": 2, "loss_std": 0.01}
+    frame = pd.DataFrame([
+        {"variant": name, "parameters": n, "tokens": d, "loss": 2 + (n / 7e5) ** -0.35 + (d / 1e6) ** -0.3 - (name == "off"), **common}
+        for name, n, d in rungs
+    ])  # fmt: skip
+    reads = dict.fromkeys(frame["variant"], "left_to_right")
+    found = ladder.climb(block, frame, reads)
+    assert [(rung.variant, rung.verdict) for rung in found.rungs] == [("up", "as foretold"), ("off", "lower than foretold")]
+    assert (
+        found.fitted == 9
+        and "up as foretold (3.06; 3.06 [3.0" in found.sentence
+        and "off lower than foretold (2.06; 3.06" in found.sentence
+    )
+    [axis] = ladder.drawn(block, frame, found).axes
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == [f"{n:,.0f} parameters" for n in (2e5, 7e5, 2e6, 4e6)]
+    assert ladder.climb(CHECKED.ablations["rate"], frame, reads) is None
+    with pytest.raises(SesameError, match="its variants read in different ways: both_sides, left_to_right"):
+        ladder.climb(block, frame, reads | {"up": "both_sides"})
 
 
 def test_every_published_table_can_stand_beside_ours():

@@ -85,6 +85,7 @@ class Lab:
 
         def settled() -> bool:  # task runs reach the database as events, a moment later
             rows = post(f"{api}/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+            found.clear()  # one that has just begun goes by another name
             found.update({row["name"]: row["state_name"] for row in rows})
             final = {"Completed", "Cached", "Failed", "Skipped", "Stopped"}
             return len(rows) == expected and all(row["state_name"] in final for row in rows)

@@ -82,6 +82,17 @@ def test_a_list_of_files_in_use_that_a_stop_has_cut(lab, left):
     assert "could not be read" not in lab.sesame("run", "--force")
 
 
+def test_a_list_of_files_in_use_that_a_timeout_has_cut(lab):
+    """Within a flow: the stages after it run."""
+    lab.stages("""
+  a_cut: {cmd: "echo > a.out; : > .dvc/tmp/rwlock; exec sleep 9999", outs: [a.out], meta: {timeout: 10}}
+  later: {cmd: echo > later.out, outs: [later.out]}
+""")
+    output = lab.sesame("run", "--jobs", "1", code=1)
+    assert output.index("[a_cut] failed: stopped after its timeout") < output.index("[later] done")
+    assert summary(output) == "0 cached, 1 done, 1 failed" and output.count("rwlock could not be read") == 1
+
+
 def test_the_lock_file_is_in_the_order_of_the_graph(lab, many_stages):
     """Whatever finished first: byte for byte as `dvc repro` alone writes it, so that git's diff shows what changed."""
     lab.stages("""

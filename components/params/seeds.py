@@ -1,0 +1,38 @@
+"""Seeds as a choice: every initialisation with every order of the examples. It stands in `studies/params.yaml`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from components.block import Block, Count, Name, Seed, Share
+
+Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100)]
+
+
+class SeedGrid(Block):
+    """Models fine-tuned by their recipe of `finetune`, with each of some initialisations in each of some orders (Dodge et al. 2020)."""
+
+    models: list[Name] = []
+    tasks: list[Name] = []
+    init: Literal["pretrained", "random"] = "pretrained"
+    """From the model's weights, or from random ones, which are then of the initialisation, too."""
+    initialisations: Seeds = [1, 2, 3, 4, 5, 6, 7, 8]
+    """Seeds of the weights that are not pre-trained, and of dropout."""
+    orders: Seeds = [1, 2, 3, 4, 5, 6, 7, 8]
+    """Seeds of the order in which training examples come."""
+    train_examples: Count | None = None
+    """Labelled examples used, a seeded subset, the same for all; null takes all."""
+    keep: Annotated[Share, Field(gt=0, lt=1)] = 0.3
+    """Of the trainings begun, the share that is trained to its end where those that look bad on dev are stopped."""
+
+    @field_validator("initialisations", "orders")
+    @classmethod
+    def each_once(cls, seeds: list[int]) -> list[int]:
+        if twice := next((seed for seed in seeds if seeds.count(seed) > 1), None):
+            raise ValueError(f"{twice} stands there twice")
+        return seeds
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Model and task of each grid."""
+        return [(model, task) for model in self.models for task in self.tasks]

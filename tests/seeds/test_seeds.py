@@ -1,0 +1,122 @@
+"""Seeds apart: the shares by hand and under chance, the best of n by brute force, what stopping saves, a whole grid."""
+
+import itertools
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from components import params
+from components.errors import SesameError
+from components.models import store
+from components.seeds import __main__ as grid
+from components.seeds import chance, row
+from components.tracking import Run
+from tests.conftest import tiny_params
+
+ADDITIVE = np.array([[0.0, 0.1, 0.2], [0.3, 0.4, 0.5]])
+
+
+def test_shares_by_hand():
+    """Rows 0.1 and 0.4 about 0.25, columns 0.15, 0.25 and 0.35: sums of squares 0.135 and 0.04, nothing left."""
+    weights, order = chance.parts(ADDITIVE)
+    assert weights.share == pytest.approx(0.135 / 0.175) and order.share == pytest.approx(0.04 / 0.175)
+    assert (weights.by_chance, order.by_chance) == (1 / 5, 2 / 5)
+    same = chance.parts(np.full((3, 4), 0.5))
+    assert [part.share for part in same] == [0, 0] and min(part.p for part in same) == 1.0
+
+
+def test_what_is_chance_is_called_so_and_what_is_none_is_seen():
+    """Of grids without any effect a twentieth is beyond p = .05, and an effect as large as the noise is found."""
+    rng = np.random.default_rng(0)
+    null = [part.p for _ in range(100) for part in chance.parts(rng.normal(size=(5, 6)))]
+    assert 0.02 <= np.mean(np.array(null) < 0.05) <= 0.09
+    shares = [chance.parts(rng.normal(size=(5, 6)))[0] for _ in range(100)]
+    assert np.mean([part.share for part in shares]) == pytest.approx(shares[0].by_chance, abs=0.03)
+    effect = [chance.parts(rng.normal(size=(8, 8)) + rng.normal(size=(8, 1))) for _ in range(40)]
+    assert np.mean([weights.p < 0.05 for weights, _ in effect]) > 0.9 and np.mean([order.p < 0.05 for _, order in effect]) < 0.2
+
+
+def test_the_best_of_n_on_dev_and_what_it_is_worth_elsewhere():
+    dev, judged = np.array([0.1, 0.4, 0.3, 0.2, 0.5, 0.0]), np.array([0.6, 0.1, 0.5, 0.4, 0.2, 0.3])
+    for found, n in zip(chance.whole(dev, judged, 3, [1, 2, 6]), [1, 2, 6], strict=True):
+        best = [max(drawn, key=dev.__getitem__) for drawn in itertools.combinations(range(6), n)]
+        assert (found.begun, found.epochs) == (n, 3 * n)
+        assert found.dev == pytest.approx(statistics.fmean(dev[best]), abs=0.01)
+        assert found.judged == pytest.approx(statistics.fmean(judged[best]), abs=0.01)
+
+
+def test_stopping_early_costs_fewer_epochs_and_nothing_where_the_first_look_is_the_last_word():
+    rng = np.random.default_rng(1)
+    dev, judged = rng.random(40), rng.random(40)
+    [sure] = chance.stopped(dev, dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
+    [every] = chance.whole(dev, judged, 6, [10])
+    assert sure.epochs == 10 * 2 + 3 * 4 and (sure.dev, sure.judged) == (every.dev, every.judged)
+    [blind] = chance.stopped(rng.random(40), dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
+    assert blind.dev == pytest.approx(chance.whole(dev, judged, 6, [3])[0].dev, abs=0.02)  # as good as three that nobody looked at
+    [wrong] = chance.stopped(-dev, dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
+    assert wrong.dev < blind.dev < sure.dev
+
+
+def checked(**changes) -> params.Params:
+    raw = tiny_params()
+    raw["seed_grid"] = {"models": ["bert"], "tasks": ["same"], "initialisations": [3, 4], "orders": [5, 6, 7], "keep": 0.5} | changes
+    raw["finetune"]["recipes"]["bert"] |= {"pair": "apart", "head": "mix"}  # learns what random weights can show
+    return params.check(raw)
+
+
+@pytest.fixture
+def made(project, tokens) -> params.Params:
+    """A model with random weights in place of trained ones."""
+    own = checked()
+    torch.manual_seed(0)
+    architecture = own.models["bert"].architecture
+    store.save(Path("data/models/bert"), store.build(architecture, tokens).state_dict(), architecture, tokens)
+    return own
+
+
+def test_a_grid(made):
+    for seed in (3, 4):
+        found = row.row(made, f"bert-same-{seed}", Run(None))
+        row.file(f"bert-same-{seed}").with_suffix(".json").write_text(json.dumps(found))
+    lines = pd.read_csv(row.file("bert-same-3"))
+    row.row(made, "bert-same-3", Run(None))
+    again = pd.read_csv(row.file("bert-same-3"))
+    assert len(lines) == 3 and lines.drop(columns="seconds").equals(again.drop(columns="seconds"))  # the same seeds, the same scores
+    assert len({tuple(own) for own in lines.filter(like="epoch").to_numpy()}) > 1  # another order, another training
+    page = grid.seed_grid(made, "all", Run(None))
+    assert set(page["grids"]) == {"bert-same"} and 0 <= page["grids"]["bert-same"]["order_share"] <= 1
+    text = grid.PAGE.read_text()
+    assert "6 trainings score from" in text and "<svg" in text and "best on dev of 3" in text
+
+
+def test_a_score_that_is_undefined_is_named(made):
+    for seed in (3, 4):
+        frame = pd.DataFrame({"initialisation": seed, "order": [5, 6, 7], "epoch_1": 0.5, "dev": [0.5, None if seed == 4 else 0.4, 0.3]})
+        row.file(f"bert-same-{seed}").parent.mkdir(parents=True, exist_ok=True)
+        frame.assign(judged=0.5, seconds=1.0).to_csv(row.file(f"bert-same-{seed}"), index=False)
+    with pytest.raises(SesameError, match="bert on same, initialisation 4, order 6: the score is undefined"):
+        grid.seed_grid(made, "all", Run(None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"orders": [1, 1]}, "seed_grid.orders: 1 stands there twice"),
+        ({"keep": 1.0}, "seed_grid.keep"),
+        ({"models": ["berta"]}, "no 'berta' in models"),
+        ({"tasks": ["sama"]}, "no 'sama' in tasks"),
+    ],
+)
+def test_wrong_params(changes, said):
+    with pytest.raises(SesameError, match=said):
+        checked(**changes)
+
+
+def test_a_row_that_is_not_declared():
+    with pytest.raises(SesameError, match="no such row in seed_grid of studies/params.yaml .there are: bert-same-3, bert-same-4"):
+        row.row(checked(), "bert-same-9", Run(None))

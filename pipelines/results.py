@@ -36,8 +36,9 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         _search("budget" in names)
     if "efficiency" in names:
         _efficiency()
-    if "seed_grid" in names:
-        terminal.say(f"report   {REPORT / 'seeds.html'}")
+    for page, own in (("seed_grid", "seeds"), ("tickets_page", "tickets")):
+        if page in names:
+            terminal.say(f"report   {REPORT / own}.html")
 
 
 def _report() -> None:

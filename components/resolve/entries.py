@@ -224,7 +224,8 @@ def _generations(p: params.Params) -> Iterator[Entry]:
 
 
 OF_STUDIES = (
-    "variant", "further", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "point", "taught", "efficiency",
+    "variant", "further", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "tickets", "tickets_page",
+    "point", "taught", "efficiency",
 )  # fmt: skip
 """Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
 SHARED = {"tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models", "derive": "derived"}
@@ -270,6 +271,7 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": asked}
         yield Entry("search", f"{model}-{task}", modules, settings)
     yield from _seeds(p)
+    yield from _tickets(p)
     yield from _points(p)
     metrics = {task: p.tasks[task].metric for task in p.search.tasks}
     yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": metrics})
@@ -286,6 +288,19 @@ def _seeds(p: params.Params) -> Iterator[Entry]:
             yield Entry("seed_row", f"{model}-{task}-{seed}", modules, settings | {"initialisation": seed})
     judged = {task: _judging(p.tasks[task]) for task in grid.tasks}
     yield Entry("seed_grid", "all", ("components.seeds.__main__",), {"grid": grid.settings(), "tasks": judged})
+
+
+def _tickets(p: params.Params) -> Iterator[Entry]:
+    block = p.tickets
+    for model, task in block.pairs:
+        recipe = p.finetune.recipes[model]
+        own = {"rounds": block.rounds, "prune": block.prune, "train_examples": block.train_examples}
+        settings = _common(p) | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
+        modules = ("components.tickets.rounds", *_model(p, model), *_method(recipe, p.family(model)))
+        for seed in block.seeds:
+            yield Entry("tickets", f"{model}-{task}-{seed}", modules, settings | {"own_seed": seed})
+    judged = {task: _judging(p.tasks[task]) for task in block.tasks}
+    yield Entry("tickets_page", "all", ("components.tickets.__main__",), {"tickets": block.settings(), "tasks": judged})
 
 
 def _points(p: params.Params) -> Iterator[Entry]:

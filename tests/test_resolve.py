@@ -112,7 +112,7 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
         ("components/objectives/bilm/objective.py", {"pretrain@elmo"}),
         ("components/finetune/methods/features.py", {"finetune@elmo-same"}),
         ("components/finetune/methods/lora.py", {"adapt@gpt-lora-same"}),
-        ("components/search/draws.py", {"search@bert-same"}),
+        ("components/search/draws.py", {"search@bert-same-pretrained"}),
         ("components/ablations/published.yaml", {"study@rate"}),
         ("components/report/page.html.j2", {"report@all"}),
         ("components/sources/files.py", {"corpus@base", "task@same"}),

@@ -261,15 +261,15 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         settings |= {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"], "model": p.models[study.model].settings()}
         yield Entry("study", name, ("components.ablations.__main__",), settings)
     search = p.search.settings()
-    lasting = {key: value for key, value in search.items() if key not in ("models", "tasks", "confidence")}
-    for model, task in product(p.search.models, p.search.tasks):
+    lasting = {key: value for key, value in search.items() if key not in ("models", "tasks", "inits", "confidence")}
+    for name, (model, task, init) in p.search.runs.items():
         recipe = p.finetune.recipes[model]
         methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
         drawn = (module for method in sorted(methods) for module in _method(recipe.model_copy(update={"method": method}), p.family(model)))
         modules = ("components.search.__main__", *_model(p, model), *drawn)
         asked = _judging(p.tasks[task], *(recipe.model_copy(update={"method": method}) for method in methods))
-        settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": asked}
-        yield Entry("search", f"{model}-{task}", modules, settings)
+        settings = _common(p) | {"search": lasting | {"init": init}, "recipe": recipe.settings(), "task": asked}
+        yield Entry("search", name, modules, settings)
     yield from _seeds(p)
     yield from _tickets(p)
     yield from _points(p)

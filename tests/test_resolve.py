@@ -280,7 +280,7 @@ def test_a_journal_is_of_one_search(project):
     def place(**change) -> Path:
         raw = tiny_params()
         raw["search"] |= {"models": ["bert"], "tasks": ["same"]} | change
-        return Journal(params.check(raw), "bert", "same").folder
+        return Journal(params.check(raw), "bert-same-pretrained").folder
 
     weights, examples = Path("data/models/bert/model.safetensors"), Path("data/tasks/same/dev.jsonl")
     weights.parent.mkdir(parents=True)

@@ -36,7 +36,7 @@ def plain(all_params: params.Params, model: str) -> str:
     """The point that runs a model as it is. Raises SesameError where there is none."""
     as_they_are = {
         own.model: name for name, own in reversed(all_params.efficiency.points.items())
-        if own.init == "pretrained" and own.quantised is None and own.teacher is None and own.recipe.get("method") != "early_exit"
+        if own.init == "pretrained" and own.quantised is own.teacher is own.factorised is None and own.recipe.get("method") != "early_exit"
     }  # fmt: skip
     if model not in as_they_are:
         raise SesameError(f"no point of efficiency runs {model} as it is (there are those of: {', '.join(as_they_are) or 'none'})")

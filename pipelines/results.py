@@ -36,8 +36,9 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         _search("budget" in names)
     if "efficiency" in names:
         _efficiency()
-    if "seed_grid" in names:
-        terminal.say(f"report   {REPORT / 'seeds.html'}")
+    for page, own in (("seed_grid", "seeds"), ("tickets_page", "tickets")):
+        if page in names:
+            terminal.say(f"report   {REPORT / own}.html")
 
 
 def _report() -> None:
@@ -126,14 +127,15 @@ def _efficiency() -> None:
 
 def _search(page: bool) -> None:
     rows = []
-    for path in sorted((SEARCH / "trials").glob("*/*.json")):
+    for path in sorted((SEARCH / "trials").glob("*/*/*.json")):
         metrics = stage.read_json(path)
         best = metrics["best"] or {"score": None, "drawn": {}}
         drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in best["drawn"].items())
         score = "–" if best["score"] is None else f"{best['score']:.3f}"
         rows.append([
-            metrics["model"], metrics["task"], metrics["metric"], score, f"{metrics['trials']}", f"{metrics['cost']['seconds']:.0f}", drawn,
+            metrics["model"], metrics["init"], metrics["task"], metrics["metric"], score, f"{metrics['trials']}",
+            f"{metrics['cost']['seconds']:.0f}", drawn,
         ])  # fmt: skip
     terminal.say("")
-    terminal.table(["model", "task", "metric", "best on dev", "trials", "seconds", "drawn"], rows)
+    terminal.table(["model", "start", "task", "metric", "best on dev", "trials", "seconds", "drawn"], rows)
     terminal.say(f"report   {SEARCH / 'index.html'}" if page else "report   not among what was built: `sesame run budget`")

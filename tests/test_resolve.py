@@ -112,7 +112,7 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
         ("components/objectives/bilm/objective.py", {"pretrain@elmo"}),
         ("components/finetune/methods/features.py", {"finetune@elmo-same"}),
         ("components/finetune/methods/lora.py", {"adapt@gpt-lora-same"}),
-        ("components/search/draws.py", {"search@bert-same"}),
+        ("components/search/draws.py", {"search@bert-same-pretrained"}),
         ("components/ablations/published.yaml", {"study@rate"}),
         ("components/report/page.html.j2", {"report@all"}),
         ("components/sources/files.py", {"corpus@base", "task@same"}),
@@ -212,9 +212,10 @@ def test_the_closure_is_what_python_imports(project, start):
         },
     }  # fmt: skip
     raw["seed_grid"] = {"models": ["gpt"], "tasks": ["same"], "initialisations": [1, 2], "orders": [1, 2]}
+    raw["tickets"] = {"models": ["gpt"], "tasks": ["same"], "seeds": [1], "rounds": 1}
     write(raw)
     # no checkpoint here; the pages are held against their templates above; one seed is like another
-    skipped = {"checkpoint", "report", "study", "budget", "seed_grid", "efficiency"}
+    skipped = {"checkpoint", "report", "study", "budget", "seed_grid", "tickets_page", "efficiency"}
     wanted = [own for own in resolve.entries(params.load()) if own.stage not in skipped]
     stages = [own for own in wanted if not own.name.endswith("-2") and "-40-" not in own.name]
     Path("stages.json").write_text(json.dumps([(own.modules[0], own.name) for own in stages]))

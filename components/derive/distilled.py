@@ -35,7 +35,7 @@ def _block(all_params: params.Params, name: str) -> Lessons:
     objective = Distillation(
         hard=by.objective.model_dump(mode="json"), teacher=str(teacher),
         teacher_key=hashlib.sha256(code.encode() + (teacher / "model.safetensors").read_bytes()).hexdigest()[:16],
-        **{key: getattr(by, key) for key in ("temperature", "soft_weight", "hard_weight", "cosine_weight")},
+        **{key: getattr(by, key) for key in Distillation.model_fields if key in params.Distilled.model_fields and key != "name"},
     )  # fmt: skip
     training = {key: getattr(by, key) for key in params.Training.model_fields} | {"objective": objective}
     return Lessons.model_construct(**training, encoding=encoding.name, architecture=architecture)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import kl_div, log_softmax, softmax
 
 from components import params, stage
-from components.efficiency import exits, measure, quantised
+from components.efficiency import exits, factorised, measure, quantised
 from components.errors import SesameError
 from components.finetune import loop, runs
 from components.finetune.bench import Bench, Ready, judged, readable
@@ -71,8 +71,10 @@ class Setting:
         return cls(point, block.points[point], recipe, Bench.of(all_params, task))
 
     def ready(self, seed: int) -> Ready:
-        """The model as it is tuned; where its weights are rounded in training, with that."""
+        """The model as it is tuned: with thin matrices, and weights rounded in training, where a point asks for that."""
         made = self.bench.ready(Path("data/models", self.own.model), self.recipe, seed, self.own.init == "pretrained")
+        if self.own.factorised:
+            factorised.factorise(made.module, self.own.factorised)
         if self.own.quantised and self.own.quantised.trained:
             quantised.begin(made.module, self.own.quantised)
         return made

@@ -7,10 +7,13 @@ a biLSTM with attention.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -25,7 +28,7 @@ from components.finetune.data import Encoded, stacked
 from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import BiLSTMAttentionHead, compared
-from components.tasks import Example, metrics
+from components.tasks import Example, calibration, metrics
 from components.tracking import Run
 
 LINEAR = {
@@ -71,10 +74,17 @@ class Fitted(NamedTuple):
     tokens: int = 0
     """Read in training."""
     flops: int = 0
+    logits: Sequence[dict[str, np.ndarray]] = ()
+    """Of the labels, (examples, labels), likewise; nothing where it has no probabilities."""
 
     def score(self, bench: Bench, split: str) -> dict[str, dict]:
         """Metric -> its summary over the runs."""
         return metrics.summary([metrics.evaluate(bench.task, split, bench.rows[split], predicted[split]) for predicted in self.predictions])
+
+    def likely(self, bench: Bench, splits: list[str], scaled: bool) -> list[tuple[dict[str, np.ndarray], float]]:
+        """Of each run the probabilities of the labels, and the temperature that made them."""
+        labels = calibration.gold(bench.task, bench.rows["dev"]) if self.logits else None
+        return [calibration.of_splits({split: own[split] for split in splits}, labels, scaled) for own in self.logits]
 
 
 def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list]:
@@ -100,7 +110,15 @@ def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair:
     features = bag_of_words(rows, pair)
     model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
     size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
-    return Fitted([{split: model.predict(part).tolist() for split, part in features.items()}], size)
+    logits = [{split: logarithms(model, task, part) for split, part in features.items()}] if isinstance(model, LogisticRegression) else ()
+    return Fitted([{split: model.predict(part).tolist() for split, part in features.items()}], size, logits=logits)
+
+
+def logarithms(model: LogisticRegression, task: params.Task, features: sparse.csr_matrix) -> np.ndarray:
+    """Of the probabilities of the task's labels in their order, (examples, labels); one that no example had is as good as impossible."""
+    made, known = np.full((features.shape[0], len(task.labels)), np.log(1e-12)), model.classes_.tolist()
+    made[:, [task.labels.index(label) for label in known]] = model.predict_log_proba(features)
+    return made
 
 
 def token_vectors(vocab_size: int, block: params.Baselines) -> nn.Embedding:
@@ -167,24 +185,37 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     block, bench = all_params.baselines, Bench.of(all_params, name)
     task, rows = bench.task, bench.rows
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
-    baselines, lines, tokens, flops = {}, [], 0, 0
+    baselines, believed, lines, tokens, flops = {}, {}, [], 0, 0
     for method in (method for method in block.methods if fits(method, task, bench.pair)):
         fitted = fit(all_params, bench, method)
         tokens, flops = tokens + fitted.tokens, flops + fitted.flops
         seeds = all_params.finetune.seeds if method in NETWORKS else [None]
-        for seed, predicted in zip(seeds, fitted.predictions, strict=True):
+        likely = fitted.likely(bench, labelled, block.recipe.temperature_scaling)
+        for seed, predicted, own in zip_longest(seeds, fitted.predictions, likely):
             for split in labelled:
-                lines += runs.predicted(method, seed, split, rows[split], predicted[split])
+                made = runs.predicted(method, seed, split, rows[split], predicted[split])
+                if own:
+                    for row, shares in zip(made, own[0][split], strict=True):
+                        row["probabilities"] = [float(f"{share:.4g}") for share in shares]
+                lines += made
+        if likely:
+            believed[method] = {split: summary_of(bench, split, likely) for split in labelled}
         baselines[method] = {"trainable_parameters": fitted.parameters} | {split: fitted.score(bench, split) for split in labelled}
         shown = baselines[method][judged(task)][task.metric]["mean"]
         print(f"{method}: {judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
     runs.write_predictions(Path("data/baselines", name), lines, labelled)
     run.tag(model="baseline", task=name)
     return {
-        "task": name, "metric": task.metric, "split": judged(task), "baselines": baselines,
+        "task": name, "metric": task.metric, "split": judged(task), "baselines": baselines, "calibration": believed,
         "protocol": bench.protocol(block.recipe, note=" (networks)"),
         "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)},
     }  # fmt: skip
+
+
+def summary_of(bench: Bench, split: str, likely: list[tuple[dict[str, np.ndarray], float]]) -> dict[str, dict]:
+    """How far the probabilities of all runs are to be believed on a split."""
+    labels = calibration.gold(bench.task, bench.rows[split])
+    return metrics.summary([calibration.evaluate(own[split], labels) | {"temperature": temperature} for own, temperature in likely])
 
 
 def fit(all_params: params.Params, bench: Bench, method: str) -> Fitted:
@@ -199,7 +230,7 @@ def fit(all_params: params.Params, bench: Bench, method: str) -> Fitted:
 def networks(all_params: params.Params, bench: Bench, method: str) -> Fitted:
     """A network of each seed."""
     block, tokens = all_params.baselines, tokenizer.load(Path("data/tokenizers", all_params.baselines.tokenizer))
-    predictions, read, flops = [], 0, 0
+    predictions, logits, read, flops = [], [], 0, 0
     encoded: dict[str, Encoded] = {}
     for seed in all_params.finetune.seeds:
         torch.manual_seed(seed)
@@ -209,9 +240,11 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> Fitted:
         fitted = loop.fit(
             bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
         )  # fmt: skip
-        predictions.append({split: fitted.predict(part).values for split, part in encoded.items()})
+        said = {split: fitted.predict(part) for split, part in encoded.items()}
+        predictions.append({split: own.values for split, own in said.items()})
+        logits += [{split: own.logits for split, own in said.items()}] if kind.outputs_are_labels else []
         read, flops = read + fitted.tokens, flops + fitted.flops
-    return Fitted(predictions, store.count_parameters(module), read, flops)
+    return Fitted(predictions, store.count_parameters(module), read, flops, logits)
 
 
 if __name__ == "__main__":

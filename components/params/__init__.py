@@ -92,4 +92,5 @@ from components.params.text import (
     Tokenizer,
     UrlSource,
 )
+from components.params.tickets import Tickets
 from components.params.whole import Energy, Params, Resources

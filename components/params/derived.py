@@ -244,13 +244,30 @@ class Distilled(Training, Way):
     hard_weight: Annotated[float, Field(ge=0)] = 2.0
     cosine_weight: Annotated[float, Field(ge=0)] = 1.0
     """Of the three losses; each is a mean over its targets."""
+    layer_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
+    """Of the squared distance of each layer's states to those of the teacher's layer as far up (TinyBERT, Jiao et al. 2020, equation 8,
+    without its projection), a mean over tokens and width, added up over the layers."""
+    relation_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
+    """Of the divergence of how tokens relate by their queries, by their keys and by their values, in the student's last layer and one of
+    the teacher's (MiniLM 2, Wang et al. 2021, equations 4 to 7), a mean over tokens and heads, added up over the three. Of any widths."""
+    relation_heads: Annotated[Count | None, Added(neutral=None)] = None
+    """That the three are cut into; null: as many as the teacher's layer has."""
+    relation_layer: Annotated[Count | None, Added(neutral=None)] = None
+    """The teacher's, the first is 1; null: its last. (The paper takes one above the middle of a large teacher.)"""
 
     @model_validator(mode="after")
     def something_is_taught(self):
         if self.objective.name not in TAUGHT:
             raise ValueError(f"a teacher is asked for tokens (objective {' or '.join(TAUGHT)}), and {self.objective.name} asks for none")
-        if not self.soft_weight and not self.cosine_weight:
-            raise ValueError("nothing is learned from the teacher: give soft_weight or cosine_weight")
+        if not any(getattr(self, key) for key in TEACHES):
+            raise ValueError(f"nothing is learned from the teacher: give {', '.join(TEACHES[:-1])} or {TEACHES[-1]}")
+        for key in ("relation_heads", "relation_layer"):
+            if getattr(self, key) and not self.relation_weight:
+                raise ValueError(f"{key} says nothing without relation_weight")
+        if (self.relation_weight or self.layer_weight) and self.trainer.compile:
+            raise ValueError(
+                "trainer.compile: what layers do inside is not seen of a compiled model; leave it, or the weights of layers, out"
+            )
         return self
 
     def taken(self, start: ArchitectureBlock, num_layers: int) -> list[int]:
@@ -274,6 +291,17 @@ class Distilled(Training, Way):
             raise ValueError(
                 f"cosine_weight: states {student.hidden_size} and {start.hidden_size} wide have no cosine; set cosine_weight to 0"
             )
+        if self.layer_weight and student.hidden_size != start.hidden_size:
+            raise ValueError(
+                f"layer_weight: states {student.hidden_size} and {start.hidden_size} wide have no distance; take relation_weight"
+            )
+        if self.relation_weight:
+            heads, layer = self.relation_heads or start.num_heads, self.relation_layer or start.num_layers
+            for whose, width in (("student", student.heads_size), ("teacher", start.heads_size)):
+                if width % heads:
+                    raise ValueError(f"relation_heads: {heads} do not divide the {width} that the {whose}'s heads are wide together")
+            if layer > start.num_layers:
+                raise ValueError(f"relation_layer: the teacher has {start.num_layers} layers, and {layer} is none")
         if taken and student.hidden_size != start.hidden_size:
             raise ValueError(f"layers: the teacher's are {start.hidden_size} wide, not {student.hidden_size}; take layers: random")
         if taken and (len(taken) != student.num_layers or max(taken) >= start.num_layers or student.num_layers > start.num_layers):
@@ -284,6 +312,7 @@ class Distilled(Training, Way):
 
 
 TAUGHT = ("mlm", "clm")
+TEACHES = ("soft_weight", "cosine_weight", "layer_weight", "relation_weight")
 
 
 class Derived(Block):

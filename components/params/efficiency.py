@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
-from components.block import Block, Count, Name, Share
+from components.block import Added, Block, Count, Name, Share
 from components.params.messages import first
 from components.params.studies import Label
 from components.params.tasks import Recipe
@@ -18,6 +18,9 @@ class Quantised(Block):
     a in a row; Li and Liu 2016) are rounded and multiplied as before: smaller, and no faster."""
     trained: bool = False
     """Rounded in every step of the tuning, too (Jacob et al. 2018; Q8BERT, Zafrir et al. 2019, which rounds what goes in as well)."""
+
+
+Threshold = Annotated[float, Field(gt=0, le=1)]
 
 
 class Point(Block):
@@ -34,6 +37,8 @@ class Point(Block):
     """Of the loss against the teacher; the rest is that against the labels."""
     teacher_temperature: PositiveFloat = 2.0
     """That probabilities of both are softened by."""
+    factorised: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, Added(neutral=None)] = None
+    """The matrices of the layers as products of two thin ones, with this share of their weights together, before the tuning."""
     quantised: Quantised | None = None
 
     @model_validator(mode="after")
@@ -42,9 +47,6 @@ class Point(Block):
             if self.teacher is None and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} says nothing without a teacher")
         return self
-
-
-Threshold = Annotated[float, Field(gt=0, le=1)]
 
 
 class Efficiency(Block):

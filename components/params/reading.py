@@ -24,7 +24,7 @@ from components.params.whole import Params
 FILE = Path("params.yaml")
 STUDIES = Path("studies/params.yaml")
 """Holds the sections below, so that the file one begins with stays short."""
-OF_STUDIES = ("ablations", "search", "seed_grid", "efficiency")
+OF_STUDIES = ("ablations", "search", "seed_grid", "tickets", "efficiency")
 SHARED = ("tokenizers", "encodings", "models", "derived")
 """Sections that stand in both: what only a study reads is made with it, and no part of the main pipeline."""
 

@@ -87,8 +87,7 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         for i, task in enumerate(_list(_dictionary(_dictionary({"d": derived}, "d"), "by"), "tasks")):
             check(f"derived.{name}.by.tasks[{i}]", task, "tasks")
     finetune, adapt, search = _dictionary(raw, "finetune"), _dictionary(raw, "adapt"), _dictionary(raw, "search")
-    learning_curve = _dictionary(raw, "learning_curve")
-    tuned = {"search": search, "seed_grid": _dictionary(raw, "seed_grid"), "learning_curve": learning_curve}
+    tuned = {"search": search, **{key: _dictionary(raw, key) for key in ("seed_grid", "tickets", "learning_curve")}}
     for section, block in {"finetune": finetune, "adapt": adapt, **tuned}.items():
         for i, task in enumerate(_list(block, "tasks")):
             check(f"{section}.tasks[{i}]", task, "tasks")

@@ -72,14 +72,14 @@ class Search(Block):
 
     models: list[Name] = []
     tasks: list[Name] = []
-    init: Literal["pretrained", "random"] = "pretrained"
-    """From the model's weights, or from random ones of the same architecture."""
+    inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1)] = ["pretrained"]
+    """From the model's weights, or from random ones of the same architecture, or from both: is it the pre-training or the architecture?"""
     sampler: Literal["random", "tpe"] = "random"
     """Only of random search, with nothing pruned, is there an expected validation performance."""
     pruner: Pruner = Pruner()
     budget: SearchBudget = SearchBudget(trials=20)
     seed: Seed = 1
-    """Trial n has the same draws and seed for every model and task."""
+    """Trial n has the same draws and seed for every model, task and start."""
     metric: MetricName | None = None
     """On dev; null: the task's headline."""
     train_examples: Count | None = None
@@ -88,6 +88,18 @@ class Search(Block):
     """That a band holds a model's whole curve."""
     space: dict[str, Draw] = {}
     """Field of the recipe -> what it is drawn from. A fixed value is a choice of one."""
+
+    @field_validator("inits")
+    @classmethod
+    def each_once(cls, inits: list[str]) -> list[str]:
+        if len(set(inits)) < len(inits):
+            raise ValueError(f"{inits[0]} stands there twice")
+        return inits
+
+    @property
+    def runs(self) -> dict[str, tuple[str, str, str]]:
+        """Name of a search -> its model, task and start."""
+        return {f"{model}-{task}-{init}": (model, task, init) for model in self.models for task in self.tasks for init in self.inits}
 
     @field_validator("space")
     @classmethod

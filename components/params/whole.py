@@ -18,6 +18,7 @@ from components.params.spaces import Alignment, ContextualVectors, Groups, Histo
 from components.params.studies import Ablation, read_by, tuned, varied
 from components.params.tasks import ATTACHED, IN_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, Tokenizer
+from components.params.tickets import Tickets
 
 Watts = Annotated[float, Field(gt=0, le=1e6)]
 
@@ -115,6 +116,7 @@ class Params(Block):
     ablations: dict[Name, Ablation] = {}
     search: Search = Search()
     seed_grid: SeedGrid = SeedGrid()
+    tickets: Tickets = Tickets()
     efficiency: Efficiency = Efficiency()
     _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
@@ -247,6 +249,11 @@ class Params(Block):
             asked.append((f"finetune.recipes.{name}", recipe, self.seed_grid.tasks))
             if recipe.method == "in_context":
                 raise ValueError(f"seed_grid.models: by {name}'s recipe nothing is trained (in_context): there are no seeds")
+        for name in [name for name in self.tickets.models if name in self.finetune.recipes]:
+            recipe = self.finetune.recipes[name]
+            asked.append((f"finetune.recipes.{name}", recipe, self.tickets.tasks))
+            if recipe.method != "full":
+                raise ValueError(f"tickets.models: {name}'s recipe trains no weights that could be pruned ({recipe.method}, not full)")
         self._search_fits(bases)
         self._efficiency_fits()
         for name, pair in self.alignments.items():

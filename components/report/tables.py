@@ -160,11 +160,12 @@ def calibration(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     """A row for each model, task and start with probabilities: how far these are to be believed, on the split that is judged."""
     rows = []
     for (group, _), measured in metrics.items():
-        for init, splits in measured.get("calibration", {}).items() if group in ("finetune", "adapt") else ():
+        for init, splits in measured.get("calibration", {}).items() if group in ("finetune", "adapt", "baseline") else ():
+            about = (init, measured["task"], "baseline") if group == "baseline" else (named(measured), measured["task"], init)
             own = splits[measured["split"]]
             error, brier = own["expected_calibration_error"], own["brier_score"]
             figures = (error["mean"], error["std"], brier["mean"], brier["std"], own["temperature"]["mean"], error["n"])
-            rows.append(dict(zip(CALIBRATION, (named(measured), measured["task"], init, *figures), strict=True)))
+            rows.append(dict(zip(CALIBRATION, (*about, *figures), strict=True)))
     return pd.DataFrame(rows, columns=CALIBRATION)
 
 

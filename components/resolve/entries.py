@@ -224,7 +224,8 @@ def _generations(p: params.Params) -> Iterator[Entry]:
 
 
 OF_STUDIES = (
-    "variant", "further", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "point", "taught", "efficiency",
+    "variant", "further", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "tickets", "tickets_page",
+    "point", "taught", "efficiency",
 )  # fmt: skip
 """Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
 SHARED = {"tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models", "derive": "derived"}
@@ -260,16 +261,17 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         settings |= {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"], "model": p.models[study.model].settings()}
         yield Entry("study", name, ("components.ablations.__main__",), settings)
     search = p.search.settings()
-    lasting = {key: value for key, value in search.items() if key not in ("models", "tasks", "confidence")}
-    for model, task in product(p.search.models, p.search.tasks):
+    lasting = {key: value for key, value in search.items() if key not in ("models", "tasks", "inits", "confidence")}
+    for name, (model, task, init) in p.search.runs.items():
         recipe = p.finetune.recipes[model]
         methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
         drawn = (module for method in sorted(methods) for module in _method(recipe.model_copy(update={"method": method}), p.family(model)))
         modules = ("components.search.__main__", *_model(p, model), *drawn)
         asked = _judging(p.tasks[task], *(recipe.model_copy(update={"method": method}) for method in methods))
-        settings = _common(p) | {"search": lasting, "recipe": recipe.settings(), "task": asked}
-        yield Entry("search", f"{model}-{task}", modules, settings)
+        settings = _common(p) | {"search": lasting | {"init": init}, "recipe": recipe.settings(), "task": asked}
+        yield Entry("search", name, modules, settings)
     yield from _seeds(p)
+    yield from _tickets(p)
     yield from _points(p)
     metrics = {task: p.tasks[task].metric for task in p.search.tasks}
     yield Entry("budget", "all", ("components.search.budget",), search | {"metrics": metrics})
@@ -286,6 +288,19 @@ def _seeds(p: params.Params) -> Iterator[Entry]:
             yield Entry("seed_row", f"{model}-{task}-{seed}", modules, settings | {"initialisation": seed})
     judged = {task: _judging(p.tasks[task]) for task in grid.tasks}
     yield Entry("seed_grid", "all", ("components.seeds.__main__",), {"grid": grid.settings(), "tasks": judged})
+
+
+def _tickets(p: params.Params) -> Iterator[Entry]:
+    block = p.tickets
+    for model, task in block.pairs:
+        recipe = p.finetune.recipes[model]
+        own = {"rounds": block.rounds, "prune": block.prune, "train_examples": block.train_examples}
+        settings = _common(p) | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
+        modules = ("components.tickets.rounds", *_model(p, model), *_method(recipe, p.family(model)))
+        for seed in block.seeds:
+            yield Entry("tickets", f"{model}-{task}-{seed}", modules, settings | {"own_seed": seed})
+    judged = {task: _judging(p.tasks[task]) for task in block.tasks}
+    yield Entry("tickets_page", "all", ("components.tickets.__main__",), {"tickets": block.settings(), "tasks": judged})
 
 
 def _points(p: params.Params) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Search for hyperparameters of fine-tuning, and what a model is worth at a budget of search: `python -m components.search MODEL-TASK`.
+"""Search for recipes of fine-tuning, and what a model is worth at a budget of search: `python -m components.search MODEL-TASK-INIT`.
 
 `draws` draws trials and decides which are stopped, through optuna; `trial` is one of them; `journal` keeps those that are done,
 so that a killed search goes on. `python -m components.search.budget` lays the results beside each other: `curve` is the
@@ -12,6 +12,5 @@ FOLDER = Path("data/search/trials")
 
 
 def metrics_file(name: str) -> Path:
-    """Of the search MODEL-TASK, beside its trials: data/metrics is the root pipeline's."""
-    model, _, task = name.partition("-")
-    return FOLDER / model / f"{task}.json"
+    """Of the search MODEL-TASK-INIT, beside its trials: data/metrics is the root pipeline's."""
+    return FOLDER.joinpath(*name.split("-")).with_suffix(".json")

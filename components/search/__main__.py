@@ -1,4 +1,4 @@
-"""`python -m components.search MODEL-TASK`: data/models/<model>, data/tasks/<task> -> data/search/trials/<model>/<task>.csv.
+"""`python -m components.search MODEL-TASK-INIT`: data/models/<model>, data/tasks/<task> -> data/search/trials/<model>/<task>/<init>.csv.
 
 Every trial is a line there and a run in the ledger.
 """
@@ -11,7 +11,7 @@ import pandas as pd
 
 from components import params, stage
 from components.errors import SesameError
-from components.search import FOLDER, metrics_file
+from components.search import metrics_file
 from components.search.draws import Draws
 from components.search.journal import Journal
 from components.search.trial import Trials
@@ -19,25 +19,20 @@ from components.tasks import metrics
 from components.tracking import Run
 
 
-def pairs(config: params.Search) -> dict[str, tuple[str, str]]:
-    """Every search that is declared, by name."""
-    return {f"{model}-{task}": (model, task) for model in config.models for task in config.tasks}
-
-
 def previous_run(all_params: params.Params, name: str) -> str | None:
     """The ledger's run of a killed attempt."""
-    if name not in pairs(all_params.search):
+    if name not in all_params.search.runs:
         return None
-    noted = Journal(all_params, *pairs(all_params.search)[name]).run
+    noted = Journal(all_params, name).run
     return noted.read_text() if noted.exists() else None
 
 
 def search(all_params: params.Params, name: str, run: Run) -> dict:
     config = all_params.search
-    if name not in pairs(config):
-        raise SesameError(f"no such pair in search of params.yaml (there are: {', '.join(pairs(config))})")
-    model, task = pairs(config)[name]
-    base, trials, journal = all_params.finetune.recipes[model], Trials.of(all_params, model, task), Journal(all_params, model, task)
+    if name not in config.runs:
+        raise SesameError(f"no such search in {params.STUDIES} (there are: {', '.join(config.runs)})")
+    model, task, init = config.runs[name]
+    base, trials, journal = all_params.finetune.recipes[model], Trials.of(all_params, model, task, init), Journal(all_params, name)
     draws, rows = Draws(config, base), journal.begin(run.id)[: config.budget.trials]
     earlier = sum(row["seconds"] for row in rows)
     for row in rows:
@@ -49,7 +44,7 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
         number = trial.number + 1
         recipe = base.model_copy(update=trial.params)
         tags = {
-            "stage": "search", "search": name, "model": model, "task": task, "init": config.init,
+            "stage": "search", "search": name, "model": model, "task": task, "init": init,
             "sampler": config.sampler, "pruner": config.pruner.name,
         }  # fmt: skip
         with run.child(f"{name} trial {number}", tags | {"trial": str(number)}, recipe.model_dump(mode="json") | {"seed": seed}) as child:
@@ -67,10 +62,10 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
         journal.add(row)
         print(f"trial {number}{f' of {config.budget.trials}' if config.budget.trials else ''}: {line(row, rows)}", flush=True)
     table = pd.DataFrame([columns(row) for row in rows])
-    with stage.output(FOLDER / model / f"{task}.csv") as temporary:
+    with stage.output(metrics_file(name).with_suffix(".csv")) as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
     run.tag(model=model, task=task)
-    run.artifact(FOLDER / model / f"{task}.csv")
+    run.artifact(metrics_file(name).with_suffix(".csv"))
     best = max((row for row in rows if row["score"] is not None), key=lambda row: row["score"], default=None)
     complete = table[table["state"] == "complete"].sort_values("score", ascending=False)
     shown = complete.drop(columns=["state", "seed", "scores", "tokens", "flops", "note"])
@@ -79,7 +74,7 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     selection = f"the {epoch} epoch of each trial, the best trial selected on dev"
     states = {state: sum(row["state"] == state for row in rows) for state in ("complete", "pruned", "failed")}
     return {
-        "model": model, "task": task, "metric": trials.metric, "init": config.init,
+        "model": model, "task": task, "metric": trials.metric, "init": init,
         "method": "drawn" if "method" in config.space else base.method,
         "sampler": config.sampler, "pruner": config.pruner.name, "device": trials.device,
         "protocol": metrics.protocol("dev", selection, len(trials.bench.rows["train"]), len(trials.bench.rows["dev"])),
@@ -127,7 +122,7 @@ def columns(row: dict) -> dict:
 def finish(name: str) -> None:
     """Forget what a search that is written needs no more."""
     all_params = params.load()
-    Journal(all_params, *pairs(all_params.search)[name]).end()
+    Journal(all_params, name).end()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ class Searched:
     """One model's search on a task."""
 
     model: str
+    """Its name; from random weights with that behind it."""
     metrics: dict
     """The stage's metrics."""
     trials: pd.DataFrame
@@ -50,7 +51,7 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError("search in params.yaml names no models or no tasks")
     parts, rows, summary = [], [], {}
     for task in config.tasks:
-        searches = [read(model, task) for model in config.models]
+        searches = [read(name) for name, (_, own, _) in config.runs.items() if own == task]
         metric = config.metric or all_params.tasks[task].metric
         devices = {search.metrics["device"] for search in searches}
         if len(devices) > 1:
@@ -98,10 +99,12 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
     return {"tasks": summary}
 
 
-def read(model: str, task: str) -> Searched:
+def read(name: str) -> Searched:
     """What a search has left. Raises SesameError where it was not run."""
-    metrics = stage.read_json(metrics_file(f"{model}-{task}"))
-    return Searched(model, metrics, pd.read_csv(FOLDER / model / f"{task}.csv"))
+    path = metrics_file(name)
+    metrics = stage.read_json(path)
+    called = metrics["model"] if metrics["init"] == "pretrained" else f"{metrics['model']} from random weights"
+    return Searched(called, metrics, pd.read_csv(path.with_suffix(".csv")))
 
 
 def points(task: str, model: str, curve: Curve) -> list[dict]:

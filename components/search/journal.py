@@ -1,4 +1,4 @@
-"""The trials that are done, a JSON line each, in `.sesame/search/<model>-<task>-<key>/`: a killed search loses the one that was running.
+"""The trials that are done, a JSON line each, in `.sesame/search/<model>-<task>-<init>-<key>/`: a killed search loses the one that ran.
 
 The key is a hash of all that a trial's result depends on, so that only the very same search is ever continued; how many
 trials there shall be is not in it.
@@ -13,9 +13,9 @@ from components import params, stage
 from components.resolve import entry
 
 
-def key(all_params: params.Params, model: str, task: str) -> str:
+def key(all_params: params.Params, name: str) -> str:
     """Of the search's own entry (settings and code), model and data; how many trials there shall be is not in it."""
-    own = entry(all_params, "search", f"{model}-{task}")
+    own, (model, task, _) = entry(all_params, "search", name), all_params.search.runs[name]
     settings = {**own.settings, "search": {key: value for key, value in own.settings["search"].items() if key != "budget"}}
     digest = hashlib.sha256(f"{own.code} {json.dumps(settings, sort_keys=True)}".encode())
     for folder in (Path("data/models", model), Path("data/tasks", task)):
@@ -28,8 +28,8 @@ def key(all_params: params.Params, model: str, task: str) -> str:
 class Journal:
     """The finished trials of one search, and the ledger's run that they are recorded under."""
 
-    def __init__(self, all_params: params.Params, model: str, task: str):
-        self.folder = stage.STATE / "search" / f"{model}-{task}-{key(all_params, model, task)}"
+    def __init__(self, all_params: params.Params, name: str):
+        self.folder = stage.STATE / "search" / f"{name}-{key(all_params, name)}"
         self.trials, self.run = self.folder / "trials.jsonl", self.folder / "run_id"
 
     def begin(self, run_id: str | None) -> list[dict]:

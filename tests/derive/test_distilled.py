@@ -1,5 +1,6 @@
 """A student of a teacher: the losses by hand, what the student begins with, a training like others, and wrong settings."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -42,7 +43,10 @@ def raw(architecture: dict, **changes) -> dict:
 
 def taught(tokens, architecture: dict, **weights) -> Distillation:
     """The objective, whose teacher is the model in data/models."""
-    weights = {"temperature": 2.0, "soft_weight": 5.0, "hard_weight": 2.0, "cosine_weight": 1.0} | weights
+    weights = {
+        "temperature": 2.0, "soft_weight": 5.0, "hard_weight": 2.0, "cosine_weight": 1.0, "layer_weight": 0.0, "relation_weight": 0.0,
+        "relation_heads": None, "relation_layer": None, **weights,
+    }  # fmt: skip
     name = _name(architecture)
     return Distillation(block.Distillation(hard=OBJECTIVES[name], teacher=f"data/models/{name}", teacher_key="", **weights), tokens)
 
@@ -75,9 +79,66 @@ def test_losses_by_hand(project, tokens, architecture):
     hard, _ = objective.hard.losses(student, rows, None)
     assert all(torch.equal(losses[name][0], value) for name, (value, _) in hard.items())
     assert losses["teacher"][0].item() == objective.hard.losses(teacher, rows, None)[0][objective.main][0].item()
-    assert objective.weights == dict.fromkeys(hard, 2.0) | {"soft": 5.0, "cosine": 1.0, "teacher": 0.0}
+    assert objective.weights == dict.fromkeys(hard, 2.0) | {"soft": 5.0, "cosine": 1.0, "teacher": 0.0, "layer": 0.0, "relation": 0.0}
     same, _ = objective.losses(teacher, rows, None)
     assert float(same["soft"][0]) == pytest.approx(0, abs=1e-3) and float(same["cosine"][0]) == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("architecture", [ENCODER, DECODER, ALBERT], ids=["bert", "gpt", "albert"])
+def test_what_layers_do_by_hand(project, tokens, architecture):
+    """Their states, and how tokens relate by queries, keys and values: token by token, head by head."""
+    teacher = saved(tokens, architecture)
+    weights = {
+        "soft_weight": 0.0,
+        "cosine_weight": 0.0,
+        "layer_weight": 1.0,
+        "relation_weight": 1.0,
+        "relation_heads": 4,
+        "relation_layer": 2,
+    }
+    objective = taught(tokens, architecture, **weights)
+    torch.manual_seed(5)
+    student = store.build(params.check(raw(architecture, layers="random")).architecture("less"), tokens).eval()
+    rows, counts = objective.batches(encode.load(Path("data/encoded/tiny"), "train"), 3, 32, 1)[0]
+    losses, _ = objective.losses(student, rows, None)
+    assert not any(own._forward_hooks for own in (*student.modules(), *teacher.modules()))
+    if architecture is DECODER:
+        ids = rows["ids"][:, :-1]
+        positions, mask = isolate(ids)
+        states, seen = [model._states(ids, positions, mask) for model in (student, teacher)], mask[:, 0]
+        for model, own in zip((student, teacher), states, strict=True):  # before the norm that follows all layers
+            own[-1] = model.blocks[-1](own[-2], model.positions, mask, causal=True)
+    else:
+        seen = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None])[:, None].expand(-1, rows["ids"].shape[1], -1)
+        states = [model.layers(rows["ids"], rows["lengths"], rows["segment_ids"]) for model in (student, teacher)]
+    real = torch.ones(seen.shape[:2], dtype=torch.bool) if architecture is DECODER else seen[:, 0]
+    expected = sum(((states[0][own] - states[1][its]) ** 2).mean(2)[real].sum() for own, its in ((1, 2), (2, 4)))
+    assert float(losses["layer"][0]) == pytest.approx(float(expected), rel=1e-4)
+    first = architecture is DECODER  # pre-LN
+    last, second = student.blocks[1], teacher.blocks[1]
+    inner = [states[0][1], states[1][1]] if not first else [last.attention_norm(states[0][1]), second.attention_norm(states[1][1])]
+    x, y = (block.attention.query_key_value(own) for block, own in zip((last, second), inner, strict=True))
+    total = 0.0
+    for row, place in torch.nonzero(real).tolist():
+        for part, head in itertools.product(range(3), range(4)):
+            cut = slice(part * 16 + head * 4, part * 16 + head * 4 + 4)
+            q, p = (torch.softmax(own[row, seen[row, place], cut] @ own[row, place, cut] / 2, 0) for own in (x, y))
+            total += float((p * (p / q).log()).sum()) / 4
+    assert float(losses["relation"][0]) == pytest.approx(total, rel=1e-3)
+    assert counts["layer"] == counts["relation"] == int(real.sum()) and "cosine" not in losses
+    same, _ = objective.losses(teacher, rows, None)
+    assert float(same["layer"][0]) == pytest.approx(0, abs=1e-4)
+
+
+def test_relations_are_of_any_width(project, tokens):
+    saved(tokens, ENCODER)
+    changes = {"change": {"num_layers": 1, "hidden_size": 8, "num_heads": 1}, "layers": "random", "cosine_weight": 0, "relation_weight": 1}
+    student = store.build(params.check(raw(ENCODER, **changes, relation_heads=2)).architecture("less"), tokens)
+    objective = taught(tokens, ENCODER, soft_weight=0.0, cosine_weight=0.0, relation_weight=1.0, relation_heads=2)
+    rows, _ = objective.batches(encode.load(Path("data/encoded/tiny"), "train"), 8, 32, 1)[0]
+    losses, _ = objective.losses(student, rows, None)
+    losses["relation"][0].backward()
+    assert float(losses["relation"][0]) > 0 and student.blocks[0].attention.query_key_value.weight.grad.abs().sum() > 0
 
 
 def test_the_teachers_way_forward_is_paid_for(project, tokens):
@@ -167,6 +228,12 @@ def test_a_save_is_of_one_teacher(project, tokens):
 @pytest.mark.parametrize(("architecture", "changes", "said"), [
     (ENCODER, {"objective": {"name": "electra"}}, "asked for tokens .objective mlm or clm., and electra asks for none"),
     (ENCODER, {"soft_weight": 0, "cosine_weight": 0}, "nothing is learned from the teacher"),
+    (ENCODER, {"relation_heads": 2}, "relation_heads says nothing without relation_weight"),
+    (ENCODER, {"relation_weight": 1, "relation_heads": 3}, "relation_heads: 3 do not divide the 16 that the student's heads are wide"),
+    (ENCODER, {"relation_weight": 1, "relation_layer": 5}, "relation_layer: the teacher has 4 layers, and 5 is none"),
+    (ENCODER, {"layer_weight": 1, "trainer": {"threads": 1, "compile": True}}, "what layers do inside is not seen of a compiled model"),
+    (ENCODER, {"change": {"num_layers": 2, "hidden_size": 8}, "layers": "random", "cosine_weight": 0, "layer_weight": 1},
+     "layer_weight: states 8 and 16 wide have no distance; take relation_weight"),
     (ENCODER, {"change": {"num_layers": 2, "hidden_size": 8}}, "derived.less.by: cosine_weight: states 8 and 16 wide have no cosine"),
     (ENCODER, {"change": {"hidden_size": 8}, "cosine_weight": 0}, "the teacher's are 16 wide, not 8; take layers: random"),
     (ENCODER, {"change": {"num_layers": 6}}, "none for the student's 6"),

@@ -22,6 +22,7 @@ RECIPE = {"method": "full", "learning_rate": 0.003, "epochs": 2, "batch_size": 1
 POINTS = {
     "whole": {"model": "bert"},
     "taught": {"model": "bert", "teacher": "whole", "teacher_weight": 1.0, "init": "random"},
+    "thin": {"model": "bert", "factorised": 0.5},
     "coarse": {"model": "bert", "quantised": {"weights": "int8"}},
     "coarser": {"model": "bert", "quantised": {"weights": "ternary", "trained": True}},
     "early": {"model": "bert", "recipe": {"method": "early_exit"}},
@@ -64,12 +65,13 @@ def test_from_points_to_the_page(lab):
     assert done.returncode == 0, done.stderr
     told = json.loads(Path("data/report/efficiency.json").read_text())
     rows = {row["point"]: row for row in told["points"]}
-    assert list(rows) == ["whole", "taught", "coarse", "coarser", "early at 0.5", "early at 1", "probe"]
+    assert list(rows) == ["whole", "taught", "thin", "coarse", "coarser", "early at 0.5", "early at 1", "probe"]
     assert rows["whole"]["verdict"] == "base" and rows["coarse"]["difference"].startswith(("+", "-"))
     assert rows["early at 0.5"]["mflops"] < rows["early at 1"]["mflops"]
     assert rows["coarser"]["mib"] < rows["coarse"]["mib"] < rows["whole"]["mib"]
+    assert rows["thin"]["mib"] < rows["whole"]["mib"] and rows["thin"]["mflops"] < rows["whole"]["mflops"]
     assert rows["probe"]["mflops"] > 0.5 * rows["whole"]["mflops"], "what frozen features cost counts"
-    assert "of 7 points" in told["reading"] and "whole" in Path("data/report/efficiency.html").read_text()
+    assert "of 8 points" in told["reading"] and "whole" in Path("data/report/efficiency.html").read_text()
 
 
 def test_a_student_learns_what_the_teacher_says(tokens):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from lightning import Fabric
 from pydantic import ValidationError
+from scipy import sparse
 from torch.nn.functional import layer_norm
 
 from components import params, tasks
@@ -389,6 +390,42 @@ def test_baselines_use_the_same_examples(project):
     rows = tasks.read("data/tasks/same", "test")
     shares = {sum(row.label == label for row in rows) / len(rows) for label in ("no", "yes")}
     assert found["baselines"]["majority"]["test"]["accuracy"]["mean"] in shares
+
+
+def test_baselines_with_probabilities_are_judged_by_them(project):
+    """In the order of the task's labels, whatever a library's is; mended by a temperature where the recipe asks for it."""
+    raw, found, read = tiny_params(), {}, {}
+    raw["tasks"]["same"]["labels"] = ["yes", "no"]
+    raw["baselines"]["methods"] = ["majority", "logistic_regression", "linear_svm", "averaging"]
+    for scaled in (False, True):
+        raw["baselines"]["recipe"]["temperature_scaling"] = scaled
+        found[scaled] = baseline.baseline(params.check(raw), "same", Run(None))
+        lines = [json.loads(line) for line in Path("data/baselines/same/predictions.jsonl").read_text().splitlines()]
+        read[scaled] = [row for row in lines if row["split"] == "test"]
+    assert list(found[False]["calibration"]) == ["logistic_regression", "averaging"]
+    for plain, mended in zip(read[False], read[True], strict=True):
+        assert plain["prediction"] == mended["prediction"] and ("probabilities" in plain) == (
+            plain["init"] not in ("majority", "linear_svm")
+        )
+        if "probabilities" in plain:
+            assert plain["prediction"] == ["yes", "no"][int(np.argmax(plain["probabilities"]))] and sum(
+                plain["probabilities"]
+            ) == pytest.approx(1, abs=1e-3)
+    for method, runs in (("logistic_regression", 1), ("averaging", 2)):
+        plain, mended = (found[scaled]["calibration"][method]["test"] for scaled in (False, True))
+        assert plain["temperature"]["values"] == [1] * runs and 1 not in mended["temperature"]["values"]
+        first = [row for row in read[False] if row["init"] == method and row["seed"] in (None, 1)]
+        likely, gold = np.array([row["probabilities"] for row in first]), np.array([["yes", "no"].index(row["label"]) for row in first])
+        assert plain["brier_score"]["values"][0] == pytest.approx(calibration.brier_score(likely, gold), abs=1e-3)
+    frame = tables.calibration({("baseline", "same"): found[True]})
+    assert frame[["model", "init", "n"]].values.tolist() == [["logistic_regression", "baseline", 1], ["averaging", "baseline", 2]]
+
+
+def test_a_label_that_no_example_has_is_all_but_impossible():
+    task = params.check(tiny_params()).tasks["same"].model_copy(update={"labels": ["c", "a", "b"]})
+    fitted = baseline.LINEAR["logistic_regression"]["classification"].fit(np.eye(4), ["b", "b", "c", "c"])
+    made = np.exp(baseline.logarithms(fitted, task, sparse.csr_matrix(np.eye(4))))
+    assert made[:, 1].max() < 1e-9 and (made.argmax(1) == [2, 2, 0, 0]).all() and made.sum(1) == pytest.approx(1)
 
 
 def test_a_learning_curve_ends_where_finetune_stands(project, tokens):

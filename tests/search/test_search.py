@@ -45,12 +45,12 @@ def save_models(tokens: tokenizer.Tokenizer) -> None:
         store.save(Path("data/models", name), store.build(model.architecture, tokens).state_dict(), model.architecture, tokens)
 
 
-def rows(name: str = "bert-same") -> list[dict]:
+def rows(name: str = "bert-same-pretrained") -> list[dict]:
     with Path("data/search/trials", *name.split("-")).with_suffix(".csv").open() as lines:
         return list(csv.DictReader(lines))
 
 
-def searched(all_params: params.Params, name: str = "bert-same") -> dict:
+def searched(all_params: params.Params, name: str = "bert-same-pretrained") -> dict:
     found = search.search(all_params, name, Run(None))
     stage.write_json(search.metrics_file(name), found)
     return found
@@ -165,7 +165,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     save_models(tokens)
     write_params(project, budget={"trials": 5})
     ledger = {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": f"sqlite:///{project}/ledger.db"}
-    child = start("-m", "components.search", "bert-same", **ledger)
+    child = start("-m", "components.search", "bert-same-pretrained", **ledger)
     for line in child.stdout:
         if line.startswith("trial 2 "):
             child.send_signal(signal.SIGKILL)
@@ -177,7 +177,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     with journal.open("a") as file:
         file.write('{"trial": 3, "sta')  # as if the kill had come in the middle of a line
     tracking.client.cache_clear()
-    again = run_stage("components.search", "bert-same", **ledger)
+    again = run_stage("components.search", "bert-same-pretrained", **ledger)
     tracking.client.cache_clear()
     assert again.returncode == 0 and f"goes on after {done} trials" in again.stdout and again.stdout.count("\ntrial ") == 5 - done
     found = [{key: value for key, value in row.items() if key not in COSTS} for row in rows()]
@@ -200,11 +200,11 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
 def test_another_search_is_not_gone_on_with(project, tokens):
     save_models(tokens)
     changed = ({}, {"seed": 2}, {"sampler": "tpe"}, {"train_examples": 20})
-    keys = {search.Journal(checked(**changes), "bert", "same").folder for changes in changed}
+    keys = {search.Journal(checked(**changes), "bert-same-pretrained").folder for changes in changed}
     assert len(keys) == 4
-    assert search.Journal(checked(budget={"trials": 99}), "bert", "same").folder in keys, "more trials of the same search"
+    assert search.Journal(checked(budget={"trials": 99}), "bert-same-pretrained").folder in keys, "more trials of the same search"
     Path("data/models/bert/model.safetensors").write_bytes(b"other")
-    assert search.Journal(checked(), "bert", "same").folder not in keys
+    assert search.Journal(checked(), "bert-same-pretrained").folder not in keys
 
 
 def page(all_params: params.Params) -> tuple[str, dict]:
@@ -216,7 +216,7 @@ def test_the_page_compares_and_warns(project, tokens):
     save_models(tokens)
     Path("params.yaml").touch()  # the page shows its hash
     config = checked()
-    for name in search.pairs(config.search):
+    for name in config.search.runs:
         searched(config, name)
     html, found = page(config)
     assert found["comparisons"]["bert-elmo"]["trials"]["sentence"] in html and "4 trials are few (under 20)" in html
@@ -224,14 +224,31 @@ def test_the_page_compares_and_warns(project, tokens):
         table = list(csv.DictReader(lines))
     assert [int(float(row["trials"])) for row in table if row["model"] == "elmo"] == [1, 2, 3, 4], "no curve beyond the trials"
     assert all(float(row["low"]) <= float(row["median"]) <= float(row["high"]) for row in table) and html.count("<svg") == 1
-    searched(checked(sampler="tpe"), "bert-same")
+    searched(checked(sampler="tpe"), "bert-same-pretrained")
     html, found = page(checked(sampler="tpe"))
     assert "bert: trials drawn by tpe depend on those before them" in html and not found["comparisons"]
     assert "best_so_far" in Path("data/search/curves.csv").read_text()
 
 
+def test_from_either_start_the_same_recipes_are_tried(project, tokens):
+    save_models(tokens)
+    Path("params.yaml").touch()
+    config = checked(models=["bert"], inits=["pretrained", "random"])
+    for name in config.search.runs:
+        searched(config, name)
+    both = rows("bert-same-pretrained"), rows("bert-same-random")
+    drawn = [[(row["learning_rate"], row["epochs"], row["seed"]) for row in own] for own in both]
+    assert drawn[0] == drawn[1] and [row["scores"] for row in both[0]] != [row["scores"] for row in both[1]]
+    html, found = page(config)
+    assert "bert-bert from random weights" in found["comparisons"] and "From pretrained and random weights" in html
+    with pytest.raises(SesameError, match="search.inits: random stands there twice"):
+        checked(inits=["random", "random"])
+
+
 def test_a_search_that_was_not_run_is_one_line(project):
-    with pytest.raises(SesameError, match=r"data/search/trials/bert/same.json: no such file; run the stage"):
+    with pytest.raises(SesameError, match=r"data/search/trials/bert/same/pretrained.json: no such file; run the stage"):
         budget.budget(checked(), "all", Run(None))
-    with pytest.raises(SesameError, match=r"no such pair in search of params.yaml \(there are: bert-same, elmo-same\)"):
-        search.search(checked(), "bert-other", Run(None))
+    with pytest.raises(
+        SesameError, match=r"no such search in studies/params.yaml \(there are: bert-same-pretrained, elmo-same-pretrained\)"
+    ):
+        search.search(checked(), "bert-same-other", Run(None))

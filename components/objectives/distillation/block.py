@@ -6,7 +6,8 @@ from components.objectives.block import ObjectiveBlock
 
 
 class Distillation(ObjectiveBlock):
-    """A teacher's distribution over the vocabulary, its states, and the text itself (DistilBERT, Sanh et al. 2019, section 3)."""
+    """A teacher's distribution over the vocabulary, its states, and the text itself (DistilBERT, Sanh et al. 2019, section 3); each of its
+    layers (TinyBERT, Jiao et al. 2020) and how tokens relate in one of them (MiniLM 2, Wang et al. 2021)."""
 
     name: Literal["distillation"] = "distillation"
     hard: dict
@@ -19,6 +20,10 @@ class Distillation(ObjectiveBlock):
     soft_weight: float
     hard_weight: float
     cosine_weight: float
+    layer_weight: float
+    relation_weight: float
+    relation_heads: int | None
+    relation_layer: int | None
 
 
 Objective = Distillation

@@ -1,0 +1,34 @@
+"""Lottery tickets: how few of a model's weights are enough, if they are the right ones. It stands in `studies/params.yaml`."""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from components.block import Block, Count, Name, Seed, Share
+
+
+class Tickets(Block):
+    """Models tuned by their recipe of `finetune` (method `full`), pruned by magnitude a share at a time and rewound to where they began
+    (Frankle and Carbin 2019; of BERT Chen et al. 2020, Prasanna et al. 2020)."""
+
+    models: list[Name] = []
+    tasks: list[Name] = []
+    seeds: Annotated[list[Seed], Field(min_length=1)] = [1, 2, 3]
+    """Of the head, the order of the examples, what is drawn."""
+    rounds: Annotated[Count, Field(le=40)] = 6
+    prune: Annotated[Share, Field(gt=0, lt=1)] = 0.3
+    """Of the weights of the layers' matrices that are left, so many go in each round."""
+    train_examples: Count | None = None
+    """Labelled examples used; null takes all."""
+
+    @field_validator("seeds")
+    @classmethod
+    def each_once(cls, seeds: list[int]) -> list[int]:
+        if twice := next((seed for seed in seeds if seeds.count(seed) > 1), None):
+            raise ValueError(f"{twice} stands there twice")
+        return seeds
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Model and task of each."""
+        return [(model, task) for model in self.models for task in self.tasks]

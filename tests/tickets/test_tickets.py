@@ -1,0 +1,118 @@
+"""Lottery tickets: which weights go, by hand; what is trained where; a whole run with its page."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from components import params
+from components.errors import SesameError
+from components.models import sparse, store
+from components.tickets import __main__ as page
+from components.tickets import masks, rounds
+from components.tickets.rounds import KINDS, Tuning, folder_of
+from components.tracking import Run
+from tests.conftest import tiny_params
+
+WEIGHTS = [torch.tensor([[0.1, -0.9], [0.4, 0.3]]), torch.tensor([[-0.2, 0.8]])]
+ALL = [torch.ones_like(weight, dtype=torch.bool) for weight in WEIGHTS]
+
+
+def places(own: masks.Masks) -> list[list]:
+    return [mask.int().tolist() for mask in own]
+
+
+def test_the_smallest_go_round_by_round():
+    """A third of six, then of the four that are left: of all matrices together, by what they are now."""
+    first = masks.pruned(ALL, WEIGHTS, 1 / 3)
+    assert places(first) == [[[0, 1], [1, 1]], [[0, 1]]] and masks.kept(first) == 4
+    second = masks.pruned(first, [torch.tensor([[5.0, 0.01], [0.4, 0.3]]), WEIGHTS[1]], 0.25)
+    assert places(second) == [[[0, 0], [1, 1]], [[0, 1]]], "what is gone stays gone, however large it would be"
+
+
+def test_controls_keep_as_many():
+    first = masks.pruned(ALL, WEIGHTS, 2 / 3)  # -0.9 and 0.8 stay
+    assert places(masks.worst(first, WEIGHTS)) == [[[1, 0], [0, 0]], [[1, 0]]]
+    most = masks.pruned(ALL, WEIGHTS, 1 / 3)
+    assert places(masks.worst(most, WEIGHTS)) == [[[1, 0], [1, 1]], [[1, 0]]], "two were pruned, the rest are the smallest of those left"
+    wide = [torch.rand(50, 40, generator=torch.Generator().manual_seed(1)) < 0.3, torch.rand(7, 9) < 0.5]
+    anywhere = masks.drawn(wide, 3)
+    assert [int(own.sum()) for own in anywhere] == [int(own.sum()) for own in wide]
+    assert places(masks.drawn(wide, 3)) == places(anywhere) != places(masks.drawn(wide, 4))
+    overlap = float((anywhere[0] & wide[0]).sum() / wide[0].sum())
+    assert overlap == pytest.approx(0.3, abs=0.06), "where the ticket is has no say"
+
+
+def checked(**changes) -> params.Params:
+    raw = tiny_params()
+    raw["tickets"] = {"models": ["gpt"], "tasks": ["same"], "seeds": [1, 2], "rounds": 2, "prune": 0.5} | changes
+    return params.check(raw)
+
+
+@pytest.fixture
+def made(project, tokens) -> params.Params:
+    """A model with random weights in place of trained ones."""
+    own = checked()
+    torch.manual_seed(0)
+    architecture = own.models["gpt"].architecture
+    store.save(Path("data/models/gpt"), store.build(architecture, tokens).state_dict(), architecture, tokens)
+    return own
+
+
+def test_a_ticket_begins_where_the_model_did_and_keeps_its_zeros(made):
+    from components.finetune.bench import Bench
+
+    bench = Bench.of(made, "same", {"train": 40, "dev": 20, "test": 20})
+    tuning = Tuning(bench, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1)
+    whole = tuning.train()
+    kept = masks.pruned([torch.ones_like(own, dtype=torch.bool) for own in whole.weights], whole.weights, 0.5)
+    start = sparse.matrices(store.load(Path("data/models/gpt"))[0])
+    ticket = tuning.train(kept)
+    assert ticket.scores["sparsity"] == pytest.approx(0.5, abs=0.01) and whole.scores["sparsity"] == 0
+    assert all((own[~mask] == 0).all() and (own[mask] != 0).all() for own, mask in zip(ticket.weights, kept, strict=True))
+    moved = [float((own - begun)[mask].abs().max()) for own, begun, mask in zip(ticket.weights, start, kept, strict=True)]
+    steps = -(-40 // tuning.recipe.batch_size) * tuning.recipe.epochs
+    assert 0 < max(moved) <= 2 * steps * tuning.recipe.learning_rate, "Adam can't have come further from the pre-trained weights"
+    again = tuning.train(kept)
+    assert again.predictions == ticket.predictions and all(map(torch.equal, again.weights, ticket.weights))
+    other = tuning.train(kept, pretrained=False)
+    assert all((own[~mask] == 0).all() for own, mask in zip(other.weights, kept, strict=True))
+    assert not torch.equal(other.weights[0], ticket.weights[0])
+
+
+def test_a_run_and_its_page(made):
+    for seed in (1, 2):
+        found = rounds.rounds(made, f"gpt-same-{seed}", Run(None))
+        (folder_of(f"gpt-same-{seed}") / "metrics.json").write_text(json.dumps(found))
+    frame = pd.read_csv(folder_of("gpt-same-1") / "scores.csv")
+    assert frame.groupby("round")["kind"].apply(list).tolist() == [["ticket", "reinitialised"], [*KINDS], [*KINDS]]
+    zeros = frame.groupby("round")["sparsity"].agg(["min", "max"])
+    assert zeros["max"].tolist() == pytest.approx([0, 0.5, 0.75], abs=0.01) and zeros["min"].tolist() == pytest.approx(
+        zeros["max"].tolist()
+    )
+    found = page.tickets(made, "all", Run(None))
+    said = found["readings"]["gpt-same"]
+    assert said.startswith("gpt on same: ") and "as many weights anywhere" in said
+    text = page.PAGE.read_text()
+    assert "<svg" in text and "ticket less whole" in text and "75%" in text and said.split(":")[0] in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prune": 1.0}, "tickets.prune"),
+        ({"seeds": [1, 1]}, "tickets.seeds: 1 stands there twice"),
+        ({"models": ["elmo"]}, "tickets.models: elmo's recipe trains no weights that could be pruned"),
+        ({"models": ["gpd"]}, "no 'gpd' in models"),
+    ],
+)
+def test_wrong_params(changes, said):
+    with pytest.raises(SesameError, match=said):
+        checked(**changes)
+
+
+def test_a_run_that_is_not_declared():
+    with pytest.raises(SesameError, match="no such run in tickets of studies/params.yaml .there are: gpt-same-1, gpt-same-2"):
+        rounds.rounds(checked(), "gpt-same-9", Run(None))

@@ -112,7 +112,8 @@ class Ablation(Block):
     expects: list[Expectation] = []
     """Said and committed before the first run, with the seeds."""
     published: (
-        Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit"] | None
+        Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit", "adaptive"]
+        | None
     ) = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]

@@ -163,13 +163,19 @@ def _nearest(n: np.ndarray, d: np.ndarray, y: np.ndarray, weights: np.ndarray) -
     made = np.zeros((len(y), 5))
     for rate, decay in product(RATES, RATES):
         basis = np.stack([np.ones_like(n), n**-rate, d**-decay])
-        for kept in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (0,), (1,), (2,)):  # where one would be below 0, the best is without it
-            used = basis[list(kept)] * root
-            solved = (y * root) @ np.linalg.pinv(used)  # (rows, kept)
-            error = ((solved @ used - y * root) ** 2).sum(1)
-            better = (error < best) & (solved >= 0).all(1)
-            whole = np.zeros((len(y), 3))
-            whole[:, kept] = solved
-            best[better] = error[better]
-            made[better] = np.column_stack([whole[:, 0], whole[:, 1], np.full(len(y), rate), whole[:, 2], np.full(len(y), decay)])[better]
+        open_rows = np.ones(len(y), dtype=bool)
+        for kept in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (0,), (1,), (2,)):
+            used, target = basis[list(kept)] * root, y[open_rows] * root
+            solved = target @ np.linalg.pinv(used)  # (rows, kept)
+            error = ((solved @ used - target) ** 2).sum(1)
+            rows, good = np.flatnonzero(open_rows), (error < best[open_rows]) & (solved >= 0).all(1)
+            whole = np.zeros((int(good.sum()), 3))
+            whole[:, kept] = solved[good]
+            best[rows[good]] = error[good]
+            made[rows[good]] = np.insert(whole, [2, 3], [rate, decay], axis=1)
+            if len(kept) == 3:  # where one of the three would be below 0 the best is without it, and no better than with it
+                open_rows = np.zeros(len(y), dtype=bool)
+                open_rows[rows[(error < best[rows]) & ~good]] = True
+            if not open_rows.any():
+                break
     return made

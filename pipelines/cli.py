@@ -168,8 +168,8 @@ def price(
     """Say what a model, a study or all has cost so far: time, core-hours, FLOPs, kWh, CO2e, money; what more tokens would."""
     from pipelines import price_tags
 
-    if everything + (name is not None) > 1 or (tokens and times):
-        raise SesameError("one of MODEL, STUDY and --all, and one of --tokens and --times")
+    if everything + (name is not None) > 1 or (tokens is not None) + (times is not None) + answers > 1:
+        raise SesameError("one of MODEL, STUDY and --all, and one of --tokens, --times and --answers")
     if (tokens or times or answers) and name is None:
         raise SesameError("--tokens, --times and --answers are about a model: `sesame price MODEL --times 10`")
     all_params = params.load()

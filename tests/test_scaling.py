@@ -75,11 +75,17 @@ def test_without_noise_the_surface_is_found():
     assert flat.at(1e9, 1e9).value == pytest.approx(3.0)  # nothing is gained where nothing was
 
 
-def test_few_rungs_or_one_size_fit_no_surface():
-    with pytest.raises(SesameError, match="needs 6 rungs or more, of several sizes and budgets; there are 5, of 2 sizes and 3 budgets"):
-        scaling.fit_surface(SIZES[:5], BUDGETS[:5], [3.0] * 5, [0.1] * 5, [2] * 5)
-    with pytest.raises(SesameError, match="there are 6, of 1 sizes and 3 budgets"):
-        scaling.fit_surface([1e6] * 6, BUDGETS[:6], [3.0] * 6, [0.1] * 6, [2] * 6)
+def test_what_brings_nothing_gets_no_compute():
+    fitted = scaling.fit_surface(SIZES, BUDGETS, 2 + (BUDGETS / 1e6) ** -0.3, [1e-9] * 9, [3] * 9)
+    assert fitted.to_size.value == 0
+    fitted = scaling.fit_surface(SIZES, BUDGETS, 2 + (SIZES / 7e5) ** -0.3, [1e-9] * 9, [3] * 9)
+    assert fitted.to_size.value == 1
+    assert scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [1e-9] * 9, [3] * 9).to_size is None
+
+
+def test_two_sizes_or_one_seed_fit_no_surface():
+    with pytest.raises(SesameError, match="needs three sizes and three budgets or more; fitted are 2 sizes and 3 budgets"):
+        scaling.fit_surface(SIZES[:6], BUDGETS[:6], [3.0] * 6, [0.1] * 6, [2] * 6)
     with pytest.raises(SesameError, match="there is one seed"):
         scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [0.0] * 9, [1] * 9)
 

@@ -116,8 +116,8 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
 def _said(of_weights: chance.Part, of_order: chance.Part, clear: list[bool]) -> str:
     shares = f"The initialisation explains {of_weights.share:.0%} of the spread and the order {of_order.share:.0%}"
     expected = f"({of_weights.by_chance:.0%} and {of_order.by_chance:.0%} would be chance)"
-    which = [what for what, own in zip(("initialisation", "order"), clear, strict=True) if own]
-    verdict = f"beyond chance is the {' and the '.join(which)}" if which else "neither is beyond chance"
+    one = "only the initialisation is" if clear[0] else "only the order is"
+    verdict = f"{'both are' if all(clear) else one if any(clear) else 'neither is'} beyond chance"
     return f"{shares} {expected}: {verdict}."
 
 

@@ -86,7 +86,7 @@ def sentence(model: str, task: str, frame: pd.DataFrame, compared: dict[tuple[in
     for against, words in WORDS.items():
         asked = [number for number, other in compared if other == against]
         ahead = ", ".join(f"{zeros[number]:.0%}" for number in asked if compared[number, against][1] == "higher")
-        parts.append(f"ahead of {words} {f'at {ahead}' if ahead else 'nowhere'}" if asked else "")
+        parts.append(f"ahead of {words} at {ahead or 'no share'}" if asked else "")
     return f"{said}; beyond noise a ticket is {', '.join(part for part in parts if part)}."
 
 

@@ -32,6 +32,16 @@ def _of_the_web(address: str) -> str:
 WEB = TypeAdapter(AnyHttpUrl)
 Address = Annotated[str, AfterValidator(_of_the_web), PlainSerializer(without_secrets, when_used="json")]
 """An address of the web. Cards and the ledger take blocks as JSON, and so never see a password."""
+
+
+def _each_once(values: list) -> list:
+    if twice := next((value for value in values if values.count(value) > 1), None):
+        raise ValueError(f"{twice} stands there twice")
+    return values
+
+
+Once = AfterValidator(_each_once)
+"""Of a list: nothing stands in it twice."""
 Globs = Annotated[list[str], Field(min_length=1)]
 
 

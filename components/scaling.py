@@ -16,6 +16,8 @@ from components.errors import SesameError
 EXPONENTS = np.geomspace(0.02, 2.0, 300)
 """Among which b is looked for; 0.095 to 0.37 are published of language models (Kaplan et al. 2020; Hoffmann et al. 2022)."""
 DRAWS = 1000
+NOTHING = 1e-6
+"""Nats: what is less is a rounding error of the fit."""
 LEAST = 4
 """Points; a curve of three parameters goes through any three."""
 
@@ -98,8 +100,6 @@ def _least_squares(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndar
 
 RATES = np.geomspace(0.02, 2.0, 40)
 """Among which a and b of a surface are looked for together."""
-RUNGS = 6
-"""A surface of five parameters goes through any five."""
 
 
 @dataclass(frozen=True)
@@ -110,23 +110,28 @@ class Surface:
     """Parameters and tokens, where A and B are what the two cost."""
     fitted: np.ndarray  # (1 + draws, 5): E, A, a, B, b; the fit itself first
     deviation: float
-    """Of one training about its mean, pooled over the rungs."""
+    """Of one training about its mean, pooled over the rungs: taken for the same everywhere."""
+    freedom: int
+    """Degrees that it is known with."""
 
     def at(self, parameters: float, tokens: float, runs: int | None = None, seed: int = 2) -> Promise:
         """The loss of a size after so many tokens: of the surface, or of the mean of so many `runs`, which have noise of their own."""
         offset, scale, rate, other, decay = self.fitted.T
         losses = offset + scale * (parameters / self.units[0]) ** -rate + other * (tokens / self.units[1]) ** -decay
         if runs:
-            noise = np.random.default_rng(seed).normal(0, self.deviation / np.sqrt(runs), len(losses))
+            noise = np.random.default_rng(seed).standard_t(self.freedom, len(losses)) * self.deviation / np.sqrt(runs)
             losses = losses + np.where(np.arange(len(losses)) > 0, noise, 0.0)
         return _promise(losses)
 
     @property
-    def to_size(self) -> Promise:
+    def to_size(self) -> Promise | None:
         """b / (a + b): of ten times the compute, 10 to the power of it goes into parameters where the loss is to be least, the rest into
-        tokens (Hoffmann et al. 2022, equation 4; theirs is 0.46)."""
-        _, _, rate, _, decay = self.fitted.T
-        return _promise(decay / (rate + decay))
+        tokens (Hoffmann et al. 2022, equation 4; theirs is 0.46). Where size is found to bring nothing 0, where tokens do 1; None where
+        neither brings anything."""
+        _, scale, rate, other, decay = self.fitted.T
+        no_size, no_tokens = scale < NOTHING, other < NOTHING
+        shares = np.where(no_size, 0.0, np.where(no_tokens, 1.0, decay / (rate + decay)))
+        return None if no_size[0] and no_tokens[0] else _promise(shares)
 
 
 def fit_surface(
@@ -135,17 +140,14 @@ def fit_surface(
 ) -> Surface:  # fmt: skip
     """The surface through mean losses of models of so many parameters after so many tokens; its interval is a bootstrap as in `fit`.
 
-    Raises SesameError for fewer than six rungs, a single size or budget, or rungs of a single run.
+    Raises SesameError for fewer than three sizes or budgets, which leave an exponent open, or rungs of a single run.
     """
     n, d, y, spread, count = (np.asarray(own, dtype=float) for own in (parameters, tokens, losses, deviations, runs))
-    if len(y) < RUNGS or len(set(n)) < 2 or len(set(d)) < 2:
-        raise SesameError(
-            f"a surface of five parameters needs {RUNGS} rungs or more, of several sizes and budgets; there are {len(y)}, "
-            f"of {len(set(n))} sizes and {len(set(d))} budgets"
-        )
+    if (sizes := len(set(n))) < 3 or len(set(d)) < 3:
+        raise SesameError(f"a surface needs three sizes and three budgets or more; fitted are {sizes} sizes and {len(set(d))} budgets")
     drawn, pooled = _drawn(y, spread, count, seed)
     units = float(np.exp(np.log(n).mean())), float(np.exp(np.log(d).mean()))
-    return Surface(units, _nearest(n / units[0], d / units[1], np.concatenate([y[None], drawn]), count), pooled)
+    return Surface(units, _nearest(n / units[0], d / units[1], np.concatenate([y[None], drawn]), count), pooled, int((count - 1).sum()))
 
 
 def _drawn(y: np.ndarray, spread: np.ndarray, count: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
@@ -163,13 +165,19 @@ def _nearest(n: np.ndarray, d: np.ndarray, y: np.ndarray, weights: np.ndarray) -
     made = np.zeros((len(y), 5))
     for rate, decay in product(RATES, RATES):
         basis = np.stack([np.ones_like(n), n**-rate, d**-decay])
-        for kept in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (0,), (1,), (2,)):  # where one would be below 0, the best is without it
-            used = basis[list(kept)] * root
-            solved = (y * root) @ np.linalg.pinv(used)  # (rows, kept)
-            error = ((solved @ used - y * root) ** 2).sum(1)
-            better = (error < best) & (solved >= 0).all(1)
-            whole = np.zeros((len(y), 3))
-            whole[:, kept] = solved
-            best[better] = error[better]
-            made[better] = np.column_stack([whole[:, 0], whole[:, 1], np.full(len(y), rate), whole[:, 2], np.full(len(y), decay)])[better]
+        open_rows = np.ones(len(y), dtype=bool)
+        for kept in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (0,), (1,), (2,)):
+            used, target = basis[list(kept)] * root, y[open_rows] * root
+            solved = target @ np.linalg.pinv(used)  # (rows, kept)
+            error = ((solved @ used - target) ** 2).sum(1)
+            rows, good = np.flatnonzero(open_rows), (error < best[open_rows]) & (solved >= 0).all(1)
+            whole = np.zeros((int(good.sum()), 3))
+            whole[:, kept] = solved[good]
+            best[rows[good]] = error[good]
+            made[rows[good]] = np.insert(whole, [2, 3], [rate, decay], axis=1)
+            if len(kept) == 3:  # where one of the three would be below 0 the best is without it, and no better than with it
+                open_rows = np.zeros(len(y), dtype=bool)
+                open_rows[rows[(error < best[rows]) & ~good]] = True
+            if not open_rows.any():
+                break
     return made

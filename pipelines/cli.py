@@ -163,16 +163,21 @@ def price(
     ] = False,
     tokens: Annotated[float | None, typer.Option(min=1, help="What a pre-training of so many would cost, and bring.")] = None,
     times: Annotated[float | None, typer.Option(min=0.001, help="The same, of so many times the tokens that it read.")] = None,
+    answers: Annotated[bool, typer.Option("--answers", help="What its answers take, measured now: time, energy, money of 1000.")] = False,
 ) -> None:
     """Say what a model, a study or all has cost so far: time, core-hours, FLOPs, kWh, CO2e, money; what more tokens would."""
     from pipelines import price_tags
 
-    if everything + (name is not None) > 1 or (tokens and times):
-        raise SesameError("one of MODEL, STUDY and --all, and one of --tokens and --times")
-    if (tokens or times) and name is None:
-        raise SesameError("--tokens and --times are about a model: `sesame price MODEL --times 10`")
+    if everything + (name is not None) > 1 or (tokens is not None) + (times is not None) + answers > 1:
+        raise SesameError("one of MODEL, STUDY and --all, and one of --tokens, --times and --answers")
+    if (tokens or times or answers) and name is None:
+        raise SesameError("--tokens, --times and --answers are about a model: `sesame price MODEL --times 10`")
     all_params = params.load()
-    if everything:
+    if answers:
+        from pipelines.answers import answers as measured
+
+        measured(all_params, name)
+    elif everything:
         price_tags.everything(all_params)
     elif name is None:
         price_tags.overview(all_params)

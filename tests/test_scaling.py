@@ -54,9 +54,9 @@ def surface(parameters, tokens):
 
 
 def test_the_interval_of_a_rung_covers_the_surface_and_trainings_to_come():
-    """At twice the size and three times the tokens of what was fitted; 10 fits each take a second and a half, so that 9 of 10 must do."""
+    """At twice the size and three times the tokens of what was fitted; of few fits, since each takes most of a second."""
     held = []
-    for seed in range(10):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         losses = surface(SIZES, BUDGETS)[:, None] + rng.normal(0, 0.02, (9, 3))
         fitted = scaling.fit_surface(SIZES, BUDGETS, losses.mean(1), losses.std(1, ddof=1), [3] * 9, seed)
@@ -64,7 +64,7 @@ def test_the_interval_of_a_rung_covers_the_surface_and_trainings_to_come():
         at, of_runs = fitted.at(4e6, 9e6), fitted.at(4e6, 9e6, runs=3)
         assert of_runs.value == at.value and of_runs.high - of_runs.low > at.high - at.low > 0
         held += [at.low <= true <= at.high, of_runs.low <= next_mean <= of_runs.high]
-    assert sum(held) >= 18
+    assert sum(held) >= 10
 
 
 def test_without_noise_the_surface_is_found():
@@ -75,11 +75,17 @@ def test_without_noise_the_surface_is_found():
     assert flat.at(1e9, 1e9).value == pytest.approx(3.0)  # nothing is gained where nothing was
 
 
-def test_few_rungs_or_one_size_fit_no_surface():
-    with pytest.raises(SesameError, match="needs 6 rungs or more, of several sizes and budgets; there are 5, of 2 sizes and 3 budgets"):
-        scaling.fit_surface(SIZES[:5], BUDGETS[:5], [3.0] * 5, [0.1] * 5, [2] * 5)
-    with pytest.raises(SesameError, match="there are 6, of 1 sizes and 3 budgets"):
-        scaling.fit_surface([1e6] * 6, BUDGETS[:6], [3.0] * 6, [0.1] * 6, [2] * 6)
+def test_what_brings_nothing_gets_no_compute():
+    fitted = scaling.fit_surface(SIZES, BUDGETS, 2 + (BUDGETS / 1e6) ** -0.3, [1e-9] * 9, [3] * 9)
+    assert fitted.to_size.value == 0
+    fitted = scaling.fit_surface(SIZES, BUDGETS, 2 + (SIZES / 7e5) ** -0.3, [1e-9] * 9, [3] * 9)
+    assert fitted.to_size.value == 1
+    assert scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [1e-9] * 9, [3] * 9).to_size is None
+
+
+def test_two_sizes_or_one_seed_fit_no_surface():
+    with pytest.raises(SesameError, match="needs three sizes and three budgets or more; fitted are 2 sizes and 3 budgets"):
+        scaling.fit_surface(SIZES[:6], BUDGETS[:6], [3.0] * 6, [0.1] * 6, [2] * 6)
     with pytest.raises(SesameError, match="there is one seed"):
         scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [0.0] * 9, [1] * 9)
 

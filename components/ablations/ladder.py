@@ -44,11 +44,11 @@ class Ladder:
     def sentence(self) -> str:
         """What came of it."""
         told = [f"{rung.variant} {rung.verdict} ({rung.measured:.2f}; {rung.foretold.shown})" for rung in self.rungs]
-        size = self.surface.to_size
-        return (
-            f"Loss fitted to {self.fitted} variants, the rest foretold: {'; '.join(told)}. Of ten times the compute the fit would put a "
-            f"factor {10**size.value:.1f} [{10**size.low:.1f}, {10**size.high:.1f}] into parameters and the rest into tokens."
-        )  # fmt: skip
+        said, size = f"Loss fitted to {self.fitted} variants, the rest foretold: {'; '.join(told)}.", self.surface.to_size
+        if size is None:
+            return f"{said} Neither size nor tokens bring anything."
+        factor = f"{10**size.value:.1f} [{10**size.low:.1f}, {10**size.high:.1f}]"
+        return f"{said} Of ten times the compute the fit would put a factor {factor} into parameters and the rest into tokens."
 
 
 def climb(study: params.Ablation, frame: pd.DataFrame, reads: dict[str, str]) -> Ladder | None:

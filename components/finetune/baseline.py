@@ -9,7 +9,6 @@ a biLSTM with attention.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,8 +114,9 @@ def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair:
 
 
 def logarithms(model: LogisticRegression, task: params.Task, features: sparse.csr_matrix) -> np.ndarray:
-    """Of the probabilities of the task's labels in their order, (examples, labels); one that no example had is as good as impossible."""
-    made, known = np.full((features.shape[0], len(task.labels)), np.log(1e-12)), model.classes_.tolist()
+    """Of the probabilities of the task's labels in their order, (examples, labels); one that no example had is impossible,
+    whatever temperature they are divided by."""
+    made, known = np.full((features.shape[0], len(task.labels)), -1e9), model.classes_.tolist()
     made[:, [task.labels.index(label) for label in known]] = model.predict_log_proba(features)
     return made
 
@@ -191,7 +191,7 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
         tokens, flops = tokens + fitted.tokens, flops + fitted.flops
         seeds = all_params.finetune.seeds if method in NETWORKS else [None]
         likely = fitted.likely(bench, labelled, block.recipe.temperature_scaling)
-        for seed, predicted, own in zip_longest(seeds, fitted.predictions, likely):
+        for seed, predicted, own in zip(seeds, fitted.predictions, likely or [None] * len(seeds), strict=True):
             for split in labelled:
                 made = runs.predicted(method, seed, split, rows[split], predicted[split])
                 if own:

@@ -295,6 +295,8 @@ class Distilled(Training, Way):
             raise ValueError(
                 f"layer_weight: states {student.hidden_size} and {start.hidden_size} wide have no distance; take relation_weight"
             )
+        if self.layer_weight and student.num_layers > start.num_layers:
+            raise ValueError(f"layer_weight: the student's {student.num_layers} layers are more than the teacher's {start.num_layers}")
         if self.relation_weight:
             heads, layer = self.relation_heads or start.num_heads, self.relation_layer or start.num_layers
             for whose, width in (("student", student.heads_size), ("teacher", start.heads_size)):

@@ -104,6 +104,8 @@ class Efficiency(Block):
                 raise ValueError(f"points.{name}.quantised: early_exit is held against models that are not rounded")
             if recipe.method in ("text_to_text", "in_context"):
                 raise ValueError(f"points.{name}.recipe.method {recipe.method} writes, and has no probabilities of labels")
+            if recipe.method not in ("full", "early_exit") and point.factorised:
+                raise ValueError(f"points.{name}.factorised: thin matrices are to be tuned, and {recipe.method} leaves weights as they are")
             if recipe.method not in ("full", "early_exit") and point.quantised and point.quantised.trained:
                 raise ValueError(f"points.{name}.quantised.trained: {recipe.method} leaves the model's weights as they are")
         return self

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, ValidationError, field_validator, model_validator
 
-from components.block import Block, Count, Name, Seed
+from components.block import Block, Count, Name, Once, Seed
 from components.params.tasks import MetricName, Recipe
 
 
@@ -72,7 +72,7 @@ class Search(Block):
 
     models: list[Name] = []
     tasks: list[Name] = []
-    inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1)] = ["pretrained"]
+    inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1), Once] = ["pretrained"]
     """From the model's weights, or from random ones of the same architecture, or from both: is it the pre-training or the architecture?"""
     sampler: Literal["random", "tpe"] = "random"
     """Only of random search, with nothing pruned, is there an expected validation performance."""
@@ -88,13 +88,6 @@ class Search(Block):
     """That a band holds a model's whole curve."""
     space: dict[str, Draw] = {}
     """Field of the recipe -> what it is drawn from. A fixed value is a choice of one."""
-
-    @field_validator("inits")
-    @classmethod
-    def each_once(cls, inits: list[str]) -> list[str]:
-        if len(set(inits)) < len(inits):
-            raise ValueError(f"{inits[0]} stands there twice")
-        return inits
 
     @property
     def runs(self) -> dict[str, tuple[str, str, str]]:

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from components.block import Block, Count, Name, Seed, Share
+from components.block import Block, Count, Name, Once, Seed, Share
 
-Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100)]
+Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100), Once]
 
 
 class SeedGrid(Block):
@@ -24,13 +24,6 @@ class SeedGrid(Block):
     """Labelled examples used, a seeded subset, the same for all; null takes all."""
     keep: Annotated[Share, Field(gt=0, lt=1)] = 0.3
     """Of the trainings begun, the share that is trained to its end where those that look bad on dev are stopped."""
-
-    @field_validator("initialisations", "orders")
-    @classmethod
-    def each_once(cls, seeds: list[int]) -> list[int]:
-        if twice := next((seed for seed in seeds if seeds.count(seed) > 1), None):
-            raise ValueError(f"{twice} stands there twice")
-        return seeds
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from components.block import Added, Block, Count, Name, Seed, blocks_of
+from components.block import Added, Block, Count, Name, Once, Seed, blocks_of
 from components.models.common.block import SIZED
 from components.params.models import Architecture, Budget, Model, Objective
 from components.params.tasks import Recipe
@@ -20,6 +20,10 @@ class Plot(Block):
     x: Column
     y: Annotated[list[Column | Name], Field(min_length=1)]
     """Figures of the pre-training, or names of tasks: a panel each."""
+
+
+RUNGS = 6
+"""That a ladder's surface is fitted to, at least."""
 
 
 class Variant(Block):
@@ -105,14 +109,15 @@ class Ablation(Block):
     """Models kept on the way, after so many tokens, and fine-tuned like the last one. Their learning rate has not yet come down."""
     recipe: Recipe
     """How every variant is fine-tuned."""
-    ladder: Annotated[list[Label], Added(neutral=[])] = []
+    ladder: Annotated[list[Label], Once, Added(neutral=[])] = []
     """Variants whose loss is foretold: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to that of the others.
     All read alike; here a variant may have a budget of its own from the beginning."""
     plot: Plot
     expects: list[Expectation] = []
     """Said and committed before the first run, with the seeds."""
     published: (
-        Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit"] | None
+        Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit", "adaptive"]
+        | None
     ) = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
@@ -134,6 +139,10 @@ class Ablation(Block):
             raise ValueError(f"base: {self.base} is tuned from random weights; hold it against another variant instead")
         if unknown := [rung for rung in self.ladder if rung not in self.variants]:
             raise ValueError(f"ladder: {unknown[0]!r} is no variant of this study (there are: {', '.join(self.variants)})")
+        if self.ladder and len(self.seeds) < 2:
+            raise ValueError("ladder: an interval needs the spread over seeds, and there is one seed; add some")
+        if self.ladder and len(self.variants) - len(self.ladder) < RUNGS:
+            raise ValueError(f"ladder: a surface of five parameters is fitted to {RUNGS} variants or more, beside those that are foretold")
         if self.ladder and self.milestones:
             raise ValueError(
                 "ladder: a model kept at a milestone has a learning rate that has not come down; give variants budgets instead"

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from components.block import Block, Count, Name, Seed, Share
+from components.block import Block, Count, Name, Once, Seed, Share
 
 
 class Tickets(Block):
@@ -13,20 +13,13 @@ class Tickets(Block):
 
     models: list[Name] = []
     tasks: list[Name] = []
-    seeds: Annotated[list[Seed], Field(min_length=1)] = [1, 2, 3]
+    seeds: Annotated[list[Seed], Field(min_length=2), Once] = [1, 2, 3]
     """Of the head, the order of the examples, what is drawn."""
     rounds: Annotated[Count, Field(le=40)] = 6
     prune: Annotated[Share, Field(gt=0, lt=1)] = 0.3
     """Of the weights of the layers' matrices that are left, so many go in each round."""
     train_examples: Count | None = None
     """Labelled examples used; null takes all."""
-
-    @field_validator("seeds")
-    @classmethod
-    def each_once(cls, seeds: list[int]) -> list[int]:
-        if twice := next((seed for seed in seeds if seeds.count(seed) > 1), None):
-            raise ValueError(f"{twice} stands there twice")
-        return seeds
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -241,19 +241,11 @@ class Params(Block):
             raise ValueError(f"learning_curve.baselines: {missing[0]} is none of baselines.methods, which have its last point")
         if idle := [name for name in curves if self.finetune.recipes[name].method == "in_context"]:
             raise ValueError(f"learning_curve.models: by {idle[0]}'s recipe nothing learns (in_context): vary its shots in adapt")
+        for section, block in (("seed_grid", self.seed_grid), ("tickets", self.tickets)):
+            asked += [(f"finetune.recipes.{name}", recipe, block.tasks) for name, recipe in self._tuned_again(section, block)]
         for place, recipe, names in asked:
             for name in self.tasks.keys() & names:  # another is told as a wrong name
                 _task_fits(place, name, self.tasks[name], recipe)
-        for name in [name for name in self.seed_grid.models if name in self.finetune.recipes]:
-            recipe = self.finetune.recipes[name]
-            asked.append((f"finetune.recipes.{name}", recipe, self.seed_grid.tasks))
-            if recipe.method == "in_context":
-                raise ValueError(f"seed_grid.models: by {name}'s recipe nothing is trained (in_context): there are no seeds")
-        for name in [name for name in self.tickets.models if name in self.finetune.recipes]:
-            recipe = self.finetune.recipes[name]
-            asked.append((f"finetune.recipes.{name}", recipe, self.tickets.tasks))
-            if recipe.method != "full":
-                raise ValueError(f"tickets.models: {name}'s recipe trains no weights that could be pruned ({recipe.method}, not full)")
         self._search_fits(bases)
         self._efficiency_fits()
         for name, pair in self.alignments.items():
@@ -261,6 +253,25 @@ class Params(Block):
             if len(sizes) > 1:
                 raise ValueError(f"alignments.{name}: {pair.source} and {pair.target} have different vector_size: {sorted(sizes)}")
         return self
+
+    def _tuned_again(self, section: str, block: SeedGrid | Tickets) -> list[tuple[str, Recipe]]:
+        """The models of a section that tunes some by their recipes of `finetune`. Raises ValueError where one says nothing there."""
+        recipes = [(name, self.finetune.recipes[name]) for name in block.models if name in self.finetune.recipes]
+        for name, recipe in recipes:
+            if section == "tickets" and recipe.method != "full":
+                raise ValueError(f"tickets.models: {name}'s recipe trains no weights that could be pruned ({recipe.method}, not full)")
+            if recipe.method == "in_context":
+                raise ValueError(f"{section}.models: by {name}'s recipe nothing is trained (in_context): there are no seeds")
+            if section == "seed_grid" and recipe.patience is not None:
+                raise ValueError(
+                    f"seed_grid.models: {name}'s recipe has patience, and trainings of different lengths can't be stopped alike"
+                )
+        for name in block.tasks:
+            if section == "seed_grid" and name in self.tasks and not (self.tasks[name].test and self.tasks[name].test.labelled):
+                raise ValueError(
+                    f"seed_grid.tasks: {name} has no test split with labels, and what the best on dev is worth is judged there"
+                )
+        return recipes
 
     def _derived_fits(self, place: str, derived: Derived, root: str) -> None:
         """Raises ValueError where a model can't be made of one so, or not on this text."""
@@ -301,6 +312,11 @@ class Params(Block):
             if name in self.tasks and not (self.tasks[name].test and self.tasks[name].test.labelled):
                 raise ValueError(f"efficiency.tasks: {name} has no test split with labels, and dev is what temperatures are fitted on")
         for name, point in block.points.items():
+            steps, begun = [], point.model
+            while begun in self.derived:
+                steps, begun = [*steps, self.derived[begun].by.name], self.derived[begun].start
+            if point.factorised and "sparsified" in steps:
+                raise ValueError(f"efficiency.points.{name}.factorised: thin matrices have no place for the zeros of {point.model}")
             if architecture := self.architecture(point.model):
                 of = "derived" if point.model in self.derived else "models"
                 _recipe_fits(f"efficiency.points.{name}.recipe", f"{of}.{point.model}", architecture, block.tuned(name))

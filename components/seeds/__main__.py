@@ -64,7 +64,7 @@ def grid(frame: pd.DataFrame, keep: float, model: str, task: str, metric: str, s
     adjusted = holm([of_weights.p, of_order.p])
     clear = [p < LEVEL for p in adjusted]
     dev, outside = frame["dev"].to_numpy(), frame["judged"].to_numpy()
-    looks = frame.filter(regex=r"^epoch_\d+$").to_numpy()
+    looks = frame.filter(regex=r"^epoch_\d+$").fillna(-np.inf).to_numpy()  # what is undefined looks worst
     epochs, begun = looks.shape[1], [n for n in BEGUN if 2 * n <= len(frame)]
     third = ceil(epochs / 3)
     every = chance.whole(dev, outside, epochs, begun)
@@ -77,14 +77,17 @@ def grid(frame: pd.DataFrame, keep: float, model: str, task: str, metric: str, s
         ]
     )  # fmt: skip
     table = pd.DataFrame([_line(own, stop, epochs, every, begun) for own, stop in zip(every, stops or [None] * len(every), strict=True)])
-    rank = [float(spearmanr(looks[:, after - 1], dev).statistic) for after in range(1, epochs)]
+    rank = [spearman(looks[:, after - 1], dev) for after in range(1, epochs)]
+    more, low, high = chance.gain(
+        scores.to_numpy(), frame.pivot(index="initialisation", columns="order", values="judged").to_numpy(), begun[-1]
+    )
     figures = {"heat": heat(scores, f"{task}: {metric} on dev of {model}"), "curve": curve(every, early, third, metric, split)}
     said = [
         f"{model} on {task}: {len(frame)} trainings score from {dev.min():.3f} to {dev.max():.3f} on dev "
         f"(standard deviation {dev.std(ddof=1):.3f}).",
         _said(of_weights, of_order, clear),
         f"The best on dev of {every[-1].begun} is expected at {every[-1].dev:.3f}, and there at {every[-1].judged:.3f} on {split}, "
-        f"where one training has {outside.mean():.3f}.",
+        f"where one training has {outside.mean():.3f} ({more:+.3f} [{low:+.3f}, {high:+.3f}] by these initialisations and orders).",
     ]  # fmt: skip
     if stops:
         saved = 1 - stops[-1].epochs / every[-1].epochs
@@ -97,16 +100,24 @@ def grid(frame: pd.DataFrame, keep: float, model: str, task: str, metric: str, s
         "rank": rank, "split": split, "figures_of": {
             "initialisation_share": of_weights.share, "order_share": of_order.share, "p_initialisation": of_weights.p,
             "p_order": of_order.p, "dev_deviation": float(dev.std(ddof=1)), "judged_mean": float(outside.mean()),
-            "best_dev": every[-1].dev, "best_judged": every[-1].judged, "rank_after": rank,
+            "best_dev": every[-1].dev, "best_judged": every[-1].judged, "gain": more, "gain_low": low, "gain_high": high,
+            "rank_after": rank,
         },
     }  # fmt: skip
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
+    """Rank correlation; None where one of the two is constant."""
+    if len(set(first)) == 1 or len(set(second)) == 1:
+        return None
+    return float(spearmanr(first, second).statistic)
 
 
 def _said(of_weights: chance.Part, of_order: chance.Part, clear: list[bool]) -> str:
     shares = f"The initialisation explains {of_weights.share:.0%} of the spread and the order {of_order.share:.0%}"
     expected = f"({of_weights.by_chance:.0%} and {of_order.by_chance:.0%} would be chance)"
-    which = [what for what, own in zip(("initialisation", "order"), clear, strict=True) if own]
-    verdict = f"beyond chance is the {' and the '.join(which)}" if which else "neither is beyond chance"
+    one = "only the initialisation is" if clear[0] else "only the order is"
+    verdict = f"{'both are' if all(clear) else one if any(clear) else 'neither is'} beyond chance"
     return f"{shares} {expected}: {verdict}."
 
 

@@ -20,19 +20,20 @@ class Part:
     share: float
     """Of the sum of squares of the grid."""
     by_chance: float
-    """The share that a factor without any effect has on average: its degrees of freedom among all."""
+    """The share that it would have on average without any effect, beside what the other one explains."""
     p: float
-    """Of a share as large where scores are dealt out to the places of the grid anew."""
+    """Of a share as large where, for each seed of the other kind, scores are dealt out anew."""
 
 
 def parts(grid: np.ndarray, seed: int = 1) -> tuple[Part, Part]:
     """Of scores (initialisations, orders): what the initialisation explains, and what the order does; nothing where all are the same."""
-    dealt = np.random.default_rng(seed).permuted(np.tile(grid.ravel(), (DRAWS, 1)), axis=1).reshape(DRAWS, *grid.shape)
-    made = []
-    for levels, other in zip(grid.shape, (2, 1), strict=True):
-        shares = _share(np.concatenate([grid[None], dealt]), other)
-        p = (1 + (shares[1:] >= shares[0] - 1e-12).sum()) / (DRAWS + 1)
-        made.append(Part(float(shares[0]), (levels - 1) / (grid.size - 1), float(p)))
+    shares = [_share(grid[None], other)[0] for other in (2, 1)]
+    freedom, made = (grid.shape[0] - 1, grid.shape[1] - 1), []
+    for own, axis in enumerate((1, 2)):  # among the initialisations scores of the same order change places, and the other way round
+        dealt = np.random.default_rng(seed).permuted(np.tile(grid, (DRAWS, 1, 1)), axis=axis)
+        p = (1 + (_share(dealt, 3 - axis) >= shares[own] - 1e-12).sum()) / (DRAWS + 1)
+        by_chance = (1 - shares[1 - own]) * freedom[own] / (freedom[own] + freedom[0] * freedom[1])
+        made.append(Part(float(shares[own]), float(by_chance), float(p)))
     return made[0], made[1]
 
 
@@ -42,6 +43,23 @@ def _share(grids: np.ndarray, other: int) -> np.ndarray:
     explained = ((grids.mean(other, keepdims=True) - whole) ** 2).sum((1, 2)) * grids.shape[other]
     total = ((grids - whole) ** 2).sum((1, 2))
     return np.divide(explained, total, out=np.zeros_like(total), where=total > 0)
+
+
+def gain(dev: np.ndarray, judged: np.ndarray, begun: int, seed: int = 1) -> tuple[float, float, float]:
+    """Of grids (initialisations, orders): by how much the best on dev of so many is expected above one training on the other split, and the
+    95 % interval over initialisations and orders drawn anew: the trainings of one initialisation are no independent draws."""
+    rng = np.random.default_rng(seed)
+    draws = [(rng.integers(0, dev.shape[0], dev.shape[0]), rng.integers(0, dev.shape[1], dev.shape[1])) for _ in range(DRAWS)]
+    found = [_gain(dev[np.ix_(*own)].ravel(), judged[np.ix_(*own)].ravel(), begun) for own in draws]
+    low, high = np.quantile(found, [0.025, 0.975])
+    return _gain(dev.ravel(), judged.ravel(), begun), float(low), float(high)
+
+
+def _gain(dev: np.ndarray, judged: np.ndarray, begun: int) -> float:
+    """With weights as in the expected validation performance (Dodge et al. 2019), of the score that goes with it."""
+    ranks = np.arange(1, len(dev) + 1) / len(dev)
+    weights = ranks**begun - (ranks - 1 / len(dev)) ** begun
+    return float(weights @ judged[dev.argsort(kind="stable")] - judged.mean())
 
 
 @dataclass(frozen=True)
@@ -68,7 +86,7 @@ def stopped(
     """The same, but of those begun the share `keep` alone, the best on dev (`looks`) after some epochs, is trained to its end."""
     drawn, made = _drawn(len(dev), seed), []
     for n in begun:
-        kept = ceil(keep * n)
+        kept = ceil(round(keep * n, 9))
         order = np.argsort(-looks[drawn[:, :n]], axis=1, kind="stable")[:, :kept]
         left = np.take_along_axis(drawn[:, :n], order, axis=1)
         made.append(_picked(n, n * after + kept * (epochs - after), dev, judged, left))

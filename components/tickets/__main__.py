@@ -62,35 +62,32 @@ def sides(all_params: params.Params, model: str, task: str, about: dict, frame: 
 
 def comparisons(scored: dict[tuple[str, int], Side], rounds: int) -> dict[tuple[int, str], tuple[Difference, str]]:
     """(round, against) -> the ticket less the whole model, and less each control; Holm's correction over all."""
-    pairs = [(number, against) for number in range(1, rounds + 1) for against in ("whole", *KINDS[1:])]
-    differences = [
-        verdicts.difference(scored["ticket", number], scored[WHOLE if against == "whole" else (against, number)])
-        for number, against in pairs
-    ]  # fmt: skip
-    return dict(zip(pairs, zip(differences, verdicts.verdicts(differences), strict=True), strict=True))
+    others = {(number, kind): own for (kind, number), own in scored.items() if number and kind != "ticket"}
+    others |= {(number, "whole"): scored[WHOLE] for number in range(1, rounds + 1)}
+    differences = {key: verdicts.difference(scored["ticket", key[0]], other) for key, other in sorted(others.items())}
+    return dict(zip(differences, zip(differences.values(), verdicts.verdicts([*differences.values()]), strict=True), strict=True))
+
+
+WORDS = {"random": "as many weights anywhere", "worst": "as many of those pruned", "reinitialised": "its places with weights drawn anew"}
 
 
 def sentence(model: str, task: str, frame: pd.DataFrame, compared: dict[tuple[int, str], tuple[Difference, str]]) -> str:
     """What the numbers support."""
-    zeros = frame.groupby("round")["sparsity"].mean()
-    level = [
-        number for (number, against), (_, verdict) in compared.items() if against == "whole" and verdict in ("not beyond noise", "higher")
-    ]
-    said = (
-        f"{model} on {task}: the smallest ticket that is not beyond noise below the whole model has {zeros[max(level)]:.0%} of the layers' "
-        f"weights at zero ({compared[max(level), 'whole'][0].shown})"
-        if level else f"{model} on {task}: every ticket is beyond noise below the whole model"
-    )  # fmt: skip
+    zeros, rounds = frame.groupby("round")["sparsity"].mean(), sorted({number for number, _ in compared})
+    last = next((number - 1 for number in rounds if compared[number, "whole"][1] not in ("not beyond noise", "higher")), rounds[-1])
+    said = f"{model} on {task}: no ticket can be said not to be beyond noise below the whole model"
+    if last:
+        shown = compared[last, "whole"][0]
+        said = (
+            f"{model} on {task}: down to {zeros[last]:.0%} of the layers' weights at zero no ticket is beyond noise below the whole model "
+            f"({shown.shown} there, so that a loss of {max(0.0, -shown.low):.3f} is not excluded)"
+        )  # fmt: skip
     parts = []
-    for against, words in (
-        ("random", "as many weights anywhere"),
-        ("worst", "as many of those pruned"),
-        ("reinitialised", "its weights drawn anew"),
-    ):
-        ahead = [number for (number, other), (_, verdict) in compared.items() if other == against and verdict == "higher"]
-        rounds = ", ".join(f"{zeros[number]:.0%}" for number in ahead)
-        parts.append(f"ahead of {words} {f'at {rounds}' if ahead else 'nowhere'}")
-    return f"{said}; beyond noise a ticket is {', '.join(parts)}."
+    for against, words in WORDS.items():
+        asked = [number for number, other in compared if other == against]
+        ahead = ", ".join(f"{zeros[number]:.0%}" for number in asked if compared[number, against][1] == "higher")
+        parts.append(f"ahead of {words} {f'at {ahead}' if ahead else 'nowhere'}" if asked else "")
+    return f"{said}; beyond noise a ticket is {', '.join(part for part in parts if part)}."
 
 
 def table(
@@ -106,7 +103,7 @@ def table(
         for against in ("whole", *KINDS[1:]):
             difference, verdict = compared.get((number, against), (None, ""))
             star = " *" if verdict in ("higher", "lower") else ""
-            row[f"ticket less {against}"] = "–" if difference is None else difference.shown + star
+            row[f"less {against}"] = "–" if difference is None else difference.shown + star
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -24,13 +24,12 @@ def pruned(masks: Masks, weights: Sequence[Tensor], share: float) -> Masks:
 
 
 def worst(masks: Masks, weights: Sequence[Tensor]) -> Masks:
-    """As many as `masks` keeps, of those that it does not keep, the smallest first; where these are too few, the smallest of the others,
-    too (the "bad" subnetworks of Prasanna et al. 2020, who draw them from what was pruned)."""
-    sizes = torch.cat([weight.abs().flatten() for weight in weights])
+    """As many as `masks` keeps, of those that it does not keep, the smallest first (the "bad" subnetworks of Prasanna et al. 2020). To be
+    asked for where no more than half is kept."""
     good = torch.cat([mask.flatten() for mask in masks])
-    order = (sizes + good * (1 + sizes.max())).argsort(stable=True)  # first what was pruned
+    sizes = torch.cat([weight.abs().flatten() for weight in weights]).masked_fill(good, torch.inf)
     bad = torch.zeros_like(good)
-    bad[order[: int(good.sum())]] = True
+    bad[sizes.argsort(stable=True)[: int(good.sum())]] = True
     return _cut(bad, masks)
 
 
@@ -49,6 +48,13 @@ def put_on(matrices: Sequence[nn.Parameter], masks: Masks) -> None:
     """Set the weights that are not kept to zero."""
     for matrix, mask in zip(matrices, masks, strict=True):
         matrix.masked_fill_(~mask.to(matrix.device), 0)
+
+
+@torch.no_grad()
+def copy(matrices: Sequence[nn.Parameter], others: Sequence[Tensor]) -> None:
+    """Give matrices the weights of others."""
+    for matrix, other in zip(matrices, others, strict=True):
+        matrix.copy_(other)
 
 
 def _cut(flat: Tensor, like: Masks) -> Masks:

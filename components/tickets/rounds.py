@@ -5,6 +5,7 @@ Round by round: train, prune the smallest weights, set the rest back to where th
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 
 import pandas as pd
@@ -23,7 +24,8 @@ from components.tickets.masks import Masks
 from components.tracking import Run
 
 KINDS = ("ticket", "random", "worst", "reinitialised")
-"""The ticket; as many weights anywhere; as many of those that were pruned; the ticket's places with weights drawn anew."""
+"""The ticket; as many weights anywhere; as many of those that were pruned, once these are enough; the ticket's places with weights of the
+layers drawn anew, under the pre-trained embeddings."""
 
 
 @dataclass
@@ -66,7 +68,7 @@ def rounds(all_params: params.Params, name: str, run: Run) -> dict:
             lines.append(kept)
             write_predictions(target / f"{kind}-{number}", own.predictions, [split])
             tokens, flops = tokens + own.fitted.tokens, flops + own.fitted.flops
-            print(f"round {number}: {kind}, {kept['sparsity']:.0%} zero, {split} {metrics.shown(kept['judged'])}", flush=True)
+            print(f"round {number}: {kind}, {kept['sparsity']:.0%} zero, {split} {kept['judged']:.3f}", flush=True)
         pd.DataFrame(lines).to_csv(target / "scores.csv", index=False, float_format="%.6g", lineterminator="\n")
         cost = {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)}
     return {"metric": bench.task.metric, "split": split, "protocol": bench.protocol(recipe), "cost": cost}
@@ -82,12 +84,15 @@ class Tuning:
     seed: int
 
     def train(self, kept: Masks | None = None, pretrained: bool = True) -> Trained:
-        """Tune the model, of which only some weights are kept, from where it begins: the same head, in the same order.
+        """Tune the model, of which only some weights are kept, from where it begins: the same head, in the same order. Without
+        `pretrained` the matrices of its layers begin as drawn.
 
-        Raises SesameError where the score is undefined or the loss is not a number.
+        Raises SesameError where the loss is not a number.
         """
-        ready = self.bench.ready(self.start, self.recipe, self.seed, pretrained)
+        ready = self.bench.ready(self.start, self.recipe, self.seed)
         matrices = sparse.matrices(ready.module.model)
+        if not pretrained:
+            masks.copy(matrices, sparse.matrices(self.bench.ready(self.start, self.recipe, self.seed, pretrained=False).module.model))
         if kept:
             masks.put_on(matrices, kept)
             sparse.keep_zeros(ready.module.model)
@@ -100,10 +105,9 @@ class Tuning:
         said = {split: fitted.predict(inputs[split]).values for split in inputs if split != "train"}
         task, split = self.bench.task, judged(self.bench.task)
         scores = {own: metrics.evaluate(task, own, self.bench.rows[own], said[own])[task.metric] for own in said}
-        if None in scores.values():
-            raise SesameError("the score is undefined (constant predictions); lower the recipe's learning_rate or give more examples")
         rows = predicted("pretrained", self.seed, split, self.bench.rows[split], said[split])
-        figures = {"sparsity": zero, "dev": scores["dev"], "judged": scores[split], "seconds": fitted.seconds}
+        defined = {own: nan if score is None else score for own, score in scores.items()}  # a few weights may say the same of everything
+        figures = {"sparsity": zero, "dev": defined["dev"], "judged": defined[split], "seconds": fitted.seconds}
         return Trained([matrix.detach().cpu().clone() for matrix in matrices], figures, rows, fitted)
 
 
@@ -118,7 +122,8 @@ def trainings(config: params.Tickets, tuning: Tuning) -> Iterator[tuple[int, str
         own = tuning.train(kept)
         yield number, "ticket", own
         yield number, "random", tuning.train(masks.drawn(kept, 1000 * tuning.seed + number))
-        yield number, "worst", tuning.train(masks.worst(kept, whole.weights))  # of a ticket's own the pruned ones are zero, all the same
+        if 2 * masks.kept(kept) <= sum(mask.numel() for mask in kept):
+            yield number, "worst", tuning.train(masks.worst(kept, whole.weights))  # of a ticket's own the pruned ones are zero, all alike
         yield number, "reinitialised", tuning.train(kept, pretrained=False)
 
 

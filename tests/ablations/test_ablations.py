@@ -69,6 +69,9 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
     assert model.objective == CausalLM(name="clm") and model.seed == 7 and model.budget.steps == 6
 
 
+MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -143,12 +146,20 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
             "variants.40.start: a study with milestones trains every variant from the beginning",
         ),
         ({"ablations__rate__ladder": ["50"]}, "ladder: '50' is no variant of this study (there are: 15, 40)"),
+        ({"ablations__rate__ladder": ["40", "40"]}, "ablations.rate.ladder: 40 stands there twice"),
+        ({"ablations__rate__ladder": ["40"], "ablations__rate__seeds": [1]}, "ladder: an interval needs the spread over seeds"),
+        ({"ablations__rate__ladder": ["40"]}, "ladder: a surface of five parameters is fitted to 6 variants or more"),
         (
-            {"ablations__rate__ladder": ["40"], "ablations__rate__variants__40": {"start": "15", "budget": {"steps": 2}}},
+            {"ablations__rate__ladder": ["40"], "ablations__rate__variants": MANY | {"40": {"start": "15", "budget": {"steps": 2}}}},
             "variants.40.start: every rung of a ladder is trained from the beginning",
         ),
         (
-            {"ablations__rate__ladder": ["40"], "ablations__rate__budget": {"tokens": 90}, "ablations__rate__milestones": [50]},
+            {
+                "ablations__rate__ladder": ["40"],
+                "ablations__rate__variants": MANY,
+                "ablations__rate__budget": {"tokens": 90},
+                "ablations__rate__milestones": [50],
+            },
             "ladder: a model kept at a milestone has a learning rate that has not come down",
         ),
     ],

@@ -231,6 +231,8 @@ def test_a_save_is_of_one_teacher(project, tokens):
     (ENCODER, {"relation_heads": 2}, "relation_heads says nothing without relation_weight"),
     (ENCODER, {"relation_weight": 1, "relation_heads": 3}, "relation_heads: 3 do not divide the 16 that the student's heads are wide"),
     (ENCODER, {"relation_weight": 1, "relation_layer": 5}, "relation_layer: the teacher has 4 layers, and 5 is none"),
+    (ENCODER, {"layer_weight": 1, "layers": "random", "change": {"num_layers": 8}},
+     "layer_weight: the student's 8 layers are more than the teacher's 4"),
     (ENCODER, {"layer_weight": 1, "trainer": {"threads": 1, "compile": True}}, "what layers do inside is not seen of a compiled model"),
     (ENCODER, {"change": {"num_layers": 2, "hidden_size": 8}, "layers": "random", "cosine_weight": 0, "layer_weight": 1},
      "layer_weight: states 8 and 16 wide have no distance; take relation_weight"),

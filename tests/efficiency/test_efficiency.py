@@ -117,6 +117,10 @@ def test_nobody_on_the_front_is_beaten():
             {"points": POINTS | {"m": {"model": "bert", "recipe": {"method": "mix"}, "quantised": {"weights": "int8", "trained": True}}}},
             "points.m.quantised.trained: mix leaves the model's weights as they are",
         ),
+        (
+            {"points": POINTS | {"m": {"model": "bert", "recipe": {"method": "bitfit"}, "factorised": 0.5}}},
+            "points.m.factorised: thin matrices are to be tuned, and bitfit leaves weights as they are",
+        ),
         ({"base": "early"}, "base: early is left at several thresholds"),
         ({"thresholds": []}, "efficiency.thresholds: "),
         ({"tasks": ["same", "same"]}, "tasks has same twice"),

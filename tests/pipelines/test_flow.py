@@ -82,14 +82,14 @@ def test_a_list_of_files_in_use_that_a_stop_has_cut(lab, left):
     assert "could not be read" not in lab.sesame("run", "--force")
 
 
-def test_a_list_of_files_in_use_that_a_timeout_has_cut(lab):
-    """Within a flow: the stages after it run."""
+def test_a_list_of_files_in_use_that_a_kill_within_a_flow_has_cut(lab):
+    """As a timeout may, or a system out of memory: the stages after it run."""
     lab.stages("""
-  a_cut: {cmd: "echo > a.out; : > .dvc/tmp/rwlock; exec sleep 9999", outs: [a.out], meta: {timeout: 10}}
+  a_cut: {cmd: "echo > a.out; : > .dvc/tmp/rwlock; kill -9 $PPID", outs: [a.out]}
   later: {cmd: echo > later.out, outs: [later.out]}
 """)
     output = lab.sesame("run", "--jobs", "1", code=1)
-    assert output.index("[a_cut] failed: stopped after its timeout") < output.index("[later] done")
+    assert output.index("[a_cut] failed") < output.index("[later] done")
     assert summary(output) == "0 cached, 1 done, 1 failed" and output.count("rwlock could not be read") == 1
 
 

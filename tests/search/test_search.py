@@ -242,7 +242,7 @@ def test_from_either_start_the_same_recipes_are_tried(project, tokens):
     html, found = page(config)
     assert "bert-bert from random weights" in found["comparisons"] and "From pretrained and random weights" in html
     with pytest.raises(SesameError, match="search.inits: random stands there twice"):
-        checked(inits=["random", "random"])
+        checked(inits=["pretrained", "random", "random"])
 
 
 def test_a_search_that_was_not_run_is_one_line(project):

@@ -158,8 +158,7 @@ def over_tokens(each: Tensor, lengths: Tensor | None) -> Tensor:
 def distances(student: Sequence[Tensor], teacher: Sequence[Tensor]) -> Tensor:
     """States of the layers of both, each (batch, length, width) -> (batch, length): the mean squared distance over the width of each of the
     student's to the teacher's as far up, added up over the layers."""
-    up = len(teacher) / len(student)
-    pairs = [(own.float(), teacher[round((i + 1) * up) - 1].float()) for i, own in enumerate(student)]
+    pairs = [(own.float(), teacher[(i + 1) * len(teacher) // len(student) - 1].float()) for i, own in enumerate(student)]
     return torch.stack([((own - told) ** 2).mean(2) for own, told in pairs]).sum(0)
 
 

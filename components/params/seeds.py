@@ -1,5 +1,6 @@
 """Seeds as a choice: every initialisation with every order of the examples. It stands in `studies/params.yaml`."""
 
+from itertools import product
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -24,6 +25,12 @@ class SeedGrid(Block):
     """Labelled examples used, a seeded subset, the same for all; null takes all."""
     keep: Annotated[Share, Field(gt=0, lt=1)] = 0.3
     """Of the trainings begun, the share that is trained to its end where those that look bad on dev are stopped."""
+
+    @property
+    def rows(self) -> dict[str, tuple[str, str, int]]:
+        """Name of a stage -> its model, task and initialisation."""
+        triples = product(self.models, self.tasks, self.initialisations)
+        return {f"{model}-{task}-{seed}": (model, task, seed) for model, task, seed in triples}
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """Lottery tickets: how few of a model's weights are enough, if they are the right ones. It stands in `studies/params.yaml`."""
 
+from itertools import product
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +21,11 @@ class Tickets(Block):
     """Of the weights of the layers' matrices that are left, so many go in each round."""
     train_examples: Count | None = None
     """Labelled examples used; null takes all."""
+
+    @property
+    def runs(self) -> dict[str, tuple[str, str, int]]:
+        """Name of a stage -> its model, task and seed."""
+        return {f"{model}-{task}-{seed}": (model, task, seed) for model, task, seed in product(self.models, self.tasks, self.seeds)}
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ A resumed training or search is keyed by the same entry.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from components.params import Params, begun_by, members, read_by, trained_by
@@ -37,6 +38,11 @@ def points(params: Params) -> dict[str, dict]:
     return made
 
 
+def _named(runs: Mapping[str, tuple], last: str) -> dict[str, dict]:
+    """What DVC makes stages of, of names that stand for a model, a task and one thing more."""
+    return {name: {"model": model, "task": task, last: own} for name, (model, task, own) in runs.items()}
+
+
 def contents(params: Params) -> dict[Path, str]:
     """What the files should hold."""
     stages: dict[Path, dict[str, dict]] = {FILE: {}, STUDIES: {}}
@@ -63,6 +69,9 @@ def contents(params: Params) -> dict[Path, str]:
         "study_derived": {
             name: {"start": params.derived[name].start, "on": params.derived[name].on} for name in sorted(params.of_studies("derived"))
         },
+        "searches": _named(params.search.runs, "init"),
+        "seed_rows": _named(params.seed_grid.rows, "seed"),
+        "ticket_runs": _named(params.tickets.runs, "seed"),
         **points(params),
     }
     files = {**stages, TRAININGS: made}

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import product
 from typing import Annotated, Any, Union, get_args
 
 from pydantic import AfterValidator, AnyHttpUrl, BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter
@@ -43,6 +44,11 @@ def _each_once(values: list) -> list:
 Once = AfterValidator(_each_once)
 """Of a list: nothing stands in it twice."""
 Globs = Annotated[list[str], Field(min_length=1)]
+
+
+def named(*parts: Iterable[Any]) -> dict[str, tuple]:
+    """Every combination of some choices by the name of its stage: `bert-snli-1` -> (bert, snli, 1)."""
+    return {"-".join(map(str, chosen)): chosen for chosen in product(*parts)}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import torch
 from filelock import FileLock
 
 from components import encode, params, tokenizer
+from components.models import store
 from components.tracking import Run
 from tests import forks
 
@@ -171,6 +172,13 @@ def write_raw(folder: Path, documents: int = 200) -> None:
         same = rng.random() < 0.5
         rows.append(f"{a}\t{a if same else other}\t{'yes' if same else 'no'}")
     (folder / "raw/pairs.tsv").write_text("\n".join(rows) + "\n")
+
+
+def save_random(checked: params.Params, name: str, tokens: tokenizer.Tokenizer) -> None:
+    """A model with random weights in place of trained ones, always the same."""
+    torch.manual_seed(0)
+    architecture = checked.models[name].architecture
+    store.save(Path("data/models", name), store.build(architecture, tokens).state_dict(), architecture, tokens)
 
 
 def run_stage(module: str, *names: str, **environment: str) -> subprocess.CompletedProcess:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, ValidationError, field_validator, model_validator
 
-from components.block import Block, Count, Name, Once, Seed
+from components.block import Block, Count, Name, Once, Seed, named
 from components.params.tasks import MetricName, Recipe
 
 
@@ -92,7 +92,7 @@ class Search(Block):
     @property
     def runs(self) -> dict[str, tuple[str, str, str]]:
         """Name of a search -> its model, task and start."""
-        return {f"{model}-{task}-{init}": (model, task, init) for model in self.models for task in self.tasks for init in self.inits}
+        return named(self.models, self.tasks, self.inits)
 
     @field_validator("space")
     @classmethod

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.block import Block, Count, Name, Once, Seed, Share
+from components.block import Block, Count, Name, Once, Seed, Share, named
 
 Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100), Once]
 
@@ -27,12 +27,11 @@ class SeedGrid(Block):
     """Of the trainings begun, the share that is trained to its end where those that look bad on dev are stopped."""
 
     @property
-    def rows(self) -> dict[str, tuple[str, str, int]]:
+    def runs(self) -> dict[str, tuple[str, str, int]]:
         """Name of a stage -> its model, task and initialisation."""
-        triples = product(self.models, self.tasks, self.initialisations)
-        return {f"{model}-{task}-{seed}": (model, task, seed) for model, task, seed in triples}
+        return named(self.models, self.tasks, self.initialisations)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """Model and task of each grid."""
-        return [(model, task) for model in self.models for task in self.tasks]
+        return list(product(self.models, self.tasks))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.block import Block, Count, Name, Once, Seed, Share
+from components.block import Block, Count, Name, Once, Seed, Share, named
 
 
 class Tickets(Block):
@@ -25,9 +25,9 @@ class Tickets(Block):
     @property
     def runs(self) -> dict[str, tuple[str, str, int]]:
         """Name of a stage -> its model, task and seed."""
-        return {f"{model}-{task}-{seed}": (model, task, seed) for model, task, seed in product(self.models, self.tasks, self.seeds)}
+        return named(self.models, self.tasks, self.seeds)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """Model and task of each."""
-        return [(model, task) for model in self.models for task in self.tasks]
+        return list(product(self.models, self.tasks))

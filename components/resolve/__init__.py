@@ -38,7 +38,7 @@ def points(params: Params) -> dict[str, dict]:
     return made
 
 
-def _named(runs: Mapping[str, tuple], last: str) -> dict[str, dict]:
+def _parts_of(runs: Mapping[str, tuple], last: str) -> dict[str, dict]:
     """What DVC makes stages of, of names that stand for a model, a task and one thing more."""
     return {name: {"model": model, "task": task, last: own} for name, (model, task, own) in runs.items()}
 
@@ -69,9 +69,9 @@ def contents(params: Params) -> dict[Path, str]:
         "study_derived": {
             name: {"start": params.derived[name].start, "on": params.derived[name].on} for name in sorted(params.of_studies("derived"))
         },
-        "searches": _named(params.search.runs, "init"),
-        "seed_rows": _named(params.seed_grid.rows, "seed"),
-        "ticket_runs": _named(params.tickets.runs, "seed"),
+        "searches": _parts_of(params.search.runs, "init"),
+        "seed_rows": _parts_of(params.seed_grid.runs, "seed"),
+        "ticket_runs": _parts_of(params.tickets.runs, "seed"),
         **points(params),
     }
     files = {**stages, TRAININGS: made}

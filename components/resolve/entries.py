@@ -279,28 +279,29 @@ def _studies(p: params.Params) -> Iterator[Entry]:
 
 def _seeds(p: params.Params) -> Iterator[Entry]:
     grid = p.seed_grid
-    for model, task in grid.pairs:
-        recipe = p.finetune.recipes[model]
-        own = {"init": grid.init, "orders": grid.orders, "train_examples": grid.train_examples}
-        settings = _common(p) | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
-        modules = ("components.seeds.row", *_model(p, model), *_method(recipe, p.family(model)))
-        for seed in grid.initialisations:
-            yield Entry("seed_row", f"{model}-{task}-{seed}", modules, settings | {"initialisation": seed})
+    own = {"init": grid.init, "orders": grid.orders, "train_examples": grid.train_examples}
+    for name, (model, task, seed) in grid.runs.items():
+        modules, settings = _tuned_again(p, "components.seeds.row", model, task)
+        yield Entry("seed_row", name, modules, settings | own | {"initialisation": seed})
     judged = {task: _judging(p.tasks[task]) for task in grid.tasks}
     yield Entry("seed_grid", "all", ("components.seeds.__main__",), {"grid": grid.settings(), "tasks": judged})
 
 
 def _tickets(p: params.Params) -> Iterator[Entry]:
     block = p.tickets
-    for model, task in block.pairs:
-        recipe = p.finetune.recipes[model]
-        own = {"rounds": block.rounds, "prune": block.prune, "train_examples": block.train_examples}
-        settings = _common(p) | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)} | own
-        modules = ("components.tickets.rounds", *_model(p, model), *_method(recipe, p.family(model)))
-        for seed in block.seeds:
-            yield Entry("tickets", f"{model}-{task}-{seed}", modules, settings | {"own_seed": seed})
+    own = {"rounds": block.rounds, "prune": block.prune, "train_examples": block.train_examples}
+    for name, (model, task, seed) in block.runs.items():
+        modules, settings = _tuned_again(p, "components.tickets.rounds", model, task)
+        yield Entry("tickets", name, modules, settings | own | {"own_seed": seed})
     judged = {task: _judging(p.tasks[task]) for task in block.tasks}
     yield Entry("tickets_page", "all", ("components.tickets.__main__",), {"tickets": block.settings(), "tasks": judged})
+
+
+def _tuned_again(p: params.Params, module: str, model: str, task: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """What a stage of a module runs and depends on that tunes a model by its recipe of `finetune`."""
+    recipe = p.finetune.recipes[model]
+    settings = _common(p) | {"recipe": recipe.settings(), "task": _judging(p.tasks[task], recipe)}
+    return (module, *_model(p, model), *_method(recipe, p.family(model))), settings
 
 
 def _points(p: params.Params) -> Iterator[Entry]:

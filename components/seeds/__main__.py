@@ -155,15 +155,14 @@ def heat(scores: pd.DataFrame, title: str) -> Figure:
 def curve(every: list[Picked], early: dict[int, list[Picked]], third: int, metric: str, split: str) -> Figure:
     """Expected score of the best on dev against what it cost: all to the end, and with most of them stopped after each epoch."""
     series = {"all to the end": every} | {f"stopped after epoch {after}": own for after, own in early.items()}
-    panels = {"dev": "dev"} | ({"judged": split} if split != "dev" else {})
-    figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3.9), constrained_layout=True, squeeze=False)
-    for axis, (key, where) in zip(axes[0], panels.items(), strict=True):
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.9), constrained_layout=True)
+    for axis, (key, where) in zip(axes, (("dev", "dev"), ("judged", split)), strict=True):
         for style, (label, own) in zip(styles(), series.items(), strict=False):
             wide = 2.0 if label == "all to the end" or label.endswith(f" {third}") else 0.8
             axis.plot([at.epochs for at in own], [getattr(at, key) for at in own], label=label, linewidth=wide, markersize=4, **style)
         axis.set(xscale="log", xlabel="epochs trained, together", ylabel=f"{metric} on {where}")
-    axes[0][0].set_title("of the best on dev")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    axes[0].set_title("of the best on dev")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 

@@ -25,10 +25,9 @@ def file(name: str) -> Path:
 
 def row(all_params: params.Params, name: str, run: Run) -> dict:
     config = all_params.seed_grid
-    rows = {f"{model}-{task}-{seed}": (model, task, seed) for model, task in config.pairs for seed in config.initialisations}
-    if name not in rows:
-        raise SesameError(f"no such row in seed_grid of {params.STUDIES} (there are: {', '.join(rows)})")
-    model, task, seed = rows[name]
+    if name not in config.runs:
+        raise SesameError(f"no such row in seed_grid of {params.STUDIES} (there are: {', '.join(config.runs)})")
+    model, task, seed = config.runs[name]
     recipe, folder = all_params.finetune.recipes[model], Path("data/models", model)
     readable(folder, recipe)
     sizes = dict.fromkeys(("dev", judged(all_params.tasks[task])), all_params.finetune.eval_examples)

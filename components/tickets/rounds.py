@@ -47,10 +47,9 @@ def folder_of(name: str) -> Path:
 
 def rounds(all_params: params.Params, name: str, run: Run) -> dict:
     config = all_params.tickets
-    declared = {f"{model}-{task}-{seed}": (model, task, seed) for model, task in config.pairs for seed in config.seeds}
-    if name not in declared:
-        raise SesameError(f"no such run in tickets of {params.STUDIES} (there are: {', '.join(declared)})")
-    model, task, seed = declared[name]
+    if name not in config.runs:
+        raise SesameError(f"no such run in tickets of {params.STUDIES} (there are: {', '.join(config.runs)})")
+    model, task, seed = config.runs[name]
     recipe, start = all_params.finetune.recipes[model], Path("data/models", model)
     readable(start, recipe)
     split = judged(all_params.tasks[task])

@@ -1,24 +1,19 @@
 """What answers take: a line for each task that a model is tuned on, measured on the model as it lies here."""
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
 
 from components import params
 from components.errors import SesameError
-from components.models import store
 from pipelines.answers import answers
-from tests.conftest import tiny_params
+from tests.conftest import save_random, tiny_params
 
 
 def made(tokens, name: str) -> params.Params:
-    """A model with random weights in place of trained ones."""
     checked = params.check(tiny_params())
-    torch.manual_seed(0)
-    architecture = checked.models[name].architecture
-    store.save(Path("data/models", name), store.build(architecture, tokens).state_dict(), architecture, tokens)
+    save_random(checked, name, tokens)
     return checked
 
 

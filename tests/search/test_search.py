@@ -21,7 +21,7 @@ from components.search import budget
 from components.search.draws import Draws
 from components.tasks import read
 from components.tracking import Run
-from tests.conftest import run_stage, tiny_params
+from tests.conftest import run_stage, save_random, tiny_params
 
 COSTS = {"seconds", "hours", "kwh"}
 SEARCHED = {"models": ["bert", "elmo"], "tasks": ["same"]}
@@ -40,9 +40,9 @@ def checked(**changes) -> params.Params:
 
 def save_models(tokens: tokenizer.Tokenizer) -> None:
     """Random weights in place of trained ones."""
-    for name, model in params.check(tiny_params()).models.items():
-        torch.manual_seed(0)
-        store.save(Path("data/models", name), store.build(model.architecture, tokens).state_dict(), model.architecture, tokens)
+    checked = params.check(tiny_params())
+    for name in checked.models:
+        save_random(checked, name, tokens)
 
 
 def rows(name: str = "bert-same-pretrained") -> list[dict]:

@@ -3,20 +3,17 @@
 import itertools
 import json
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from components import params
 from components.errors import SesameError
-from components.models import store
 from components.seeds import __main__ as grid
 from components.seeds import chance, row
 from components.tracking import Run
-from tests.conftest import tiny_params
+from tests.conftest import save_random, tiny_params
 
 ADDITIVE = np.array([[0.0, 0.1, 0.2], [0.3, 0.4, 0.5]])
 
@@ -90,11 +87,8 @@ def checked(recipe: dict | None = None, **changes) -> params.Params:
 
 @pytest.fixture
 def made(project, tokens) -> params.Params:
-    """A model with random weights in place of trained ones."""
     own = checked()
-    torch.manual_seed(0)
-    architecture = own.models["bert"].architecture
-    store.save(Path("data/models/bert"), store.build(architecture, tokens).state_dict(), architecture, tokens)
+    save_random(own, "bert", tokens)
     return own
 
 

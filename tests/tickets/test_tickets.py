@@ -14,7 +14,7 @@ from components.tickets import __main__ as page
 from components.tickets import masks, rounds
 from components.tickets.rounds import KINDS, Tuning, folder_of
 from components.tracking import Run
-from tests.conftest import tiny_params
+from tests.conftest import save_random, tiny_params
 
 WEIGHTS = [torch.tensor([[0.1, -0.9], [0.4, 0.3]]), torch.tensor([[-0.2, 0.8]])]
 ALL = [torch.ones_like(weight, dtype=torch.bool) for weight in WEIGHTS]
@@ -53,11 +53,8 @@ def checked(**changes) -> params.Params:
 
 @pytest.fixture
 def made(project, tokens) -> params.Params:
-    """A model with random weights in place of trained ones."""
     own = checked()
-    torch.manual_seed(0)
-    architecture = own.models["gpt"].architecture
-    store.save(Path("data/models/gpt"), store.build(architecture, tokens).state_dict(), architecture, tokens)
+    save_random(own, "gpt", tokens)
     return own
 
 

@@ -55,6 +55,9 @@ class Stage:
     meta: Meta
     file: str = "dvc.yaml"
     """Where it is written, from the project's folder."""
+    cmd: str | list[str] = ""
+    outs: tuple[str, ...] = ()
+    """Paths, as the lock file has them."""
 
     @property
     def address(self) -> str:
@@ -171,7 +174,8 @@ def _meta(stage) -> Meta:
 
 def _stage(stage, graph: networkx.DiGraph) -> Stage:
     upstream = tuple(sorted(map(_name, graph.successors(stage))))
-    return Stage(_name(stage), upstream, stage.desc or "", _meta(stage), stage.relpath)
+    outs = tuple(out.def_path for out in stage.outs)
+    return Stage(_name(stage), upstream, stage.desc or "", _meta(stage), stage.relpath, stage.cmd or "", outs)
 
 
 def plan(targets: Sequence[str] = ()) -> list[Stage]:

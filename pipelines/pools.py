@@ -15,8 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from dvc.dependency import ParamsDependency
-from dvc.repo import Repo, lock_repo
+from dvc.repo import lock_repo
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import (
@@ -62,14 +61,14 @@ def check_remote() -> None:
             )
 
 
-def make(name: str) -> None:
-    """Have the pool, of the type `process` unless it is there, and the deployment whose runs are stages."""
+def make(name: str) -> UUID:
+    """Have the pool, of the type `process` unless it is there, and the deployment whose runs are stages: its id."""
     with get_client(sync_client=True) as client:
         with suppress(ObjectAlreadyExists):
             client.create_work_pool(WorkPoolCreate(name=name, type="process", description="Stages of Sesame's pipelines"))
         kind = client.read_work_pool(name).type
     deployed = worker.stage.to_deployment(name, description="Run one stage that a flow has sent.", work_pool_name=name, **_entry(kind))
-    deployed.apply()
+    return deployed.apply()
 
 
 def _entry(kind: str) -> dict:
@@ -98,7 +97,7 @@ class Pool:
     def __init__(self, name: str, plan: Sequence[graph.Stage], cached: Collection[str]):
         self.name = name
         check_remote()
-        make(name)
+        self._deployment = make(name)
         for path in {Path(stage.file).with_name("dvc.lock") for stage in plan}:
             lockfile.plain(path)
         self.commit, self.patch = origin.carried()
@@ -152,7 +151,7 @@ class Pool:
             if self._stopping.is_set():
                 return Outcome(1, time.monotonic() - begun, problem="stopped", stopped=True)
             if (answer := self._answer(run_id)) is not None:
-                return self._taken(stage, answer, time.monotonic() - begun)
+                return self._taken(stage, order, answer, time.monotonic() - begun)
             said = sent.state.message or sent.state.name
             if not sent.state.is_crashed():  # cancelled by somebody, or a fault of ours
                 return Outcome(1, time.monotonic() - begun, problem=f"{sent.state.name.lower()} in the pool: {said}", permanent=True)
@@ -161,10 +160,10 @@ class Pool:
 
     def _order(self, stage: graph.Stage, upstream: Sequence[graph.Stage], force: bool, env: dict) -> parcel.Order:
         entries: dict[str, dict[str, str]] = {}
-        for each in (*upstream, stage):
-            path = Path(each.file).with_name("dvc.lock")
-            if lines := lockfile.plain(path).get(each.name):
-                entries.setdefault(path.as_posix(), {})[each.name] = lines
+        for path in {Path(each.file).with_name("dvc.lock") for each in (*upstream, stage)}:
+            lines = lockfile.plain(path)
+            names = [each.name for each in (*upstream, stage) if Path(each.file).with_name("dvc.lock") == path and each.name in lines]
+            entries[path.as_posix()] = {name: lines[name] for name in names}
         own = env | {key: os.environ[key] for key in ("MLFLOW_TRACKING_USERNAME",) if key in os.environ}
         if address := services.page(services.MLFLOW):
             own["MLFLOW_TRACKING_URI"] = address
@@ -176,12 +175,11 @@ class Pool:
 
     def _send(self, stage: graph.Stage, order: parcel.Order, attempt: int, on_line: OnLine) -> tuple[UUID | None, _Sent]:
         sent = _Sent(on_line)
-        deployment = self._client.read_deployment_by_name(f"stage/{self.name}")
         with self._lock:  # a stop either sees this run or keeps it from beginning
             if self._stopping.is_set():
                 return None, sent
             run = self._client.create_flow_run_from_deployment(
-                deployment.id,
+                self._deployment,
                 parameters={"name": stage.name, "order": order.packed()},
                 work_queue_name=stage.meta.resource,
                 idempotency_key=f"{self._flow}-{stage.name}-{uuid4().hex}",
@@ -196,14 +194,14 @@ class Pool:
         found = self._client.read_artifacts(artifact_filter=wanted)
         return parcel.Answer.unpacked(found[0].data) if found else None
 
-    def _taken(self, stage: graph.Stage, answer: parcel.Answer, seconds: float) -> Outcome:
+    def _taken(self, stage: graph.Stage, order: parcel.Order, answer: parcel.Answer, seconds: float) -> Outcome:
         """Write down what came of a stage."""
         outcome = Outcome(answer.returncode, seconds, answer.skipped, answer.problem, answer.stopped, answer.permanent)
         if answer.returncode:
             return outcome
-        with graph.opened(wait=True) as repo, lock_repo(repo):
-            if wrong := _belongs(repo, stage, answer):
-                return Outcome(1, seconds, problem=f"what came back is not of this graph: {wrong}")
+        if wrong := _wrong(stage, order, answer):
+            return Outcome(1, seconds, problem=f"what came back is not what was sent: {wrong}", permanent=True)
+        with graph.opened(wait=True) as repo, lock_repo(repo):  # stages that run here write the lock file, too
             for path, text in answer.files.items():
                 with output(Path(path)) as temporary:
                     temporary.write_bytes(parcel.content(text))
@@ -300,18 +298,16 @@ def _prefects_own(line: str) -> bool:
     return line.startswith(("Beginning flow run", "Finished in state", "View at ", "Worker '", "Opening process", "Process for flow run"))
 
 
-def _belongs(repo: Repo, stage: graph.Stage, answer: parcel.Answer) -> str:
-    """What of an entry does not fit the graph as it is here; empty where all does."""
-    [own] = [each for each in repo.index.stages if each.addressing == stage.address]
+def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> str:
+    """What of an answer does not fit what was sent; empty where all does."""
     [(name, entry)] = lockfile.parsed(answer.entry).items()
-    if name != stage.name or entry.get("cmd") != own.cmd:
+    if name != stage.name or entry.get("cmd") != stage.cmd:
         return f"it ran `{entry.get('cmd')}` as {name}"
-    made = {out["path"] for out in entry.get("outs", ())}
-    if made != (wanted := {out.def_path for out in own.outs}):
-        return f"it wrote {', '.join(sorted(made ^ wanted))} more or less"
-    here = {out.fs_path: out.hash_info.value for each in repo.index.stages for out in each.outs if out.hash_info}
-    for dep in (dep for dep in own.deps if not isinstance(dep, ParamsDependency)):
-        recorded = next((item.get("md5") for item in entry.get("deps", ()) if item["path"] == dep.def_path), None)
-        if dep.fs_path in here and recorded != here[dep.fs_path]:
-            return f"it read another {dep.def_path}"
+    if made := {out["path"] for out in entry.get("outs", ())} ^ set(stage.outs):
+        return f"it wrote {', '.join(sorted(made))} more or less"
+    before = [lockfile.parsed(lines)[name] for entries in order.entries.values() for name, lines in entries.items() if name != stage.name]
+    sent = {out["path"]: out.get("md5") for entry in before for out in entry.get("outs", ())}
+    for dep in entry.get("deps", ()):
+        if dep["path"] in sent and dep.get("md5") != sent[dep["path"]]:
+            return f"it read another {dep['path']}"
     return ""

@@ -181,7 +181,10 @@ def _prepare(sent: parcel.Order, folder: Path) -> None:
         own.setdefault("core", {}).update(site_cache_dir=str(folder / ".dvc/tmp/site"))
     for path, entries in sent.entries.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        lockfile.write(folder / path, entries)
+        if entries:
+            lockfile.write(folder / path, entries)
+        else:
+            (folder / path).unlink(missing_ok=True)
 
 
 def _origin() -> str:

@@ -4,7 +4,6 @@ The flow sends what a stage is made of (`parcel.Order`) and waits; only the flow
 Prefect's server about all runs together, so that what a waiting stage costs here is a thread that sleeps.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -33,7 +32,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Cancelling, Crashed
 
 from components import tracking
-from components.errors import SesameError, one_line
+from components.errors import SesameError, one_line, without_secrets
 from components.stage import output
 from pipelines import graph, lockfile, origin, parcel, runner, services, terminal, worker
 from pipelines.runner import Outcome
@@ -108,6 +107,7 @@ class Pool:
         self._lock, self._over, self._stopping = threading.Lock(), threading.Event(), threading.Event()
         self._heard = datetime.now(UTC)
         self._seen: set[UUID] = set()
+        self._told: frozenset[str] = frozenset()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
@@ -164,11 +164,12 @@ class Pool:
             lines = lockfile.plain(path)
             names = [each.name for each in (*upstream, stage) if Path(each.file).with_name("dvc.lock") == path and each.name in lines]
             entries[path.as_posix()] = {name: lines[name] for name in names}
-        own = env | {key: os.environ[key] for key in ("MLFLOW_TRACKING_USERNAME",) if key in os.environ}
+        own = env | {tracking.USER: tracking.user()}
         if address := services.page(services.MLFLOW):
-            own["MLFLOW_TRACKING_URI"] = address
-        else:
+            own[services.MLFLOW.variable] = without_secrets(address)  # what is sent can be read on Prefect's page
+        elif tracking.OFF not in own:
             own = {tracking.OFF: "off"}
+            self._say_once("no page of MLflow is up (`sesame up`): stages on other machines leave no runs")
         return parcel.Order(
             self.commit, self.patch, stage.address, stage.name, [each.address for each in upstream], entries, force, stage.meta.timeout, own
         )
@@ -208,6 +209,12 @@ class Pool:
             path = Path(stage.file).with_name("dvc.lock")
             lockfile.write(path, lockfile.plain(path) | {stage.name: answer.entry})
         return outcome
+
+    def _say_once(self, text: str) -> None:
+        with self._lock:
+            told, self._told = self._told, self._told | {text}
+        if text not in told:
+            terminal.say(text, "yellow")
 
     def stop(self) -> None:
         """Cancel all runs that have not ended, and wait for their end."""

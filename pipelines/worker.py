@@ -32,7 +32,7 @@ from prefect.states import Cancelled, Completed, Failed, State
 from components import params
 from components.errors import SesameError, one_line
 from components.stage import STATE
-from pipelines import graph, lockfile, parcel, processes, runner, slots, terminal
+from pipelines import graph, lockfile, parcel, processes, runner, services, slots, terminal
 from pipelines.lanes import LINKS
 from pipelines.origin import git
 
@@ -130,6 +130,8 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
         if held:
             stack.callback(held.release)
         env = sent.env | (held.env if held else {})
+        if os.environ.get(services.MLFLOW.variable, "").startswith("http"):  # this machine's way to it, maybe with a password
+            env.pop(services.MLFLOW.variable, None)
         outcome = runner.run(sent.address, lambda line: log.info("%s", line), sent.force, sent.timeout, env, held.files if held else ())
     done = time.monotonic()
     said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}

@@ -17,15 +17,14 @@ from dvc.repo import Repo, lock_repo
 from dvc.repo.index import Index
 from dvc.repo.reproduce import plan_repro
 from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
-from dvc.utils.serialize import dump_yaml, load_yaml
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from components import params, resolve
 from components.errors import SesameError
-from components.stage import metrics_path, output, read_json
-from pipelines import terminal
+from components.stage import metrics_path, read_json
+from pipelines import lockfile, terminal
 
 STUDIES = "studies/dvc.yaml"
 LIGHT, HEAVY = 10, 100
@@ -262,16 +261,13 @@ def unchanged(plan: Sequence[Stage]) -> set[str]:
 
 def lock_entries() -> dict[str, dict]:
     """What the lock files say of each stage's last run: its `params`, and its `outs` with their sizes."""
-    files = [YAML(typ="safe").load(path) or {} for pattern in ("dvc.lock", "*/dvc.lock") for path in sorted(Path().glob(pattern))]
-    return {name: entry for file in files for name, entry in file.get("stages", {}).items()}
+    files = [path for pattern in ("dvc.lock", "*/dvc.lock") for path in sorted(Path().glob(pattern))]
+    return {name: entry for path in files for name, entry in lockfile.entries(path).items()}
 
 
 def hashes(stage: Stage) -> dict[str, str]:
     """What the lock file records of a stage: path -> md5 of its dependencies and outputs. Empty when it was never run."""
-    with opened(wait=True) as repo, lock_repo(repo):  # other stages write the file under this lock
-        path = Path(repo.root_dir, stage.file).with_name("dvc.lock")
-        recorded = YAML(typ="safe").load(path) if path.exists() else {}
-    entry = recorded.get("stages", {}).get(stage.name, {})
+    entry = lockfile.entries(Path(stage.file).with_name("dvc.lock"), [stage.name]).get(stage.name, {})
     return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}
 
 
@@ -285,12 +281,10 @@ def order_lock() -> None:
         for stage in plan_repro(repo.index.graph):
             files.setdefault(Path(repo.root_dir, stage.relpath).with_name("dvc.lock"), []).append(_name(stage))
         for path, names in files.items():
-            if not path.exists():
-                continue
-            recorded = load_yaml(path)
-            entries = recorded["stages"]
+            entries = lockfile.read(path)
+            if entries is None:
+                continue  # kept by hand
             ordered = [name for name in names if name in entries]
             ordered += [name for name in entries if name not in ordered]
             if ordered != list(entries):
-                with output(path) as temporary:
-                    dump_yaml(temporary, recorded | {"stages": {name: entries[name] for name in ordered}})
+                lockfile.write(path, {name: entries[name] for name in ordered})

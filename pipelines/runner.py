@@ -51,7 +51,16 @@ def run(
 ) -> Outcome:  # fmt: skip
     """Run one stage with DVC and wait for it; it has `files` open. Each line of its output goes to `on_line`. Safe to call from many
     threads."""
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", *(["--force"] if force else []), name]
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.lockfile",
+        "--wait-for-lock",
+        "repro",
+        "--single-item",
+        *(["--force"] if force else []),
+        name,
+    ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     started = time.monotonic()
     with _lock:

@@ -75,7 +75,7 @@ def start(folder: Path) -> int:
     """Start the processes that fork for `folder/commands` and `folder/stages`, and write the two `python` that ask them; a pid."""
     import subprocess
 
-    for python, stages in ((folder / "python", "-m:dvc | -m:components.*"), (folder / "flows/python", "-")):
+    for python, stages in ((folder / "python", "-m:pipelines.lockfile | -m:dvc | -m:components.*"), (folder / "flows/python", "-")):
         python.parent.mkdir(exist_ok=True)
         python.write_text(SCRIPT.format(stages=stages, python=sys.executable, forks=__file__, folder=folder))
         python.chmod(0o755)

@@ -12,6 +12,10 @@ run: .venv/installed
 test: .venv/installed
 	.venv/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+# pools, torchrun: several machines, each a process here
+test-cluster: .venv/installed
+	.venv/bin/pytest -m cluster
+
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py
 
@@ -26,4 +30,4 @@ up down status plan: .venv/installed
 	@$(PYTHON) pipelines/install.py
 	@touch $@
 
-.PHONY: install run test bench mistakes up down status plan
+.PHONY: install run test test-cluster bench mistakes up down status plan

@@ -133,6 +133,21 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
 
 
 @command
+def worker(
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="As `run_on` of params.yaml says.")],
+    queue: Annotated[list[str] | None, typer.Option("--queue", help="Take stages of this resource only; may be given often.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Stages at once.")] = 1,
+) -> None:
+    """Run stages that flows on other machines send to a work pool, in worktrees of this clone, until Ctrl-C."""
+    from pipelines import services
+
+    services.use_prefect()
+    from pipelines import worker as workers
+
+    workers.serve(pool, queue or [], limit)
+
+
+@command
 def plan(
     stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
 ) -> None:

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from prefect.states import Cancelled, Completed, Failed
 from components import params
 from components.errors import SesameError
 from components.stage import STATE
-from pipelines import graph, ledger, meter, processes, runner, services, slots, sources, terminal
+from pipelines import graph, ledger, meter, pools, processes, runner, services, slots, sources, terminal
 from pipelines.forecast import JOBS
 
 GOOD = ("Completed", "Cached")
@@ -52,9 +52,10 @@ def _again(_task, _run, state: State) -> bool:
 
 @task(task_run_name="{stage.name}", retry_delay_seconds=RETRY_AFTER, retry_condition_fn=_again, persist_result=False)
 def run_stage(
-    stage: graph.Stage, cached: bool, blocker: str, force: bool, book: ledger.Ledger | None, held: slots.Slots | None
+    stage: graph.Stage, cached: bool, blocker: str, force: bool, book: ledger.Ledger | None, held: slots.Slots | None,
+    run: Callable[..., runner.Outcome],
 ) -> State:  # fmt: skip
-    """Run one stage on what it holds, unless it is unchanged (`cached`) or a stage it needs failed (`blocker`)."""
+    """Run one stage on what it holds, by `run`, unless it is unchanged (`cached`) or a stage it needs failed (`blocker`)."""
     if blocker:
         return Failed(name="Skipped", message=f"not run, because {blocker} failed")
     if cached:
@@ -67,7 +68,7 @@ def run_stage(
 
     on_line(stage.desc or "begins")
     env = (book.env if book else {}) | (held.env if held else {})
-    outcome = runner.run(stage.address, on_line, force, stage.meta.timeout, env, held.files if held else ())
+    outcome = run(on_line, force, env=env, files=held.files if held else ())
     if outcome.stopped:
         return Cancelled(name="Stopped", message=outcome.problem)
     if outcome.returncode:
@@ -103,6 +104,10 @@ class Build:
     slots_of: Callable[[graph.Stage], int] = lambda stage: 1
     """How many of its resource a stage takes."""
     book: ledger.Ledger | None = None
+    pool: pools.Pool | None = None
+    """Where stages run; None is here."""
+    local: Collection[str] = ()
+    """Those that read files which only this machine has."""
     results: dict[str, Result] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -111,6 +116,10 @@ class Build:
         self._told: set[str] = set()
         self._futures: dict[str, PrefectFuture] = {}
         self._finished: queue.Queue[str] = queue.Queue()
+        self._by_name = {stage.name: stage for stage in self.plan}
+        # what git keeps of all stages is here, and a worker has it of none
+        kept = self.pool and graph.reads_what_git_keeps(self.plan)
+        self._here = {name for name in self._by_name if not self.pool or name in {graph.RESOLVE, *kept, *self.local}}
 
     def run(self, cancelled: threading.Event) -> None:
         """Build all. Raises StagesFailed, or KeyboardInterrupt when it was stopped; nothing runs any more then."""
@@ -131,6 +140,8 @@ class Build:
         finally:
             with _told_once():
                 runner.stop_all()
+                if self.pool:
+                    self.pool.stop()
                 for name in list(self._running):
                     self._collect(name)
         if any(result.state not in GOOD for result in self.results.values()):
@@ -138,7 +149,9 @@ class Build:
 
     def _free(self, stage: graph.Stage) -> bool:
         taken = {other.meta.resource for other, _ in self._running.values()} - {None, *slots.KINDS}
-        return self.results.keys() >= set(stage.upstream) and len(self._running) < self.jobs and stage.meta.resource not in taken
+        here = [name for name in self._running if name in self._here]
+        room = len(here) < self.jobs if stage.name in self._here else len(self._running) - len(here) < pools.IN_FLIGHT
+        return self.results.keys() >= set(stage.upstream) and room and stage.meta.resource not in taken
 
     def _bad(self, stage: graph.Stage) -> list[str]:
         return [name for name in stage.upstream if self.results[name].state not in GOOD]
@@ -146,7 +159,7 @@ class Build:
     def _held_for(self, stage: graph.Stage) -> bool:
         """Take the GPUs or cores that a stage runs on, which other flows may hold: whether it has what it needs."""
         kind = stage.meta.resource
-        if kind not in slots.KINDS or stage.name in self.cached or self._bad(stage):
+        if kind not in slots.KINDS or stage.name in self.cached or self._bad(stage) or stage.name not in self._here:
             return True
         if held := slots.take(kind, self.slots_of(stage)):
             self._held[stage.name] = held
@@ -161,9 +174,17 @@ class Build:
         needs = [allow_failure(self._futures[name]) for name in stage.upstream]  # done already; Prefect draws the edges from it
         self._running[stage.name] = stage, time.monotonic()
         forced, held = stage.name in self.forced, self._held.get(stage.name)
-        future = configured.submit(stage, stage.name in self.cached, ", ".join(bad), forced, self.book, held, wait_for=needs)
+        cached = stage.name in self.cached
+        future = configured.submit(stage, cached, ", ".join(bad), forced, self.book, held, self._way(stage), wait_for=needs)
         self._futures[stage.name] = future
         future.add_done_callback(lambda _: self._finished.put(stage.name))
+
+    def _way(self, stage: graph.Stage) -> Callable[..., runner.Outcome]:
+        """How a stage is run: here, here with data that other machines have made, or there."""
+        if self.pool is None:
+            return partial(runner.run, stage.address, timeout=stage.meta.timeout)
+        upstream = [self._by_name[name] for name in stage.upstream if name != graph.RESOLVE]  # git has what that one writes
+        return partial(self.pool.run_here if stage.name in self._here else self.pool.run, stage, upstream)
 
     def _collect(self, name: str) -> None:
         _, begun = self._running.pop(name)
@@ -248,8 +269,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
             with graph.at_once():
                 plan, all_params = graph.plan(targets or []), params.load()
                 forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
-                cached = graph.unchanged([stage for stage in plan if stage.name not in forced])
-            build = Build(plan, cached, forced, jobs, partial(slots.asked, all_params))
+                away = all_params.run_on != pools.HERE
+                cached = graph.unchanged([stage for stage in plan if stage.name not in forced], allow_missing=away)
+            pool = pools.Pool(all_params.run_on, plan, cached) if away and len(cached) < len(plan) else None
+            build = Build(plan, cached, forced, jobs, partial(slots.asked, all_params), pool=pool, local=sources.unfixed(all_params))
             return _built(build, targets or [], cancelled, started, all_params.energy.pue)
     except (KeyboardInterrupt, TerminationSignal):
         return Cancelled(message="stopped before it began")

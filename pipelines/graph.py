@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import networkx
+from dvc.dependency import ParamsDependency
 from dvc.exceptions import DvcException
 from dvc.lock import LockError, make_lock
 from dvc.repo import Repo, lock_repo
@@ -54,6 +55,9 @@ class Stage:
     meta: Meta
     file: str = "dvc.yaml"
     """Where it is written, from the project's folder."""
+    cmd: str | list[str] = ""
+    outs: tuple[str, ...] = ()
+    """Paths, as the lock file has them."""
 
     @property
     def address(self) -> str:
@@ -83,7 +87,7 @@ RESOLVE = "resolve"
 """The stage whose outputs the settings and code of all others stand in."""
 
 
-def _refresh() -> None:
+def refresh() -> None:
     """Bring those files up to date, as that stage would,
     so that what is asked of the graph is about the params and code as they are now."""
     try:
@@ -129,7 +133,7 @@ def _graph(repo: Repo, studies: bool) -> networkx.DiGraph:
 def at_once() -> Iterator[None]:
     """What is asked of the graph inside reads DVC's files once, a second less for each question. Not while stages run."""
     global _shared
-    _refresh()
+    refresh()
     with opened() as repo, lock_repo(repo):
         _shared = repo
         try:
@@ -159,15 +163,19 @@ def _name(stage) -> str:
     return getattr(stage, "name", None) or stage.addressing
 
 
-def _stage(stage, graph: networkx.DiGraph) -> Stage:
+def _meta(stage) -> Meta:
     try:
-        meta = Meta.model_validate(stage.meta or {})
+        return Meta.model_validate(stage.meta or {})
     except ValidationError as error:
         first = error.errors()[0]
         known = ", ".join(Meta.model_fields)
         raise SesameError(f"{stage.relpath}, stage {_name(stage)}: meta.{first['loc'][0]}: {first['msg']} (there are: {known})") from None
+
+
+def _stage(stage, graph: networkx.DiGraph) -> Stage:
     upstream = tuple(sorted(map(_name, graph.successors(stage))))
-    return Stage(_name(stage), upstream, stage.desc or "", meta, stage.relpath)
+    outs = tuple(out.def_path for out in stage.outs)
+    return Stage(_name(stage), upstream, stage.desc or "", _meta(stage), stage.relpath, stage.cmd or "", outs)
 
 
 def plan(targets: Sequence[str] = ()) -> list[Stage]:
@@ -234,10 +242,30 @@ def sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     return [path for path in others if lines[path] & read], [path for path in others if not lines[path] & read]
 
 
-def states(plan: Sequence[Stage], forced: Collection[str] = ()) -> dict[str, str]:
+def one(address: str) -> Stage:
+    """The stage that DVC knows by this address, without the rest of the graph: what it needs is left out."""
+    with opened() as repo:
+        [own] = repo.stage.from_target(address)
+        return Stage(_name(own), (), own.desc or "", _meta(own), own.relpath)
+
+
+def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
+    """Names of the stages of a plan that read outputs which are not in DVC's cache: `report`, which reads the metrics of all others."""
+    with opened() as repo:
+        kept = [out.fs_path for stage in repo.index.stages for out in stage.outs if not out.use_cache]
+        names = {stage.name for stage in plan}
+        return {
+            _name(stage) for stage in repo.index.stages if _name(stage) in names
+            for dep in stage.deps if not isinstance(dep, ParamsDependency) and dep.protocol == "local"
+            if any(path == dep.fs_path or path.startswith(f"{dep.fs_path}/") or dep.fs_path.startswith(f"{path}/") for path in kept)
+        }  # fmt: skip
+
+
+def states(plan: Sequence[Stage], forced: Collection[str] = (), allow_missing: bool = False) -> dict[str, str]:
     """What a run would do with each stage of a plan: `unchanged`, `to run` where the stage itself differs from what was last run (or
     is `forced`), and `may run` where only a stage that it needs will run: it is left as it is if that one's outputs come out the same.
 
+    With `allow_missing` data that is not here is taken for what the lock file says: it is elsewhere, where other machines work on it.
     Checked in this process: a tenth of what `dvc repro` costs in a process of its own. Not to be called while stages run.
     """
     told: dict[str, str] = {}
@@ -247,16 +275,16 @@ def states(plan: Sequence[Stage], forced: Collection[str] = ()) -> dict[str, str
         for stage in plan:
             # what `resolve` writes is up to date already, and each stage sees in it whether its own part differs
             needed = [name for name in stage.upstream if name != RESOLVE]
-            if stage.name in forced or stages[stage.name].changed():
+            if stage.name in forced or stages[stage.name].changed(allow_missing=allow_missing):
                 told[stage.name] = "to run"
             else:
                 told[stage.name] = "unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"
     return told
 
 
-def unchanged(plan: Sequence[Stage]) -> set[str]:
+def unchanged(plan: Sequence[Stage], allow_missing: bool = False) -> set[str]:
     """Names of the stages of a plan that are up to date, as is all they depend on. Not to be called while stages run."""
-    return {name for name, state in states(plan).items() if state == "unchanged"}
+    return {name for name, state in states(plan, allow_missing=allow_missing).items() if state == "unchanged"}
 
 
 def lock_entries() -> dict[str, dict]:

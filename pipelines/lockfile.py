@@ -14,6 +14,8 @@ from typing import Any
 from dvc.utils.serialize import dumps_yaml
 from ruamel.yaml import YAML
 
+from components.errors import SesameError
+
 HEAD = "schema: '2.0'\nstages:\n"
 ENTRY = re.compile(r"^  (?=[\w@.-]+:\n)", re.MULTILINE)
 """Where an entry begins."""
@@ -56,6 +58,18 @@ def entries(path: Path, names: Collection[str] | None = None) -> dict[str, dict[
         text = HEAD + "".join(own for name, own in lines.items() if names is None or name in names)
     recorded = (YAML(typ="safe").load(text) or {}).get("stages") or {}
     return {name: own for name, own in recorded.items() if names is None or name in names}
+
+
+def plain(path: Path) -> Entries:
+    """`read`, of a file that has to be as DVC writes it. Raises SesameError for another."""
+    if (entries := read(path)) is None:
+        raise SesameError(f"{path} is not as DVC writes it (a comment, a conflict of git's?): mend it, or let `dvc repro` write it anew")
+    return entries
+
+
+def parsed(lines: str) -> dict[str, dict[str, Any]]:
+    """The entries that these lines are."""
+    return YAML(typ="safe").load(HEAD + lines)["stages"]
 
 
 def entry(name: str, recorded: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from dvc.repo import Repo
 from ruamel.yaml import YAML
 
+from components import resolve, tracking
 from components.errors import SesameError
 from pipelines import graph, terminal
 from pipelines.overrides import Variant
@@ -67,6 +68,20 @@ def look(variants: Sequence[Variant]) -> Origin:
     with Repo() as repo:
         config = repo.config.load_one("local")
         return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))
+
+
+def carried() -> tuple[str, str]:
+    """The checkout's commit, and its uncommitted changes of files that git has but for what a run writes, as `git diff` says them.
+
+    Raises SesameError where stages need files that git does not have.
+    """
+    try:
+        commit = git("rev-parse", "--verify", "HEAD").decode().strip()
+    except SesameError:
+        raise SesameError("workers of a pool get the code from git: run in a repository with at least one commit") from None
+    _check([path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path])
+    patch = git("diff", *DIFF, "HEAD", "--", ".", *tracking.WRITTEN) + git("diff", *DIFF, "HEAD", "--", *resolve.FILES)
+    return commit, patch.decode("utf-8", "surrogateescape")
 
 
 def experiments() -> dict[str, str]:

@@ -94,6 +94,8 @@ class Params(Block):
     energy: Energy
     price: Price
     resources: Annotated[Resources, RunOnly()]
+    run_on: Annotated[str, Field(pattern=r"^[\w.-]{1,100}$", description="here, or the name of a work pool"), RunOnly()] = "here"
+    """Where stages run: `here`, or the name of a work pool of Prefect, whose machines have clones of their own (`sesame worker`)."""
     corpora: dict[Name, Corpus]
     tasks: dict[Name, Task]
     mixes: dict[Name, Mix]

@@ -21,8 +21,9 @@ STUDIES = Path("studies/resolved.json")
 """The same for the stages of `studies/dvc.yaml`."""
 TRAININGS = Path("studies/trainings.json")
 """What `studies/dvc.yaml` makes stages of: a seed of a variant each, and what only studies read."""
+FILES = (FILE, STUDIES, TRAININGS)
 
-__all__ = ["FILE", "STUDIES", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
+__all__ = ["FILE", "FILES", "STUDIES", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
 
 
 def points(params: Params) -> dict[str, dict]:

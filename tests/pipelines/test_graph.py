@@ -32,7 +32,8 @@ def test_order(inside):
     inside.stages(DIAMOND)
     plan = graph.plan()
     assert [stage.name for stage in plan] == ["data", "train@a", "train@b", "score", "side", "report"]  # the longest chain leads
-    assert plan[1] == graph.Stage("train@a", ("data",), "", graph.Meta(retries=1, timeout=5, resource="cpu"))
+    meta = graph.Meta(retries=1, timeout=5, resource="cpu")
+    assert plan[1] == graph.Stage("train@a", ("data",), "", meta, cmd="cat data.out > a.out", outs=("a.out",))
     assert plan[0].desc == "Fetch"
     assert plan[-1].upstream == ("score", "side", "train@b")
 

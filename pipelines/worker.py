@@ -1,0 +1,229 @@
+"""The other end of a pool: `sesame worker` starts Prefect's own worker, which starts the flow `stage` here for each stage that is sent.
+
+A stage runs in a git worktree under .sesame/pool, at the commit that was sent and with the changes that were; the clone itself is left
+alone. What it reads comes from DVC's remote, what it writes goes there; what git keeps of it, and its entry for the lock file, go back to
+the flow, which alone writes them down.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+
+from dvc.config import Config
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
+from filelock import FileLock, Timeout
+from prefect import flow, get_run_logger
+from prefect.artifacts import Artifact
+from prefect.client.orchestration import get_client
+from prefect.logging.handlers import APILogHandler
+from prefect.runtime import flow_run
+from prefect.states import Cancelled, Completed, Failed, State
+
+from components import params
+from components.errors import SesameError, one_line
+from components.stage import STATE
+from pipelines import graph, lockfile, parcel, processes, runner, slots, terminal
+from pipelines.lanes import LINKS
+from pipelines.origin import git
+
+CHECKOUT = "SESAME_CHECKOUT"
+"""In a worker's environment: its clone of the project."""
+ANSWER = "answer"
+"""The kind of artifact that a stage's answer is in."""
+ENVIRONMENT = ("constraints.txt", "pyproject.toml")
+"""What a worker's libraries were installed from."""
+BEATS = 5
+"""Seconds between two signs of life that a worker gives to Prefect's server."""
+
+
+def answer_key(run_id: object) -> str:
+    """The name of the artifact with the answer of a run."""
+    return f"stage-{run_id}"
+
+
+@flow(name="stage", flow_run_name="{name}", persist_result=False)
+def stage(name: str, order: str) -> State:
+    """Run one stage that a flow elsewhere has sent, and leave its answer as an artifact. `order` is a packed `parcel.Order`."""
+    log, sent = get_run_logger(), parcel.Order.unpacked(order)
+    _signed()
+    with _while_worker_lives():
+        try:
+            os.chdir(os.environ.get(CHECKOUT, "."))
+            with _worktree() as folder:
+                answer = _run(sent, folder, log)
+        except SesameError as error:
+            answer = parcel.Answer(SesameError.status, 0.0, problem=f"{_here()}: {error}", permanent=True)
+        except DvcException as error:  # of the remote, mostly: another try may find it well
+            answer = parcel.Answer(1, 0.0, problem=f"{_here()}: DVC: {one_line(error)}")
+    APILogHandler().flush()  # the flow shows the lines that are there when this run has ended
+    Artifact(type=ANSWER, key=answer_key(flow_run.id), data=answer.packed()).create()
+    if answer.stopped:
+        return Cancelled(message=answer.problem)
+    return Failed(message=answer.problem) if answer.returncode else Completed(message="unchanged" if answer.skipped else "done")
+
+
+def _here() -> str:
+    return os.environ.get("PREFECT__WORKER_NAME", "the worker")
+
+
+def _signed() -> None:
+    """Note at this run which worker has it: by that name the flow sees whether it still lives."""
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run.id, tags=[*flow_run.tags, f"worker:{_here()}"])
+
+
+@contextmanager
+def _while_worker_lives() -> Iterator[None]:
+    """Ends this process and its stage when the worker that started it is gone: somebody else has the stage by then."""
+    over, parent = threading.Event(), os.getppid()
+
+    def watch() -> None:
+        while not over.wait(1):
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        with processes.guarded(runner.MARK, str(os.getpid())):
+            yield
+    finally:
+        runner.stop_all()
+        over.set()
+
+
+@contextmanager
+def _worktree() -> Iterator[Path]:
+    """A worktree of this clone that no other stage works in. Its files of before are there: what is the same need not come again."""
+    for number in range(10_000):
+        folder = (STATE / "pool" / str(number)).resolve()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(folder.with_suffix(".lock")).acquire(timeout=0):
+                yield folder
+                return
+        except Timeout:
+            continue
+
+
+def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
+    """Bring a worktree to what was sent, run the stage there, and send its data to the remote."""
+    begun = time.monotonic()
+    _prepare(sent, folder)
+    os.chdir(folder)
+    with graph.opened() as repo:
+        graph.free_lock(repo)
+        repo.pull(targets=sent.upstream) if sent.upstream else None
+    ready = time.monotonic()
+    held = _slots(sent)
+    with ExitStack() as stack:
+        if held:
+            stack.callback(held.release)
+        env = sent.env | (held.env if held else {})
+        outcome = runner.run(sent.address, lambda line: log.info("%s", line), sent.force, sent.timeout, env, held.files if held else ())
+    done = time.monotonic()
+    said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}
+    if outcome.returncode:
+        return parcel.Answer(**said)
+    with graph.opened() as repo:
+        repo.push(targets=[sent.address])
+        [own] = [each for each in repo.index.stages if each.addressing == sent.address]
+        files = parcel.read(os.path.relpath(out.fs_path, repo.root_dir) for out in own.outs if not out.use_cache)
+        entry = lockfile.plain(Path(own.path).with_name("dvc.lock"))[sent.name]
+    log.info("ready after %.1f s, ran %.1f s, sent in %.1f s", ready - begun, done - ready, time.monotonic() - done)
+    return parcel.Answer(**said, entry=entry, files=files)
+
+
+def _prepare(sent: parcel.Order, folder: Path) -> None:
+    """The commit, the changes and the lock entries that were sent, and nothing else but checkpoints, downloads and DVC's own state.
+
+    Raises SesameError where the commit can't be had, or needs other libraries than are installed here.
+    """
+    if subprocess.run(["git", "cat-file", "-e", f"{sent.commit}^{{commit}}"], capture_output=True).returncode:
+        with suppress(SesameError), FileLock(STATE / "pool/fetch.lock"):
+            git("fetch", "--quiet", "--all")
+        if subprocess.run(["git", "cat-file", "-e", f"{sent.commit}^{{commit}}"], capture_output=True).returncode:
+            raise SesameError(f"commit {sent.commit[:10]} can't be had from {_origin()}: `git push` it, and run again")
+    if not (folder / ".git").exists():
+        with FileLock(STATE / "pool/fetch.lock"):
+            git("worktree", "prune")
+            git("worktree", "add", "--quiet", "--force", "--detach", folder, sent.commit)
+    clone = Path.cwd()
+    before = folder.parent / f"{folder.name}.state"
+    state = sha256(f"{sent.commit}\n{sent.patch}".encode("utf-8", "surrogateescape")).hexdigest()
+    git("clean", "-fdxq", "-e", ".dvc", "-e", ".sesame", cwd=folder)  # a folder that a stage reads has what this pipeline puts there only
+    git("checkout", "--quiet", "--force", "--detach", sent.commit, cwd=folder)
+    if sent.patch:
+        git("apply", "--whitespace=nowarn", "-", cwd=folder, feed=sent.patch.encode("utf-8", "surrogateescape"))
+    if not before.exists() or before.read_text() != state:
+        _same_libraries(clone, folder)
+        before.write_text(state)
+    (folder / STATE).mkdir(exist_ok=True)
+    downloads = (STATE / "downloads").resolve()
+    downloads.mkdir(exist_ok=True)
+    if not (folder / STATE / "downloads").exists():
+        (folder / STATE / "downloads").symlink_to(downloads)
+    with Repo() as repo:
+        config, cache = repo.config.load_one("local"), repo.cache.local_cache_dir
+    with Config(folder / ".dvc").edit("local") as own:
+        own.update(deepcopy(config))
+        own.setdefault("cache", {}).update(dir=cache, type=LINKS)
+        own.setdefault("core", {}).update(site_cache_dir=str(folder / ".dvc/tmp/site"))
+    for path, entries in sent.entries.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        if entries:
+            lockfile.write(folder / path, entries)
+        else:
+            (folder / path).unlink(missing_ok=True)
+
+
+def _origin() -> str:
+    with suppress(SesameError):
+        return git("remote", "get-url", "origin").decode().strip()
+    return "any remote of this clone"
+
+
+def _same_libraries(clone: Path, folder: Path) -> None:
+    """Raises SesameError when the commit asks for other libraries than this clone's environment was made from."""
+    for name in ENVIRONMENT:
+        wanted, installed = folder / name, clone / name
+        if wanted.exists() and (not installed.exists() or wanted.read_bytes() != installed.read_bytes()):
+            raise SesameError(f"{name} of the commit that was sent is another than in {clone}: `git pull && make install` there")
+
+
+def _slots(sent: parcel.Order) -> slots.Slots | None:
+    """The GPUs or cores of this machine that the stage takes, waited for."""
+    stage_ = graph.one(sent.address)
+    if stage_.meta.resource not in slots.KINDS:
+        return None
+    wanted = slots.asked(params.load(), stage_)
+    while not (held := slots.take(stage_.meta.resource, wanted)):
+        time.sleep(1)
+    return held
+
+
+def serve(pool: str, queues: list[str], limit: int) -> None:
+    """Be a worker of this pool, for so many stages at once, until Ctrl-C or SIGTERM. Raises SesameError where it could do nothing."""
+    from pipelines import pools
+
+    pools.check_remote()
+    pools.make(pool)
+    os.environ.setdefault("PREFECT_WORKER_HEARTBEAT_SECONDS", str(BEATS))
+    os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "1")
+    os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
+    os.environ[CHECKOUT] = str(Path.cwd())
+    name = f"{os.uname().nodename}-{os.getpid()}"
+    terminal.say(f"{name} works for {pool}{' (' + ', '.join(queues) + ')' if queues else ''}, {limit} at a time")
+    options = [option for queue in queues for option in ("--work-queue", queue)]
+    command = ["-m", "prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name, "--limit", str(limit), *options]
+    os.execv(sys.executable, [sys.executable, *command])

@@ -1,0 +1,96 @@
+"""A pool's workers on this machine: what a stage costs beyond its own time, in parts, and whether the simulation foretells the whole."""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from tests.benchmarks.pool_simulation import Costs, simulate
+from tests.benchmarks.record import record
+from tests.pipelines.conftest import BIN, Lab, bare, template  # noqa: F401, fixtures
+from tests.pipelines.test_pool import git
+
+STAGES = 16
+SLEEP = 1.0
+
+
+def cpu(process: psutil.Process) -> float:
+    """Seconds that a process and its children, the ended ones too, have computed."""
+    times = [process.cpu_times(), *(child.cpu_times() for child in process.children(recursive=True))]
+    return sum(own.user + own.system for own in times) + times[0].children_user + times[0].children_system
+
+
+@pytest.fixture
+def pooled(bare: Lab, tmp_path) -> Lab:  # noqa: F811
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
+    git(bare.path, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    subprocess.run([BIN / "dvc", "remote", "add", "-q", "--default", "store", str(tmp_path / "store")], cwd=bare.path, check=True)
+    bare.write("params.yaml", bare.read("params.yaml").replace("run_on: here", "run_on: bench"))
+    bare.write("in", "1").stages(
+        "\n".join(f'  s{i}: {{cmd: "sleep {SLEEP} && cp in s{i}.out", deps: [in], outs: [s{i}.out]}}' for i in range(STAGES))
+    )
+    git(bare.path, "add", "-A")
+    git(bare.path, "commit", "-qm", "stages")
+    git(bare.path, "push", "-q", "origin", "HEAD:main")
+    bare.env["PREFECT_API_URL"] = re.search(r"prefect +(\S+)", bare.up()).group(1) + "/api"
+    yield bare
+    bare.env["PREFECT_API_URL"] = ""
+    bare.sesame("down")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_short_stages(pooled, tmp_path, workers):
+    lab, processes = pooled, []
+    for number in range(workers):
+        git(tmp_path, "clone", "-q", "-b", "main", str(tmp_path / "origin.git"), f"worker{number}")
+        log = open(tmp_path / f"worker{number}.log", "w")  # noqa: SIM115
+        processes.append(
+            subprocess.Popen(
+                [BIN / "sesame", "worker", "bench"], cwd=tmp_path / f"worker{number}", env=os.environ | lab.env, stdout=log, stderr=log
+            )
+        )
+    api = lab.env["PREFECT_API_URL"]
+    online = f"{api}/work_pools/bench/workers/filter"
+    while (answer := requests.post(online, json={})).status_code == 404 or len(answer.json()) < workers:  # the first one makes the pool
+        time.sleep(0.5)
+    server = psutil.Process(json.loads(Path(lab.path, ".sesame/services.json").read_text())["prefect"]["pid"])
+    asked = time.perf_counter()
+    for _ in range(50):
+        requests.post(
+            f"{api}/work_pools/bench/get_scheduled_flow_runs", json={"scheduled_before": "2100-01-01T00:00:00Z"}
+        ).raise_for_status()
+    poll = (time.perf_counter() - asked) / 50
+    served, begun = cpu(server), time.perf_counter()
+    try:
+        flow = lab.start("run")
+        output = flow.communicate()[0]
+        seconds = time.perf_counter() - begun
+        assert f"{STAGES} stages: 0 cached, {STAGES} done" in output, output
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+    parts = [list(map(float, row)) for row in re.findall(r"ready after (\S+) s, ran (\S+) s, sent in (\S+) s", output)]
+    starts = []
+    for run in requests.post(f"{api}/flow_runs/filter", json={"flows": {"name": {"any_": ["stage"]}}, "limit": 200}).json():
+        states = requests.get(f"{api}/flow_run_states/", params={"flow_run_id": run["id"]}).json()
+        when = {state["name"]: time.mktime(time.strptime(state["timestamp"][:19], "%Y-%m-%dT%H:%M:%S")) for state in states}
+        starts.append(when["Running"] - when["Pending"])
+    ready, ran, sent = (statistics.median(part) for part in zip(*parts, strict=True))
+    print(
+        f"\n{workers} workers: {seconds:.1f} s; a stage: starts {statistics.median(starts):.1f}, ready {ready:.1f}, runs {ran:.1f}, "
+        f"sends {sent:.1f} s; server {(cpu(server) - served) / STAGES:.2f} s of a core, "
+        f"{1000 * poll:.0f} ms for a worker's question"
+    )
+    own = Costs(poll=poll, start=statistics.median(starts), repro=max(0.1, ran - SLEEP), pull=ready - Costs.prepare, push=sent)
+    foretold = simulate(STAGES, workers, SLEEP, own, cores=os.cpu_count() if workers > 1 else None)
+    record(f"{STAGES} stages of {SLEEP:g} s, {workers} workers", 1 / seconds, 1 / foretold, "flows/s", "as simulated")
+    record(f"{STAGES} stages of {SLEEP:g} s, {workers} workers, ideal", 1 / seconds, workers / STAGES / SLEEP, "flows/s", "the ideal")

@@ -1,0 +1,121 @@
+"""What a pool does with many stages, simulated: `python -m tests.benchmarks.pool_simulation`, seconds; see docs/operations.md.
+
+Each part is a queue with what was measured of it (`bench_pool.py` measures it anew): the flow's process submits and writes down one stage
+at a time, Prefect's server answers on one core, a worker asks for work once a second, starts a process for each stage, pulls, runs, pushes.
+Workers are of one core each, on machines of their own; with `--cores` all of them share one machine, as in the benchmark.
+"""
+
+import argparse
+import random
+from dataclasses import dataclass, fields
+
+import simpy
+
+
+@dataclass
+class Costs:
+    """Seconds, measured on 2 cores on 2026-11-23 beside other work."""
+
+    submit: float = 0.12
+    """Of the flow's process for each stage: its task, the order, the run."""
+    write: float = 0.15
+    """The same: the answer, its files, the lock file."""
+    serve: float = 0.35
+    """Of the server for each stage: some forty requests, among them states, logs, events."""
+    poll: float = 0.012
+    """Of the server for each question of a worker, one a second, or of the flow."""
+    start: float = 2.6
+    """Of a worker's core until the stage's flow begins: Python, Prefect, the project."""
+    prepare: float = 0.5
+    """Of a worker's core: the worktree."""
+    repro: float = 1.0
+    """Of a worker's core: DVC around the stage's own process, without that."""
+    pull: float = 0.9
+    push: float = 0.8
+    """To and from a store on the same machine; a model of 440 MB over 1 Gbit/s takes 4 s more."""
+    end: float = 1.0
+    """Of a worker's core: the process's end."""
+
+
+def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int | None = None, batch: int = 1, seed: int = 1) -> float:
+    """Seconds until `stages` independent stages of `seconds` are done and written down; `batch` of them in one run."""
+    world, chance = simpy.Environment(), random.Random(seed)
+    flow, server = simpy.Resource(world), simpy.Resource(world)
+    machine = simpy.Resource(world, cores) if cores else None
+    ready, units = simpy.Store(world), -(-stages // batch)
+
+    def at(place: simpy.Resource, cost: float):
+        with place.request() as turn:
+            yield turn
+            yield world.timeout(cost)
+
+    def busy(cost: float):
+        """On a core of a worker, in slices as a system shares them out."""
+        if machine is None:
+            yield world.timeout(cost)
+            return
+        while cost > 0:
+            yield from at(machine, min(cost, 0.1))
+            cost -= 0.1
+
+    def submit():
+        for _ in range(units):
+            yield from at(flow, costs.submit * batch)
+            yield from at(server, costs.serve / 4)
+            yield ready.put(None)
+
+    def worker():
+        yield world.timeout(chance.random())
+        while True:
+            yield from at(server, costs.poll)
+            if not ready.items:
+                yield world.timeout(1)
+                continue
+            yield ready.get()
+            yield from at(server, costs.serve * 3 / 4)
+            yield from busy(costs.start + costs.prepare)
+            yield world.timeout(costs.pull)
+            for _ in range(batch):
+                yield from busy(costs.repro)
+                yield world.timeout(seconds)
+            yield world.timeout(costs.push)
+            world.process(written())
+            yield from busy(costs.end)
+
+    done, over = [0], world.event()
+
+    def written():
+        yield world.timeout(chance.random())  # until the flow looks again
+        yield from at(server, costs.poll)
+        yield from at(flow, costs.write * batch)
+        done[0] += 1
+        if done[0] == units:
+            over.succeed()
+
+    world.process(submit())
+    for _ in range(workers):
+        world.process(worker())
+    world.run(over)
+    return world.now
+
+
+def table(costs: Costs, stages: int = 1000) -> list[list[str]]:
+    """Rows of the docs: how many times the ideal, which is the stages' own seconds shared out over the workers."""
+    rows = []
+    for workers in (1, 4, 16, 64, 256):
+        cells = [str(workers)]
+        for seconds, batch in ((1, 1), (1, 20), (60, 1), (600, 1)):
+            ideal = seconds * -(-stages // workers)
+            cells.append(f"{simulate(stages, workers, seconds, costs, batch=batch) / ideal:.2f}")
+        rows.append(cells)
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for cost in fields(Costs):
+        parser.add_argument(f"--{cost.name}", type=float, default=cost.default)
+    given = parser.parse_args()
+    print("1,000 stages, times the ideal: workers, 1 s, 1 s by twenties, 60 s, 600 s")
+    for row in table(Costs(**vars(given))):
+        print("".join(f"{cell:>10}" for cell in row))

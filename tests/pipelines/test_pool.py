@@ -1,0 +1,289 @@
+"""Stages on other machines: a real pool, workers in clones of their own with caches of their own, a remote in S3 between them."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import psutil
+import pytest
+from moto.server import ThreadedMotoServer
+
+from pipelines import graph, lockfile, parcel, pools
+from tests.pipelines.conftest import BIN, Lab, until
+
+cluster = pytest.mark.cluster
+
+STAGES = """
+  raw: {cmd: cp first.txt raw.out, deps: [first.txt], outs: [raw.out]}
+  side:
+    foreach: [a, b]
+    do: {cmd: "python meet.py ${item}", deps: [raw.out, meet.py], outs: ["${item}.out", "data/metrics/${item}.json": {cache: false}]}
+  both: {cmd: cat a.out b.out > both.out, deps: [a.out, b.out], outs: [both.out]}
+  page: {cmd: "cat data/metrics/a.json data/metrics/b.json both.out > page.out", deps: [data/metrics, both.out], outs: [page.out]}
+"""
+MEET = """
+import os, sys, time
+from pathlib import Path
+name, there = sys.argv[1], Path(os.environ["MEETING"])
+(there / name).write_text(os.getcwd())
+print("waits for the other one", flush=True)
+while not all((there / other).exists() for other in "ab"):  # that is, while the other does not run at the same time
+    time.sleep(0.05)
+Path(f"{name}.out").write_text(Path("raw.out").read_text() + name)
+Path("data/metrics").mkdir(parents=True, exist_ok=True)
+Path(f"data/metrics/{name}.json").write_text('{"name": "%s"}' % name)
+"""
+
+
+def git(folder: Path, *args: str) -> str:
+    return subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+class Hosts:
+    """A coordinator and workers, each with a clone of a bare repository; DVC's data goes through S3."""
+
+    def __init__(self, lab: Lab, folder: Path, s3):
+        self.lab, self.folder, self.s3, self.workers = lab, folder, s3, {}
+        self.pool = f"pool-{os.getpid()}-{folder.name}".replace("_", "-")[:60].rstrip("-")
+
+    def commit(self, text: str) -> None:
+        git(self.lab.path, "add", "-A")
+        git(self.lab.path, "commit", "-qm", text)
+        git(self.lab.path, "push", "-q", "origin", "HEAD:main")
+
+    def clone(self, name: str) -> Path:
+        git(self.folder, "clone", "-q", "-b", "main", str(self.folder / "origin.git"), name)
+        return self.folder / name
+
+    def worker(self, name: str, **env: str) -> psutil.Process:
+        """Start one in a clone of its own."""
+        folder = self.folder / name
+        if not folder.exists():
+            self.clone(name)
+        log = open(self.folder / f"{name}.log", "a")  # noqa: SIM115, the worker's as long as it lives
+        options = ["worker", self.pool, *env.pop("OPTIONS", "").split()]
+        own = os.environ | self.lab.env | env
+        process = subprocess.Popen([BIN / "sesame", *options], cwd=folder, env=own, stdout=log, stderr=subprocess.STDOUT)
+        self.workers[name] = psutil.Process(process.pid)
+        return self.workers[name]
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def at_work(self) -> list[psutil.Process]:
+        """What lives in the workers' worktrees."""
+        found = []
+        for process in psutil.process_iter(["cwd", "status"]):
+            if "/.sesame/pool/" in (process.info["cwd"] or "") and str(self.folder) in process.info["cwd"]:
+                found += [process] if process.info["status"] != psutil.STATUS_ZOMBIE else []
+        return found
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def hosts(lab, s3, tmp_path) -> Iterator[Hosts]:
+    lab.env |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=s3, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
+    hosts = Hosts(lab, tmp_path, client)
+    hosts.s3.create_bucket(Bucket=hosts.pool)
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
+    git(lab.path, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    for args in (["remote", "add", "-q", "--default", "store", f"s3://{hosts.pool}/dvc"], ["remote", "modify", "store", "endpointurl", s3]):
+        subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True)
+    lab.write("params.yaml", lab.read("params.yaml").replace("run_on: here", f"run_on: {hosts.pool}"))
+    lab.write("meet.py", MEET).write("first.txt", "one ").stages(STAGES)
+    lab.env["MEETING"] = str(tmp_path / "meeting")
+    (tmp_path / "meeting").mkdir()
+    hosts.commit("stages")
+    yield hosts
+    for process in hosts.workers.values():
+        for own in [*process.children(recursive=True), process] if process.is_running() else []:
+            own.kill()
+
+
+@cluster
+def test_two_workers(hosts):
+    """Both work at once; the lock file is a single machine's; a fresh clone pulls and has nothing to do."""
+    lab = hosts.lab
+    lab.write("first.txt", "two ")  # not committed: goes along
+    for name in ("one", "two"):
+        hosts.worker(name)
+    output = lab.sesame("run")
+    assert "5 stages: 0 cached, 5 done, 0 failed" in output
+    assert set(lab.states(output).values()) == {"Completed"}
+    assert "[side@a] waits for the other one" in output
+    folders = {(hosts.folder / "meeting" / name).read_text() for name in "ab"}
+    assert folders == {str(hosts.folder / name / ".sesame/pool/0") for name in ("one", "two")}
+    assert lab.read("data/metrics/a.json") == '{"name": "a"}' and lab.read("page.out").endswith("two atwo b")
+    assert not (lab.path / "raw.out").exists() and git(hosts.folder / "one", "status", "--short") == ""
+    pooled = lab.read("dvc.lock")
+    assert "5 stages: 5 cached, 0 done" in lab.sesame("run")
+
+    alone = Path(shutil.copytree(lab.path, hosts.folder / "alone", ignore=shutil.ignore_patterns(".sesame", "dvc.lock", "*.out", "cache")))
+    params = (alone / "params.yaml").read_text()
+    (alone / "params.yaml").write_text(re.sub("run_on: .*", "run_on: here", params))
+    Lab(alone, lab.env, lab.forks).sesame("run")
+    assert (alone / "dvc.lock").read_text() == pooled
+
+    hosts.commit("results")
+    fresh = hosts.clone("fresh")
+    subprocess.run([BIN / "dvc", "pull", "-q"], cwd=fresh, check=True, env=os.environ | lab.env)
+    params = (fresh / "params.yaml").read_text()
+    (fresh / "params.yaml").write_text(re.sub("run_on: .*", "run_on: here", params))
+    assert "5 stages: 5 cached, 0 done" in Lab(fresh, lab.env, lab.forks).sesame("run")
+    until(lambda: not hosts.at_work())
+
+
+TRAIN = """
+import os, sys, time
+from pathlib import Path
+state = Path(os.environ["SAVES"]) / "step"
+step = int(state.read_text()) if state.exists() else 0
+with open(Path(os.environ["SAVES"]) / "log", "a") as log:
+    log.write(f"begins at {step}\\n")
+while step < 40:
+    step += 1
+    temporary = state.with_suffix(".tmp")
+    temporary.write_text(str(step))
+    temporary.replace(state)
+    time.sleep(0.1 if not Path(os.environ["SAVES"], "hold").exists() or step < 5 else 3600)
+Path("model.out").write_text(str(step))
+"""
+TRAINED = "  model: {cmd: python train.py, deps: [train.py], outs: [model.out]}\n"
+
+
+@pytest.fixture
+def training(hosts) -> Hosts:
+    """A stage that saves where it is in a store that both workers see, and stands still when it is told to."""
+    hosts.lab.env["SAVES"] = str(hosts.folder / "saves")
+    (hosts.folder / "saves").mkdir()
+    (hosts.folder / "saves/hold").touch()
+    hosts.lab.write("train.py", TRAIN).stages(TRAINED)
+    hosts.commit("a training")
+    return hosts
+
+
+def begun(hosts: Hosts, times: int = 1) -> None:
+    log = hosts.folder / "saves/log"
+    until(lambda: log.exists() and len(log.read_text().splitlines()) >= times)
+    until(lambda: (hosts.folder / "saves/step").exists() and int((hosts.folder / "saves/step").read_text()) >= 5)
+
+
+@cluster
+@pytest.mark.parametrize("what", ["worker", "machine"])
+def test_killed(training, what):
+    """The other worker goes on from where the stage was; nothing of the killed one lives on."""
+    first = training.worker("one")
+    run = training.lab.start("run")
+    begun(training)
+    for process in [first, *(first.children(recursive=True) if what == "machine" else [])]:
+        process.kill()
+    (training.folder / "saves/hold").unlink()
+    training.worker("two")
+    output = training.lab.ended(run, code=0)
+    said = r"worker \S+ gives no sign of life" if what == "machine" else r".*termination signal.*"
+    assert re.search(rf"\[model\] lost: {said}; sent again", output), output
+    assert "1 stage: 0 cached, 1 done" in output
+    assert (training.folder / "saves/log").read_text().splitlines() == ["begins at 0", "begins at 5"]
+    assert not (training.folder / "one/.sesame/pool/0/model.out").exists()
+    until(lambda: not training.at_work())
+
+
+@cluster
+def test_cancelled(training):
+    """From here by Ctrl-C's signal, nothing works on there; the run in the pool says so."""
+    training.worker("one")
+    run = training.lab.start("run")
+    begun(training)
+    run.send_signal(signal.SIGINT)
+    output = training.lab.ended(run, code=130)
+    assert "1 stopped" in output
+    assert not training.at_work() and not (training.lab.path / "dvc.lock").exists()
+    (training.folder / "saves/hold").unlink()
+    assert "1 stage: 0 cached, 1 done" in training.lab.sesame("run")  # the worker is well
+
+
+@cluster
+def test_refused(hosts):
+    """What can't be done is one line, from here before anything runs or from the worker; nothing is written down; then all is well."""
+    lab = hosts.lab
+    lab.stages("  raw: {cmd: cp first.txt raw.out, deps: [first.txt], outs: [raw.out]}\n")
+    hosts.commit("one stage")
+    hosts.worker("one")
+    config = lab.read(".dvc/config")
+    lab.write(".dvc/config", config.replace("remote = store", ""))
+    assert "there is none: `dvc remote add --default store ADDRESS`" in lab.sesame("run", code=1)
+    lab.write(".dvc/config", config).write("new.txt", "needed").stages(f"{STAGES}  more: {{cmd: 'true', deps: [new.txt]}}\n")
+    assert "stages need files that git does not have (new.txt)" in lab.sesame("run", code=1)
+    (lab.path / "new.txt").unlink()
+    lab.stages("  raw: {cmd: cp first.txt raw.out, deps: [first.txt], outs: [raw.out]}\n")
+
+    lab.write("first.txt", "three ")
+    git(lab.path, "commit", "-qam", "not pushed")
+    assert re.search(r"failed: \S+: commit \w{10} can't be had from \S+origin.git: `git push` it", lab.sesame("run", code=1))
+    lab.write("constraints.txt", "torch==1.0\n")
+    hosts.commit("other libraries")
+    assert re.search(
+        r"failed: \S+: constraints.txt of the commit that was sent is another than in \S+/one: `git pull", lab.sesame("run", code=1)
+    )
+    git(hosts.folder / "one", "pull", "-q")
+
+    hosts.s3.delete_bucket(Bucket=hosts.pool)
+    assert re.search(r"\[raw\] failed: \S+: DVC: ", lab.sesame("run", code=1))
+    assert not (lab.path / "dvc.lock").exists() and not (lab.path / "raw.out").exists()
+    hosts.s3.create_bucket(Bucket=hosts.pool)
+    assert "1 stage: 1 cached, 0 done" in lab.sesame("run")  # the worker had kept what it could not send
+
+
+@cluster
+def test_two_coordinators(hosts):
+    """On one branch: each has its own lock file, what both ask for is made twice, and comes out the same."""
+    lab = hosts.lab
+    lab.stages("  raw: {cmd: sleep 1; cp first.txt raw.out, deps: [first.txt], outs: [raw.out]}\n")
+    hosts.commit("one stage")
+    second = Lab(hosts.clone("second"), lab.env, lab.forks)
+    for name in ("one", "two"):
+        hosts.worker(name)
+    runs = [each.start("run") for each in (lab, second)]
+    assert all("1 stage: 0 cached, 1 done" in lab.ended(run, code=0) for run in runs)
+    assert lab.read("dvc.lock") == second.read("dvc.lock")
+
+
+def test_entry_of_another_graph(inside):
+    """Is not written down, whatever it differs in."""
+    inside.stages("  a: {cmd: echo > a.out, outs: [a.out]}\n  b: {cmd: cp a.out b.out, deps: [a.out], outs: [b.out]}\n")
+    subprocess.run([BIN / "dvc", "repro", "-q"], check=True)
+    [a, b] = graph.plan()
+    entries = lockfile.plain(Path("dvc.lock"))
+    lines, md5 = entries["b"], re.search("md5: (.{32})", entries["b"]).group(1)
+    order = parcel.Order("", "", b.address, "b", [a.address], {"dvc.lock": entries}, False, None, {})
+    assert pools._wrong(b, order, parcel.Answer(0, 1.0, entry=lines)) == ""
+    for other, why in (
+        (lines.replace("cp a.out", "mv a.out"), "it ran `mv a.out b.out` as b"),
+        (lines.replace("  b:", "  c:", 1), "it ran `cp a.out b.out` as c"),
+        (lines.replace("path: b.out", "path: c.out"), "it wrote b.out, c.out more or less"),
+        (lines.replace(md5, "0" * 32, 1), "it read another a.out"),
+    ):
+        assert pools._wrong(b, order, parcel.Answer(0, 1.0, entry=other)) == why
+
+
+def test_a_parcel_comes_out_as_it_went_in(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b").write_bytes(bytes(range(256)))
+    files = parcel.read([tmp_path / "a", tmp_path / "none"])
+    answer = parcel.Answer(0, 1.5, entry="  a:\n", files=files)
+    assert parcel.Answer.unpacked(answer.packed()) == answer
+    assert {path: parcel.content(text) for path, text in files.items()} == {(tmp_path / "a/b").as_posix(): bytes(range(256))}

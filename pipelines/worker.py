@@ -139,10 +139,10 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
         return parcel.Answer(**said)
     with graph.opened() as repo:
         repo.push(targets=[sent.address])
-        [own] = [each for each in repo.index.stages if each.addressing == sent.address]
+        [own] = repo.stage.from_target(sent.address)
         files = parcel.read(os.path.relpath(out.fs_path, repo.root_dir) for out in own.outs if not out.use_cache)
         entry = lockfile.plain(Path(own.path).with_name("dvc.lock"))[sent.name]
-    log.info("ready after %.1f s, ran %.1f s, sent in %.1f s", ready - begun, done - ready, time.monotonic() - done)
+    log.info("pulled in %.1f s, ran %.1f s, pushed in %.1f s", ready - begun, done - ready, time.monotonic() - done)
     return parcel.Answer(**said, entry=entry, files=files)
 
 

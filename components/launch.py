@@ -46,6 +46,9 @@ HEAD = "SESAME_HEAD"
 PORT = 29400
 TRAINING, OVER = "sesame/training", "sesame/over"
 """Keys of the store: what the head trains; why nobody needs to try again."""
+FRESH = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""A store of their own for the processes of each attempt: in the agent's, torch 2.13 would let one that begins anew find the addresses that
+the others had in the attempt before, and fail by them."""
 LAST_CALL = 5.0
 """Seconds that further nodes are waited for when the fewest that do are there."""
 PATIENCE = 20.0
@@ -55,6 +58,10 @@ PR_SET_PDEATHSIG = 1
 
 class Gone(SesameError):
     """The head can't be reached any more: its training may be begun again."""
+
+
+class Done(Exception):
+    """The training was finished while this node was about to begin anew."""
 
 
 def processes(all_params: Params, stage: str, section: str, name: str, reads: list[Path]) -> None:
@@ -154,9 +161,7 @@ def lead(label: str, run: Running, training: dict[str, Any]) -> None:
     try:
         _agent(f"{host}:{port}", run, training, host)
     except BaseException as error:  # of whatever kind: nobody is to wait for this head
-        line = str(error) if isinstance(error, SesameError) else f"{label} has been stopped on {host}"
-        with suppress(DistError):
-            store.compare_set(OVER, "", json.dumps({"line": line, "status": getattr(error, "status", 1), "by": socket.gethostname()}))
+        _end(store, error if isinstance(error, SesameError) else SesameError(f"{label} was stopped on {host}"))
         raise
 
 
@@ -183,14 +188,23 @@ def join(head: str, seconds: float, say: Any = print) -> None:
             say(f"{head} went away; waits for it")
 
 
-def tell(label: str, error: SesameError) -> None:
-    """Have all nodes know that to try again is of no use: a process that trains says so of itself. (Under Slurm they all end with it.)"""
+def tell(error: SesameError | None) -> None:
+    """Have all nodes know that to try again is of no use: the training has failed for good, or, with None, is done. A process that trains
+    says so of itself. (Under Slurm they all end with it.)"""
     if os.environ[LAUNCHED] != "torchrun" or isinstance(error, Unreachable):
         return
-    said = {"line": f"{label}: {error}", "status": error.status, "by": socket.gethostname()}
     with suppress(DistError):  # the head is gone, and nobody is left to tell
         host, port = _address(os.environ[HEAD])
-        TCPStore(host, port, timeout=timedelta(seconds=PATIENCE)).compare_set(OVER, "", json.dumps(said))
+        _end(TCPStore(host, port, timeout=timedelta(seconds=PATIENCE)), error)
+
+
+def _end(store: TCPStore, error: SesameError | None) -> None:
+    """Whoever says it first is right."""
+    store.compare_set(OVER, "", json.dumps({"line": str(error), "status": error.status} if error else {"line": "", "status": 0}))
+
+
+def _over(store: TCPStore) -> dict[str, Any] | None:
+    return json.loads(store.get(OVER)) if store.check([OVER]) else None
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -253,16 +267,14 @@ class Meeting:
         return "sesame"
 
     def next_rendezvous(self) -> RendezvousInfo:
-        if self.store.check([OVER]):
-            over = json.loads(self.store.get(OVER))
-            error = SesameError(over["line"])
-            error.status = over["status"]
-            raise error
+        if over := _over(self.store):
+            raise _failure(over["line"], over["status"]) if over["status"] else Done
         return self.handler.next_rendezvous()
 
     def num_nodes_waiting(self) -> int:
-        """Of which one is enough to stop what trains: it may hang, since others have ended."""
-        return 1 if self.store.check([OVER]) else self.handler.num_nodes_waiting()
+        """Of which one is enough to stop what trains: it may hang where others have failed, and is to end in peace where it is done."""
+        over = _over(self.store)
+        return bool(over["status"]) if over else self.handler.num_nodes_waiting()
 
 
 def _meeting(parameters: RendezvousParameters) -> Meeting:
@@ -276,15 +288,17 @@ def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
     with suppress(ValueError):  # `join` comes here more than once
         rendezvous_handler_registry.register("sesame", _meeting)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what matters of it is said below in a line
-    with TemporaryDirectory(prefix="sesame-") as logs, _environment({LAUNCHED: "torchrun", HEAD: head}):
+    with TemporaryDirectory(prefix="sesame-") as logs, _environment({LAUNCHED: "torchrun", HEAD: head, FRESH: "1"}):
         config = LaunchConfig(
             min_nodes=nodes, max_nodes=run.num_nodes, nproc_per_node=per_node(run), run_id=training["attempt"],
-            max_restarts=rendezvous.restarts, rdzv_backend="sesame", rdzv_endpoint=head, local_addr=own, monitor_interval=0.2, shutdown_timeout=10,
+            max_restarts=rendezvous.restarts, rdzv_backend="sesame", rdzv_endpoint=head, local_addr=own,
             rdzv_configs={"join_timeout": int(rendezvous.wait) or 1, "last_call_timeout": LAST_CALL, "keep_alive_interval": 2},
-            logs_specs=DefaultLogsSpecs(logs),
+            monitor_interval=0.2, shutdown_timeout=10, logs_specs=DefaultLogsSpecs(logs),
         )  # fmt: skip
         try:
             launch_agent(config, sys.executable, training["command"])
+        except Done:
+            return
         except ChildFailedError as error:
             _, failure = error.get_first_failure()
             raise _failed(failure.exitcode, rendezvous.restarts) from None
@@ -296,6 +310,12 @@ def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
             raise Gone(f"{head} went away ({one_line(error)})") from None
         except RendezvousError:
             raise Unreachable(f"waited {rendezvous.wait:g} s for {nodes} nodes at {head}, and they did not come") from None
+
+
+def _failure(line: str, status: int) -> SesameError:
+    error = SesameError(line)
+    error.status = status
+    return error
 
 
 def _failed(status: int, restarts: int) -> SesameError:

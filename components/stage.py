@@ -268,9 +268,13 @@ def main(
         if LAUNCHED in os.environ:
             from components import launch
 
-            launch.tell(label, error)
+            launch.tell(error)
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(f"{label}: stopped; nothing half-written, the next run continues")
     if rank_zero():
+        if LAUNCHED in os.environ:
+            from components import launch
+
+            launch.tell(None)
         print(f"{label}: done in {metrics['cost']['seconds']:.1f} s", flush=True)

@@ -34,7 +34,7 @@ class Afar:
         """Bring the newest save here, unless the one that is here is as new. Raises Unreachable where the address does not answer."""
         last = self.folder / "last.ckpt"
         try:
-            newest = max(self._steps(), default=0)
+            newest = max(self._steps(), default=-1)
             if newest <= _step(last):
                 return
             here = self.folder.with_name(f"{self.folder.name}.tar")

@@ -209,7 +209,7 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
     state = _fit(trainer, module, data, checkpoints / "last.ckpt")
     if not trainer.is_global_zero:
         if copied:
-            shutil.rmtree(checkpoints)
+            shutil.rmtree(checkpoints, ignore_errors=True)  # there is none where nothing was saved before
         return None
     # a model of its own, since FSDP may have cut the trained one into shards
     model = store.build(block.architecture, setup.tokens)

@@ -190,7 +190,8 @@ def join(head: str, seconds: float, say: Any = print) -> None:
 
 def tell(error: SesameError | None) -> None:
     """Have all nodes know that to try again is of no use: the training has failed for good, or, with None, is done. A process that trains
-    says so of itself. (Under Slurm they all end with it.)"""
+    says so of itself, and ends. (Under Slurm they all end with it.)"""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # an agent that hears of it stops who is about to go
     if os.environ[LAUNCHED] != "torchrun" or isinstance(error, Unreachable):
         return
     with suppress(DistError):  # the head is gone, and nobody is left to tell

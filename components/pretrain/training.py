@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from components import compute, encode, objectives, stage, tokenizer
-from components.errors import SesameError
+from components.errors import SesameError, Unreachable
 from components.keyed import uniform
 from components.models import store
 from components.models.contract import LanguageModel
@@ -246,6 +246,10 @@ def _fit(trainer: L.Trainer, module: Pretraining, data: PretrainData, last: Path
     except torch._dynamo.exc.TorchDynamoException as error:
         reason = next(line.strip() for line in str(error).splitlines() if line.strip())
         raise SesameError(f"trainer.compile: the model can't be compiled as one graph ({reason}); leave compile out") from None
+    except RuntimeError as error:
+        if isinstance(error, torch.distributed.DistError) or "/gloo/" in str(error):
+            raise Unreachable(f"another process of this training was lost in step {trainer.global_step + 1}") from None
+        raise
     if not module.valid or module.curve[-1]["step"] != trainer.global_step:  # the last step need not be one that is validated after
         trainer.validate(module, data, verbose=False)
     trainer.validate(module, data.whole_split(), verbose=False)  # the figures are those of the whole split, the curve of a part

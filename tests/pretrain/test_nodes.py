@@ -78,9 +78,9 @@ def until(condition: Callable[[], bool], seconds: float = 200) -> None:
         time.sleep(0.05)
 
 
-def single() -> tuple[dict[str, torch.Tensor], list[str]]:
+def single(budget: dict = SETTINGS["budget"]) -> tuple[dict[str, torch.Tensor], list[str]]:
     """What one process makes of it."""
-    write_params(**SETTINGS)
+    write_params(**SETTINGS | {"budget": budget})
     done = pretrain("gpt")
     assert done.returncode == 0, done.stderr
     alone, curve = weights("gpt"), Path("data/curves/gpt.csv").read_text().splitlines()
@@ -134,7 +134,8 @@ def test_a_node_is_killed_and_the_training_goes_on(project, min_nodes):
         else:
             with joining(other, port) as node:
                 assert (head.wait(), node.wait()) == (0, 0), said(project) + said(other)
-    assert "resumed at step" in said(project)
+    assert "another process of this training was lost in step" in said(project), said(project)
+    assert "resumed at step" in said(project) and "Traceback" not in said(project), said(project)
     same("gpt", alone)
 
 
@@ -291,11 +292,11 @@ cat said-*.txt
 
 
 def test_slurm_starts_the_tasks_and_the_first_writes(project, start, forking):
-    alone, _ = single()
+    alone, _ = single({"steps": 6})
     Path("bin").mkdir()
     Path("bin/srun").write_text(SRUN)
     Path("bin/srun").chmod(0o755)
-    write_params(**SETTINGS, run={"launcher": "slurm", "num_nodes": 2, "log_every": 4})
+    write_params(**SETTINGS | {"budget": {"steps": 6}}, run={"launcher": "slurm", "num_nodes": 2, "log_every": 4})
     path = f"{os.environ['PATH']}:{project}/bin"
     outside = pretrain("gpt", PATH=path)
     assert outside.returncode == 2 and "run.launcher slurm: this is no job of Slurm" in outside.stderr

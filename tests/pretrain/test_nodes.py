@@ -140,6 +140,40 @@ def test_a_node_is_killed_and_the_training_goes_on(project, min_nodes):
 
 
 @pytest.mark.cluster
+def test_the_head_is_killed_and_begun_again(project):
+    """Its processes go with it, and the node that had joined waits for the next head of the same training."""
+    alone, _ = single()
+    port = free_port()
+    write_params(**SETTINGS, run=nodes(port))
+    other = another(project)
+    with joining(other, port) as node:
+        with running(project, "components.pretrain", "gpt") as head:
+            until(lambda: step_saved(project) >= 6)
+            workers = psutil.Process(head.pid).children(recursive=True)
+            head.kill()
+            until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers), 10)
+        with running(project, "components.pretrain", "gpt") as head:
+            assert (head.wait(), node.wait()) == (0, 0), said(project) + said(other)
+    assert f"127.0.0.1:{port} went away; waits for it" in said(other) and "resumed at step" in said(project)
+    same("gpt", alone)
+
+
+@pytest.mark.cluster
+def test_a_head_that_is_stopped_ends_all(project):
+    """As a flow stops a stage: no node is left waiting or training."""
+    port = free_port()
+    write_params(budget={"steps": 10000}, run=nodes(port))
+    other = another(project)
+    with running(project, "components.pretrain", "gpt") as head, joining(other, port) as node:
+        until(lambda: step_saved(project) >= 1)
+        workers = [worker for process in (head, node) for worker in psutil.Process(process.pid).children(recursive=True)]
+        head.terminate()
+        assert head.wait() == 143 and node.wait() == 1, said(project) + said(other)
+        assert "pretrain@gpt was stopped on 127.0.0.1" in said(other)
+        assert workers and not any(worker.is_running() for worker in workers)
+
+
+@pytest.mark.cluster
 def test_a_save_of_two_ranks_goes_on_with_one_and_with_four(project, start):
     """Four are two on each of two nodes, one of which has no save until the head sends it."""
     alone, _ = single()

@@ -74,7 +74,7 @@ def processes(all_params: Params, stage: str, section: str, name: str, reads: li
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         return
     run: Running = getattr(all_params, section)[name].run
-    command = [sys.executable, "-m", sys.modules["__main__"].__spec__.name.removesuffix(".__main__"), name]
+    command = [sys.executable, "-m", f"components.{stage}", name]
     if run.launcher == "slurm":
         _srun(run, command)
     label = f"{stage}@{name}"

@@ -45,8 +45,11 @@ class Afar:
         except Exception as error:  # botocore's, aiohttp's, the system's
             raise Unreachable(f"run.checkpoints_to: {self.address} can't be read ({one_line(error)})") from None
         fetched = self.folder / "fetched"
-        with stage.output(fetched) as target, tarfile.open(here) as whole:
-            whole.extractall(target, filter="data")
+        try:
+            with stage.output(fetched) as target, tarfile.open(here) as whole:
+                whole.extractall(target, filter="data")
+        except tarfile.TarError as error:
+            raise SesameError(f"run.checkpoints_to: {self.place}/{newest}.tar can't be read ({one_line(error)}); remove it") from None
         for kept in fetched.glob("kept/*"):
             if not (own := self.folder / "kept" / kept.name).exists():
                 own.parent.mkdir(exist_ok=True)

@@ -19,6 +19,7 @@ from moto.server import ThreadedMotoServer
 
 from components import launch, params
 from components.errors import SesameError
+from components.pretrain.afar import Afar
 from components.stage import LAUNCHED
 from tests.conftest import run_stage, tiny_params
 from tests.pretrain.test_pretrain import killed, pretrain, weights, write_params
@@ -413,6 +414,38 @@ def test_killed_here_and_resumed_elsewhere(project, start, kind, monkeypatch):
         assert again.returncode == 0 and "fetched from" in again.stdout and "resumed at step" in again.stdout, again.stdout + again.stderr
         assert stored(address) == []
     assert all(torch.equal(value, weights("gpt")[key]) for key, value in whole.items())
+
+
+def test_the_newest_save_goes_on_with_the_models_kept_on_the_way(tmp_path):
+    """Sent from one folder, fetched into another that has an older save and one of the models; a newer one stays."""
+    here, there, store = tmp_path / "here/gpt-1", tmp_path / "there/gpt-1", tmp_path / "store"
+
+    def save(folder: Path, step: int, *kept: str) -> None:
+        for name in ("", *kept):
+            (folder / "kept" / name).mkdir(parents=True, exist_ok=True)
+            (folder / "kept" / name / "figures").write_text(f"{name} of {folder.parent.name}") if name else None
+        torch.save({"global_step": step}, folder / "last.ckpt")
+
+    sender = Afar(str(store), here, 0.001)
+    for step, kept in ((6, ["600"]), (12, ["600", "1200"])):
+        save(here, step, *kept)
+        time.sleep(0.002)
+        sender.send(step)
+        sender.sending.join()
+    assert [path.name for path in store.rglob("*.*")] == ["12.tar"] and {path.name for path in here.iterdir()} == {"last.ckpt", "kept"}
+    save(there, 9, "600")
+    fetcher = Afar(str(store), there, 60)
+    fetcher.fetch()
+    assert torch.load(there / "last.ckpt")["global_step"] == 12
+    assert [(there / "kept" / name / "figures").read_text() for name in ("600", "1200")] == ["600 of there", "1200 of here"]
+    save(there, 15)
+    fetcher.fetch()
+    assert torch.load(there / "last.ckpt")["global_step"] == 15
+    (store / "gpt-1/99.tar").write_bytes(b"half a save")
+    with pytest.raises(SesameError, match="99.tar can't be read .*; remove it"):
+        fetcher.fetch()
+    fetcher.remove()
+    assert not (store / "gpt-1").exists()
 
 
 def test_a_store_that_fails_costs_a_line_and_one_that_cannot_be_read_the_start(project, monkeypatch):

@@ -44,8 +44,13 @@ from components.stage import LAUNCHED, reading
 HEAD = "SESAME_HEAD"
 """In the environment: HOST:PORT of the head; before the settings' on the head itself, and told to every process that trains."""
 PORT = 29400
-TRAINING, OVER = "sesame/training", "sesame/over"
-"""Keys of the store: what the head trains; why nobody needs to try again."""
+TRAINING, OVER, JOINED, HEARD = "sesame/training", "sesame/over", "sesame/joined", "sesame/heard"
+"""Keys of the store: what the head trains; why nobody needs to try again; how many nodes have joined, and have heard of the end."""
+AFTERWARDS = 3.0
+"""Seconds that a head whose training has failed or was stopped stays, so that the others hear of it."""
+JOINER = "~"
+"""What the address of a node that joins begins with. It is behind every letter: torchrun numbers nodes in the order of their addresses, and
+the first has to be the head."""
 FRESH = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 """A store of their own for the processes of each attempt: in the agent's, torch 2.13 would let one that begins anew find the addresses that
 the others had in the attempt before, and fail by them."""
@@ -158,10 +163,20 @@ def lead(label: str, run: Running, training: dict[str, Any]) -> None:
     others = run.num_nodes - 1
     if others:
         print(f"{label}: waits for {others} node{'s' * (others > 1)}; there: sesame join {host}:{port}", flush=True)
+
+    def stopped(number: int, _: object) -> NoReturn:
+        _end(store, SesameError(f"{label} was stopped on {host}"))  # first: the processes here may take a while to end
+        raise SignalException(label, signal.Signals(number))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stopped)
     try:
         _agent(f"{host}:{port}", run, training, host)
     except BaseException as error:  # of whatever kind: nobody is to wait for this head
-        _end(store, error if isinstance(error, SesameError) else SesameError(f"{label} was stopped on {host}"))
+        _end(store, error if isinstance(error, SesameError) else SesameError(f"{label} has failed on {host}"))
+        end = time.monotonic() + AFTERWARDS
+        while store.add(HEARD, 0) < store.add(JOINED, 0) and time.monotonic() < end:
+            time.sleep(0.1)
         raise
 
 
@@ -182,8 +197,7 @@ def join(head: str, seconds: float, say: Any = print) -> None:
         run: Running = getattr(all_params, section)[name].run
         say(f"joined {training['stage']}@{name} of {head} with {per_node(run)} process{'es' * (per_node(run) > 1)}")
         try:
-            # '~' is behind every letter: torchrun numbers nodes in the order of their addresses, and the first has to be the head
-            return _agent(head, run, training, f"~{socket.gethostname()}")
+            return _agent(head, run, training, f"{JOINER}{socket.gethostname()}")
         except Gone:
             say(f"{head} went away; waits for it")
 
@@ -260,6 +274,8 @@ class Meeting:
     def __init__(self, store: TCPStore, parameters: RendezvousParameters):
         self.store = store
         self.handler = create_handler(store, C10dRendezvousBackend(store, parameters.run_id), parameters)
+        self.joins, self.heard = parameters.local_addr.startswith(JOINER), None
+        store.add(JOINED, int(self.joins))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handler, name)
@@ -267,14 +283,21 @@ class Meeting:
     def get_backend(self) -> str:
         return "sesame"
 
+    def over(self) -> dict[str, Any] | None:
+        """What was said of the end. It is kept: the head does not wait for the processes of this node."""
+        if self.heard is None and (said := _over(self.store)):
+            self.heard = said
+            self.store.add(HEARD, int(self.joins))
+        return self.heard
+
     def next_rendezvous(self) -> RendezvousInfo:
-        if over := _over(self.store):
+        if over := self.over():
             raise _failure(over["line"], over["status"]) if over["status"] else Done
         return self.handler.next_rendezvous()
 
     def num_nodes_waiting(self) -> int:
         """Of which one is enough to stop what trains: it may hang where others have failed, and is to end in peace where it is done."""
-        over = _over(self.store)
+        over = self.over()
         return bool(over["status"]) if over else self.handler.num_nodes_waiting()
 
 
@@ -286,6 +309,7 @@ def _meeting(parameters: RendezvousParameters) -> Meeting:
 def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
     """Start this node's processes, and again when there is need, until all are done. Raises SesameError where they have failed."""
     rendezvous, nodes = run.rendezvous, run.rendezvous.min_nodes or run.num_nodes
+    signals = "SIGHUP,SIGQUIT" if not own.startswith(JOINER) else "SIGTERM,SIGINT,SIGHUP,SIGQUIT"  # the head tells the others first
     with suppress(ValueError):  # `join` comes here more than once
         rendezvous_handler_registry.register("sesame", _meeting)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what matters of it is said below in a line
@@ -294,7 +318,7 @@ def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
             min_nodes=nodes, max_nodes=run.num_nodes, nproc_per_node=per_node(run), run_id=training["attempt"],
             max_restarts=rendezvous.restarts, rdzv_backend="sesame", rdzv_endpoint=head, local_addr=own,
             rdzv_configs={"join_timeout": int(rendezvous.wait) or 1, "last_call_timeout": LAST_CALL, "keep_alive_interval": 2},
-            monitor_interval=0.2, shutdown_timeout=10, logs_specs=DefaultLogsSpecs(logs),
+            monitor_interval=0.2, shutdown_timeout=10, signals_to_handle=signals, logs_specs=DefaultLogsSpecs(logs),
         )  # fmt: skip
         try:
             launch_agent(config, sys.executable, training["command"])

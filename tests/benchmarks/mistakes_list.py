@@ -172,7 +172,7 @@ MISTAKES = [
     Mistake("a node with another encoding takes part", "components/launch.py",
             'if own["inputs"][path] != hashed:', "if False:", named("nodes", "test_joining_compares_the_folder_with_the_head")),
     Mistake("a node that joins may become the head", "components/launch.py",
-            'f"~{socket.gethostname()}"', "socket.gethostname()", named("nodes", "test_joining_compares_the_folder_with_the_head")),
+            'f"{JOINER}{socket.gethostname()}"', "socket.gethostname()", named("nodes", "test_joining_compares_the_folder_with_the_head")),
     Mistake("a pool's worker is a task of Slurm", STAGE, 'if os.environ.get(LAUNCHED) != "slurm":', "if False:",
             named("nodes", "test_a_stage_of_one_process_within_a_slurm_job_is_no_task_of_it")),
     Mistake("what was sent stays when all is done", "components/pretrain/afar.py",

@@ -312,7 +312,9 @@ def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
     signals = "SIGHUP,SIGQUIT" if not own.startswith(JOINER) else "SIGTERM,SIGINT,SIGHUP,SIGQUIT"  # the head tells the others first
     with suppress(ValueError):  # `join` comes here more than once
         rendezvous_handler_registry.register("sesame", _meeting)
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what matters of it is said below in a line
+    for logger in logging.root.manager.loggerDict:
+        if logger.startswith("torch.distributed.elastic"):  # what matters of it is said below in a line
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
     with TemporaryDirectory(prefix="sesame-") as logs, _environment({LAUNCHED: "torchrun", HEAD: head, FRESH: "1"}):
         config = LaunchConfig(
             min_nodes=nodes, max_nodes=run.num_nodes, nproc_per_node=per_node(run), run_id=training["attempt"],

@@ -326,6 +326,7 @@ cat said-*.txt
 """
 
 
+@pytest.mark.cluster
 def test_slurm_starts_the_tasks_and_the_first_writes(project, start, forking):
     alone, _ = single({"steps": 6})
     Path("bin").mkdir()

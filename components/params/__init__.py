@@ -22,6 +22,7 @@ from components.params.models import (
     Optimizer,
     Phase,
     Precision,
+    Rendezvous,
     Running,
     Trainer,
     Training,

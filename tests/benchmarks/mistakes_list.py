@@ -38,6 +38,7 @@ TESTS = {
     "quantised": "tests/efficiency/test_quantised.py", "efficiency": "tests/efficiency/test_efficiency.py",
     "factorised": "tests/efficiency/test_factorised.py", "seeds": "tests/seeds/test_seeds.py",
     "tickets": "tests/tickets/test_tickets.py", "search": "tests/search/test_search.py",
+    "nodes": "tests/pretrain/test_nodes.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -167,6 +168,15 @@ MISTAKES = [
             named("pretrain", "test_phases_share_the_budget_out")),
     Mistake("a window goes over the end of its phase", "components/objectives/examples/phases.py",
             "last if phase is self.phases[-1] else min(last, phase.steps)", "last", named("pretrain", "test_phases_share_the_budget_out")),
+    # several nodes
+    Mistake("a node with another encoding takes part", "components/launch.py",
+            'if own["inputs"][path] != hashed:', "if False:", named("nodes", "test_joining_compares_the_folder_with_the_head")),
+    Mistake("a node that joins may become the head", "components/launch.py",
+            'f"{JOINER}{socket.gethostname()}"', "socket.gethostname()", named("nodes", "test_joining_compares_the_folder_with_the_head")),
+    Mistake("a pool's worker is a task of Slurm", STAGE, 'if os.environ.get(LAUNCHED) != "slurm":', "if False:",
+            named("nodes", "test_a_stage_of_one_process_within_a_slurm_job_is_no_task_of_it")),
+    Mistake("what was sent stays when all is done", "components/pretrain/afar.py",
+            "if self.files.exists(self.place):", "if False:", named("nodes", "test_killed_here_and_resumed_elsewhere[folder]")),
     # BERT's family
     Mistake("a span hidden token by token", "components/objectives/noise/spans.py",
             "targets, edges[:, 0], config", "targets, targets, config", named("inputs")),

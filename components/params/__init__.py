@@ -89,6 +89,7 @@ from components.params.text import (
     SyntheticSource,
     TableReader,
     TextReader,
+    TextRun,
     Tokenizer,
     UrlSource,
 )

@@ -17,7 +17,7 @@ from components.params.seeds import SeedGrid
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
 from components.params.tasks import ATTACHED, IN_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
-from components.params.text import Corpus, Encoding, Mix, Tokenizer
+from components.params.text import Corpus, Encoding, Mix, TextRun, Tokenizer
 from components.params.tickets import Tickets
 
 Watts = Annotated[float, Field(gt=0, le=1e6)]
@@ -94,6 +94,7 @@ class Params(Block):
     energy: Energy
     price: Price
     resources: Annotated[Resources, RunOnly()]
+    text: Annotated[TextRun, RunOnly()] = TextRun()
     corpora: dict[Name, Corpus]
     tasks: dict[Name, Task]
     mixes: dict[Name, Mix]

@@ -8,7 +8,7 @@ from pathlib import Path
 from datatrove.pipeline.base import PipelineStep
 
 from components import corpora, tokenizer
-from components.corpora.shards.executor import executor, link, workplace
+from components.corpora.shards.executor import link, runner, workplace
 from components.encode import SPLITS, stem
 from components.encode.__main__ import encode_split
 from components.params import Params
@@ -37,13 +37,13 @@ class Encode(PipelineStep):
 
 
 def encode_shards(params: Params, name: str, corpus: Path, trained: Tokenizer, folder: Path, dtype: str) -> dict:
-    """Write the shards of all splits to the folder, in the order of the text; the counts. Raises SesameError as `executor` does.
+    """Write the shards of all splits to the folder, in the order of the text; the counts. Raises SesameError as `runner` does.
 
     The hash of a split is that of its shards' hashes, one after the other. A shard of the text may give several of ids, or none.
     """
     tasks = len(corpora.files(corpus, "train"))
     work = workplace("encoded", name, _key(corpus, trained))
-    with executor(params.text, work, f"encodings.{name}", __name__) as run:
+    with runner(params.text, work, f"encodings.{name}", __name__) as run:
         run("encode", [Encode(work, corpus, Path("data/tokenizers", params.encodings[name].tokenizer), dtype)], tasks)
     made = [json.loads((work / f"{rank:05}" / "counts.json").read_text()) for rank in range(tasks)]
     counts = {}

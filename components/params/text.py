@@ -168,8 +168,8 @@ class Cleaning(Block):
     near_duplicates_min_words: Count = 50
     """Shorter documents are compared exactly only: their shingles are too few to estimate a similarity."""
     quality: Annotated[Annotated[list[Literal["gopher_quality", "gopher_repetition", "c4", "fineweb"]], Once], Added(neutral=[])] = []
-    """Of a corpus of shards: rules of Gopher (Rae et al. 2021, appendix A), C4 (Raffel et al. 2020, section 2.2) and FineWeb (Penedo et
-    al. 2024, section 3.6), as datatrove has them, in this order. Their lines are our segments."""
+    """Of a corpus of shards: rules of Gopher (Rae et al. 2021, appendix A), C4 (Raffel et al. 2020, section 2.2) and FineWeb (Penedo
+    et al. 2024, section 3.6), as datatrove has them, in this order. Their lines are our segments."""
 
 
 class Splits(Block):
@@ -196,7 +196,7 @@ class Corpus(Block):
     """With smoothing: at most so many of all languages."""
     shards: Annotated[Annotated[int, Field(ge=1, le=10**5)] | None, Added(neutral=None)] = None
     """Text beyond memory: so many files a split, each cleaned for itself by one of as many processes as there are cores (`text.workers`).
-    What is in them depends on this number and not on the processes. null: one file, one process, and in memory what was kept (docs/text.md)."""
+    What is in them depends on this number and not on the processes. null: one file, one process, in memory what was kept (docs/text.md)."""
 
     @model_validator(mode="after")
     def shards_are_apart(self):
@@ -268,7 +268,7 @@ class Tokenizer(Block):
     which is the last, and so on)."""
     lowercase: bool = False
     sample_sentences: Annotated[Count | None, Added(neutral=None)] = None
-    """Segments of the training text to learn from, drawn without replacement; null: all. The libraries hold them in memory several times."""
+    """Segments of the training text to learn from, drawn without replacement; null: all. Libraries hold them in memory several times."""
 
     @model_validator(mode="after")
     def size_fits(self):

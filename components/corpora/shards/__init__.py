@@ -1,8 +1,8 @@
 """A corpus as shards: as much text as the disk holds, by any number of processes or hosts, in memory that a shard's documents set.
 
-The steps are datatrove's (`PipelineStep`), which its executors run by tasks: a task is a shard of the text, or a range of hashes. What comes
-out depends on `shards` and not on workers or executor. Each step reads and writes files in a folder of its own, and a task that is done is
-not done again: a run that was killed goes on with the others.
+The steps are datatrove's (`PipelineStep`), which its executors run by tasks: a task is a shard of the text, or a range of hashes. What
+comes out depends on `shards` and not on workers or executor. Each step reads and writes files in a folder of its own, and a task that is
+done is not done again: a run that was killed goes on with the others.
 
     plan.py        which bytes of which file are whose
     steps.py       reading and cleaning; splits
@@ -16,6 +16,7 @@ not done again: a run that was killed goes on with the others.
 
 import hashlib
 import json
+import pickle
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -23,7 +24,7 @@ from pathlib import Path
 from components import params
 from components.corpora import SPLITS, writer
 from components.corpora.shards import duplicates, plan, quality, steps
-from components.corpora.shards.executor import executor, link, workplace
+from components.corpora.shards.executor import link, runner, workplace
 from components.params import Params
 from components.resolve.closure import fingerprint
 from components.stage import output, write_json, writing
@@ -37,7 +38,7 @@ def build(all_params: Params, name: str, about: dict) -> dict:
     corpus = all_params.corpora[name]
     portions = plan.portions(name, corpus)
     folder = workplace("corpora", name, _key(corpus, all_params.seed, portions))
-    with writing(folder), executor(all_params.text, folder, f"corpora.{name}", __name__) as run:
+    with writing(folder), runner(all_params.text, folder, f"corpora.{name}", __name__) as run:
         made, counts = folder / "shards", _steps(run, all_params, corpus, portions, folder)
         dropped = _dropped(counts, corpus.cleaning)
         documents = {split: sum(shard["splits"][split]["documents"] for shard in counts) for split in SPLITS}
@@ -66,17 +67,19 @@ def _key(corpus: params.Corpus, seed: int, portions: list[list[plan.Portion]]) -
 def _steps(run, all_params: Params, corpus: params.Corpus, portions: list[list[plan.Portion]], folder: Path) -> list[dict]:
     """All steps in their order; what the last one counted of each shard."""
     tasks, cleaning = corpus.shards, corpus.cleaning
-    reading = [steps.Read(portions, corpus), *quality.filters(cleaning.quality, corpus.language)]
+    (folder / "plan").mkdir(exist_ok=True)
+    for rank, own in enumerate(portions):
+        (folder / "plan" / f"{rank:05}.pickle").write_bytes(pickle.dumps(own))
+    reading = [steps.Read(folder, corpus), *quality.filters(cleaning.quality, corpus.language)]
     run("clean", [*reading, steps.Store(folder, cleaning, reading)], tasks)
     ranges = duplicates.ranges(folder, tasks)
     run("exact", [duplicates.Exact(folder, tasks)], ranges)
-    run("by_shard", [duplicates.ByShard(folder)], tasks)
     if cleaning.near_duplicates is not None:
-        run("sign", [duplicates.Sign(folder, cleaning)], tasks)
+        run("sign", [duplicates.ByShard(folder), duplicates.Sign(folder, cleaning)], tasks)
         run("candidates", [duplicates.Candidates(folder, tasks, cleaning.near_duplicates)], duplicates.bands(cleaning) * ranges)
         run("verify", [duplicates.Verify(folder, cleaning.near_duplicates)], tasks)
         run("choose", [duplicates.Choose(folder, tasks)], 1)
-    run("split", [steps.Split(folder, corpus.splits, all_params.seed)], tasks)
+    run("split", [duplicates.ByShard(folder), steps.Split(folder, corpus.splits, all_params.seed)], tasks)
     return [steps.counts(folder / "shards", rank) for rank in range(tasks)]
 
 

@@ -16,7 +16,7 @@ from datatrove.pipeline.base import PipelineStep
 
 from components import params
 from components.corpora.shards import minhash
-from components.corpora.shards.steps import counts, dropped, first_documents, texts
+from components.corpora.shards.steps import counts, dropped, first_documents, texts, words_in
 
 AT_ONCE = 1 << 23
 """Documents whose hashes a task sorts: half a gigabyte."""
@@ -105,10 +105,10 @@ class Sign(PipelineStep):
         again, signed, group = set(dropped(self.folder, "exact", rank).tolist()), [], []
         with (target / f"{rank:05}.bin").open("wb") as file:
             for number, raw in enumerate(texts(self.folder / "clean" / f"{rank:05}.txt")):
-                if number in again or raw.count(b" ") + raw.count(b"\n") + 1 < shortest:
+                if number in again or words_in(raw) < shortest:
                     continue
                 signed.append(number)
-                group.append(minhash.signature(raw.decode()))
+                group.append(minhash.signature(raw))
                 if len(group) == minhash.GROUP:
                     file.write(minhash.Signatures.group(group, rows))
                     group = []

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stderr
+from copy import deepcopy
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from subprocess import run as command
@@ -16,6 +17,7 @@ from subprocess import run as command
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.executor.slurm import SlurmPipelineExecutor
 from datatrove.pipeline.base import PipelineStep
+from loguru import logger
 
 from components import params
 from components.errors import SesameError
@@ -44,7 +46,7 @@ def link(file: Path, target: Path) -> None:
 
 
 class Runner:
-    """Does steps, one after the other, by a pool of processes."""
+    """Does steps, one after the other, by a pool of processes, or without one in this process."""
 
     def __init__(self, settings: params.TextRun, folder: Path, place: str, pool: ProcessPoolExecutor | None):
         self.settings, self.folder, self.place, self.pool = settings, folder, place, pool
@@ -61,6 +63,10 @@ class Runner:
     def _here(self, step: str, executor: LocalPipelineExecutor) -> int:
         """datatrove's own pool waits for ever for a task whose process was killed (its issue 222); this one says so."""
         waiting = executor.get_incomplete_ranks()
+        if self.pool is None:
+            for rank in waiting:
+                _task(deepcopy(executor), rank)
+            return len(waiting)
         try:
             for future in as_completed([self.pool.submit(_task, executor, rank) for rank in waiting]):
                 future.result()
@@ -97,15 +103,16 @@ class Runner:
 
 
 @contextmanager
-def executor(settings: params.TextRun, folder: Path, place: str, preloaded: str) -> Iterator[Runner]:
+def runner(settings: params.TextRun, folder: Path, place: str, preloaded: str) -> Iterator[Runner]:
     """A runner, whose processes end with it. `place` is for messages; `preloaded` is the module whose import all processes share."""
     folder.mkdir(parents=True, exist_ok=True)
-    if settings.executor == "slurm":
+    workers = settings.workers or os.cpu_count() or 1
+    if settings.executor == "slurm" or workers == 1:
         yield Runner(settings, folder, place, None)
         return
     context = get_context("forkserver")  # a fork of this process would take along its threads' locks
     context.set_forkserver_preload([preloaded])
-    pool = ProcessPoolExecutor(settings.workers or os.cpu_count() or 1, context, _end_with_parent)
+    pool = ProcessPoolExecutor(workers, context, _end_with_parent)
     try:
         yield Runner(settings, folder, place, pool)
     except BaseException:
@@ -128,4 +135,7 @@ def _end_with_parent() -> None:
 
 def _task(executor: LocalPipelineExecutor, rank: int) -> None:
     with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):  # all of it is in the task's log
-        executor._run_for_rank(rank)
+        try:
+            executor._run_for_rank(rank)
+        finally:
+            logger.remove()  # what it logs to otherwise is this nowhere, closed by then

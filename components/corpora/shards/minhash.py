@@ -1,11 +1,11 @@
 """MinHash of documents (Broder 1997): 128 numbers each, of which two documents share as large a part as they share 5-word shingles.
 
-datatrove's own signature, a Python call a shingle, takes longer than all the rest (docs/text.md), needs word tokenizers that are downloaded,
-and takes all numbers for one. This one is numpy's over a document at a time; shingles, threshold and shortest document are those of the
-corpora in memory (components/corpora/cleaning.py).
+datatrove's own signature, a Python call a shingle, takes longer than all the rest (docs/text.md), needs word tokenizers that are
+downloaded, and takes all numbers for one. This one is numpy's over a document at a time; shingles, threshold and shortest document are
+those of the corpora in memory (components/corpora/cleaning.py).
 """
 
-import hashlib
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ from components.corpora.cleaning import PERMUTATIONS, SHINGLE
 
 GROUP = 1 << 16
 """Documents whose numbers lie together, band by band, so that a band of a shard is read without the others."""
-KNOWN_WORDS = 1 << 20
+PIECE = 1 << 15
+"""Bytes of a text that are hashed at once, and the rest of a word."""
 FOUND = 0.9
 """Of the pairs at the threshold at least such a share is compared; of those more alike nearly all."""
 _DRAW = np.random.RandomState(1)  # whose numbers stay what they are in every version of numpy
@@ -22,21 +23,9 @@ _WORD = np.array([1 + 2 * int(own) for own in _DRAW.randint(0, 2**62, SHINGLE)],
 _TIMES = np.array([1 + 2 * int(own) for own in _DRAW.randint(0, 2**31, PERMUTATIONS)], np.uint32)[:, None]
 _PLUS = _DRAW.randint(0, 2**32, (PERMUTATIONS, 1), dtype=np.uint32)
 _COLUMN = np.array([1 + 2 * int(own) for own in _DRAW.randint(0, 2**62, PERMUTATIONS)], np.uint64)
-AT_ONCE = 2048
+AT_ONCE = 512
 """Shingles times permutations that the nearest caches hold."""
-
-
-class _Hashes(dict):
-    """Word -> a number of 64 bits, remembered for the words of a text come again."""
-
-    def __missing__(self, word: str) -> int:
-        if len(self) >= KNOWN_WORDS:
-            self.clear()
-        number = self[word] = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-        return number
-
-
-_HASHES = _Hashes()
+_BASE = 0x9E3779B97F4A7C15  # any odd number; this one is splitmix64's
 
 
 def mixed(numbers: np.ndarray) -> np.ndarray:
@@ -46,22 +35,53 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def signature(text: str) -> np.ndarray:
+def word_hashes(raw: bytes) -> np.ndarray:
+    """(words,): of each word of a text, whose words stand apart by one space or line end, the sum of its bytes times powers."""
+    found, begin = [], 0
+    while begin < len(raw):
+        end = begin + PIECE
+        if end < len(raw):
+            end = min(own for own in (raw.find(b" ", end), raw.find(b"\n", end), len(raw)) if own >= 0)
+        octets = np.frombuffer(raw, np.uint8, min(end, len(raw)) - begin, begin)
+        powers, inverses = _powers(len(octets))
+        sums = np.zeros(len(octets) + 1, np.uint64)
+        np.cumsum(octets * powers[: len(octets)], out=sums[1:])
+        gaps = np.flatnonzero((octets == 32) | (octets == 10))
+        firsts = np.concatenate([[0], gaps + 1])
+        found.append((sums[np.append(gaps, len(octets))] - sums[firsts]) * inverses[firsts])
+        begin = end + 1
+    return np.concatenate(found)
+
+
+@lru_cache(maxsize=1)
+def _all_powers(length: int) -> tuple[np.ndarray, np.ndarray]:
+    factors = np.array([[_BASE], [pow(_BASE, -1, 2**64)]], np.uint64).repeat(length, 1)
+    factors[:, 0] = 1
+    return tuple(np.cumprod(factors, 1))
+
+
+def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Those of `_BASE` and of what undoes it, for so many bytes at least."""
+    return _all_powers(max(2 * PIECE, 1 << length.bit_length()))
+
+
+def signature(raw: bytes) -> np.ndarray:
     """(128,) 16 bit: the lower halves of what is smallest over a document's shingles, by 128 orders of all shingles.
 
     Two different ones are taken for the same in one of 65,536 cases.
     """
-    words = text.casefold().split()
-    hashes = np.fromiter(map(_HASHES.__getitem__, words), np.uint64, len(words))
-    shingles = max(1, len(words) - SHINGLE + 1)
+    hashes = mixed(word_hashes(raw.lower() if raw.isascii() else raw.decode().casefold().encode()))
+    shingles = max(1, len(hashes) - SHINGLE + 1)
     whole = np.zeros(shingles, np.uint64)
-    for place, factor in enumerate(_WORD[: len(words)]):
+    for place, factor in enumerate(_WORD[: len(hashes)]):
         whole += hashes[place : place + shingles] * factor
     short = (mixed(whole) >> np.uint64(32)).astype(np.uint32)
     smallest = np.full(PERMUTATIONS, 2**32 - 1, np.uint32)
+    room = np.empty((PERMUTATIONS, min(shingles, AT_ONCE)), np.uint32)
     for begin in range(0, shingles, AT_ONCE):
-        values = (short[begin : begin + AT_ONCE] ^ _PLUS) * _TIMES
-        values ^= values >> np.uint32(15)
+        some = short[begin : begin + AT_ONCE]
+        values = np.bitwise_xor(some, _PLUS, out=room[:, : len(some)])
+        values *= _TIMES
         np.minimum(smallest, values.min(1), out=smallest)
     return smallest.astype(np.uint16)
 

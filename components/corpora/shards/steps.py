@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from datatrove.pipeline.base import PipelineStep
 
 from components import params, sources
 from components.corpora import SPLITS, readers
-from components.corpora.cleaning import digest_of, normalised, words_of
+from components.corpora.cleaning import digest_of, normalised
 from components.corpora.shards.plan import Portion
 from components.corpora.writer import split_of
 from components.errors import SesameError
@@ -30,6 +31,12 @@ def texts(path: Path) -> Iterator[bytes]:
             yield from whole
         if rest:
             yield rest.removesuffix(b"\n")
+
+
+def words_in(text: str | bytes) -> int:
+    """Of a document that is normalised: its words stand apart by one space, its segments by a line end."""
+    space, end = (" ", "\n") if isinstance(text, str) else (b" ", b"\n")
+    return text.count(space) + text.count(end) + 1
 
 
 def counts(folder: Path, rank: int) -> dict:
@@ -53,20 +60,21 @@ class Read(PipelineStep):
 
     type, name = "READER", "portions"
 
-    def __init__(self, portions: list[list[Portion]], corpus: params.Corpus):
+    def __init__(self, folder: Path, corpus: params.Corpus):
         super().__init__()
-        self.portions, self.parts, self.cleaning = portions, corpus.parts, corpus.cleaning
+        self.folder, self.parts, self.cleaning = folder / "plan", corpus.parts, corpus.cleaning
 
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> Iterator[Text]:
-        for portion in self.portions[rank]:
+        for portion in pickle.loads((self.folder / f"{rank:05}.pickle").read_bytes()):
             part = self.parts[portion.part]
             for document in _documents(part, portion):
                 document = normalised(document, self.cleaning.unicode)
                 self.stat_update("total")
-                if words_of(document) < max(1, self.cleaning.min_words):
+                text = "\n".join(document)
+                if not document or words_in(text) < self.cleaning.min_words:
                     self.stat_update("dropped_short")
                 else:
-                    yield Text("\n".join(document), "", metadata={"language": part.language} if part.language else {})
+                    yield Text(text, "", metadata={"language": part.language} if part.language else {})
 
 
 def _documents(part: params.CorpusPart, portion: Portion) -> Iterator[list[str]]:
@@ -99,7 +107,7 @@ class Store(PipelineStep):
         with (self.folder / f"{rank:05}.txt").open("wb", CHUNK) as file:
             for document in data:
                 text = document.text
-                if self.before[1:] and len(text.split()) < max(1, self.cleaning.min_words):
+                if self.before[1:] and (not text or words_in(text) < self.cleaning.min_words):
                     short += 1  # a filter took lines out of it
                     continue
                 language = document.metadata.get("language")
@@ -146,9 +154,8 @@ class Split(PipelineStep):
             own, block = written[split], b"\n" * (written[split]["documents"] > 0) + raw + b"\n"
             files[split].write(block)
             digests[split].update(block)
-            segments = raw.count(b"\n") + 1
-            size = raw.count(b" ") + segments  # words stand apart by one space: the text is normalised
-            for key, more in (("documents", 1), ("segments", segments), ("words", size), ("bytes", len(block))):
+            size = words_in(raw)
+            for key, more in (("documents", 1), ("segments", raw.count(b"\n") + 1), ("words", size), ("bytes", len(block))):
                 own[key] += more
             words[languages[language][0]] += size
         for file in files.values():

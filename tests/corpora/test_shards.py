@@ -108,7 +108,7 @@ def test_more_shards_than_there_is_text(project):
 
 
 def planted(draw: random.Random) -> tuple[list[str], set[str], set[str]]:
-    """Lines; those of them that repeat an earlier one but for a word in two hundred; those that share a fifth of their shingles with one."""
+    """Lines; those of them that repeat an earlier one but for a word in two hundred; those that share a fifth of one's shingles."""
     own = [words(draw, 200) for _ in range(60)]
     near, far = [], []
     for number, original in enumerate(own):

@@ -60,7 +60,9 @@ def build(all_params: Params, name: str, about: dict) -> dict:
 
 def _key(corpus: params.Corpus, seed: int, portions: list[list[plan.Portion]]) -> str:
     """Of all that the shards depend on: what was begun by other settings, code or files is no beginning of this."""
-    whole = json.dumps([seed, corpus.settings(), fingerprint(("components.corpora.shards",))]) + repr(portions)
+    sources = {f"components.sources.{part.source.kind}" for part in corpus.parts}
+    code = fingerprint({"components.corpora.shards", "components.corpora.readers.text", "components.corpora.readers.table", *sources})
+    whole = json.dumps([seed, corpus.settings(), code]) + repr(portions)
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 

@@ -14,8 +14,8 @@ SENTENCE_END = re.compile(
     re.VERBOSE,
 )
 """Rough on purpose: sentences only set the places where next-sentence prediction may cut."""
-_MARK = re.compile(r"""[.!?…]["'”’»)\]]?(?=\s)|[。！？]""")
-"""After which alone a sentence may end. It begins with characters that are searched for eight times as fast as a look behind."""
+_MARK, _CLOSING = re.compile("[.!?…。！？]"), "\"'”’»)]"
+"""After which alone a sentence may end. A set of characters is searched for ten times as fast as a look behind."""
 
 
 def sentences(text: str) -> Document:
@@ -27,7 +27,9 @@ def _cut(line: str) -> Iterator[str]:
     """What `SENTENCE_END.split` gives, looked for where a mark stands only."""
     begin = 0
     for mark in _MARK.finditer(line):
-        if end := SENTENCE_END.match(line, mark.end()):
+        place = mark.end()
+        end = SENTENCE_END.match(line, place) or (line[place : place + 1] in _CLOSING and SENTENCE_END.match(line, place + 1))
+        if end:
             yield line[begin : end.start()]
             begin = end.end()
     yield line[begin:]

@@ -189,9 +189,7 @@ def test_text(tmp_path, monkeypatch):
         print(f"Jaccard {low} to {high}: {sum(name not in left for name in some):,} of {len(some):,} dropped")
     gone = {name for name in planted if name not in left}
     true = sum(planted[name] >= 0.8 for name in gone)
-    print(
-        f"{dropped['near_duplicates']:,} near duplicates dropped: {len(gone):,} are planted copies, {true:,} of these with Jaccard .8 or more"
-    )
+    print(f"{dropped['near_duplicates']:,} near duplicates dropped: {len(gone):,} are planted, {true:,} of these with Jaccard .8 or more")
 
     trained = stage("components.tokenizer", "large", cores)
     encoded = stage("components.encode", "large", cores)

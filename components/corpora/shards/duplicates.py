@@ -20,8 +20,8 @@ from components.corpora.shards.steps import counts, dropped, first_documents, te
 
 AT_ONCE = 1 << 23
 """Documents whose hashes a task sorts: half a gigabyte."""
-PAIRS = 1 << 20
-"""Whose signatures are compared at once: half a gigabyte."""
+PAIRS = 1 << 18
+"""Whose signatures are compared at once, with copies: some hundred megabytes."""
 
 
 def ranges(folder: Path, tasks: int) -> int:
@@ -211,6 +211,6 @@ class Choose(PipelineStep):
 
 
 def _blocks(pairs: np.ndarray) -> Iterator[list[int]]:
-    """Pairs as numbers of Python, which are read ten times as fast, a million at a time."""
+    """Pairs as numbers of Python, which are read ten times as fast, some at a time."""
     for begin in range(0, len(pairs), PAIRS):
         yield from pairs[begin : begin + PAIRS].tolist()

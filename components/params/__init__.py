@@ -90,6 +90,7 @@ from components.params.text import (
     SyntheticSource,
     TableReader,
     TextReader,
+    TextRun,
     Tokenizer,
     UrlSource,
 )

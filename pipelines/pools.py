@@ -145,7 +145,8 @@ class Pool:
         """Run a stage on this machine, between others that run elsewhere."""
         try:
             with graph.opened(wait=True) as repo:
-                repo.pull(targets=graph.read_from(repo, stage, upstream))
+                if paths := graph.read_from(repo, stage, upstream):  # DVC takes none for all
+                    repo.pull(targets=paths)
             outcome = runner.run(stage.address, on_line, force, stage.meta.timeout, env, files)
             if not outcome.returncode:
                 self._push([stage])

@@ -306,6 +306,8 @@ def test_pretraining_goes_on_elsewhere(hosts):
     lab.env["SESAME_TRACKING"] = "off"
     lab.write(".dvc/config", config)
     hosts.commit("the tiny project")
+    assert "git, which does not have it" in lab.sesame("run", "pretrain@bert", code=1)  # the entries have just been written
+    hosts.commit("entries of its stages")
     first = hosts.worker("one")
     run = lab.start("run", "pretrain@bert")
     until(lambda: list(store.glob("*/*.tar")))

@@ -198,7 +198,18 @@ def _as_watched(params: params_file.Params, stage: str, name: str) -> str:
 
 def rank_zero() -> bool:
     """Whether this process is the one that writes: under DDP every rank runs the script."""
-    return all(os.environ.get(key, "0") == "0" for key in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
+    return all(os.environ.get(key, "0") == "0" for key in ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID"))
+
+
+LAUNCHED = "SESAME_LAUNCHED"
+"""In the environment of a training's process: the launcher that started it. In any other's there is none, whatever that one runs in."""
+
+
+def _forget_slurm() -> None:
+    """A stage of one process that somebody's `srun` or `sbatch` is around, as around a worker of a pool, is no task of theirs."""
+    if os.environ.get(LAUNCHED) != "slurm":
+        for key in [key for key in os.environ if key.startswith("SLURM_")]:
+            del os.environ[key]
 
 
 def main(
@@ -207,13 +218,15 @@ def main(
     section: str | None = None,
     resumes: Callable[[params_file.Params, str], str | None] = lambda params, name: None,
     metrics_file: Callable[[params_file.Params, str], Path] | None = None,
+    reads: Callable[[params_file.Params, str], list[Path]] | None = None,
 ) -> None:
     """Run one stage as `python -m components.<stage> [NAME]`.
 
     `body(params, name, run)` does the work and returns the metrics, a nested dictionary of figures (None = undefined);
     what it counted of its cost stands under `cost`. `section` is the part of params.yaml that NAME must be declared in;
     `resumes` gives the ledger's run that a killed attempt of the same work has left, to be continued; `metrics_file`
-    says where the metrics go if not to `metrics_path`.
+    says where the metrics go if not to `metrics_path`; `reads`, of a stage that can be launched on several machines
+    (`components.launch`), what must be the same on all of them.
     Exits with 2 for what can't pass by itself (a SesameError), 75 for what may (Unreachable), 1 otherwise.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -229,6 +242,11 @@ def main(
         if section and name not in getattr(params, section):
             raise SesameError(f"no {name!r} under {section} in params.yaml (there are: {', '.join(getattr(params, section))})")
         watched = _as_watched(params, stage, name)
+        if reads and getattr(params, section)[name].run.launcher != "none":
+            from components import launch
+
+            launch.processes(params, stage, section, name, reads(params, name))  # returns in a process that trains
+        _forget_slurm()
         logged = params.model_dump(mode="json")
         block = logged[section][name] if section else logged.get(stage, {})
         with (
@@ -246,8 +264,17 @@ def main(
                 run.log(metrics | {"seconds": metrics["cost"]["seconds"]})  # under the name that every run has it by
                 run.artifact(written)
     except SesameError as error:
-        print(f"{label}: {error}", file=sys.stderr)
+        print(f"{label}: {error}", file=sys.stderr, flush=True)
+        if LAUNCHED in os.environ:
+            from components import launch
+
+            launch.tell(error)
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(f"{label}: stopped; nothing half-written, the next run continues")
-    print(f"{label}: done in {metrics['cost']['seconds']:.1f} s", flush=True)
+    if rank_zero():
+        if LAUNCHED in os.environ:
+            from components import launch
+
+            launch.tell(None)
+        print(f"{label}: done in {metrics['cost']['seconds']:.1f} s", flush=True)

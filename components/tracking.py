@@ -5,12 +5,13 @@ A ledger that can't be reached costs a clear line, never the stage's work. MLflo
 a run is opened, since that takes 1.5 s.
 """
 
+import getpass
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ PARENT = "SESAME_PARENT_RUN"
 """In the environment of a stage: the id of its flow's run."""
 FLOW = "flow"
 """The tag with that id on every run that the flow brings about, at whatever depth: MLflow's page filters by tags, and shows one parent."""
+USER = "SESAME_USER"
+"""In the environment: the name that stands at runs, where it is not the system's."""
 OFF = "SESAME_TRACKING"
 """`SESAME_TRACKING=off` records nothing (tests, debugging)."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}
@@ -37,6 +40,13 @@ PATIENCE = 5
 def uri() -> str:
     """`MLFLOW_TRACKING_URI`, or `mlflow.db` in the project's folder."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
+
+
+def user() -> str:
+    """Whose runs these are: who started the flow, on whatever machine its stages run."""
+    with suppress(OSError, KeyError):  # a container's user may have no name
+        return os.environ.get(USER) or getpass.getuser()
+    return ""
 
 
 def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
@@ -200,7 +210,9 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
         try:
             ledger = client()
             if run_id is None:
-                tags = tags | {"git_commit": git_commit()} | ({"mlflow.parentRunId": parent} if parent else {}) | flow
+                tags = (
+                    tags | {"git_commit": git_commit(), "mlflow.user": user()} | ({"mlflow.parentRunId": parent} if parent else {}) | flow
+                )
                 experiment = ledger.get_experiment_by_name(EXPERIMENT)
                 run_id = ledger.create_run(experiment.experiment_id, run_name=name, tags=tags).info.run_id
                 run = Run(run_id)

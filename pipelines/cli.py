@@ -437,6 +437,18 @@ def verify(
 
 
 @command
+def join(
+    head: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Of the node that the stage runs on; it prints this line.")],
+    wait: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a head that is not there is waited for.")] = 600,
+) -> None:
+    """Take part in a training that runs on another machine by `run: {launcher: torchrun}`, until it is done."""
+    from components import launch
+    from pipelines import terminal
+
+    launch.join(head, wait, terminal.say)
+
+
+@command
 def up() -> None:
     """Start the Prefect server and the MLflow page, if they are not up."""
     from pipelines import services, terminal, views

@@ -4,13 +4,13 @@ The flow sends what a stage is made of (`parcel.Order`) and waits; only the flow
 Prefect's server about all runs together, so that what a waiting stage costs here is a thread that sleeps.
 """
 
-import os
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -33,7 +33,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Cancelling, Crashed
 
 from components import tracking
-from components.errors import SesameError, one_line
+from components.errors import SesameError, one_line, without_secrets
 from components.stage import output
 from pipelines import graph, lockfile, origin, parcel, runner, services, terminal, worker
 from pipelines.runner import Outcome
@@ -47,6 +47,8 @@ LOST = 3
 """A stage is sent so often when workers vanish with it."""
 PENDING = 300
 """Seconds after which a worker that has taken a stage and not begun it is taken for lost."""
+PREFECTS = ("Beginning flow run", "Finished in state", "View at ", "Worker '", "Opening process", "Process for flow run")
+"""What Prefect says around a run."""
 IN_FLIGHT = 100
 """Stages that are sent at once: more would wait at Prefect's server in place of here."""
 
@@ -89,6 +91,9 @@ class _Sent:
     since: float = field(default_factory=time.monotonic)
     """When it came into its present state."""
     worker: str = ""
+    heard: datetime | None = None
+    """Of the newest of its lines, by its machine's clock."""
+    seen: set[UUID] = field(default_factory=set)
 
 
 class Pool:
@@ -106,8 +111,7 @@ class Pool:
         self._flow = uuid4().hex[:12]
         self._sent: dict[UUID, _Sent] = {}
         self._lock, self._over, self._stopping = threading.Lock(), threading.Event(), threading.Event()
-        self._heard = datetime.now(UTC)
-        self._seen: set[UUID] = set()
+        self._told: frozenset[str] = frozenset()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
@@ -164,11 +168,12 @@ class Pool:
             lines = lockfile.plain(path)
             names = [each.name for each in (*upstream, stage) if Path(each.file).with_name("dvc.lock") == path and each.name in lines]
             entries[path.as_posix()] = {name: lines[name] for name in names}
-        own = env | {key: os.environ[key] for key in ("MLFLOW_TRACKING_USERNAME",) if key in os.environ}
+        own = env | {tracking.USER: tracking.user()}
         if address := services.page(services.MLFLOW):
-            own["MLFLOW_TRACKING_URI"] = address
-        else:
+            own[services.MLFLOW.variable] = without_secrets(address)  # what is sent can be read on Prefect's page
+        elif tracking.OFF not in own:
             own = {tracking.OFF: "off"}
+            self._say_once("no page of MLflow is up (`sesame up`): stages on other machines leave no runs")
         return parcel.Order(
             self.commit, self.patch, stage.address, stage.name, [each.address for each in upstream], entries, force, stage.meta.timeout, own
         )
@@ -208,6 +213,12 @@ class Pool:
             path = Path(stage.file).with_name("dvc.lock")
             lockfile.write(path, lockfile.plain(path) | {stage.name: answer.entry})
         return outcome
+
+    def _say_once(self, text: str) -> None:
+        with self._lock:
+            told, self._told = self._told, self._told | {text}
+        if text not in told:
+            terminal.say(text, "yellow")
 
     def stop(self) -> None:
         """Cancel all runs that have not ended, and wait for their end."""
@@ -259,26 +270,26 @@ class Pool:
                     sent.ended.set()
 
     def _hear(self, client: SyncPrefectClient) -> None:
-        """Pass on what the runs' logs have that was not passed on before. They come late and out of order: the last
-        seconds are read again."""
+        """Pass on what the runs' logs have that was not passed on before. They come late and out of order, so the last seconds of each are
+        read again; what time it is only its own machine's clock says."""
         with self._lock:
             waiting = dict(self._sent)
         if not waiting:
             return
-        wanted = LogFilter(
-            flow_run_id=LogFilterFlowRunId(any_=list(waiting)), timestamp=LogFilterTimestamp(after_=self._heard - timedelta(seconds=30))
-        )
-        offset = 0
-        while rows := client.read_logs(wanted, limit=200, offset=offset, sort=LogSort.TIMESTAMP_ASC):
-            for row in rows:
-                if row.id not in self._seen:
-                    self._seen.add(row.id)
-                    if row.name == "prefect.flow_runs" and row.level >= 20 and not _prefects_own(row.message):
-                        waiting[row.flow_run_id].on_line(row.message)
-            self._heard = max(self._heard, rows[-1].timestamp)
+        heard = [sent.heard for sent in waiting.values()]
+        since = None if None in heard else LogFilterTimestamp(after_=min(heard) - timedelta(seconds=30))
+        wanted, offset, rows = LogFilter(flow_run_id=LogFilterFlowRunId(any_=list(waiting)), timestamp=since), 0, [None]
+        while rows:
+            rows = client.read_logs(wanted, limit=200, offset=offset, sort=LogSort.TIMESTAMP_ASC)
             offset += len(rows)
-            if len(rows) < 200:
-                break
+            for row in rows:
+                sent = waiting[row.flow_run_id]
+                if row.id in sent.seen:
+                    continue
+                sent.seen.add(row.id)
+                sent.heard = max(sent.heard or row.timestamp, row.timestamp)
+                if row.name == "prefect.flow_runs" and row.level >= logging.INFO and not row.message.startswith(PREFECTS):
+                    sent.on_line(row.message)
 
     def _bury(self, client: SyncPrefectClient) -> None:
         """Runs whose worker is gone count as crashed: nobody else would say so. What the server counts by is its own clock alone."""
@@ -291,11 +302,6 @@ class Pool:
             if gone or stuck:
                 message = f"worker {sent.worker} gives no sign of life" if gone else "taken by a worker that never began it"
                 client.set_flow_run_state(run_id, Crashed(message=message), force=True)
-
-
-def _prefects_own(line: str) -> bool:
-    """What Prefect says around a run."""
-    return line.startswith(("Beginning flow run", "Finished in state", "View at ", "Worker '", "Opening process", "Process for flow run"))
 
 
 def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> str:

@@ -73,6 +73,7 @@ def environment() -> dict[str, str]:
         "PREFECT_CLIENT_MAX_RETRIES": "2",  # 6 s a request; with the default of 5 a flow whose server is gone takes minutes to end
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     }
 
 
@@ -113,6 +114,15 @@ def healthy(service: Service, page: str, tries: int = 1) -> bool:
     return False
 
 
+def _refuses(page: str) -> bool:
+    """Whether a Prefect server turns us away, with the password that the environment has, or without."""
+    name, _, word = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+    with suppress(requests.RequestException):
+        answer = requests.get(f"{page}{PREFECT.api}/admin/version", auth=(name, word) if name else None, timeout=(5, 30))
+        return answer.status_code in (401, 403)
+    return False
+
+
 def page(service: Service) -> str | None:
     """The address of a service's page, or None when it isn't up."""
     return foreign(service) or _ours().get(service.name, {}).get("page")
@@ -129,6 +139,9 @@ def up(service: Service) -> str:
     if address := foreign(service):
         if not healthy(service, address, tries=4):  # a busy one refuses now and then
             raise SesameError(f"{service.name}: no server answers at {address} ({service.variable}); start it, or unset {service.variable}")
+        if service is PREFECT and _refuses(address):
+            place = without_secrets(address)
+            raise SesameError(f"{service.name}: the server at {place} asks for a password: set PREFECT_API_AUTH_STRING to user:password")
         return address
     STATE.mkdir(exist_ok=True)
     with FileLock(STATE / "services.lock"):

@@ -32,7 +32,7 @@ from prefect.states import Cancelled, Completed, Failed, State
 from components import params
 from components.errors import SesameError, one_line
 from components.stage import STATE
-from pipelines import graph, lockfile, parcel, processes, runner, slots, terminal
+from pipelines import graph, lockfile, parcel, processes, runner, services, slots, terminal
 from pipelines.lanes import LINKS
 from pipelines.origin import git
 
@@ -130,6 +130,8 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
         if held:
             stack.callback(held.release)
         env = sent.env | (held.env if held else {})
+        if os.environ.get(services.MLFLOW.variable, "").startswith("http"):  # this machine's way to it, maybe with a password
+            env.pop(services.MLFLOW.variable, None)
         outcome = runner.run(sent.address, lambda line: log.info("%s", line), sent.force, sent.timeout, env, held.files if held else ())
     done = time.monotonic()
     said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}
@@ -137,10 +139,10 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
         return parcel.Answer(**said)
     with graph.opened() as repo:
         repo.push(targets=[sent.address])
-        [own] = [each for each in repo.index.stages if each.addressing == sent.address]
+        [own] = repo.stage.from_target(sent.address)
         files = parcel.read(os.path.relpath(out.fs_path, repo.root_dir) for out in own.outs if not out.use_cache)
         entry = lockfile.plain(Path(own.path).with_name("dvc.lock"))[sent.name]
-    log.info("ready after %.1f s, ran %.1f s, sent in %.1f s", ready - begun, done - ready, time.monotonic() - done)
+    log.info("pulled in %.1f s, ran %.1f s, pushed in %.1f s", ready - begun, done - ready, time.monotonic() - done)
     return parcel.Answer(**said, entry=entry, files=files)
 
 

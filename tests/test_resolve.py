@@ -213,6 +213,9 @@ def test_the_closure_is_what_python_imports(project, start):
     }  # fmt: skip
     raw["seed_grid"] = {"models": ["gpt"], "tasks": ["same"], "initialisations": [1, 2], "orders": [1, 2]}
     raw["tickets"] = {"models": ["gpt"], "tasks": ["same"], "seeds": [1, 2], "rounds": 1}
+    raw["corpora"]["parts"] = raw["corpora"]["base"] | {"shards": 2}
+    raw["encodings"]["parts"] = {"corpus": "parts", "tokenizer": "tiny"}
+    raw["text"] = {"workers": 1}
     write(raw)
     # no checkpoint here; the pages are held against their templates above; one seed is like another
     skipped = {"checkpoint", "report", "study", "budget", "seed_grid", "tickets_page", "efficiency"}

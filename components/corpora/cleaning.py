@@ -47,6 +47,27 @@ def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Co
     return (document for *_, document in heap)
 
 
+def normalised(document: Document, unicode: str) -> Document:
+    """One form of Unicode (`ftfy` also repairs), no control characters, single spaces, no empty segments."""
+    text = "\n".join(segment.replace("\n", " ") for segment in document)  # in one go: faster than by segment
+    if not text.isascii():
+        text = CONTROL.sub("", text)
+        if unicode == "ftfy":
+            import ftfy
+
+            text = ftfy.fix_text(text, explain=False)
+        else:
+            text = unicodedata.normalize(unicode, text)
+    elif not text.isprintable():  # ASCII has one form: nothing to normalise, only control characters to take out
+        text = CONTROL.sub("", text)
+    return [clean for segment in text.split("\n") if (clean := " ".join(segment.split()))]
+
+
+def digest_of(text: str) -> bytes:
+    """(16 bytes) of a document, by which two are the same."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
 class Cleaner:
     """Cleans the documents of one corpus and remembers what it has kept.
 
@@ -68,32 +89,18 @@ class Cleaner:
     def __call__(self, documents: Iterable[Document]) -> Iterator[Document]:
         """The documents that stay, cleaned."""
         for document in documents:
-            document = self._normalise(document)
+            document = normalised(document, self.options.unicode)
             reason = self._why_not(document)
             if reason:
                 self.dropped[reason] += 1
             else:
                 yield document
 
-    def _normalise(self, document: Document) -> Document:
-        text = "\n".join(segment.replace("\n", " ") for segment in document)  # in one go: faster than by segment
-        if not text.isascii():
-            text = CONTROL.sub("", text)
-            if self.options.unicode == "ftfy":
-                import ftfy
-
-                text = ftfy.fix_text(text, explain=False)
-            else:
-                text = unicodedata.normalize(self.options.unicode, text)
-        elif not text.isprintable():  # ASCII has one form: nothing to normalise, only control characters to take out
-            text = CONTROL.sub("", text)
-        return [clean for segment in text.split("\n") if (clean := " ".join(segment.split()))]
-
     def _why_not(self, document: Document) -> str | None:
         words = words_of(document)
         if words < max(1, self.options.min_words):
             return "short"
-        digest = hashlib.blake2b("\n".join(document).encode(), digest_size=16).digest()
+        digest = digest_of("\n".join(document))
         if digest in self._seen:
             return "duplicates"
         self._seen.add(digest)

@@ -52,14 +52,14 @@ def write(name: str, documents: Iterable[tuple[str, Document]], splits: params.S
             for key, document in documents:
                 files[split_of(key, splits, seed)].add(document)
         about = about or {}
-        _check(name, {split: file.counts["documents"] for split, file in files.items()}, splits, about.get("dropped", {}))
+        check(name, {split: file.counts["documents"] for split, file in files.items()}, splits, about.get("dropped", {}))
         written = {split: file.counts | {"sha256": file.hash.hexdigest()} for split, file in files.items()}
         card = {"name": name} | about | {"splits": written}
         write_json(folder / "card.json", card)
     return card
 
 
-def _check(name: str, documents: dict[str, int], splits: params.Splits, dropped: dict[str, int]) -> None:
+def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: dict[str, int]) -> None:
     """Raises SesameError when no document came in, or none in a split that is wanted: later stages would fail on it less clearly."""
     total = sum(documents.values())
     if total == 0:

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import time
+from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
 
@@ -60,11 +62,10 @@ def laid_out(ids: list[list[int]], sizes: np.ndarray, dtype: str) -> tuple[np.nd
     return flat, np.stack([starts, ends], 1)
 
 
-def encode_split(source: Path, split: str, tokens: Tokenizer, folder: Path, dtype: str) -> dict:
+def encode_split(documents: Iterator[corpora.Document], split: str, tokens: Tokenizer, folder: Path, dtype: str, threads: int) -> dict:
     """Write one split's shards; returns its counts."""
-    threads, num_bytes, digest = os.cpu_count() or 1, 0, hashlib.sha256()
+    num_bytes, digest = 0, hashlib.sha256()
     shards, files = [], ShardFiles(stem(folder, split, 0))  # a split without text is one empty shard
-    documents = corpora.read(source, split)
     while group := list(islice(documents, DOCUMENTS_AT_ONCE)):
         if files.size >= SHARD_TOKENS:
             shards.append(files.close())
@@ -90,7 +91,12 @@ def encode(params: Params, name: str, run: Run) -> dict:
     with stage.output(Path("data/encoded", name)) as folder:
         folder.mkdir()
         corpus = Path("data/corpora", settings.corpus)
-        counts = {split: encode_split(corpus, split, trained, folder, dtype) for split in SPLITS}
+        if len(corpora.files(corpus, "train")) > 1:
+            # by name: nothing else depends on it
+            counts = import_module("components.encode.shards").encode_shards(params, name, corpus, trained, folder, dtype)
+        else:
+            threads = os.cpu_count() or 1
+            counts = {split: encode_split(corpora.read(corpus, split), split, trained, folder, dtype, threads) for split in SPLITS}
         if not counts["train"]["documents"]:
             raise SesameError(f"{corpus / 'train.txt'} has no text: nothing can be trained on it")
         trained.save(folder)

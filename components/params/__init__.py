@@ -22,6 +22,7 @@ from components.params.models import (
     Optimizer,
     Phase,
     Precision,
+    Rendezvous,
     Running,
     Trainer,
     Training,
@@ -89,6 +90,7 @@ from components.params.text import (
     SyntheticSource,
     TableReader,
     TextReader,
+    TextRun,
     Tokenizer,
     UrlSource,
 )

@@ -98,12 +98,32 @@ class Phase(Block):
     """null: that of the training."""
 
 
+class Rendezvous(Block):
+    """How the nodes of a training under `torchrun` find each other, and what happens when one is lost."""
+
+    head: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
+    """HOST:PORT by which the other nodes reach the one that the stage runs on; null: this machine's name, and 29400. The environment
+    variable SESAME_HEAD goes first."""
+    min_nodes: Size | None = None
+    """With so many it begins, and goes on when others are lost; those that come later are taken in. null: it waits for `num_nodes`."""
+    restarts: Annotated[int, Field(ge=0, le=1000)] = 3
+    """How often all processes are started anew, from the last save, after one of them has ended without having said why."""
+    wait: PositiveFloat = 600.0
+    """Seconds that nodes are waited for, at the beginning and when one is lost."""
+
+
 class Running(Block):
     """Where a training runs and how it is watched: nothing that it learns depends on this, so that a change re-runs nothing."""
 
     accelerator: Accelerator = "auto"
     devices: Size | Literal["auto"] = 1
+    """Of a node."""
     num_nodes: Size = 1
+    launcher: Literal["none", "torchrun", "slurm"] = "none"
+    """Who starts the processes of a pre-training: Lightning, on this machine; torchrun's agents, one on the node that the stage runs on and
+    one on every other where `sesame join HEAD:PORT` is called; `srun` within the Slurm job that the stage runs in."""
+    rendezvous: Rendezvous = Rendezvous()
+    """Of `torchrun`."""
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     workers: Annotated[int, Field(ge=0, le=64)] | None = None
     """Processes that draw batches ahead; null: two on a GPU, none on a CPU, whose cores are at work already."""
@@ -111,6 +131,25 @@ class Running(Block):
     """Steps."""
     checkpoint_seconds: PositiveFloat = 20.0
     """Between two saves from which a killed run goes on."""
+    checkpoints_to: Annotated[str, Field(min_length=1)] | None = None
+    """A folder or an address (s3://bucket/folder) that saves go to, too: from there a killed run goes on on another machine."""
+    send_seconds: PositiveFloat = 300.0
+    """Between the beginnings of two such sendings, at least; training does not wait for them."""
+
+    @model_validator(mode="after")
+    def nodes_are_launched(self):
+        if self.num_nodes > 1 and self.launcher == "none":
+            raise ValueError(f"num_nodes {self.num_nodes} need a launcher: torchrun or slurm")
+        if (self.rendezvous.min_nodes or 1) > self.num_nodes:
+            raise ValueError(f"rendezvous.min_nodes {self.rendezvous.min_nodes} is more than num_nodes {self.num_nodes}")
+        return self
+
+    @property
+    def worlds(self) -> list[int]:
+        """With how many devices it may run, as far as the settings say: `auto` counts as one."""
+        least = self.num_nodes if self.launcher != "torchrun" else self.rendezvous.min_nodes or self.num_nodes
+        each = self.devices if isinstance(self.devices, int) else 1
+        return [each * nodes for nodes in range(least, self.num_nodes + 1)]
 
 
 class Training(Block):
@@ -138,8 +177,12 @@ class Training(Block):
 
     def check(self) -> None:
         """Raises ValueError where the parts don't fit each other."""
-        devices = self.run.devices if isinstance(self.run.devices, int) else 1
-        devices *= self.run.num_nodes
+        *fewer, devices = self.run.worlds
+        if fewer and any(self.trainer.accumulate % count for count in (*fewer, devices)):
+            raise ValueError(
+                f"with {self.run.rendezvous.min_nodes} to {self.run.num_nodes} nodes trainer.accumulate must be a multiple of each number "
+                f"of devices, as {math.lcm(*fewer, devices)} is: dropout would be another one when a node is lost"
+            )
         for size in (self.batch_size, *(phase.batch_size for phase in self.phases if phase.batch_size)):
             if size % (shares := math.lcm(self.trainer.accumulate, devices)):
                 raise ValueError(

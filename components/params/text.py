@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.block import Added, Address, Block, Count, Globs, Name, Seed, Sha256, Share, Size
+from components.block import Added, Address, Block, Count, Globs, Name, Once, Seed, Sha256, Share, Size
 from components.errors import without_secrets
 
 
@@ -167,6 +167,9 @@ class Cleaning(Block):
     """Jaccard similarity of 5-word shingles (MinHash LSH) from which two documents are one; null switches it off."""
     near_duplicates_min_words: Count = 50
     """Shorter documents are compared exactly only: their shingles are too few to estimate a similarity."""
+    quality: Annotated[Annotated[list[Literal["gopher_quality", "gopher_repetition", "c4", "fineweb"]], Once], Added(neutral=[])] = []
+    """Of a corpus of shards: rules of Gopher (Rae et al. 2021, appendix A), C4 (Raffel et al. 2020, section 2.2) and FineWeb (Penedo
+    et al. 2024, section 3.6), as datatrove has them, in this order. Their lines are our segments."""
 
 
 class Splits(Block):
@@ -191,6 +194,24 @@ class Corpus(Block):
     in these shares; none is repeated. null: all of every part."""
     max_words: Annotated[Count | None, Added(neutral=None)] = None
     """With smoothing: at most so many of all languages."""
+    shards: Annotated[Annotated[int, Field(ge=1, le=10**5)] | None, Added(neutral=None)] = None
+    """Text beyond memory: so many files a split, each cleaned for itself by one of as many processes as there are cores (`text.workers`).
+    What is in them depends on this number and not on the processes. null: one file, one process, in memory what was kept (docs/text.md)."""
+
+    @model_validator(mode="after")
+    def shards_are_apart(self):
+        if self.cleaning.quality and not self.shards:
+            raise ValueError("cleaning.quality is of a corpus of shards: set shards, if only to 1")
+        if not self.shards:
+            return self
+        if self.smoothing:
+            raise ValueError("smoothing goes by the words of all text and does not go together with shards")
+        for number, part in enumerate(self.parts, start=1):
+            if part.max_words:
+                raise ValueError(f"part {number}: max_words is a sample of all text and does not go together with shards; name fewer files")
+            if part.reader.format == "parallel":
+                raise ValueError(f"part {number}: two files line by line (format parallel) do not go together with shards")
+        return self
 
     @model_validator(mode="after")
     def languages_are_named(self):
@@ -246,6 +267,8 @@ class Tokenizer(Block):
     """Ids at the end of the vocabulary, beyond `vocab_size`, that no text becomes: what stands for a hidden span (T5's `<extra_id_0>`,
     which is the last, and so on)."""
     lowercase: bool = False
+    sample_sentences: Annotated[Count | None, Added(neutral=None)] = None
+    """Segments of the training text to learn from, drawn without replacement; null: all. Libraries hold them in memory several times."""
 
     @model_validator(mode="after")
     def size_fits(self):
@@ -267,6 +290,19 @@ class Tokenizer(Block):
     def most_ids(self) -> int:
         """The vocabulary is no larger."""
         return self.most_pieces + self.sentinels
+
+
+class TextRun(Block):
+    """Who works on corpora of shards: no text depends on it."""
+
+    executor: Literal["local", "slurm"] = "local"
+    """Processes of this machine, or an array job of Slurm for each step, for folders that all nodes see."""
+    workers: Count | None = None
+    """Tasks at a time; null: as many as there are cores, and on Slurm all."""
+    partition: str = "normal"
+    """Slurm's."""
+    time: Annotated[str, Field(pattern=r"^[\d:-]+$")] = "24:00:00"
+    """Slurm's limit of a task."""
 
 
 class Encoding(Block):

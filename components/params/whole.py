@@ -17,7 +17,7 @@ from components.params.seeds import SeedGrid
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
 from components.params.studies import Ablation, read_by, tuned, varied
 from components.params.tasks import ATTACHED, IN_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
-from components.params.text import Corpus, Encoding, Mix, Tokenizer
+from components.params.text import Corpus, Encoding, Mix, TextRun, Tokenizer
 from components.params.tickets import Tickets
 
 Watts = Annotated[float, Field(gt=0, le=1e6)]
@@ -96,6 +96,7 @@ class Params(Block):
     resources: Annotated[Resources, RunOnly()]
     run_on: Annotated[str, Field(pattern=r"^[\w.-]{1,100}$", description="here, or the name of a work pool"), RunOnly()] = "here"
     """Where stages run: `here`, or the name of a work pool of Prefect, whose machines have clones of their own (`sesame worker`)."""
+    text: Annotated[TextRun, RunOnly()] = TextRun()
     corpora: dict[Name, Corpus]
     tasks: dict[Name, Task]
     mixes: dict[Name, Mix]

@@ -29,5 +29,9 @@ def train(params: Params, name: str, run: Run) -> dict:
     return trained.metrics
 
 
+def reads(params: Params, name: str) -> list[Path]:
+    return [Path("data/encoded", params.models[name].encoding)]
+
+
 if __name__ == "__main__":
-    stage.main("pretrain", train, "models", previous_run)
+    stage.main("pretrain", train, "models", previous_run, reads=reads)

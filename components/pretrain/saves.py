@@ -1,7 +1,9 @@
 """What is saved on the way: checkpoints that a killed run goes on from, and models kept after so many tokens."""
 
 import time
+import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import lightning as L
@@ -10,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 
 from components import stage
 from components.models import store
+from components.pretrain.afar import Afar
 from components.pretrain.data import Steps
 from components.pretrain.module import Pretraining
 
@@ -19,6 +22,7 @@ class Checkpoints(Callback):
 
     def __init__(self, path: Path, seconds: float):
         self.path, self.seconds, self.saved = path, seconds, time.monotonic()
+        self.afar: Afar | None = None  # of rank zero
 
     def on_train_start(self, trainer: L.Trainer, module: Pretraining) -> None:
         done, between = trainer.global_step, trainer.val_check_batch
@@ -32,6 +36,44 @@ class Checkpoints(Callback):
         if trainer.strategy.broadcast(time.monotonic() - self.saved > self.seconds):
             trainer.save_checkpoint(self.path)
             self.saved = time.monotonic()
+            if self.afar:
+                self.afar.send(trainer.global_step)
+
+
+CHUNK = 2**26
+"""Bytes that go over at a time: they pass through a GPU's memory."""
+
+
+def spread(trainer: L.Trainer, last: Path) -> bool:
+    """Bring rank zero's save to the same place on all other nodes, or take away what stands there. Returns whether a node has got its own
+    copy, which is then its to remove: nodes that share the folder have the one."""
+    strategy = trainer.strategy
+    strategy.setup_environment()  # `fit` does it again, which changes nothing: processes have to talk before it
+    zero, token = trainer.is_global_zero, strategy.broadcast(f".{uuid.uuid4()}")
+    if zero:
+        last.with_name(token).touch()
+    strategy.barrier()
+    apart = not last.with_name(token).exists()
+    strategy.barrier()
+    if zero:
+        last.with_name(token).unlink()
+    size = strategy.broadcast(last.stat().st_size if zero and last.exists() else None)
+    writes = apart and strategy.local_rank == 0
+    if writes:
+        last.unlink(missing_ok=True)
+    if size is not None:
+        with ExitStack() as stack:
+            source = stack.enter_context(open(last, "rb")) if zero else None
+            target = stack.enter_context(open(stack.enter_context(stage.output(last)), "wb")) if writes else None
+            for first in range(0, size, CHUNK):
+                part = torch.empty(min(CHUNK, size - first), dtype=torch.uint8, device=strategy.root_device)
+                if source:
+                    part.copy_(torch.frombuffer(bytearray(source.read(len(part))), dtype=torch.uint8))
+                torch.distributed.broadcast(part, 0)
+                if target:
+                    target.write(part.cpu().numpy())
+    strategy.barrier()
+    return writes
 
 
 def validate(trainer: L.Trainer, module: Pretraining, steps: Steps) -> None:

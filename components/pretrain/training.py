@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from components import compute, encode, objectives, stage, tokenizer
-from components.errors import SesameError
+from components.errors import SesameError, Unreachable
 from components.keyed import uniform
 from components.models import store
 from components.models.contract import LanguageModel
@@ -28,11 +28,12 @@ from components.objectives.contract import Objective
 from components.objectives.examples.phases import Phase, Phases
 from components.objectives.examples.windows import Batches
 from components.params import Model
+from components.pretrain.afar import Afar
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData, micro_batches
 from components.pretrain.dry_step import DryStep
 from components.pretrain.module import Pretraining
-from components.pretrain.saves import Checkpoints, Kept
+from components.pretrain.saves import Checkpoints, Kept, spread
 from components.pretrain.trainer import lightning_trainer
 from components.resolve.closure import fingerprint
 from components.tokenizer import Tokenizer, fast
@@ -170,8 +171,9 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
 
     With `start` it goes on from that model's weights. None on a rank that is not the first.
     """
-    with stage.writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)  # a place that can't be written to is better found before training
+    if stage.rank_zero():
+        with stage.writing(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)  # a place that can't be written to is better found before training
     compute.prepare(block.trainer.threads)
     setup = set_up(block, start)
     module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.train.steps, run)
@@ -200,8 +202,14 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
         if size % total:  # `devices: auto` is known here first
             raise SesameError(f"batch_size {size} is not divisible by {total} micro-batches on {trainer.world_size} devices")
     data = PretrainData(setup.train, setup.valid, block.trainer.validation_batches, block.trainer.accumulate, block.run.workers)
+    if trainer.is_global_zero and block.run.checkpoints_to:
+        saving.afar = Afar(block.run.checkpoints_to, checkpoints, block.run.send_seconds)
+        saving.afar.fetch()
+    copied = trainer.num_nodes > 1 and spread(trainer, checkpoints / "last.ckpt")
     state = _fit(trainer, module, data, checkpoints / "last.ckpt")
     if not trainer.is_global_zero:
+        if copied:
+            shutil.rmtree(checkpoints, ignore_errors=True)  # there is none where nothing was saved before
         return None
     # a model of its own, since FSDP may have cut the trained one into shards
     model = store.build(block.architecture, setup.tokens)
@@ -211,6 +219,8 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
         for milestone in keep:
             # a copy: whoever is killed between this and the next line does it once more
             shutil.copytree(kept / str(milestone), target / str(milestone))
+    if saving.afar:
+        saving.afar.remove()
     shutil.rmtree(checkpoints)
     return Trained(model, setup.objective, setup.valid_text, _figures(trainer, module, setup), module.curve, module.seconds)
 
@@ -236,6 +246,10 @@ def _fit(trainer: L.Trainer, module: Pretraining, data: PretrainData, last: Path
     except torch._dynamo.exc.TorchDynamoException as error:
         reason = next(line.strip() for line in str(error).splitlines() if line.strip())
         raise SesameError(f"trainer.compile: the model can't be compiled as one graph ({reason}); leave compile out") from None
+    except RuntimeError as error:
+        if isinstance(error, torch.distributed.DistError) or "/gloo/" in str(error):
+            raise Unreachable(f"another process of this training was lost in step {trainer.global_step + 1}") from None
+        raise
     if not module.valid or module.curve[-1]["step"] != trainer.global_step:  # the last step need not be one that is validated after
         trainer.validate(module, data, verbose=False)
     trainer.validate(module, data.whole_split(), verbose=False)  # the figures are those of the whole split, the curve of a part

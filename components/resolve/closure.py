@@ -18,7 +18,10 @@ from components.errors import SesameError
 
 ROOT = Path(__file__).parents[2]
 
-FRAME = ("components.params", "components.block", "components.stage", "components.tracking", "components.errors", "components.resolve")
+FRAME = (
+    "components.params", "components.block", "components.stage", "components.launch", "components.tracking", "components.errors",
+    "components.resolve",
+)  # fmt: skip
 """Around every stage and not what it computes: settings stand in each entry themselves, the others write, log and report."""
 
 

@@ -80,7 +80,9 @@ def _sources(value: Any) -> Iterator[Any]:
 def _text(p: params.Params) -> Iterator[Entry]:
     for name, corpus in p.corpora.items():
         readers = tuple(f"components.corpora.readers.{kind}" for kind in sorted({_corpus_reader(part.reader) for part in corpus.parts}))
-        yield Entry("corpus", name, ("components.corpora.__main__", *readers, *_of(corpus)), {"seed": p.seed, **corpus.settings()})
+        shards = ("components.corpora.shards", "components.sources.portion") if corpus.shards else ()
+        modules = ("components.corpora.__main__", *readers, *_of(corpus), *shards)
+        yield Entry("corpus", name, modules, {"seed": p.seed, **corpus.settings()})
     for name, task in p.tasks.items():
         readers = (f"components.tasks.readers.{task.reader}",) if task.reader else ()
         yield Entry("task", name, ("components.tasks.__main__", *readers, *_of(task)), {"seed": p.seed, **task.settings()})
@@ -91,9 +93,12 @@ def _text(p: params.Params) -> Iterator[Entry]:
         settings = {"seed": p.seed, **mix.settings(), "base": base.settings(), "splits": splits, "licences": licences}
         yield Entry("mix", name, ("components.corpora.mix",), settings)
     for name, tokenizer in p.tokenizers.items():
-        yield Entry("tokenizer", name, ("components.tokenizer.__main__", *_pieces(tokenizer)), tokenizer.settings())
+        drawn = {"seed": p.seed} if tokenizer.sample_sentences else {}
+        yield Entry("tokenizer", name, ("components.tokenizer.__main__", *_pieces(tokenizer)), drawn | tokenizer.settings())
     for name, encoding in p.encodings.items():
-        yield Entry("encode", name, ("components.encode.__main__", *_text_of(p, name)), encoding.settings())
+        corpus = p.corpora.get(encoding.corpus)
+        shards = ("components.encode.shards",) if corpus and corpus.shards else ()
+        yield Entry("encode", name, ("components.encode.__main__", *_text_of(p, name), *shards), encoding.settings())
 
 
 def _corpus_reader(reader: params.Reader) -> str:

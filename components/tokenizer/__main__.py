@@ -1,9 +1,10 @@
 """`python -m components.tokenizer NAME`: data/corpora/<corpus> -> data/tokenizers/<name>/."""
 
+import random
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import sentencepiece
@@ -27,16 +28,15 @@ def train(params: Params, name: str, run: Run) -> dict:
     corpus = Path("data/corpora", settings.corpus)
     with stage.output(Path("data/tokenizers", name)) as folder:
         folder.mkdir()
-        segments = chain.from_iterable(corpora.read(corpus, "train"))
+        drawn = _drawn(corpus, settings.sample_sentences, params.seed)
+        segments = _segments(corpus, drawn)
         first = next(segments, None)
         if first is None:
             raise SesameError(f"{corpus / 'train.txt'} has no text to train on")
         if settings.kind in SENTENCEPIECE:
             _fit(settings, chain([first], segments), folder, name)
         else:
-            import_module("components.tokenizer.trained").train(
-                settings, lambda: chain.from_iterable(corpora.read(corpus, "train")), folder
-            )
+            import_module("components.tokenizer.trained").train(settings, lambda: _segments(corpus, drawn), folder)
         if settings.sentinels:
             sentinels.add(folder, settings.sentinels)
         tokens = tokenizer.load(folder)
@@ -54,6 +54,21 @@ def train(params: Params, name: str, run: Run) -> dict:
         "byte_fallback_rate": sum(map(tokens.falls_back, ids)) / len(ids),
         "bytes_per_token": sum(len(segment.encode()) for segment in segments) / len(ids),
     }
+
+
+def _drawn(corpus: Path, most: int | None, seed: int) -> list[int] | None:
+    """Which segments of the training text are learnt from, ascending; None: all of them."""
+    there = corpora.card(corpus)["splits"]["train"]["segments"] if most else 0
+    return sorted(random.Random(seed).sample(range(there), most)) if most and most < there else None
+
+
+def _segments(corpus: Path, drawn: list[int] | None) -> Iterator[str]:
+    """Those of the training text, in its order."""
+    every = chain.from_iterable(corpora.read(corpus, "train"))
+    if drawn is None:
+        return every
+    gaps = (number - before - 1 for before, number in pairwise([-1, *drawn]))
+    return (next(islice(every, gap, None)) for gap in gaps)
 
 
 def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, name: str) -> None:

@@ -63,5 +63,7 @@ def test_encoding(tmp_path):
         pytest.skip("the default's text is not built: `sesame run tokenizer@english`")
     texts, own = list(chain.from_iterable(corpora.read(corpus, "train"))), tokenizer.load(trained)
     size = sum(len(text.encode()) for text in texts) / 1e6
-    seconds = best(lambda: encode_split(corpus, "train", own, tmp_path, "uint16"), lambda: own.encode(texts, os.cpu_count() or 1), rounds=4)
+    cores = os.cpu_count() or 1
+    ours = lambda: encode_split(corpora.read(corpus, "train"), "train", own, tmp_path, "uint16", cores)  # noqa: E731
+    seconds = best(ours, lambda: own.encode(texts, cores), rounds=4)
     record("encoding", size / seconds[0], size / seconds[1], "MB/s", "sentencepiece alone")

@@ -78,7 +78,7 @@ def test_short_stages(pooled, tmp_path, workers):
             process.terminate()
         for process in processes:
             process.wait()
-    parts = [list(map(float, row)) for row in re.findall(r"ready after (\S+) s, ran (\S+) s, sent in (\S+) s", output)]
+    parts = [list(map(float, row)) for row in re.findall(r"pulled in (\S+) s, ran (\S+) s, pushed in (\S+) s", output)]
     starts = []
     for run in requests.post(f"{api}/flow_runs/filter", json={"flows": {"name": {"any_": ["stage"]}}, "limit": 200}).json():
         states = requests.get(f"{api}/flow_run_states/", params={"flow_run_id": run["id"]}).json()

@@ -19,6 +19,7 @@ TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
     "inputs": "tests/objectives/test_masked_inputs.py", "permutation": "tests/objectives/test_permutation.py",
     "canine": "tests/models/test_canine.py", "transformers": "tests/models/test_transformers.py",
+    "shards": "tests/corpora/test_shards.py",
     "tokenizers": "tests/tokenizer/test_trained.py", "languages": "tests/corpora/test_languages.py",
     "multitask": "tests/finetune/test_multitask.py",
     "params": "tests/test_params.py",
@@ -38,6 +39,7 @@ TESTS = {
     "quantised": "tests/efficiency/test_quantised.py", "efficiency": "tests/efficiency/test_efficiency.py",
     "factorised": "tests/efficiency/test_factorised.py", "seeds": "tests/seeds/test_seeds.py",
     "tickets": "tests/tickets/test_tickets.py", "search": "tests/search/test_search.py",
+    "nodes": "tests/pretrain/test_nodes.py",
     "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
 }  # fmt: skip
 
@@ -71,6 +73,18 @@ MAPS = "components/spaces/maps.py"
 MISTAKES = [
     # data
     Mistake("near-duplicates compared at .1", CLEANING, ">= self.options.near_duplicates for key", ">= 0.1 for key", named("corpora")),
+    Mistake("candidates that are not compared", "components/corpora/shards/duplicates.py",
+            "some[agree >= self.threshold]", "some", named("shards")),
+    Mistake("documents like a dropped one are dropped", "components/corpora/shards/duplicates.py",
+            "if not gone[earlier]:", "if True:", named("shards")),
+    Mistake("a document cut between two shards", "components/corpora/shards/plan.py",
+            "    stream.readline()  # what", "    # what", named("shards")),
+    Mistake("a blank line of two shards", "components/corpora/shards/plan.py",
+            "return stop, stream.tell()", "return stream.tell(), stream.tell()", named("shards")),
+    Mistake("sentences that end behind a quote are not cut", "components/corpora/sentences.py",
+            " or (line[place : place + 1] in _CLOSING and SENTENCE_END.match(line, place + 1))", "", named("corpora")),
+    Mistake("lines counted from the shard's first", "components/corpora/shards/steps.py",
+            "int(found[1]) + before", "int(found[1])", named("shards")),
     Mistake("decontamination by the letter", "components/corpora/mix.py",
             "return key_of(sentence) in self.keys", "return sentence in self.keys", named("corpora")),
     Mistake("near duplicates stay where a word was added", "components/corpora/mix.py",
@@ -167,6 +181,15 @@ MISTAKES = [
             named("pretrain", "test_phases_share_the_budget_out")),
     Mistake("a window goes over the end of its phase", "components/objectives/examples/phases.py",
             "last if phase is self.phases[-1] else min(last, phase.steps)", "last", named("pretrain", "test_phases_share_the_budget_out")),
+    # several nodes
+    Mistake("a node with another encoding takes part", "components/launch.py",
+            'if own["inputs"][path] != hashed:', "if False:", named("nodes", "test_joining_compares_the_folder_with_the_head")),
+    Mistake("a node that joins may become the head", "components/launch.py",
+            'f"{JOINER}{socket.gethostname()}"', "socket.gethostname()", named("nodes", "test_joining_compares_the_folder_with_the_head")),
+    Mistake("a pool's worker is a task of Slurm", STAGE, 'if os.environ.get(LAUNCHED) != "slurm":', "if False:",
+            named("nodes", "test_a_stage_of_one_process_within_a_slurm_job_is_no_task_of_it")),
+    Mistake("what was sent stays when all is done", "components/pretrain/afar.py",
+            "if self.files.exists(self.place):", "if False:", named("nodes", "test_killed_here_and_resumed_elsewhere[folder]")),
     # BERT's family
     Mistake("a span hidden token by token", "components/objectives/noise/spans.py",
             "targets, edges[:, 0], config", "targets, targets, config", named("inputs")),

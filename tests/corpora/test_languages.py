@@ -85,7 +85,7 @@ def test_a_row_of_translations_has_both_sides(texts, tokens):
         (texts / f"a.{language}").write_text("".join(pair[side] + "\n" for pair in pairs))
     made([part("en-de", "a.en", "a.de", reader="parallel")])
     Path("encoded").mkdir()
-    counts = encode_split(Path("data/corpora/small"), "train", tokens, Path("encoded"), "uint16")
+    counts = encode_split(corpora.read("data/corpora/small", "train"), "train", tokens, Path("encoded"), "uint16", 2)
     tokens.save(Path("encoded"))
     write_json(Path("encoded/meta.json"), {"dtype": "uint16", "vocab_size": tokens.vocab_size, "train": counts})
     text = encode.load(Path("encoded"), "train")

@@ -23,7 +23,7 @@ STAGES = """
   side:
     foreach: [a, b]
     do: {cmd: "python meet.py ${item}", deps: [raw.out, meet.py], outs: ["${item}.out", "data/metrics/${item}.json": {cache: false}]}
-  both: {cmd: cat a.out b.out > both.out, deps: [a.out, b.out], outs: [both.out]}
+  both: {cmd: "pwd > $MEETING/both; cat a.out b.out > both.out", deps: [a.out, b.out], outs: [both.out], meta: {resource: gpu}}
   page: {cmd: "cat data/metrics/a.json data/metrics/b.json both.out > page.out", deps: [data/metrics, both.out], outs: [page.out]}
 """
 MEET = """
@@ -119,14 +119,15 @@ def test_two_workers(hosts):
     """Both work at once; the lock file is a single machine's; a fresh clone pulls and has nothing to do."""
     lab = hosts.lab
     lab.write("first.txt", "two ")  # not committed: goes along
-    for name in ("one", "two"):
-        hosts.worker(name)
+    hosts.worker("one", OPTIONS="--queue default")
+    hosts.worker("two")
     output = lab.sesame("run")
     assert "5 stages: 0 cached, 5 done, 0 failed" in output
     assert set(lab.states(output).values()) == {"Completed"}
     assert "[side@a] waits for the other one" in output
     folders = {(hosts.folder / "meeting" / name).read_text() for name in "ab"}
     assert folders == {str(hosts.folder / name / ".sesame/pool/0") for name in ("one", "two")}
+    assert (hosts.folder / "meeting/both").read_text().strip() == str(hosts.folder / "two/.sesame/pool/0")  # the other takes no gpu stages
     assert lab.read("data/metrics/a.json") == '{"name": "a"}' and lab.read("page.out").endswith("two atwo b")
     assert not (lab.path / "raw.out").exists() and git(hosts.folder / "one", "status", "--short") == ""
     pooled = lab.read("dvc.lock")

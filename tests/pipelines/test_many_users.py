@@ -1,0 +1,93 @@
+"""What docs/compose.yaml starts, with its own commands and settings, as processes: passwords, PostgreSQL, artifacts in a bucket."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+
+import boto3
+import psycopg2
+import pytest
+import requests
+from moto.server import ThreadedMotoServer
+from ruamel.yaml import YAML
+
+from pipelines import processes, services
+from tests.pipelines.conftest import BIN, ROOT, until
+from tests.pipelines.test_servers import postgresql  # noqa: F401, a fixture
+from tests.pipelines.test_services import STEP, STEPS
+
+SECRETS = {
+    "HOST": "127.0.0.1", "POSTGRES_PASSWORD": "any", "PREFECT_AUTH": "lab:s3cret", "MLFLOW_PASSWORD": "password1234567",
+    "MLFLOW_SECRET": "any long text", "BUCKET_PASSWORD": "test",
+}  # fmt: skip
+
+
+@pytest.mark.cluster
+def test_compose(bare, postgresql, tmp_path, monkeypatch):  # noqa: F811
+    """A flow with passwords leaves its runs, under a name, and its files there; one without, or with a server gone, says so in a line."""
+    bucket = ThreadedMotoServer(port=0)
+    bucket.start()
+    store = f"http://127.0.0.1:{bucket.get_host_and_port()[1]}"
+    for name, value in {"AWS_ACCESS_KEY_ID": "sesame", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3", endpoint_url=store).create_bucket(Bucket="mlflow")
+    text = (ROOT / "docs/compose.yaml").read_text()
+    compose, ports = YAML(typ="safe").load(text), {"prefect": services._free(0), "mlflow": services._free(0)}
+    assert set(re.findall(r"\$\{(\w+)", text)) == set(SECRETS) and all(name in text.partition("x-python")[0] for name in SECRETS)
+
+    def filled(text: str) -> str:
+        """As Docker fills variables in, and with this machine's addresses in place of its network's."""
+        text = re.sub(r"\$\{(\w+)[^}]*\}", lambda own: SECRETS[own[1]], text)
+        text = text.replace("@postgresql:5432", f"@127.0.0.1:{postgresql['port']}").replace("http://bucket:9000", store)
+        text = text.replace("/auth.ini", str(tmp_path / "auth.ini"))
+        return re.sub(r"\b(4200|5000)\b", lambda own: str(ports["prefect" if own[0] == "4200" else "mlflow"]), text)
+
+    (tmp_path / "auth.ini").write_text(filled(compose["configs"]["auth"]["content"]))
+    connection = psycopg2.connect(**postgresql, dbname="postgres")
+    connection.autocommit = True
+    connection.cursor().execute("drop database mlflow")  # the fixture's own
+    for statement in filter(str.strip, compose["configs"]["databases"]["content"].split(";")):
+        connection.cursor().execute(statement)
+    connection.close()
+
+    started = {}
+    try:
+        for name, port in ports.items():
+            service = compose["services"][name]
+            command = [*shlex.split(filled(service["command"][-1]).partition("exec ")[2]), "--port", str(port)]
+            own = {key: filled(value) for key, value in service["environment"].items()}
+            with open(tmp_path / f"{name}.log", "w") as log:
+                environment = os.environ | {"PREFECT_HOME": str(tmp_path / "home")} | own
+                started[name] = subprocess.Popen(
+                    [BIN / command[0], *command[1:]], env=environment, stdout=log, stderr=log, start_new_session=True
+                )
+        for name in ports:
+            check = filled(compose["services"][name]["healthcheck"]["test"][-1])
+            until(lambda check=check: subprocess.run([sys.executable, "-c", check], capture_output=True).returncode == 0)
+
+        bare.env |= {"PREFECT_API_URL": f"http://127.0.0.1:{ports['prefect']}/api", "SESAME_TRACKING": "", "SESAME_USER": "ada"}
+        bare.env["MLFLOW_TRACKING_URI"] = f"http://127.0.0.1:{ports['mlflow']}"
+        bare.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
+        assert "asks for a password: set PREFECT_API_AUTH_STRING" in bare.sesame("run", code=1)
+        bare.env["PREFECT_API_AUTH_STRING"] = "lab:s3cret"
+        output = bare.sesame("run")  # without MLflow's password
+        assert "3 stages: 0 cached, 3 done" in output and "is not usable" in output
+        bare.env |= {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": "password1234567"}
+        output = bare.sesame("run", "--force")
+        assert "3 stages: 0 cached, 3 done" in output and "is not usable" not in output
+        search, user = f"{bare.env['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/runs/search", ("admin", "password1234567")
+        assert requests.post(search, json={"experiment_ids": ["1"]}).status_code == 401
+        runs = requests.post(search, json={"experiment_ids": ["1"]}, auth=user).json()["runs"]
+        assert len(runs) == 4 and {run["info"]["user_id"] for run in runs} == {"ada"}
+        kept = boto3.client("s3", endpoint_url=store).list_objects_v2(Bucket="mlflow")["Contents"]
+        assert any(item["Key"].endswith("artifacts/dvc.lock") for item in kept)
+
+        processes.stop([started["mlflow"].pid], processes.FIRM)
+        output = bare.sesame("run", "--force")
+        assert "3 stages: 0 cached, 3 done" in output and "is not usable" in output
+    finally:
+        processes.stop([process.pid for process in started.values()], processes.FIRM)
+        bucket.stop()

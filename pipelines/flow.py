@@ -269,9 +269,11 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
             with graph.at_once():
                 plan, all_params = graph.plan(targets or []), params.load()
                 forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
-                away = all_params.run_on != pools.HERE
-                cached = graph.unchanged([stage for stage in plan if stage.name not in forced], allow_missing=away)
-            pool = pools.Pool(all_params.run_on, plan, cached) if away and len(cached) < len(plan) else None
+                if all_params.away:
+                    pools.bring(graph.folders(plan))
+                states = graph.states(plan, forced, all_params.away)
+                cached = {name for name, state in states.items() if state == "unchanged"}
+            pool = pools.Pool(all_params.run_on, plan, states) if all_params.away and len(cached) < len(plan) else None
             build = Build(plan, cached, forced, jobs, partial(slots.asked, all_params), pool=pool, local=sources.unfixed(all_params))
             return _built(build, targets or [], cancelled, started, all_params.energy.pue)
     except (KeyboardInterrupt, TerminationSignal):

@@ -159,12 +159,12 @@ def announce(
     """
     all_params = params.load()
     stage.STATE.mkdir(exist_ok=True)
-    away = all_params.run_on != "here"
+    away = all_params.away
     try:
         with FileLock(stage.STATE / "flow.lock").acquire(timeout=0), graph.at_once():
             plan = graph.plan(targets)
             forced = {each.name for each in plan} if force else sources.unfixed(all_params) if recheck else set()
-            states = graph.states(plan, forced, allow_missing=away)
+            states = graph.states(plan, forced, away)
     except Timeout:
         return graph.plan(targets)  # another flow is at work: what it leaves to be done isn't known yet
     if any(state != "unchanged" for state in states.values()):

@@ -5,10 +5,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import networkx
 from dvc.dependency import ParamsDependency
@@ -261,30 +262,66 @@ def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
         }  # fmt: skip
 
 
-def states(plan: Sequence[Stage], forced: Collection[str] = (), allow_missing: bool = False) -> dict[str, str]:
+def read_from(repo: Repo, stage: Stage, upstream: Sequence[Stage]) -> list[str]:
+    """Paths of those outputs in DVC's cache of the stages before it that a stage reads, and not all that they have written."""
+    known = {each.addressing: each for each in repo.index.stages}
+    read = [dep.fs_path for dep in known[stage.address].deps]
+    written = [out.fs_path for each in upstream for out in known[each.address].outs if out.use_cache]
+    return [path for path in written if any(path == dep or path.startswith(f"{dep}/") or dep.startswith(f"{path}/") for dep in read)]
+
+
+def folders(plan: Sequence[Stage]) -> list[str]:
+    """Addresses of the stages whose outputs lie in a folder that a stage of the plan reads as a whole, those in DVC's cache: without the
+    files themselves nobody can tell whether that has changed."""
+    with opened() as repo:
+        names = {stage.name for stage in plan}
+        read = [dep.fs_path for stage in repo.index.stages if _name(stage) in names for dep in stage.deps]
+        inside = tuple(f"{path}/" for path in read)
+        return [
+            stage.addressing for stage in repo.index.stages if any(out.use_cache and out.fs_path.startswith(inside) for out in stage.outs)
+        ]
+
+
+def _differs(stage, made: Mapping[str, Any]) -> bool:
+    """Whether a stage differs from what the lock file says of it, data that stages make (`made`, by path) left aside: that may be anywhere,
+    and what was here before may lie about. DVC's own `allow_missing` takes a stage for unchanged whose input was made anew elsewhere."""
+    if stage.changed_stage():
+        return True
+    for dep in stage.deps:
+        if dep.fs_path in made and not isinstance(dep, ParamsDependency):
+            if dep.hash_info != made[dep.fs_path].hash_info:
+                return True
+        elif dep.status() and (dep.exists or isinstance(dep, ParamsDependency)):
+            return True
+    return any(not out.hash_info if out.use_cache else out.status() for out in stage.outs)
+
+
+def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = False) -> dict[str, str]:
     """What a run would do with each stage of a plan: `unchanged`, `to run` where the stage itself differs from what was last run (or
     is `forced`), and `may run` where only a stage that it needs will run: it is left as it is if that one's outputs come out the same.
 
-    With `allow_missing` data that is not here is taken for what the lock file says: it is elsewhere, where other machines work on it.
+    Where stages run `away`, the lock file alone says what data there is.
     Checked in this process: a tenth of what `dvc repro` costs in a process of its own. Not to be called while stages run.
     """
     told: dict[str, str] = {}
     with opened() as repo, lock_repo(repo):
         free_lock(repo)
         stages = {_name(stage): stage for stage in _graph(repo, studies=any(stage.file == STUDIES for stage in plan))}
+        made = {out.fs_path: out for stage in stages.values() for out in stage.outs}
         for stage in plan:
             # what `resolve` writes is up to date already, and each stage sees in it whether its own part differs
             needed = [name for name in stage.upstream if name != RESOLVE]
-            if stage.name in forced or stages[stage.name].changed(allow_missing=allow_missing):
+            own = stages[stage.name]
+            if stage.name in forced or (_differs(own, made) if away else own.changed()):
                 told[stage.name] = "to run"
             else:
                 told[stage.name] = "unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"
     return told
 
 
-def unchanged(plan: Sequence[Stage], allow_missing: bool = False) -> set[str]:
+def unchanged(plan: Sequence[Stage]) -> set[str]:
     """Names of the stages of a plan that are up to date, as is all they depend on. Not to be called while stages run."""
-    return {name for name, state in states(plan, allow_missing=allow_missing).items() if state == "unchanged"}
+    return {name for name, state in states(plan).items() if state == "unchanged"}
 
 
 def lock_entries() -> dict[str, dict]:

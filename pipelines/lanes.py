@@ -16,6 +16,7 @@ from shutil import copyfile, rmtree
 
 from dvc.config import Config
 from filelock import FileLock, Timeout
+from ruamel.yaml import YAML
 
 from components.errors import SesameError
 from components.stage import STATE, output, read_json, write_json
@@ -130,6 +131,8 @@ class Lane:
         DVC is told what was built: it wants the outputs of all it is told to be there.
         """
         built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
+        if YAML(typ="safe").load(self.folder / "params.yaml").get("run_on", "here") != "here":
+            call(*DVC, "pull", "--quiet", *built, cwd=self.folder)  # an experiment has its data here
         files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
         files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git
         with _turn():

@@ -7,7 +7,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -68,5 +68,5 @@ class Answer(_Packed):
     permanent: bool = False
     entry: str = ""
     """The lines of its entry in the lock file."""
-    files: Files = ()
+    files: Files = field(default_factory=dict)
     """Its outputs that DVC's cache does not have."""

@@ -4,17 +4,21 @@ The flow sends what a stage is made of (`parcel.Order`) and waits; only the flow
 Prefect's server about all runs together, so that what a waiting stage costs here is a thread that sleeps.
 """
 
+import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from functools import cached_property
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID, uuid4
 
+import httpx
+from dvc.exceptions import DvcException
 from dvc.repo import lock_repo
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -29,8 +33,8 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import State
 from prefect.client.schemas.sorting import LogSort
-from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
-from prefect.states import Cancelled, Cancelling, Crashed
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
+from prefect.states import Cancelled, Cancelling, Crashed, Scheduled
 
 from components import tracking
 from components.errors import SesameError, one_line, without_secrets
@@ -38,17 +42,20 @@ from components.stage import output
 from pipelines import graph, lockfile, origin, parcel, runner, services, terminal, worker
 from pipelines.runner import Outcome
 
+T = TypeVar("T")
 OnLine = Callable[[str], None]
-HERE = "here"
-"""`run_on` of params.yaml for this machine."""
 POLL = 1.0
 """Seconds between two looks at what the pool does."""
 LOST = 3
 """A stage is sent so often when workers vanish with it."""
+PATIENCE = 15
+"""Seconds that the server must go on saying that a worker is offline."""
 PENDING = 300
 """Seconds after which a worker that has taken a stage and not begun it is taken for lost."""
 PREFECTS = ("Beginning flow run", "Finished in state", "View at ", "Worker '", "Opening process", "Process for flow run")
 """What Prefect says around a run."""
+ROOM = 300_000
+"""Bytes of an order that uncommitted changes may take; Prefect takes half a mebibyte in all."""
 IN_FLIGHT = 100
 """Stages that are sent at once: more would wait at Prefect's server in place of here."""
 
@@ -63,14 +70,14 @@ def check_remote() -> None:
             )
 
 
-def make(name: str) -> UUID:
-    """Have the pool, of the type `process` unless it is there, and the deployment whose runs are stages: its id."""
+def make(name: str) -> tuple[UUID, str]:
+    """Have the pool, of the type `process` unless it is there, and the deployment whose runs are stages: its id, and the type."""
     with get_client(sync_client=True) as client:
         with suppress(ObjectAlreadyExists):
             client.create_work_pool(WorkPoolCreate(name=name, type="process", description="Stages of Sesame's pipelines"))
         kind = client.read_work_pool(name).type
     deployed = worker.stage.to_deployment(name, description="Run one stage that a flow has sent.", work_pool_name=name, **_entry(kind))
-    return deployed.apply()
+    return deployed.apply(), kind
 
 
 def _entry(kind: str) -> dict:
@@ -90,28 +97,41 @@ class _Sent:
     state: State | None = None
     since: float = field(default_factory=time.monotonic)
     """When it came into its present state."""
+    removed: bool = False
+    """On Prefect's page, by somebody."""
     worker: str = ""
     heard: datetime | None = None
     """Of the newest of its lines, by its machine's clock."""
     seen: set[UUID] = field(default_factory=set)
 
 
+def bring(addresses: Iterable[str]) -> None:
+    """Bring here what these stages have left in the remote, as far as it is there."""
+    if addresses := list(addresses):
+        with suppress(DvcException, SesameError), graph.opened() as repo:
+            repo.pull(targets=addresses, allow_missing=True)
+
+
 class Pool:
     """A work pool as a flow uses it. Raises SesameError where nothing could run in it."""
 
-    def __init__(self, name: str, plan: Sequence[graph.Stage], cached: Collection[str]):
+    def __init__(self, name: str, plan: Sequence[graph.Stage], states: Mapping[str, str]):
         self.name = name
         check_remote()
-        self._deployment = make(name)
+        self._deployment, self._kind = make(name)
         for path in {Path(stage.file).with_name("dvc.lock") for stage in plan}:
             lockfile.plain(path)
         self.commit, self.patch = origin.carried()
-        needed = {name for stage in plan if stage.name not in cached for name in stage.upstream}
-        self._push([stage for stage in plan if stage.name in needed & set(cached)])
+        if len(packed := parcel.Order(self.commit, self.patch, "", "", [], {}, False, None, {}).packed()) > ROOM:
+            raise SesameError(f"uncommitted changes are too much to be sent ({len(packed) / 2**20:.1f} MiB packed): commit and push them")
+        self._maybe = {name for name, state in states.items() if state == "may run"}
+        needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
+        self._push([stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"])
         self._flow = uuid4().hex[:12]
         self._sent: dict[UUID, _Sent] = {}
         self._lock, self._over, self._stopping = threading.Lock(), threading.Event(), threading.Event()
         self._told: frozenset[str] = frozenset()
+        self._offline: dict[str, float] = {}
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
@@ -125,7 +145,7 @@ class Pool:
         """Run a stage on this machine, between others that run elsewhere."""
         try:
             with graph.opened(wait=True) as repo:
-                repo.pull(targets=[each.address for each in upstream]) if upstream else None
+                repo.pull(targets=graph.read_from(repo, stage, upstream))
             outcome = runner.run(stage.address, on_line, force, stage.meta.timeout, env, files)
             if not outcome.returncode:
                 self._push([stage])
@@ -145,8 +165,11 @@ class Pool:
         """Run a stage in the pool and wait for it; its lines go to `on_line`. Safe to call from many threads."""
         begun = time.monotonic()
         order = self._order(stage, upstream, force, env)
-        for attempt in range(LOST):
-            run_id, sent = self._send(stage, order, attempt, on_line)
+        if stage.name in self._maybe and not force and _same(stage, order):
+            return Outcome(0, 0.0, skipped=True)  # what it needs ran, and came out as it was
+        for _ in range(LOST):
+            sent = _Sent(on_line)
+            run_id = self._until_it_answers(partial(self._send, stage, order, sent, uuid4().hex))
             if run_id is None:
                 return Outcome(1, 0.0, problem="stopped before it began", stopped=True)
             sent.ended.wait()
@@ -154,13 +177,24 @@ class Pool:
                 del self._sent[run_id]
             if self._stopping.is_set():
                 return Outcome(1, time.monotonic() - begun, problem="stopped", stopped=True)
-            if (answer := self._answer(run_id)) is not None:
+            if (answer := self._until_it_answers(partial(self._answer, run_id))) is not None:
                 return self._taken(stage, order, answer, time.monotonic() - begun)
-            said = sent.state.message or sent.state.name
-            if not sent.state.is_crashed():  # cancelled by somebody, or a fault of ours
+            said = f"its run was removed from {self.name}" if sent.removed else sent.state.message or sent.state.name
+            if not sent.removed and not sent.state.is_crashed():  # cancelled by somebody, or a fault of ours
                 return Outcome(1, time.monotonic() - begun, problem=f"{sent.state.name.lower()} in the pool: {said}", permanent=True)
-            on_line(f"lost: {said}; sent again" if attempt + 1 < LOST else f"lost: {said}")
+            on_line(f"lost: {said}; sent again")
         return Outcome(1, time.monotonic() - begun, problem=f"lost with its worker {LOST} times: {said}", permanent=True)
+
+    def _until_it_answers(self, ask: Callable[[], T]) -> T | None:
+        """What Prefect's server says, however long it is away; None when all is stopped meanwhile."""
+        while not self._stopping.is_set():
+            try:
+                return ask()
+            except (httpx.TransportError, PrefectHTTPStatusError) as error:
+                if isinstance(error, PrefectHTTPStatusError) and error.response.status_code < 500:
+                    raise SesameError(f"Prefect's server refuses: {one_line(error)}") from None
+                self._stopping.wait(POLL)
+        return None
 
     def _order(self, stage: graph.Stage, upstream: Sequence[graph.Stage], force: bool, env: dict) -> parcel.Order:
         entries: dict[str, dict[str, str]] = {}
@@ -178,20 +212,22 @@ class Pool:
             self.commit, self.patch, stage.address, stage.name, [each.address for each in upstream], entries, force, stage.meta.timeout, own
         )
 
-    def _send(self, stage: graph.Stage, order: parcel.Order, attempt: int, on_line: OnLine) -> tuple[UUID | None, _Sent]:
-        sent = _Sent(on_line)
-        with self._lock:  # a stop either sees this run or keeps it from beginning
-            if self._stopping.is_set():
-                return None, sent
-            run = self._client.create_flow_run_from_deployment(
-                self._deployment,
-                parameters={"name": stage.name, "order": order.packed()},
-                work_queue_name=stage.meta.resource,
-                idempotency_key=f"{self._flow}-{stage.name}-{uuid4().hex}",
-                tags=[f"attempt:{attempt + 1}"] if attempt else [],
-            )
-            self._sent[run.id] = sent
-        return run.id, sent
+    def _send(self, stage: graph.Stage, order: parcel.Order, sent: _Sent, key: str) -> UUID | None:
+        """Have a run made; its id, None when all was stopped meanwhile. By its `key` it is one however often it is asked for."""
+        run = self._client.create_flow_run_from_deployment(
+            self._deployment,
+            parameters={"name": stage.name, "order": order.packed()},
+            state=Scheduled(scheduled_time=datetime.now(UTC) - timedelta(days=1)),  # for workers whose clock is behind
+            work_queue_name=stage.meta.resource,
+            idempotency_key=key,
+        )
+        with self._lock:  # a stop sees this run, or it is cancelled here
+            if not self._stopping.is_set():
+                self._sent[run.id] = sent
+                return run.id
+        with suppress(httpx.TransportError, ObjectNotFound):
+            self._client.set_flow_run_state(run.id, Cancelled())
+        return None
 
     def _answer(self, run_id: UUID) -> parcel.Answer | None:
         """What a stage left when it ended; None of one that was lost."""
@@ -221,59 +257,79 @@ class Pool:
             terminal.say(text, "yellow")
 
     def stop(self) -> None:
-        """Cancel all runs that have not ended, and wait for their end."""
+        """Cancel all runs that have not ended, and wait for their end, a minute at most; whoever waits for one goes on then."""
         with self._lock:
             self._stopping.set()
             running = {run_id: sent for run_id, sent in self._sent.items() if not sent.ended.is_set()}
-        for run_id, sent in running.items():
-            begun = sent.state is not None and (sent.state.is_running() or sent.state.is_pending())
-            with suppress(ObjectNotFound):
-                self._client.set_flow_run_state(run_id, Cancelling() if begun else Cancelled())
-        for sent in running.values():
-            sent.ended.wait(60)
-        self._over.set()
-        self._watcher.join()
+        try:
+            left = [run_id for run_id in running if not self._cancelled(run_id)]
+            end = time.monotonic() + 60
+            for run_id, sent in running.items():
+                if run_id not in left and not sent.ended.wait(max(0.0, end - time.monotonic())):
+                    left.append(run_id)
+            if left:
+                terminal.say(
+                    f"{len(left)} stages of {self.name} could not be cancelled, or have not ended yet; see Prefect's page", "yellow"
+                )
+        finally:
+            self._over.set()
+            with self._lock:
+                for sent in self._sent.values():
+                    sent.ended.set()
+            self._watcher.join(10)
+
+    def _cancelled(self, run_id: UUID) -> bool:
+        """Have a run cancelled; False where the server does not do it."""
+        try:
+            state = self._client.read_flow_run(run_id).state
+            if not state.is_final():
+                self._client.set_flow_run_state(run_id, Cancelling() if state.is_running() or state.is_pending() else Cancelled())
+        except ObjectNotFound:
+            return True
+        except (httpx.TransportError, PrefectHTTPStatusError):
+            return False
+        return True
 
     def _watch(self) -> None:
         """Look at all runs together until the pool is no longer needed. A server that is away for a moment is asked again."""
-        last, quiet = time.monotonic(), 0.0
+        away = 0.0
         with get_client(sync_client=True) as client:
             while not self._over.wait(POLL):
                 try:
                     self._hear(client)
                     self._look(client)
-                    if time.monotonic() - last > worker.BEATS:
-                        self._bury(client)
-                        last = time.monotonic()
-                    quiet = 0.0
+                    self._bury(client)
+                    away = 0.0
                 except Exception as error:  # of any kind, and said once when it lasts
-                    quiet = quiet or time.monotonic()
-                    if time.monotonic() - quiet > services.QUIET:
-                        terminal.say(f"Prefect's server does not answer ({one_line(error)}); stages run on meanwhile", "yellow")
-                        quiet = float("inf")
-            for sent in self._sent.values():
-                sent.ended.set()
+                    self._offline.clear()  # workers could not give signs of life, either
+                    away = away or time.monotonic()
+                    if time.monotonic() - away > services.QUIET:
+                        self._say_once(f"Prefect's server does not answer ({one_line(error)}); it is asked again")
 
     def _look(self, client: SyncPrefectClient) -> None:
         """Take note of the runs' states; whoever waits for one that has ended is told, after the last of its lines."""
         with self._lock:
             waiting = {run_id: sent for run_id, sent in self._sent.items() if not sent.ended.is_set()}
-        ids = list(waiting)
+        ids, there = list(waiting), set()
         for some in (ids[place : place + 200] for place in range(0, len(ids), 200)):
             for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=some)), limit=200):
                 sent = waiting[run.id]
+                there.add(run.id)
                 sent.worker = next((tag.removeprefix("worker:") for tag in run.tags if tag.startswith("worker:")), "")
                 if sent.state is None or run.state.id != sent.state.id:
                     sent.state, sent.since = run.state, time.monotonic()
                 if run.state.is_final():
                     self._hear(client)
                     sent.ended.set()
+        for run_id in waiting.keys() - there:
+            waiting[run_id].removed = True
+            waiting[run_id].ended.set()
 
     def _hear(self, client: SyncPrefectClient) -> None:
         """Pass on what the runs' logs have that was not passed on before. They come late and out of order, so the last seconds of each are
         read again; what time it is only its own machine's clock says."""
         with self._lock:
-            waiting = dict(self._sent)
+            waiting = {run_id: sent for run_id, sent in self._sent.items() if sent.state and not sent.state.is_scheduled()}
         if not waiting:
             return
         heard = [sent.heard for sent in waiting.values()]
@@ -292,16 +348,34 @@ class Pool:
                     sent.on_line(row.message)
 
     def _bury(self, client: SyncPrefectClient) -> None:
-        """Runs whose worker is gone count as crashed: nobody else would say so. What the server counts by is its own clock alone."""
+        """Runs whose worker is gone count as crashed: nobody else would say so. What the server counts by is its own clock alone; a worker
+        is taken for gone when it says so for a while without a break, since after an outage of its own it says so of all of them."""
         with self._lock:
             waiting = {run_id: sent for run_id, sent in self._sent.items() if not sent.ended.is_set() and sent.state is not None}
-        online = {each.name for each in client.read_workers_for_work_pool(self.name) if each.status == "ONLINE"}
+        workers = client.read_workers_for_work_pool(self.name)
+        online, now = {each.name for each in workers if each.status == "ONLINE"}, time.monotonic()
+        for name in online:
+            self._offline.pop(name, None)
+        if waiting and not online:
+            self._say_once(f"no worker of {self.name} gives a sign of life; on a machine that is to run stages: sesame worker {self.name}")
         for run_id, sent in waiting.items():
-            gone = sent.worker and sent.worker not in online
-            stuck = sent.state.is_pending() and time.monotonic() - sent.since > PENDING
+            gone = sent.worker not in online and now - self._offline.setdefault(sent.worker, now) > PATIENCE if sent.worker else False
+            # of other kinds of pool a run may wait in the cluster's own queue for days
+            stuck = self._kind == "process" and sent.state.is_pending() and now - sent.since > PENDING
             if gone or stuck:
                 message = f"worker {sent.worker} gives no sign of life" if gone else "taken by a worker that never began it"
                 client.set_flow_run_state(run_id, Crashed(message=message), force=True)
+
+
+def _same(stage: graph.Stage, order: parcel.Order) -> bool:
+    """Whether a stage's last run read exactly what the stages before it have left now, as far as that can be told from lock files."""
+    entries = {name: own for lines in order.entries.values() for each in lines.values() for name, own in lockfile.parsed(each).items()}
+    if stage.name not in entries:
+        return False
+    made = {out["path"]: out.get("md5") for name, own in entries.items() if name != stage.name for out in own.get("outs", ())}
+    read = {dep["path"]: dep.get("md5") for dep in entries[stage.name].get("deps", ())}
+    inside = any(path.startswith(f"{dep}/") for path in made for dep in read)  # a folder of many stages: who knows
+    return not inside and all(made.get(path, md5) == md5 for path, md5 in read.items())
 
 
 def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> str:
@@ -311,6 +385,13 @@ def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> st
         return f"it ran `{entry.get('cmd')}` as {name}"
     if made := {out["path"] for out in entry.get("outs", ())} ^ set(stage.outs):
         return f"it wrote {', '.join(sorted(made))} more or less"
+    written = {out["path"]: out.get("md5") for out in entry.get("outs", ())}
+    for path, text in answer.files.items():
+        inside = [out for out in written if Path(out) in Path(path).parents]
+        if ".." in Path(path).parts or not (path in written or inside):
+            return f"{path} is none of its outputs"
+        if path in written and hashlib.md5(parcel.content(text)).hexdigest() != written[path]:
+            return f"{path} is not the file that its entry is about"
     before = [lockfile.parsed(lines)[name] for entries in order.entries.values() for name, lines in entries.items() if name != stage.name]
     sent = {out["path"]: out.get("md5") for entry in before for out in entry.get("outs", ())}
     for dep in entry.get("deps", ()):

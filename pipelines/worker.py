@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict
-from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
 
 from dvc.config import Config
-from dvc.exceptions import DvcException
 from dvc.repo import Repo
 from filelock import FileLock, Timeout
 from prefect import flow, get_run_logger
@@ -54,22 +53,39 @@ def answer_key(run_id: object) -> str:
 @flow(name="stage", flow_run_name="{name}", persist_result=False)
 def stage(name: str, order: str) -> State:
     """Run one stage that a flow elsewhere has sent, and leave its answer as an artifact. `order` is a packed `parcel.Order`."""
-    log, sent = get_run_logger(), parcel.Order.unpacked(order)
+    log = get_run_logger()
     _signed()
     with _while_worker_lives():
         try:
+            sent = parcel.Order.unpacked(order)
             os.chdir(os.environ.get(CHECKOUT, "."))
             with _worktree() as folder:
                 answer = _run(sent, folder, log)
         except SesameError as error:
             answer = parcel.Answer(SesameError.status, 0.0, problem=f"{_here()}: {error}", permanent=True)
-        except DvcException as error:  # of the remote, mostly: another try may find it well
-            answer = parcel.Answer(1, 0.0, problem=f"{_here()}: DVC: {one_line(error)}")
+        except Remote as error:
+            answer = parcel.Answer(1, 0.0, problem=f"{_here()}: {error}")
     APILogHandler().flush()  # the flow shows the lines that are there when this run has ended
     Artifact(type=ANSWER, key=answer_key(flow_run.id), data=answer.packed()).create()
     if answer.stopped:
         return Cancelled(message=answer.problem)
     return Failed(message=answer.problem) if answer.returncode else Completed(message="unchanged" if answer.skipped else "done")
+
+
+class Remote(Exception):
+    """DVC's remote has not done what it was asked: another try may find it well."""
+
+
+@contextmanager
+def _remote() -> Iterator[Repo]:
+    """DVC's repository, to pull and to push."""
+    try:
+        with graph.opened() as repo:
+            yield repo
+    except SesameError as error:
+        raise Remote(str(error)) from None
+    except Exception as error:  # botocore's, the system's
+        raise Remote(f"DVC's remote: {one_line(error)}") from None
 
 
 def _here() -> str:
@@ -121,9 +137,10 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
     begun = time.monotonic()
     _prepare(sent, folder)
     os.chdir(folder)
-    with graph.opened() as repo:
+    with _remote() as repo:
         graph.free_lock(repo)
-        repo.pull(targets=sent.upstream) if sent.upstream else None
+        if sent.upstream:
+            repo.pull(targets=sent.upstream)
     ready = time.monotonic()
     held = _slots(sent)
     with ExitStack() as stack:
@@ -137,7 +154,7 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
     said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}
     if outcome.returncode:
         return parcel.Answer(**said)
-    with graph.opened() as repo:
+    with _remote() as repo:
         repo.push(targets=[sent.address])
         [own] = repo.stage.from_target(sent.address)
         files = parcel.read(os.path.relpath(out.fs_path, repo.root_dir) for out in own.outs if not out.use_cache)
@@ -156,20 +173,14 @@ def _prepare(sent: parcel.Order, folder: Path) -> None:
             git("fetch", "--quiet", "--all")
         if subprocess.run(["git", "cat-file", "-e", f"{sent.commit}^{{commit}}"], capture_output=True).returncode:
             raise SesameError(f"commit {sent.commit[:10]} can't be had from {_origin()}: `git push` it, and run again")
-    if not (folder / ".git").exists():
-        with FileLock(STATE / "pool/fetch.lock"):
-            git("worktree", "prune")
-            git("worktree", "add", "--quiet", "--force", "--detach", folder, sent.commit)
-    clone = Path.cwd()
-    before = folder.parent / f"{folder.name}.state"
-    state = sha256(f"{sent.commit}\n{sent.patch}".encode("utf-8", "surrogateescape")).hexdigest()
-    git("clean", "-fdxq", "-e", ".dvc", "-e", ".sesame", cwd=folder)  # a folder that a stage reads has what this pipeline puts there only
-    git("checkout", "--quiet", "--force", "--detach", sent.commit, cwd=folder)
-    if sent.patch:
-        git("apply", "--whitespace=nowarn", "-", cwd=folder, feed=sent.patch.encode("utf-8", "surrogateescape"))
-    if not before.exists() or before.read_text() != state:
-        _same_libraries(clone, folder)
-        before.write_text(state)
+    try:
+        _check_out(sent, folder)
+    except SesameError:  # what a power cut has left of it
+        with FileLock(STATE / "pool/fetch.lock"), suppress(SesameError):
+            git("worktree", "remove", "--force", "--force", folder)
+        rmtree(folder, ignore_errors=True)
+        _check_out(sent, folder)
+    _same_libraries(Path.cwd(), folder)
     (folder / STATE).mkdir(exist_ok=True)
     downloads = (STATE / "downloads").resolve()
     downloads.mkdir(exist_ok=True)
@@ -187,6 +198,18 @@ def _prepare(sent: parcel.Order, folder: Path) -> None:
             lockfile.write(folder / path, entries)
         else:
             (folder / path).unlink(missing_ok=True)
+
+
+def _check_out(sent: parcel.Order, folder: Path) -> None:
+    """Have a worktree with the commit and the changes that were sent."""
+    if not (folder / ".git").exists():
+        with FileLock(STATE / "pool/fetch.lock"):
+            git("worktree", "prune")
+            git("worktree", "add", "--quiet", "--force", "--detach", folder, sent.commit)
+    git("clean", "-ffdxq", "-e", ".dvc", "-e", ".sesame", cwd=folder)  # a folder that a stage reads has what this pipeline puts there only
+    git("checkout", "--quiet", "--force", "--detach", sent.commit, cwd=folder)
+    if sent.patch:
+        git("apply", "--whitespace=nowarn", "-", cwd=folder, feed=sent.patch.encode("utf-8", "surrogateescape"))
 
 
 def _origin() -> str:
@@ -224,6 +247,7 @@ def serve(pool: str, queues: list[str], limit: int) -> None:
     os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "1")
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     os.environ[CHECKOUT] = str(Path.cwd())
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])  # `python` is this one
     name = f"{os.uname().nodename}-{os.getpid()}"
     terminal.say(f"{name} works for {pool}{' (' + ', '.join(queues) + ')' if queues else ''}, {limit} at a time")
     options = [option for queue in queues for option in ("--work-queue", queue)]

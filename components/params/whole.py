@@ -123,6 +123,11 @@ class Params(Block):
     efficiency: Efficiency = Efficiency()
     _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
+    @property
+    def away(self) -> bool:
+        """Whether stages run on other machines."""
+        return self.run_on != "here"
+
     def of_studies(self, section: str) -> frozenset[str]:
         """What of a section, `tokenizers`, `encodings`, `models` or `derived`, the studies' file declares: made when a study reads it."""
         return self._of_studies.get(section, frozenset())

@@ -14,7 +14,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from pipelines import graph, lockfile, parcel, pools
-from tests.pipelines.conftest import BIN, Lab, until
+from tests.conftest import tiny_params
+from tests.pipelines.conftest import BIN, Lab, until, whole, write_params
 
 cluster = pytest.mark.cluster
 
@@ -131,6 +132,7 @@ def test_two_workers(hosts):
     assert lab.read("data/metrics/a.json") == '{"name": "a"}' and lab.read("page.out").endswith("two atwo b")
     assert not (lab.path / "raw.out").exists() and git(hosts.folder / "one", "status", "--short") == ""
     pooled = lab.read("dvc.lock")
+    assert lab.sesame("plan").count("unchanged") == 5
     assert "5 stages: 5 cached, 0 done" in lab.sesame("run")
 
     alone = Path(shutil.copytree(lab.path, hosts.folder / "alone", ignore=shutil.ignore_patterns(".sesame", "dvc.lock", "*.out", "cache")))
@@ -230,7 +232,7 @@ def test_refused(hosts):
     lab.write(".dvc/config", config).write("new.txt", "needed").stages(f"{STAGES}  more: {{cmd: 'true', deps: [new.txt]}}\n")
     assert "stages need files that git does not have (new.txt)" in lab.sesame("run", code=1)
     (lab.path / "new.txt").unlink()
-    lab.stages("  raw: {cmd: cp first.txt raw.out, deps: [first.txt], outs: [raw.out]}\n")
+    lab.stages("  raw: {cmd: cp first.txt raw.out, deps: [first.txt], outs: [raw.out], meta: {retries: 1}}\n")
 
     lab.write("first.txt", "three ")
     git(lab.path, "commit", "-qam", "not pushed")
@@ -243,7 +245,8 @@ def test_refused(hosts):
     git(hosts.folder / "one", "pull", "-q")
 
     hosts.s3.delete_bucket(Bucket=hosts.pool)
-    assert re.search(r"\[raw\] failed: \S+: DVC: ", lab.sesame("run", code=1))
+    output = lab.sesame("run", code=1)
+    assert re.search(r"\[raw\] failed: .*; trying again \(1 of 1\)", output) and re.search(r"\[raw\] failed: \S+: DVC: ", output)
     assert not (lab.path / "dvc.lock").exists() and not (lab.path / "raw.out").exists()
     hosts.s3.create_bucket(Bucket=hosts.pool)
     assert "1 stage: 1 cached, 0 done" in lab.sesame("run")  # the worker had kept what it could not send
@@ -288,3 +291,66 @@ def test_a_parcel_comes_out_as_it_went_in(tmp_path):
     answer = parcel.Answer(0, 1.5, entry="  a:\n", files=files)
     assert parcel.Answer.unpacked(answer.packed()) == answer
     assert {path: parcel.content(text) for path, text in files.items()} == {(tmp_path / "a/b").as_posix(): bytes(range(256))}
+
+
+@cluster
+def test_pretraining_goes_on_elsewhere(hosts):
+    """A machine that dies in a pre-training: the other fetches its last save, and ends with the weights of one that was never disturbed."""
+    lab, store = hosts.lab, hosts.folder / "saves"
+    config = lab.read(".dvc/config")
+    shutil.rmtree(lab.path / "studies", ignore_errors=True)
+    raw = tiny_params(run_on=hosts.pool)
+    raw["models"]["bert"] |= {"budget": {"steps": 1500}, "run": {**raw["models"]["bert"]["run"], "checkpoint_seconds": 0.2}}
+    raw["models"]["bert"]["run"] |= {"checkpoints_to": str(store), "send_seconds": 0.2}
+    whole(lab, raw)
+    lab.env["SESAME_TRACKING"] = "off"
+    lab.write(".dvc/config", config)
+    hosts.commit("the tiny project")
+    first = hosts.worker("one")
+    run = lab.start("run", "pretrain@bert")
+    until(lambda: list(store.glob("*/*.tar")))
+    for process in [first, *first.children(recursive=True)]:
+        process.kill()
+    hosts.worker("two")
+    output = lab.ended(run, code=0)
+    assert re.search(r"\[pretrain@bert\] lost: .*sent again", output) and "[pretrain@bert] save of step " in output, output
+    assert not list(store.glob("*/*.tar"))
+    subprocess.run([BIN / "dvc", "pull", "-q", "pretrain@bert"], cwd=lab.path, check=True, env=os.environ | lab.env)
+
+    raw["run_on"], raw["models"]["bert"]["run"]["checkpoints_to"] = "here", None
+    alone = Lab(hosts.clone("alone"), lab.env, lab.forks)
+    write_params(alone, raw)
+    alone.sesame("run", "pretrain@bert")
+    weights = "data/models/bert/model.safetensors"
+    assert (lab.path / weights).read_bytes() == (alone.path / weights).read_bytes()
+
+
+CHAIN = """
+  a: {cmd: "cut -c1 first.txt > a.out", deps: [first.txt], outs: [a.out]}
+  b: {cmd: "cp a.out b.out; echo ran >> $MEETING/b", deps: [a.out], outs: [b.out]}
+"""
+
+
+@cluster
+def test_what_is_stale_and_what_is_not(hosts):
+    """By lock files alone: data that is not here, or lies here from before, says nothing."""
+    lab = hosts.lab
+    lab.write("params.yaml", re.sub("run_on: .*", "run_on: here", lab.read("params.yaml"))).stages(CHAIN)
+    lab.sesame("run")  # at home: a.out and b.out lie here from now on
+    ran = hosts.folder / "meeting/b"
+    lab.write("params.yaml", re.sub("run_on: .*", f"run_on: {hosts.pool}", lab.read("params.yaml")))
+    hosts.commit("chain")
+    hosts.worker("one")
+    lab.write("first.txt", "ones ")
+    assert "2 stages: 1 cached, 1 done" in lab.sesame("run")  # a ran and came out the same: nobody sends b
+    lab.write("first.txt", "two ")
+    assert "1 stage: 0 cached, 1 done" in lab.sesame("run", "a")  # and the flow ends there
+    assert "2 stages: 1 cached, 1 done" in lab.sesame("run") and ran.read_text().split() == ["ran"] * 2
+    assert "2 stages: 2 cached, 0 done" in lab.sesame("run") and lab.read("b.out") == "o\n"  # from before, and nobody asks
+    (hosts.folder / "one/.git/worktrees/0/index.lock").touch()  # a power cut
+    lab.write("first.txt", "three ")
+    assert "2 stages: 1 cached, 1 done" in lab.sesame("run")
+    output = lab.sesame("exp", "run", "--name", "forced", "-S", "seed=2")
+    assert "forced" in subprocess.run([BIN / "dvc", "exp", "list", "--name-only"], cwd=lab.path, capture_output=True, text=True).stdout, (
+        output
+    )

@@ -37,10 +37,11 @@ TESTS = {
     "smaller": "tests/derive/test_smaller.py", "distilled": "tests/derive/test_distilled.py",
     "calibration": "tests/tasks/test_calibration.py", "exits": "tests/efficiency/test_exits.py",
     "quantised": "tests/efficiency/test_quantised.py", "efficiency": "tests/efficiency/test_efficiency.py",
+    "lockfile": "tests/pipelines/test_lockfile.py", "graph": "tests/pipelines/test_graph.py", "pool": "tests/pipelines/test_pool.py",
     "factorised": "tests/efficiency/test_factorised.py", "seeds": "tests/seeds/test_seeds.py",
     "tickets": "tests/tickets/test_tickets.py", "search": "tests/search/test_search.py",
     "nodes": "tests/pretrain/test_nodes.py",
-    "stage": "tests/test_stage.py", "graph": "tests/pipelines/test_graph.py",
+    "stage": "tests/test_stage.py",
 }  # fmt: skip
 
 
@@ -552,4 +553,19 @@ MISTAKES = [
             "made[:, : len(known)] =", named("finetune", "test_a_label_that_no_example_has_is_all_but_impossible")),
     Mistake("random weights are searched from pre-trained ones", "components/search/trial.py", 'self.init == "pretrained"', "True",
             named("search", "test_from_either_start_the_same_recipes_are_tried")),
+    # lock files and pools
+    Mistake("the lock file in place", "pipelines/lockfile.py", "        temporary.replace(path)\n",
+            "        path.write_text(temporary.read_text())\n", named("lockfile", "test_dvc_stopped_while_it_writes_loses_nothing")),
+    Mistake("entries of other pipelines are dropped", "pipelines/lockfile.py", "write(Path(self.path), before | new)",
+            "write(Path(self.path), new)", named("lockfile", "test_flow_records_stages_beside_those_of_other_pipelines")),
+    Mistake("a lock file by hand is split all the same", "pipelines/lockfile.py", "or OTHER.search(text, len(HEAD))", "",
+            named("lockfile", "test_file_of_another_form_is_left_to_dvc")),
+    Mistake("an input made anew elsewhere", "pipelines/graph.py", "if dep.hash_info != made[dep.fs_path].hash_info:", "if False:",
+            named("graph", "test_away_the_lock_file_alone_says_what_is_stale")),
+    Mistake("an answer about other inputs", "pipelines/pools.py", 'if dep["path"] in sent and dep.get("md5") != sent[dep["path"]]:',
+            "if False:", named("pool", "test_entry_of_another_graph")),
+    Mistake("a file beyond the stage's outputs", "pipelines/pools.py", 'if ".." in Path(path).parts or not (path in written or inside):',
+            "if False:", named("pool", "test_entry_of_another_graph")),
+    Mistake("nobody sends what may have changed", "pipelines/pools.py", "return not inside and all(", "return all(",
+            named("pool", "test_a_stage_whose_inputs_came_out_as_they_were")),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from components import params, stage
 from components.errors import SesameError
-from pipelines import graph
+from pipelines import graph, lockfile
 from tests.pipelines.conftest import ROOT
 
 DIAMOND = """
@@ -117,3 +117,41 @@ def test_a_checkpoint_is_a_model_like_others(inside):
     task = raw["finetune"]["tasks"][0]
     found = {stage.name: stage for stage in graph.plan([f"finetune@outside-{task}"])}
     assert set(found[f"finetune@outside-{task}"].upstream) == {"checkpoint@outside", f"task@{task}", "resolve"}
+
+
+def test_away_the_lock_file_alone_says_what_is_stale(inside):
+    """Data that is not here, or lies here from before, says nothing; what is not data does."""
+    inside.stages("  a: {cmd: cat in in > a.out, deps: [in], outs: [a.out]}\n  b: {cmd: cp a.out b.out, deps: [a.out], outs: [b.out]}\n")
+    inside.write("in", "1")
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], check=True)
+
+    def states() -> dict[str, str]:
+        return graph.states(graph.plan(), away=True)
+
+    assert states() == {"a": "unchanged", "b": "unchanged"}
+    (inside.path / "a.out").unlink()
+    (inside.path / "b.out").unlink()
+    (inside.path / "b.out").write_text("of another time")
+    assert states() == {"a": "unchanged", "b": "unchanged"}
+    shutil.copy("dvc.lock", "before")
+    lines = lockfile.plain(Path("dvc.lock"))
+    md5 = graph.hashes(graph.plan()[0])["a.out"]
+    lockfile.write(Path("dvc.lock"), lines | {"a": lines["a"].replace(md5, "ab" * 16)})  # made anew on another machine
+    assert states() == {"a": "unchanged", "b": "to run"}
+    shutil.copy("before", "dvc.lock")
+    inside.write("in", "2")
+    assert states() == {"a": "to run", "b": "may run"}
+
+
+def test_what_a_stage_reads_of_others(inside):
+    """Not all that they have written, and nothing that git keeps."""
+    inside.stages(
+        "  a: {cmd: x, outs: [d/one, d/two, e/three, {f: {cache: false}}]}\n  b: {cmd: x, deps: [d, e/three, f], outs: [b.out]}\n"
+        "  c: {cmd: x, outs: [big]}\n"
+    )
+    [a, b] = graph.plan(["b"])
+    with graph.opened() as repo:
+        read = graph.read_from(repo, b, [a])
+        assert {str(Path(path).relative_to(inside.path)) for path in read} == {"d/one", "d/two", "e/three"}
+        assert graph.read_from(repo, a, []) == []
+    assert graph.reads_what_git_keeps([a, b]) == {"b"} and graph.folders([a, b]) == ["a"]

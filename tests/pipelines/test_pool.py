@@ -282,6 +282,32 @@ def test_entry_of_another_graph(inside):
         (lines.replace(md5, "0" * 32, 1), "it read another a.out"),
     ):
         assert pools._wrong(b, order, parcel.Answer(0, 1.0, entry=other)) == why
+    other = {
+        "../b.out": "../b.out is none of its outputs",
+        "c.out": "c.out is none of its outputs",
+        "b.out": "b.out is not the file that its entry is about",
+    }
+    for path, why in other.items():
+        answer = parcel.Answer(0, 1.0, entry=lines, files={path: parcel.read(["dvc.yaml"])["dvc.yaml"]})
+        assert pools._wrong(b, order, answer) == why
+    assert pools._wrong(b, order, parcel.Answer(0, 1.0, entry=lines, files=parcel.read(["b.out"]))) == ""
+
+
+def test_a_stage_whose_inputs_came_out_as_they_were(inside):
+    """Is not sent; one that was never run, reads another file, or a folder of several stages, is."""
+    inside.stages("  a: {cmd: echo > a.out, outs: [a.out]}\n  b: {cmd: cp a.out b.out, deps: [a.out], outs: [b.out]}\n")
+    subprocess.run([BIN / "dvc", "repro", "-q"], check=True)
+    [a, b] = graph.plan()
+    entries = lockfile.plain(Path("dvc.lock"))
+
+    def same(**changed: str) -> bool:
+        sent = {name: lines for name, lines in (entries | changed).items() if lines}
+        return pools._same(b, parcel.Order("", "", b.address, "b", [a.address], {"dvc.lock": sent}, False, None, {}))
+
+    assert same()
+    assert not same(a=re.sub("md5: .{32}", f"md5: {'0' * 32}", entries["a"]))
+    assert not same(b="")
+    assert not same(a=entries["a"].replace("path: a.out", "path: d/a"), b=entries["b"].replace("path: a.out", "path: d"))
 
 
 def test_a_parcel_comes_out_as_it_went_in(tmp_path):

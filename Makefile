@@ -14,7 +14,7 @@ test: .venv/installed
 
 # pools, torchrun: several machines, each a process here
 test-cluster: .venv/installed
-	.venv/bin/pytest -n 4 -m cluster
+	.venv/bin/pytest -n 3 -m cluster
 
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py

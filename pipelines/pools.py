@@ -52,7 +52,15 @@ PATIENCE = 15
 """Seconds that the server must go on saying that a worker is offline."""
 PENDING = 300
 """Seconds after which a worker that has taken a stage and not begun it is taken for lost."""
-PREFECTS = ("Beginning flow run", "Finished in state", "View at ", "Worker '", "Opening process", "Process for flow run")
+PREFECTS = (
+    "Beginning flow run",
+    "Engine execution exited",  # with a traceback whose last line is what the answer says
+    "Finished in state",
+    "Opening process",
+    "Process for flow run",
+    "View at ",
+    "Worker '",
+)
 """What Prefect says around a run."""
 ROOM = 300_000
 """Bytes of an order that uncommitted changes may take; Prefect takes half a mebibyte in all."""

@@ -90,7 +90,7 @@ def test_short_stages(pooled, tmp_path, workers):
         f"sends {sent:.1f} s; server {(cpu(server) - served) / STAGES:.2f} s of a core, "
         f"{1000 * poll:.0f} ms for a worker's question"
     )
-    own = Costs(poll=poll, start=statistics.median(starts), repro=max(0.1, ran - SLEEP), pull=ready - Costs.prepare, push=sent)
+    own = Costs(poll=poll, start=statistics.median(starts), repro=max(0.1, ran - SLEEP), pull=0.0, prepare=ready, push=sent)
     foretold = simulate(STAGES, workers, SLEEP, own, cores=os.cpu_count() if workers > 1 else None)
     record(f"{STAGES} stages of {SLEEP:g} s, {workers} workers", 1 / seconds, 1 / foretold, "flows/s", "as simulated")
     record(f"{STAGES} stages of {SLEEP:g} s, {workers} workers, ideal", 1 / seconds, workers / STAGES / SLEEP, "flows/s", "the ideal")

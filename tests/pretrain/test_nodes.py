@@ -1,5 +1,6 @@
 """A training on several nodes: torchrun's agents in folders of their own, `srun`, and saves that are sent elsewhere."""
 
+import itertools
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import psutil
@@ -28,9 +29,15 @@ ROOT = Path(params.__file__).parents[2]
 SETTINGS = {"budget": {"steps": 24}, "trainer": {"accumulate": 4}}
 
 
+_ports = itertools.count(10_000 + os.getpid() % 20_000)  # below those that a system gives to connections
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    """One that nobody has, and nobody is given before a head has it."""
+    for port in _ports:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 def nodes(port: int, devices: int = 1, **rendezvous) -> dict:
@@ -72,7 +79,7 @@ def same(name: str, expected: dict[str, torch.Tensor]) -> None:
         torch.testing.assert_close(value, expected[key], atol=2e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
 
 
-def until(condition: Callable[[], bool], seconds: float = 200) -> None:
+def until(condition: Callable[[], bool], seconds: float) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -110,10 +117,16 @@ def test_two_nodes_train_as_one_process(project):
     assert written(other) == before and not list(other.glob(".sesame/checkpoints/*")) and "done in" not in said(other)
 
 
-def step_saved(folder: Path) -> int:
-    for last in folder.glob(".sesame/checkpoints/gpt-*/last.ckpt"):
-        return torch.load(last, weights_only=False)["global_step"]
-    return 0
+def until_saved(step: int, project: Path, other: Path, *nodes: subprocess.Popen) -> None:
+    """Wait for the head's save of a step, as long as all nodes live."""
+
+    def saved() -> bool:
+        assert all(node.poll() is None for node in nodes), said(project) + said(other)
+        return any(
+            torch.load(last, weights_only=False)["global_step"] >= step for last in project.glob(".sesame/checkpoints/gpt-*/last.ckpt")
+        )
+
+    until(saved, 500)
 
 
 @pytest.mark.cluster
@@ -126,7 +139,7 @@ def test_a_node_is_killed_and_the_training_goes_on(project, min_nodes):
     other = another(project)
     with running(project, "components.pretrain", "gpt") as head:
         with joining(other, port) as node:
-            until(lambda: step_saved(project) >= 6)
+            until_saved(6, project, other, head, node)
             workers = psutil.Process(node.pid).children(recursive=True)
             node.kill()
             until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers), 10)
@@ -149,7 +162,7 @@ def test_the_head_is_killed_and_begun_again(project):
     other = another(project)
     with joining(other, port) as node:
         with running(project, "components.pretrain", "gpt") as head:
-            until(lambda: step_saved(project) >= 6)
+            until_saved(6, project, other, head, node)
             workers = psutil.Process(head.pid).children(recursive=True)
             head.kill()
             until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers), 10)
@@ -166,7 +179,7 @@ def test_a_head_that_is_stopped_ends_all(project):
     write_params(budget={"steps": 10000}, run=nodes(port))
     other = another(project)
     with running(project, "components.pretrain", "gpt") as head, joining(other, port) as node:
-        until(lambda: step_saved(project) >= 1)
+        until_saved(1, project, other, head, node)
         workers = [worker for process in (head, node) for worker in psutil.Process(process.pid).children(recursive=True)]
         head.terminate()
         assert head.wait() == 143 and node.wait() == 1, said(project) + said(other)

@@ -30,6 +30,7 @@ class SubwordBatches(MaskedBatches):
         super().__init__(by_one, tokens, text, batch_size, max_length, seed, {"subword": "targets"})
         self.starts_word = np.arange(self.vocab_size * (1 + len(subwords))) >= self.vocab_size
         self.byte_lengths = np.tile(self.byte_lengths, 1 + len(subwords))
+        self.whole = np.array([-1] + [len(subwords.piece(i)) for i in range(1, len(subwords))])  # the first is any unknown character
 
     def _load(self, number: int) -> None:
         super()._load(number)
@@ -41,19 +42,20 @@ class SubwordBatches(MaskedBatches):
         return Window.of(first, [self._asked(step, batch) for step, batch in enumerate(super().draw(first, last), first)])
 
     def _asked(self, step: int, batch: Batch) -> Batch:
-        """Targets that are characters -> those that are subwords. One whose beginning another row has is hidden and not asked for."""
+        """Targets that are characters -> those that are subwords. One of which another row has a part is hidden and not asked for."""
         rows = {name: part.numpy() for name, part in batch.rows.items()}
         labels, left, right = rows["labels"], rows["left"], rows["right"]  # the places outside the subword that a character is of
-        begins, key = labels >= self.vocab_size, (self.seed, 0 if self.config.static else self.epoch, self.index)
-        drawn = uniform(*key, self.chosen(step)[:, None], left, ASKED)
-        places, numbers = left + 1 + (drawn * (right - left - 1)).astype(int), labels // self.vocab_size - 1
+        lengths, numbers = right - left - 1, labels // self.vocab_size - 1
+        begins = (labels >= self.vocab_size) & (self.whole[numbers] == lengths)
+        drawn = uniform(self.seed, 0 if self.config.static else self.epoch, self.index, self.chosen(step)[:, None], left, ASKED)
+        places = left + 1 + (drawn * lengths).astype(int)
         counts = begins.sum(1)
         order = np.argsort(~begins, axis=1, kind="stable")[:, : max(1, counts.max())]
         asked = np.arange(order.shape[1]) < counts[:, None]
         placed, named = (np.take_along_axis(part, order, 1) for part in (places, numbers))
-        whole = np.zeros((len(labels), rows["ids"].shape[1] + 1), bool)  # by the place before it: whether a subword is asked for
-        whole[np.nonzero(begins)[0], left[begins]] = True
-        of_asked = np.take_along_axis(whole, left, 1) & (labels != IGNORED)
+        named_at = np.zeros((len(labels), rows["ids"].shape[1]), bool)  # by the place before it: whether a subword is asked for
+        named_at[np.nonzero(begins)[0], left[begins]] = True
+        of_asked = np.take_along_axis(named_at, left, 1) & (labels != IGNORED)
         made = {
             "ids": rows["ids"] % self.vocab_size, **{name: rows[name] for name in ("segment_ids", "lengths", "answers")},
             "places": np.where(asked, placed, 0), "labels": np.where(asked, named, IGNORED),

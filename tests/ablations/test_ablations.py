@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from components import params, resolve
 from components.ablations import __main__ as study_stage
 from components.ablations import champion, expectations, intermediate, ladder, tables, transfer, variant
+from components.derive import tuned as derive_tuned
 from components.errors import SesameError
 from components.objectives.clm.block import CausalLM
 from components.params.studies import laid_over, varied
@@ -401,19 +402,19 @@ def test_other_tasks_come_before_those_of_the_study(project):
     raw = changed()
     raw["tasks"]["twin"] = raw["tasks"]["same"]
     at_once = FIRST | {"name": "multitask", "tasks": ["same", "twin"], "train_examples": {"same": 24, "twin": 12}}
-    raw["ablations"]["rate"] |= {"seeds": [1], "contrasts": []}
+    raw["ablations"]["rate"] |= {"seeds": [2], "contrasts": []}
     raw["ablations"]["rate"]["variants"] = {
         "15": {}, "first": {"start": "15", "on": "tasks/twin", "by": FIRST | {"train_examples": 30}},
         "both": {"start": "first", "on": "tasks", "by": at_once}, "again": {"start": "both", "recipe": {"epochs": 3}},
     }  # fmt: skip
     everything = write(raw)
     made = json.loads(resolve.contents(everything)[resolve.TRAININGS])
-    assert made["intermediate"]["rate-both-1"] == {"study": "rate", "variant": "both", "seed": 1, "start": "first"}
-    assert set(made["intermediate"]) == {"rate-first-1", "rate-both-1"} and not made["further"]
+    assert made["intermediate"]["rate-both-2"] == {"study": "rate", "variant": "both", "seed": 2, "start": "first"}
+    assert set(made["intermediate"]) == {"rate-first-2", "rate-both-2"} and not made["further"]
     weights_of = {"15": "15", "first": "first", "both": "both", "again": "both"}
     assert {own["variant"]: own["weights"] for own in made["tunings"].values()} == weights_of
     stages = {(own.stage, own.name) for own in resolve.entries(everything)}
-    assert ("intermediate", "rate-both-1") in stages and not stages & {("variant", "rate-both-1"), ("further", "rate-both-1")}
+    assert ("intermediate", "rate-both-2") in stages and not stages & {("variant", "rate-both-2"), ("further", "rate-both-2")}
 
     for task in ("same", "twin"):
         done = run_stage("components.tasks", task)
@@ -425,9 +426,12 @@ def test_other_tasks_come_before_those_of_the_study(project):
             way.metrics_file(everything, member.name).write_text(json.dumps(metrics))
         metrics = transfer.transfer(everything, member.name, Run(None))
         transfer.metrics_file(everything, member.name).write_text(json.dumps(metrics))
-    lineage = json.loads(Path("data/variants/rate/both/1/config.json").read_text())["lineage"]
+    of_study = everything.ablations["rate"].variants["first"].by.model_copy(update={"seed": 2})
+    derive_tuned.tune(everything, ["twin"], of_study, Path("data/variants/rate/15/2"), Path("again"))
+    assert equal("again", "data/variants/rate/first/2"), "by the seed of the study"
+    lineage = json.loads(Path("data/variants/rate/both/2/config.json").read_text())["lineage"]
     assert [step.get("on") for step in lineage] == [None, "twin", "same + twin"]
-    before, first, both = (json.loads(Path(f"data/variants/rate/{name}/1/figures.json").read_text()) for name in ("15", "first", "both"))
+    before, first, both = (json.loads(Path(f"data/variants/rate/{name}/2/figures.json").read_text()) for name in ("15", "first", "both"))
     assert before["flops"] < first["flops"] < both["flops"] and before["seconds"] < first["seconds"] < both["seconds"]
     assert all(both[key] == before[key] for key in ("tokens", "steps", "perplexity")), "those of the text"
     reading = study_stage.study(everything, "rate", Run(None))["reading"]

@@ -12,18 +12,8 @@ ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "en
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
 OBJECTIVES = (
-    "mlm",
-    "clm",
-    "bilm",
-    "electra",
-    "permutation",
-    "denoising",
-    "translation",
-    "bptt",
-    "skip_thoughts",
-    "quick_thoughts",
-    "subwords",
-)
+    "mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts", "subwords",
+)  # fmt: skip
 """Folders of `components.objectives`. One more is one more folder, and its name here."""
 
 Architecture = union_of("components.models", ARCHITECTURES, "Architecture")

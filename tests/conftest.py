@@ -218,7 +218,7 @@ def register(file: Path, *registries: str, name: str = "dummy") -> None:
     """Put a name at the end of tuples like `OBJECTIVES`, as one who adds a folder does."""
     text = file.read_text()
     for registry in registries:
-        text, changed = re.subn(rf"^({registry} = \([^)]*)\)", rf'\1, "{name}")', text, flags=re.M)
+        text, changed = re.subn(rf"^({registry} = \([^)]*?),?\s*\)", rf'\1, "{name}")', text, flags=re.M)
         assert changed == 1, registry
     file.write_text(text)
 

@@ -11,8 +11,8 @@ from components import params
 
 KG_PER_LB = 0.45359237
 ON_GPU = (
-    "pretrain", "derive", "finetune", "adapt", "learning_curve", "baseline", "variant", "further", "transfer", "search", "seed_row",
-    "tickets", "point", "taught",
+    "pretrain", "derive", "finetune", "adapt", "learning_curve", "baseline", "variant", "further", "intermediate", "transfer", "search",
+    "seed_row", "tickets", "point", "taught",
 )  # fmt: skip
 """Stages that train where there is a GPU; others leave it alone."""
 

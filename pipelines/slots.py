@@ -77,7 +77,9 @@ def asked(all_params: params.Params, stage: graph.Stage) -> int:
     return min(wanted, capacity(resource)) if isinstance(wanted, int) else capacity(resource)  # `auto` and null take all
 
 
-FINETUNING = ("finetune", "adapt", "learning_curve", "baseline", "transfer", "search", "seed_row", "tickets", "point", "taught")
+FINETUNING = (
+    "finetune", "adapt", "learning_curve", "baseline", "intermediate", "transfer", "search", "seed_row", "tickets", "point", "taught",
+)  # fmt: skip
 """Stages that train on tasks, on so many threads as `finetune` says."""
 
 

@@ -17,7 +17,7 @@ from pipelines import estimates, graph, ledger
 
 NOT_SO_WELL = {"FAILED": "failed", "KILLED": "stopped"}
 ELSEWHERE = "elsewhere"
-OF_VARIANTS = ("variant", "further", "transfer")
+OF_VARIANTS = ("variant", "further", "intermediate", "transfer")
 """Stages of one seed of a study's variant."""
 
 
@@ -142,7 +142,8 @@ def of_table(all_params: params.Params, name: str, known: Collection[str]) -> li
         if not study.variants[variant].only_tuned:  # its figures are those of all trainings that the model went through
             before = last.get(params.begun_by(study, variant))
             own = {key: float(row[key]) - (float(before[key]) if before else 0.0) for key in ("seconds", "flops")}
-            add("further" if before else "variant", row, own["seconds"], own["flops"])
+            kind = "intermediate" if study.variants[variant].by else "further" if before else "variant"
+            add(kind, row, own["seconds"], own["flops"])
     for row in rows:
         add("transfer", row, float(row["finetune_seconds"] or 0), 0.0)
     return spent

@@ -93,10 +93,12 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     if kind == "derive" and name in all_params.derived:
         return _derived(all_params, all_params.derived[name])
     members = {member.name: member for member in params.members(all_params.ablations)}
-    if kind in ("variant", "further", "transfer") and name in members:
+    if kind in ("variant", "further", "intermediate", "transfer") and name in members:
         member = members[name]
         study = all_params.ablations[member.study]
         model = params.varied(all_params.models, study, member.variant, member.seed)
+        if kind == "intermediate":
+            return _tuned_first(all_params, model, study.variants[member.variant].intermediate, study.variants[member.variant].by)
         if kind != "transfer":
             return _training(all_params, model, 1)
         recipe = params.tuned(study, member.variant)
@@ -158,7 +160,7 @@ def _as_now(block: Mapping[str, Any], now: Training) -> params.Model:
 
 def _derived(all_params: params.Params, derived: params.Derived) -> Training | None:
     if derived.tasks:
-        return _tuned(all_params, derived.start, derived.tasks, derived.by.recipe, 1, derived.by.train_examples)
+        return _tuned_first(all_params, derived.start, derived.tasks, derived.by)
     if not isinstance(derived.by, params.Training):
         return None  # seconds
     architecture = all_params.architecture(derived.start)
@@ -167,12 +169,20 @@ def _derived(all_params: params.Params, derived: params.Derived) -> Training | N
     return _training(all_params, model, 1)
 
 
+def _tuned_first(
+    all_params: params.Params, model: str | params.Model, tasks: Sequence[str], by: params.Tuned | params.MultiTask
+) -> Training | None:
+    """Before other tasks come."""
+    return _tuned(all_params, model, tasks, by.recipe, 1, {task: by.examples_of(task) for task in tasks})
+
+
 def _training(all_params: params.Params, model: params.Model, runs: int, tuning: Tuning | None = None) -> Training:
     return Training(model, all_params.tokenizers[all_params.encodings[model.encoding].tokenizer].most_ids, runs, tuning)
 
 
 def _tuned(
-    all_params: params.Params, model: str | params.Model, tasks: Sequence[str], recipe: params.Recipe, runs: int, limit: int | None
+    all_params: params.Params, model: str | params.Model, tasks: Sequence[str], recipe: params.Recipe, runs: int,
+    limit: int | None | Mapping[str, int | None],
 ) -> Training | None:  # fmt: skip
     if isinstance(model, str):
         if (root := all_params.root(model)) not in all_params.models:
@@ -182,7 +192,8 @@ def _tuned(
     for task in tasks:
         path = stage.metrics_path("task", task)
         counts = stage.read_json(path)["examples"] if path.exists() else UNSEEN
-        examples.append(min(limit or counts["train"], counts["train"]))
+        most = limit[task] if isinstance(limit, Mapping) else limit
+        examples.append(min(most or counts["train"], counts["train"]))
         judged.append(sum(min(evaluated or count, count) for split, count in counts.items() if split != "train"))
     return _training(
         all_params, model, runs * len(tasks), Tuning(recipe, statistics.fmean(examples), statistics.fmean(judged), all_params.finetune)

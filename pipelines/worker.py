@@ -18,12 +18,14 @@ from dataclasses import asdict
 from pathlib import Path
 from shutil import rmtree
 
+import httpx
 from dvc.config import Config
 from dvc.repo import Repo
 from filelock import FileLock, Timeout
 from prefect import flow, get_run_logger
 from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed, State
@@ -65,8 +67,8 @@ def stage(name: str, order: str) -> State:
             answer = parcel.Answer(SesameError.status, 0.0, problem=f"{_here()}: {error}", permanent=True)
         except Remote as error:
             answer = parcel.Answer(1, 0.0, problem=f"{_here()}: {error}")
-    APILogHandler().flush()  # the flow shows the lines that are there when this run has ended
-    Artifact(type=ANSWER, key=answer_key(flow_run.id), data=answer.packed()).create()
+        APILogHandler().flush()  # the flow shows the lines that are there when this run has ended
+        _leave(Artifact(type=ANSWER, key=answer_key(flow_run.id), data=answer.packed()))
     if answer.stopped:
         return Cancelled(message=answer.problem)
     return Failed(message=answer.problem) if answer.returncode else Completed(message="unchanged" if answer.skipped else "done")
@@ -86,6 +88,18 @@ def _remote() -> Iterator[Repo]:
         raise Remote(str(error)) from None
     except Exception as error:  # botocore's, the system's
         raise Remote(f"DVC's remote: {one_line(error)}") from None
+
+
+def _leave(artifact: Artifact) -> None:
+    """Have it written down, however long Prefect's server is away: of a run that ends without a word nobody would ever hear."""
+    while True:
+        try:
+            artifact.create()
+            return
+        except (httpx.TransportError, PrefectHTTPStatusError) as error:
+            if isinstance(error, PrefectHTTPStatusError) and error.response.status_code < 500:
+                raise
+            time.sleep(1)
 
 
 def _here() -> str:

@@ -1,6 +1,7 @@
 """A tiny project that tests run real stages in: generated text, a tokenizer and an encoding of it."""
 
 import gc
+import itertools
 import json
 import os
 import random
@@ -8,11 +9,12 @@ import re
 import runpy
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 
@@ -72,6 +74,17 @@ def text(documents: int, seed: int = 0) -> str:
     """Documents of two to six sentences, one a line, a blank line between documents."""
     rng = random.Random(seed)
     return "\n\n".join("\n".join(sentence(rng) for _ in range(rng.randint(2, 6))) for _ in range(documents)) + "\n"
+
+
+_ports = itertools.count(10_000 + os.getpid() % 20_000)  # below those that a system gives to connections
+
+
+def free_port() -> int:
+    """One that nobody has, and nobody is given meanwhile."""
+    for port in _ports:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 def tiny_params(**changes) -> dict:
@@ -205,7 +218,7 @@ def register(file: Path, *registries: str, name: str = "dummy") -> None:
     """Put a name at the end of tuples like `OBJECTIVES`, as one who adds a folder does."""
     text = file.read_text()
     for registry in registries:
-        text, changed = re.subn(rf"^({registry} = \([^)]*)\)", rf'\1, "{name}")', text, flags=re.M)
+        text, changed = re.subn(rf"^({registry} = \([^)]*?),?\s*\)", rf'\1, "{name}")', text, flags=re.M)
         assert changed == 1, registry
     file.write_text(text)
 

@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from components import params, stage
-from components.ablations.folders import LAST, transferred_folder, weights_folder
-from components.tasks import metrics, verdicts
+from components.ablations.folders import LAST, pretrained_folder, transferred_folder, weights_folder
+from components.tasks import card, metrics, verdicts
 
 PRETRAINING = ("loss", "perplexity", "bits_per_byte")
 FIGURES = ("difference", "low", "high", "p", "deviations")
@@ -189,7 +190,29 @@ def readings(all_params: params.Params, study: str, frame: pd.DataFrame, compare
     for key, unit in (("tokens", "tokens"), ("steps", "steps"), ("flops", "FLOPs")):
         rows = [f"{row['variant']} {row[key] / base[key]:.2g} ×" for _, row in others.iterrows() if abs(row[key] / base[key] - 1) > 0.1]
         uneven += [f"in {unit} of pre-training {', '.join(rows)} the base's"] if rows else []
-    return [sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
+    said = [sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
+    return said + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
+
+
+def labelled(all_params: params.Params, study: str) -> str:
+    """How many labelled examples each variant has seen, counted as often as they were: of intermediate tasks and of each of the study's."""
+    block, shown = all_params.ablations[study], []
+    for variant in variants(all_params, study):
+        recipe, most = params.tuned(block, variant), block.variants[variant].train_examples or all_params.finetune.train_examples
+        sizes = [card(Path("data/tasks", task))["train"]["rows"] for task in block.tasks]
+        own = sorted({recipe.epochs * min(most or size, size) for size in sizes})
+        seen = " to ".join(f"{count:,}" for count in {own[0]: 0, own[-1]: 0})
+        link: str | None = variant
+        while link is not None:  # what is tuned first may have been tuned before
+            if block.variants[link].by:
+                made = stage.read_json(pretrained_folder(seeds(all_params, study, link)[0]) / "metrics.json")["examples"]
+                seen = f"{', '.join(f'{count:,} of {task}' for task, count in made.items())}, then {seen}"
+            link = block.variants[link].start
+        shown.append(f"{variant} {seen}")
+    return (
+        f"Labelled examples seen, each as often as it was: {'; '.join(shown)} of the task itself. FLOPs and seconds are with those of the "
+        "intermediate tasks; tokens, steps and losses are of the text before."
+    )
 
 
 def unguarded(all_params: params.Params, study: str) -> list[str]:
@@ -207,7 +230,9 @@ def unguarded(all_params: params.Params, study: str) -> list[str]:
 def change(variant: params.Variant) -> str:
     """What is varied, in a line."""
     own = variant.settings()
-    named = {key: own[key] for key in ("start", "encoding", "budget", "init", "train_examples", "recipe") if own.get(key)}
+    named = {key: own[key] for key in ("start", "on", "encoding", "budget", "init", "train_examples", "recipe") if own.get(key)}
+    if variant.by:
+        named["by"] = variant.by.model_dump(exclude_unset=True)
     if variant.budget:
         named["budget"] = variant.budget.model_dump(exclude_none=True)
     parts = [json.dumps(value)[1:-1] for value in (named, variant.change) if value]

@@ -15,6 +15,7 @@ from components.errors import SesameError, one_line
 from components.models import store
 from components.models.common.layout import Layout
 from components.sources import tables
+from components.tokenizer import code_points
 from components.tokenizer.fast import FastTokenizer
 from components.tracking import Run
 
@@ -32,11 +33,16 @@ def fetch(source: params.Source, folder: Path) -> None:
             raise SesameError(f"two files of the source are called {name}, the second is {file.name}; name the files one by one")
         with file.open() as stream, (folder / name).open("wb") as written:
             shutil.copyfileobj(stream, written)
+    for patterns in (("config.json",), ("*.safetensors",)):
+        _require(folder, patterns)
+
+
+def _require(folder: Path, patterns: tuple[str, ...]) -> None:
+    """Raises SesameError where a checkpoint has no file of such a name."""
     there = sorted(path.name for path in folder.iterdir())
-    for patterns in (("config.json",), ("*.safetensors",), TOKENIZERS):
-        if not any(fnmatchcase(name, pattern) for name in there for pattern in patterns):
-            wanted, known = " or ".join(patterns), " ".join(KEPT)
-            raise SesameError(f"the source has no {wanted}; of the kinds that are read ({known}) it has: {', '.join(there) or 'none'}")
+    if not any(fnmatchcase(name, pattern) for name in there for pattern in patterns):
+        wanted, known = " or ".join(patterns), " ".join(KEPT)
+        raise SesameError(f"the source has no {wanted}; of the kinds that are read ({known}) it has: {', '.join(there) or 'none'}")
 
 
 def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, int]:
@@ -53,14 +59,21 @@ def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, in
         config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
     except Exception as error:  # of many kinds, over several lines
         raise SesameError(f"config.json: {one_line(error)}") from None
+    layout = layouts[raw["model_type"]]
+    if layout.code_points:
+        config["vocab_size"] = code_points.VOCAB_SIZE
     if not isinstance(config.get("vocab_size"), int):
         raise SesameError(f"config.json: vocab_size: {config.get('vocab_size')!r} is no number")
-    layout = layouts[raw["model_type"]]
     return layout, layout.architecture(raw | config), config["vocab_size"]
 
 
-def read_tokenizer(folder: Path) -> FastTokenizer:
-    """The tokenizer that `transformers` makes of a checkpoint's files, old kinds of files included."""
+def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:
+    """The tokenizer that `transformers` makes of a checkpoint's files, old kinds of files included; where there are none, code points."""
+    if layout.code_points:
+        (folder / "whole").mkdir()
+        code_points.write(folder / "whole")
+        return FastTokenizer(folder / "whole")
+    _require(folder, TOKENIZERS)
     try:
         theirs = parity.quiet_transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         theirs.backend_tokenizer.no_truncation()
@@ -92,7 +105,7 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
         source.mkdir(parents=True)
         fetch(block.source, source)
         layout, architecture, vocab_size = describe(source, block.family)
-        tokens = read_tokenizer(source)
+        tokens = read_tokenizer(source, layout)
         if tokens.vocab_size != vocab_size:
             raise SesameError(
                 f"the tokenizer has {tokens.vocab_size:,} ids, but config.json says vocab_size {vocab_size:,}: they don't belong together"

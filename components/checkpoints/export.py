@@ -30,17 +30,25 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
     absent = model.absent
     kind = form.written(architecture)
     layout = form.LAYOUTS[kind]
+    if layout.code_points and isinstance(tokens, Tokenizer):
+        raise SesameError(
+            f"{name} reads characters of one form and case, by numbers of its own (tokenizers' kind: characters), and transformers' {kind} "
+            "any text by its code points: it would read other ones"
+        )
     state = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] not in absent}
     transformers = parity.quiet_transformers()
     with stage.output(target) as written:
         written.mkdir(parents=True)
-        if isinstance(tokens, Tokenizer):  # trained here
+        if layout.code_points:
+            transformers.CanineTokenizer(model_max_length=architecture.max_length).save_pretrained(written)
+        elif isinstance(tokens, Tokenizer):  # trained here
             pieces.write(tokens, form.FORM, architecture.max_length, getattr(form, "PADDING_SIDE", "right"), written)
         else:
             tokens.save(written)
-        theirs = transformers.PreTrainedTokenizerFast.from_pretrained(written)
-        special = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
-        config = transformers.AutoConfig.for_model(kind, vocab_size=tokens.vocab_size, **layout.config(architecture), **special)
+        theirs = (transformers.CanineTokenizer if layout.code_points else transformers.PreTrainedTokenizerFast).from_pretrained(written)
+        numbers = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
+        numbers |= {} if layout.code_points else {"vocab_size": tokens.vocab_size}
+        config = transformers.AutoConfig.for_model(kind, **layout.config(architecture), **numbers)
         config.architectures = [next(name for part, name in layout.classes.items() if part not in absent)]
         config.save_pretrained(written)
         save_file(layout.restore(layout.write(state), architecture), written / "model.safetensors", metadata={"format": "pt"})

@@ -50,10 +50,12 @@ def check(
     for text, ids in zip(texts, encoded, strict=True):
         if theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] != ids:
             raise SesameError(f"{folder}: transformers splits {text!r} in another way")
-    room = model.max_length - len(tokens.prefix) - len(tokens.suffix)
+    behind = layout.behind(model)
+    room = model.max_length - len(tokens.prefix) - len(tokens.suffix) - behind
     rows = [torch.tensor([*tokens.prefix, *ids[:room], *tokens.suffix]) for ids in encoded]
     lengths = torch.tensor([len(row) for row in rows])
     ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=theirs.pad_token_id or 0)
+    ids = nn.functional.pad(ids, (0, behind), value=theirs.pad_token_id or 0)
     real = torch.arange(ids.shape[1]) < lengths[:, None]
     segments = torch.zeros_like(ids)
     if layout.reads_segments:
@@ -73,7 +75,8 @@ def check(
         hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
         body = run(transformers.AutoModel)
         last = body.encoder_last_hidden_state if layout.decodes else body.last_hidden_state
-        compared = [(hidden[real], last[real])]
+        same = real & (torch.arange(real.shape[1]) >= layout.first_apart)
+        compared = [(hidden[same], last[same])]
         if hasattr(body, "pooler_output") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))
         if "head_bias" not in absent:

@@ -1,7 +1,8 @@
 """All weights tuned on several tasks at once, a head for each (MT-DNN, Liu et al. 2019) or the answers written (T5)."""
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -39,16 +40,21 @@ class Tasks(nn.Module):
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
     """Tune and write the model; its heads are thrown away. Raises SesameError when the loss is not a number."""
     block = all_params.derived[name]
-    start, by, recipe = Path("data/models", block.start), block.by, block.by.recipe
+    return tune(all_params, block.tasks, block.by, Path("data/models", block.start), folder)
+
+
+def tune(all_params: params.Params, tasks: Sequence[str], by: params.MultiTask, start: Path, folder: Path) -> dict:
+    """A model's folder -> another one."""
+    recipe = by.recipe
     readable(start, recipe)
-    sizes = {"train": by.train_examples, "dev": all_params.finetune.eval_examples}
-    benches = {task: Bench.of(all_params, task, sizes) for task in by.tasks}
+    sizes = {task: {"train": by.examples_of(task), "dev": all_params.finetune.eval_examples} for task in tasks}
+    benches = {task: Bench.of(all_params, task, sizes[task]) for task in tasks}
     ready = heads(benches, start, by)
     data = {task: own.encode(benches[task].rows) for task, own in ready.items()}
     first, its = next(iter(ready.values())), store.about(start)
     model, fabric = first.module.model, next(iter(benches.values())).fabric
     drawn = {part: parts(model, part) for part in model.absent}
-    module, tokens, flops = fit(fabric, ready, {task: own["train"] for task, own in data.items()}, by)
+    module, tokens, flops, seen = fit(fabric, ready, {task: own["train"] for task, own in data.items()}, by)
 
     module.eval()
     dev = {}
@@ -57,12 +63,13 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
         dev[task] = metrics.evaluate(bench.task, "dev", bench.rows["dev"], predictions)
         print(f"{task}: dev {' '.join(f'{metric} {metrics.shown(value)}' for metric, value in dev[task].items())}", flush=True)
     absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
-    step = {"by": "multitask", "on": " + ".join(by.tasks), "method": recipe.method, "tokens": tokens, "flops": flops}
+    step = {"by": "multitask", "on": " + ".join(tasks), "method": recipe.method, "tokens": tokens, "flops": flops}
     with stage.output(folder) as target:
         store.save(target, model.state_dict(), its.architecture, first.tokens, absent, [*its.lineage, step])
     gpus = int(next(iter(benches.values())).on_gpu)
     protocols = {task: bench.protocol(recipe, "dev") for task, bench in benches.items()}
-    return {"tasks": list(by.tasks), "dev": dev, "protocol": protocols, "cost": {"tokens": tokens, "flops": flops, "gpus": gpus}}
+    cost = {"tokens": tokens, "flops": flops, "gpus": gpus}
+    return {"tasks": list(tasks), "dev": dev, "protocol": protocols, "examples": seen, "cost": cost}
 
 
 def heads(benches: dict[str, Bench], start: Path, by: params.MultiTask) -> dict[str, Ready]:
@@ -95,8 +102,11 @@ def endless(data: Encoded, size: int, rng: np.random.Generator) -> Iterator[Batc
         yield from batches(data, size, rng)
 
 
-def fit(fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.MultiTask) -> tuple[nn.Module, int, int]:
-    """Train; the tasks' modules as one, the tokens read and the FLOPs spent. Raises SesameError when a loss is not a number."""
+def fit(
+    fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.MultiTask
+) -> tuple[nn.Module, int, int, dict[str, int]]:  # fmt: skip
+    """Train; the tasks' modules as one, the tokens read, the FLOPs spent, and the examples seen of each task. Raises SesameError when a
+    loss is not a number."""
     recipe, rng = by.recipe, np.random.default_rng([by.seed, 1])
     for task, own in ready.items():
         own.kind.prepare(data[task])
@@ -109,7 +119,7 @@ def fit(fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: p
     streams = {task: endless(own, recipe.batch_size, np.random.default_rng([by.seed, 2, i])) for i, (task, own) in enumerate(data.items())}
     examples = {task: len(own) for task, own in data.items()}
     steps = recipe.epochs * sum(-(-count // recipe.batch_size) for count in examples.values())
-    tokens, flops, rates, step = 0, 0.0, {}, 0
+    tokens, flops, rates, step, all_seen = 0, 0.0, {}, 0, Counter()
 
     for epoch in range(recipe.epochs):
         started, total, seen = time.perf_counter(), dict.fromkeys(examples, 0.0), dict.fromkeys(examples, 0)
@@ -135,6 +145,7 @@ def fit(fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: p
             step += 1
         if not np.isfinite(sum(total.values())):
             raise SesameError(f"the loss is not a number in epoch {epoch + 1} of multi-task tuning; lower the recipe's learning_rate")
+        all_seen.update(seen)
         losses = ", ".join(f"{task} {total[task] / max(1, seen[task]):.4f}" for task in examples)
         print(f"epoch {epoch + 1}: loss {losses}; {time.perf_counter() - started:.1f} s", flush=True)
-    return module, tokens, int(flops)
+    return module, tokens, int(flops), dict(all_seen)

@@ -1,5 +1,6 @@
 """All weights tuned on one task before a model meets others (Phang et al. 2018)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -22,8 +23,13 @@ def parts(model: LanguageModel, part: str) -> list[Tensor]:
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
     """Tune and write the model; its head is thrown away."""
     block = all_params.derived[name]
-    start, by, task = Path("data/models", block.start), block.by, block.on.partition("/")[2]
-    bench = Bench.of(all_params, task, {"train": by.train_examples, "dev": all_params.finetune.eval_examples})
+    return tune(all_params, block.tasks, block.by, Path("data/models", block.start), folder)
+
+
+def tune(all_params: params.Params, tasks: Sequence[str], by: params.Tuned, start: Path, folder: Path) -> dict:
+    """A model's folder -> another one."""
+    [task] = tasks
+    bench = Bench.of(all_params, task, {"train": by.examples_of(task), "dev": all_params.finetune.eval_examples})
     readable(start, by.recipe)
     ready = bench.ready(start, by.recipe, by.seed)
     data, its, model = ready.encode(bench.rows), store.about(start), ready.module.model
@@ -39,5 +45,6 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
         store.save(target, model.state_dict(), its.architecture, ready.tokens, absent, [*its.lineage, step])
     return {
         "task": task, "dev": metrics.evaluate(bench.task, "dev", bench.rows["dev"], fitted.predict(data["dev"]).values),
-        "protocol": bench.protocol(by.recipe, "dev"), "cost": {"tokens": fitted.tokens, "flops": fitted.flops, "gpus": int(bench.on_gpu)},
+        "protocol": bench.protocol(by.recipe, "dev"), "examples": {task: fitted.epochs * len(bench.rows["train"])},
+        "cost": {"tokens": fitted.tokens, "flops": fitted.flops, "gpus": int(bench.on_gpu)},
     }  # fmt: skip

@@ -46,8 +46,9 @@ def _with(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock
 class OnTasks(Way):
     """All weights tuned before the model meets other tasks."""
 
-    train_examples: Count | None = None
-    """Labelled examples used of each task, a seeded subset; null takes all."""
+    train_examples: Count | dict[Name, Count] | None = None
+    """Labelled examples used of each task, a seeded subset; null takes all. With several tasks `{snli: 2000, stsb: 500}` says it of each
+    (all of one that is not named)."""
     seed: Seed = 1
     recipe: Recipe
 
@@ -56,6 +57,10 @@ class OnTasks(Way):
         if self.recipe.method not in ("full", "text_to_text"):
             raise ValueError(f"what goes on to other tasks has all weights tuned (full or text_to_text), not {self.recipe.method}")
         return self
+
+    def examples_of(self, task: str) -> int | None:
+        """How many are used of a task at most."""
+        return self.train_examples.get(task) if isinstance(self.train_examples, dict) else self.train_examples
 
 
 class Tuned(OnTasks):
@@ -330,12 +335,25 @@ class Derived(Block):
     @property
     def tasks(self) -> list[str]:
         """That it is tuned on."""
-        return [self.on.partition("/")[2]] if self.by.name == "tuned" else self.by.tasks if self.by.name == "multitask" else []
+        return tuned_on(self.on, self.by)
 
     @model_validator(mode="after")
     def on_what_it_needs(self):
-        needed = self.by.needs.replace("<start>", self.start)
-        folder, _, name = needed.partition("/")
-        if self.on != needed and ((folder, "<" in name) != (self.on.partition("/")[0], "/" in self.on)):
-            raise ValueError(f"by {self.by.name} needs on: {needed}, not {self.on}")
+        check_on(self.on, self.by, self.start)
         return self
+
+
+def tuned_on(on: str, by: Way) -> list[str]:
+    """The tasks that a way tunes on; none of one that reads text or nothing."""
+    return [on.partition("/")[2]] if by.name == "tuned" else by.tasks if by.name == "multitask" else []
+
+
+def check_on(on: str, by: Way, start: str) -> None:
+    """Raises ValueError where a way needs something else than it is done on, or says something of a task that it isn't."""
+    needed = by.needs.replace("<start>", start)
+    folder, _, name = needed.partition("/")
+    if on != needed and ((folder, "<" in name) != (on.partition("/")[0], "/" in on)):
+        raise ValueError(f"by {by.name} needs on: {needed}, not {on}")
+    sizes = getattr(by, "train_examples", None)
+    if isinstance(sizes, dict) and (others := [task for task in sizes if task not in tuned_on(on, by)]):
+        raise ValueError(f"by.train_examples: it is not tuned on {others[0]} (but on {', '.join(tuned_on(on, by))})")

@@ -11,7 +11,9 @@ from components.params.text import FilesSource, HubModelSource, PypiSource, UrlS
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
-OBJECTIVES = ("mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts")
+OBJECTIVES = (
+    "mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts", "subwords",
+)  # fmt: skip
 """Folders of `components.objectives`. One more is one more folder, and its name here."""
 
 Architecture = union_of("components.models", ARCHITECTURES, "Architecture")

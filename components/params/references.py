@@ -80,6 +80,10 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
             check(
                 f"ablations.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings of either file"
             )
+            if on := str(_dictionary({"v": block}, "v").get("on")).partition("/")[2]:
+                check(f"ablations.{name}.variants.{variant}.on", on, "tasks")
+            for i, task in enumerate(_list(_dictionary(_dictionary({"v": block}, "v"), "by"), "tasks")):
+                check(f"ablations.{name}.variants.{variant}.by.tasks[{i}]", task, "tasks")
     for name, derived in _dictionary(raw, "derived").items():
         folder, _, on = str(_dictionary({"d": derived}, "d").get("on")).partition("/")
         if on and (table := {"tasks": "tasks", "encoded": "encodings"}.get(folder)):

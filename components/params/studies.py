@@ -7,6 +7,7 @@ from pydantic import Field, PositiveFloat, model_validator
 
 from components.block import Added, Block, Count, Name, Once, Seed, blocks_of
 from components.models.common.block import SIZED
+from components.params.derived import MultiTask, Tuned, check_on, tuned_on
 from components.params.models import Architecture, Budget, Model, Objective
 from components.params.tasks import Recipe
 
@@ -45,11 +46,33 @@ class Variant(Block):
     """`random`: tuned from random weights of the architecture of `start`."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
     """Labelled examples, if not as many as `finetune` says."""
+    on: Annotated[str | None, Field(pattern=r"^tasks(/[a-z][a-z0-9_]*)?$"), Added(neutral=None)] = None
+    """With `by`: `tasks/<task>`, or `tasks`, which `by` names."""
+    by: Annotated[Annotated[Tuned | MultiTask, Field(discriminator="name")] | None, Added(neutral=None)] = None
+    """What is done with the models of `start` before they are tuned on the tasks of the study: tuned on another task (Phang et al. 2018) or
+    on several at once (Liu et al. 2019), as under `derived`. The seed is the study's."""
 
     @property
     def only_tuned(self) -> bool:
         """Whether it has no training of its own."""
-        return self.start is not None and self.budget is None
+        return self.start is not None and self.budget is None and self.by is None
+
+    @property
+    def intermediate(self) -> list[str]:
+        """The tasks that come before those of the study."""
+        return tuned_on(self.on, self.by) if self.by else []
+
+    @model_validator(mode="after")
+    def tasks_before(self):
+        if (self.on is None) != (self.by is None):
+            raise ValueError("on and by go together: on what the models of `start` are tuned first, and how")
+        if self.by:
+            check_on(self.on, self.by, "")
+            if self.start is None or self.budget or self.change or self.encoding or self.init == "random":
+                raise ValueError(f"by {self.by.name} needs `start`, whose models it takes as they are: no budget, change, encoding or init")
+            if "seed" in self.by.model_fields_set:
+                raise ValueError("by.seed: the study's seeds")
+        return self
 
     @model_validator(mode="after")
     def goes_on(self):

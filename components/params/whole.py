@@ -180,9 +180,13 @@ class Params(Block):
                 except ValidationError as error:
                     raise ValueError(f"{place}.recipe{first(error)}") from None
                 _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
-                for task in study.tasks:
-                    if task in self.tasks:
-                        _task_fits(f"{place}.recipe", task, self.tasks[task], recipe)
+                asked = [(f"{place}.recipe", recipe, study.tasks)]
+                if first_tuned := study.variants[variant].by:
+                    _recipe_fits(f"{place}.by.recipe", place, model.architecture, first_tuned.recipe)
+                    asked += [(f"{place}.by.recipe", first_tuned.recipe, study.variants[variant].intermediate)]
+                for where, own, tasks in asked:
+                    for task in self.tasks.keys() & tasks:  # another is told as a wrong name
+                        _task_fits(where, task, self.tasks[task], own)
                 self._reads_pieces(place, model)
                 if start := study.variants[variant].start:
                     self._same_pieces(f"{place}.encoding", read_by(self.models, study, start), model.encoding, f"variant {start}")

@@ -50,12 +50,14 @@ def contents(params: Params) -> dict[Path, str]:
     for own in entries(params):
         path = STUDIES if of_studies(params, own) else FILE
         stages[path].setdefault(own.stage, {})[own.name] = {"code": own.code, "settings": own.settings}
-    trainings, further, tunings = {}, {}, {}
+    trainings, further, intermediate, tunings = {}, {}, {}, {}
     for member in members(params.ablations):
         study = params.ablations[member.study]
         read = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
         if study.variants[member.variant].start is None:
             trainings[member.name] = read
+        elif study.variants[member.variant].by:
+            intermediate[member.name] = {**member._asdict(), "start": begun_by(study, member.variant)}
         elif not study.variants[member.variant].only_tuned:
             further[member.name] = read | {"start": begun_by(study, member.variant)}
         tunings[member.name] = {**member._asdict(), "weights": trained_by(study, member.variant)}
@@ -63,6 +65,7 @@ def contents(params: Params) -> dict[Path, str]:
     made = {
         "trainings": trainings,
         "further": further,
+        "intermediate": intermediate,
         "tunings": tunings,
         "study_tokenizers": {name: {"corpus": params.tokenizers[name].corpus} for name in sorted(params.of_studies("tokenizers"))},
         "study_encodings": {name: params.encodings[name].settings() for name in sorted(params.of_studies("encodings"))},

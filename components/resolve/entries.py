@@ -229,7 +229,7 @@ def _generations(p: params.Params) -> Iterator[Entry]:
 
 
 OF_STUDIES = (
-    "variant", "further", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "tickets", "tickets_page",
+    "variant", "further", "intermediate", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "tickets", "tickets_page",
     "point", "taught", "efficiency",
 )  # fmt: skip
 """Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
@@ -252,10 +252,15 @@ def _studies(p: params.Params) -> Iterator[Entry]:
                 tuning |= {"train_examples": study.variants[variant].train_examples}
             if study.variants[variant].init == "random":
                 tuning |= {"init": "random"}
-            first = "variant" if study.variants[variant].start is None else "further"
+            first, by = "variant" if study.variants[variant].start is None else "further", study.variants[variant].by
             for seed in study.seeds:
                 own = params.Member(name, variant, seed).name
-                if not study.variants[variant].only_tuned:
+                if by:
+                    way = ("components.ablations.intermediate", f"components.derive.{by.name}", *_method(by.recipe, family))
+                    asked = {task: _judging(p.tasks[task], by.recipe) for task in study.variants[variant].intermediate}
+                    settings = {"finetune": _common(p), "tasks": asked, "by": by.settings(), "seed": seed}
+                    yield Entry("intermediate", own, (*way, _family(family), *_text_of(p, model.encoding)), settings)
+                elif not study.variants[variant].only_tuned:
                     modules = (f"components.ablations.{first}", *_training(p, model, family, model.encoding))
                     yield Entry(first, own, modules, training | {"seed": seed})
                 modules = ("components.ablations.transfer", _family(family), *_text_of(p, model.encoding), *_method(recipe, family))

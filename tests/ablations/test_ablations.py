@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 
 from components import params, resolve
 from components.ablations import __main__ as study_stage
-from components.ablations import champion, expectations, ladder, tables, transfer, variant
+from components.ablations import champion, expectations, intermediate, ladder, tables, transfer, variant
+from components.derive import tuned as derive_tuned
 from components.errors import SesameError
 from components.objectives.clm.block import CausalLM
 from components.params.studies import laid_over, varied
@@ -69,6 +70,7 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
     assert model.objective == CausalLM(name="clm") and model.seed == 7 and model.budget.steps == 6
 
 
+FIRST = {"name": "tuned", "recipe": {"method": "full", "learning_rate": 0.003, "epochs": 2, "batch_size": 8, "max_length": 32}}
 MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
 
 
@@ -144,6 +146,25 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
                 "ablations__rate__variants__40": {"start": "15"},
             },
             "variants.40.start: a study with milestones trains every variant from the beginning",
+        ),
+        *(
+            ({"ablations__rate__variants__40": {"start": "15"} | own}, said)
+            for own, said in (
+                ({"on": "tasks/same"}, "on and by go together"),
+                ({"on": "tasks/same", "by": FIRST | {"seed": 2}}, "by.seed: the study's seeds"),
+                ({"on": "tasks", "by": FIRST}, "by tuned needs on: tasks/<task>, not tasks"),
+                ({"on": "tasks/other", "by": FIRST}, "ablations.rate.variants.40.on: no 'other' in tasks"),
+                ({"on": "tasks/same", "by": FIRST, "budget": {"steps": 2}}, "by tuned needs `start`, whose models it takes as they are"),
+                ({"on": "tasks/same", "by": FIRST | {"train_examples": {"b": 3}}}, "by.train_examples: it is not tuned on b (but on same)"),
+                (
+                    {"on": "tasks/same", "by": FIRST | {"recipe": FIRST["recipe"] | {"max_length": 64}}},
+                    "variants.40.by.recipe.max_length 64 is more than the model reads",
+                ),
+                (
+                    {"on": "tasks", "by": FIRST | {"name": "multitask", "tasks": ["same", "other"]}},
+                    "ablations.rate.variants.40.by.tasks[1]: no 'other' in tasks",
+                ),
+            )
         ),
         ({"ablations__rate__ladder": ["50"]}, "ladder: '50' is no variant of this study (there are: 15, 40)"),
         ({"ablations__rate__ladder": ["40", "40"]}, "ablations.rate.ladder: 40 stands there twice"),
@@ -374,6 +395,50 @@ def test_variants_go_on_from_others(project):
     predictions = Path("data/studies/rate/untrained/1/same/last/predictions.jsonl").read_text()
     assert '"init": "random"' in predictions and '"init": "pretrained"' not in predictions
     assert champion.best(everything, "rate").folder.parts[3] in ("15", "on")
+
+
+def test_other_tasks_come_before_those_of_the_study(project):
+    """One after the other or at once, from the same pre-trained model; its page says of each variant how many examples it has seen."""
+    raw = changed()
+    raw["tasks"]["twin"] = raw["tasks"]["same"]
+    at_once = FIRST | {"name": "multitask", "tasks": ["same", "twin"], "train_examples": {"same": 24, "twin": 12}}
+    raw["ablations"]["rate"] |= {"seeds": [2], "contrasts": []}
+    raw["ablations"]["rate"]["variants"] = {
+        "15": {}, "first": {"start": "15", "on": "tasks/twin", "by": FIRST | {"train_examples": 30}},
+        "both": {"start": "first", "on": "tasks", "by": at_once}, "again": {"start": "both", "recipe": {"epochs": 3}},
+    }  # fmt: skip
+    everything = write(raw)
+    made = json.loads(resolve.contents(everything)[resolve.TRAININGS])
+    assert made["intermediate"]["rate-both-2"] == {"study": "rate", "variant": "both", "seed": 2, "start": "first"}
+    assert set(made["intermediate"]) == {"rate-first-2", "rate-both-2"} and not made["further"]
+    weights_of = {"15": "15", "first": "first", "both": "both", "again": "both"}
+    assert {own["variant"]: own["weights"] for own in made["tunings"].values()} == weights_of
+    stages = {(own.stage, own.name) for own in resolve.entries(everything)}
+    assert ("intermediate", "rate-both-2") in stages and not stages & {("variant", "rate-both-2"), ("further", "rate-both-2")}
+
+    for task in ("same", "twin"):
+        done = run_stage("components.tasks", task)
+        assert done.returncode == 0, done.stderr
+    for member in params.members(everything.ablations):
+        if not everything.ablations["rate"].variants[member.variant].only_tuned:
+            way = intermediate if everything.ablations["rate"].variants[member.variant].by else variant
+            metrics = way.train(everything, member.name, Run(None))
+            way.metrics_file(everything, member.name).write_text(json.dumps(metrics))
+        metrics = transfer.transfer(everything, member.name, Run(None))
+        transfer.metrics_file(everything, member.name).write_text(json.dumps(metrics))
+    of_study = everything.ablations["rate"].variants["first"].by.model_copy(update={"seed": 2})
+    derive_tuned.tune(everything, ["twin"], of_study, Path("data/variants/rate/15/2"), Path("again"))
+    assert equal("again", "data/variants/rate/first/2"), "by the seed of the study"
+    lineage = json.loads(Path("data/variants/rate/both/2/config.json").read_text())["lineage"]
+    assert [step.get("on") for step in lineage] == [None, "twin", "same + twin"]
+    before, first, both = (json.loads(Path(f"data/variants/rate/{name}/2/figures.json").read_text()) for name in ("15", "first", "both"))
+    assert before["flops"] < first["flops"] < both["flops"] and before["seconds"] < first["seconds"] < both["seconds"]
+    assert all(both[key] == before[key] for key in ("tokens", "steps", "perplexity")), "those of the text"
+    reading = study_stage.study(everything, "rate", Run(None))["reading"]
+    seen = "15 120; first 60 of twin, then 120; both 60 of twin, then 48 of same, 24 of twin, then 120; again 60 of twin, then 48 of same"
+    assert f"each as often as it was: {seen}" in reading and "24 of twin, then 180 of the task itself" in reading
+    page = unescape(Path("data/report/studies/rate.html").read_text())
+    assert "on: tasks/twin, by: {name: tuned, " in page and "train_examples: 30" in page and seen in page
 
 
 def test_the_reading_says_no_more_than_the_numbers():

@@ -19,7 +19,7 @@ TESTS = {
     "corpora": "tests/corpora/test_corpora.py", "objectives": "tests/objectives/test_objectives.py",
     "inputs": "tests/objectives/test_masked_inputs.py", "permutation": "tests/objectives/test_permutation.py",
     "canine": "tests/models/test_canine.py", "transformers": "tests/models/test_transformers.py",
-    "shards": "tests/corpora/test_shards.py",
+    "subwords": "tests/objectives/test_subwords.py", "shards": "tests/corpora/test_shards.py",
     "tokenizers": "tests/tokenizer/test_trained.py", "languages": "tests/corpora/test_languages.py",
     "multitask": "tests/finetune/test_multitask.py",
     "params": "tests/test_params.py",
@@ -68,6 +68,7 @@ VERDICTS = "components/tasks/verdicts.py"
 RECURRENT = "components/models/recurrent/model.py"
 XLNET, PERMUTED = "components/models/xlnet/model.py", "components/objectives/permutation/batches.py"
 CANINE, TRAINED = "components/models/canine/model.py", "components/tokenizer/trained.py"
+SUBWORDS, OTHER_TASKS = "components/objectives/subwords/batches.py", "test_other_tasks_come_before_those_of_the_study"
 JOURNAL, RETRIEVAL, GRAPH = "components/search/journal.py", "components/spaces/retrieval.py", "pipelines/graph.py"
 MAPS = "components/spaces/maps.py"
 
@@ -336,6 +337,21 @@ MISTAKES = [
             "torch.cat([deep[:, :1], top[:, 1:]], 1)", "top", named("canine")),
     Mistake("characters attend over all blocks", CANINE,
             "min(self.config.local_width, ids.shape[1])", "ids.shape[1]", named("canine")),
+    Mistake("a text has CANINE's specials in it", "components/tokenizer/code_points.py",
+            "made.normalizer = normalizers", "_ = normalizers", named("canine")),
+    Mistake("as many places as CANINE has buckets", "components/models/canine/hub.py",
+            "value[: architecture.max_length] if", "value if", named("canine")),
+    Mistake("no padding behind what CANINE reads", "components/models/canine/hub.py",
+            "3 * model.config.downsampling_rate", "0", named("canine")),
+    Mistake("subwords are asked of their first characters", SUBWORDS, "(drawn * lengths)", "(drawn * 0)", named("subwords")),
+    Mistake("what is left of a subword is asked for as a whole", SUBWORDS,
+            "(labels >= self.vocab_size) & (self.whole[numbers] == lengths)", "labels >= self.vocab_size", named("subwords")),
+    Mistake("bits of subwords over all that is hidden", SUBWORDS,
+            "np.take_along_axis(named_at, left, 1) & (labels != IGNORED)", "labels != IGNORED", named("subwords")),
+    Mistake("intermediate tasks by one seed", "components/ablations/intermediate.py",
+            'variant.by.model_copy(update={"seed": member.seed})', "variant.by", named("ablations", OTHER_TASKS)),
+    Mistake("what came before the intermediate task is not counted", "components/ablations/tables.py",
+            "link = block.variants[link].start", "link = None", named("ablations", OTHER_TASKS)),
     Mistake("WordPieces as if a space stood before each", TRAINED,
             "return super().byte_lengths * read_json", "return super().byte_lengths or read_json", named("tokenizers")),
     Mistake("characters numbered by a hash table", TRAINED,

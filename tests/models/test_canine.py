@@ -7,8 +7,11 @@ import pytest
 import torch
 import transformers
 from ruamel.yaml import YAML
+from safetensors.torch import load_file
 
 from components import objectives, params, tokenizer
+from components.checkpoints import __main__ as checkpoint_stage
+from components.checkpoints import export
 from components.encode import __main__ as encode_stage
 from components.errors import SesameError
 from components.models import store
@@ -150,3 +153,82 @@ def test_it_is_trained_on_characters_and_tuned(project):
     assert 0 < metrics["bits_per_byte"] < 9 and 0 <= metrics["nsp_accuracy"] <= 1
     model, tokens = store.load(Path("data/models/bert"))
     assert tokens.vocab_size < 300 and isinstance(tokens, tokenizer.Tokenizer) and model.token_embedding.num_embeddings == tokens.vocab_size
+
+
+THEIRS = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 192,
+    "num_hash_buckets": 200, "local_transformer_stride": 32,
+}  # fmt: skip
+
+
+def given(**settings) -> Path:
+    """A checkpoint of `transformers` with random weights, as its class saves it."""
+    torch.manual_seed(0)
+    model = transformers.CanineModel(transformers.CanineConfig(**THEIRS | settings))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.1)
+    model.save_pretrained("given")
+    return Path("given")
+
+
+def bring(folder: Path) -> dict:
+    block = {"family": "canine", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    raw = tiny_params(checkpoints={"brought": block})
+    return checkpoint_stage.bring(params.check(raw), "brought", Run(None))
+
+
+@torch.no_grad()
+def test_a_checkpoint_comes_in_and_goes_out(project):
+    """Without a file of a tokenizer: characters are code points, in no order of ours."""
+    folder = given()
+    assert bring(folder)["max_abs_difference"] < 1e-4
+    model, tokens = store.load(Path("data/models/brought"))
+    text, odd = "Ёлка: 東京\t👍🏽", "\ue000a\0"
+    assert tokens.encode([text, odd]) == [[ord(character) for character in text], [0xFFFD, ord("a"), 0xFFFD]], "specials are in no text"
+    assert tokens.decode([0xE000, *tokens.encode([text])[0], 0xE001, 0]) == text
+    assert (tokens.prefix, tokens.middle, tokens.suffix) == ([0xE000], [0xE001], [0xE001]) and model.max_length == 192
+    assert model.absent == ["head_bias", "head_transform", "next_sentence", "output_embedding"] and not len(model.head_bias)
+    rows = [[0xE000, *ids, 0xE001] for ids in tokens.encode(["a dog runs over the wide green field", "Straße"])]
+    lengths = torch.tensor(list(map(len, rows)))
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+    real, segments = torch.arange(ids.shape[1]) < lengths[:, None], (torch.arange(ids.shape[1]) > 3).long().repeat(2, 1) * 5
+    padded = [torch.nn.functional.pad(part, (0, 12)) for part in (ids, real.long(), segments)]
+    theirs = transformers.CanineModel.from_pretrained(folder).eval()(*padded)
+    top = model.eval().top(ids, lengths, segments)
+    torch.testing.assert_close(model.pool(top, lengths), theirs.pooler_output, atol=1e-5, rtol=0)
+    real[:, 0] = False
+    torch.testing.assert_close(top[real], theirs.last_hidden_state[:, : ids.shape[1]][real], atol=1e-5, rtol=0)
+    written, difference = export.export("brought")
+    before = load_file(folder / "model.safetensors")
+    after = {name.removeprefix("canine."): value for name, value in load_file(written / "model.safetensors").items()}
+    assert difference < 1e-4 and before.keys() == after.keys()
+    for name, value in before.items():
+        rows_read = 192 if "char_position" in name else None
+        assert after[name].shape == value.shape and torch.equal(after[name][:rows_read], value[:rows_read]), name
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"hidden_act": "relu"}, r"config\.json: hidden_act: 'relu' is not supported \(there are: gelu, "),
+    ({"upsampling_kernel_size": 3}, "config.json: upsampling_kernel_size: 3 is not supported where downsampling_rate is 4"),
+    ({"num_hash_functions": 32}, "config.json: num_hash_functions: 32 is not supported, at most 16"),
+    ({"num_hash_functions": 5}, "config.json: hidden_size 32 is not divisible by num_hashes 5|config.json: .*num_hashes 5"),
+    ({"max_position_embeddings": 300}, "char_position_embeddings.weight is \\(200, 32\\) in the weights, but \\(300, 32\\) by config.json"),
+])  # fmt: skip
+def test_what_is_not_built_is_one_line(project, settings, said):
+    folder = given()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | settings))
+    with pytest.raises(SesameError, match=said) as caught:
+        bring(folder)
+    assert "\n" not in str(caught.value) and not list(Path("data/models").iterdir())
+
+
+def test_our_own_characters_are_not_written_as_code_points(project):
+    raw = tiny_params()
+    raw["tokenizers"]["tiny"] = {"corpus": "tiny", "kind": "characters", "vocab_size": 300, "lowercase": True}
+    tokenizer_stage.train(params.check(raw), "tiny", Run(None))
+    tokens, block = tokenizer.load(Path("data/tokenizers/tiny")), CanineArchitecture(name="canine", **SIZES)
+    store.save(Path("data/models/ours"), store.build(block, tokens).state_dict(), block, tokens)
+    with pytest.raises(SesameError, match="ours reads characters of one form and case, by numbers of its own .* it would read other ones"):
+        export.export("ours")
+    assert not Path("data/export").exists()

@@ -5,6 +5,8 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +15,8 @@ import psutil
 import pytest
 from moto.server import ThreadedMotoServer
 
-from pipelines import graph, lockfile, parcel, pools
-from tests.conftest import tiny_params
+from pipelines import graph, lockfile, parcel, pools, services
+from tests.conftest import free_port, tiny_params
 from tests.pipelines.conftest import BIN, Lab, until, whole, write_params
 
 cluster = pytest.mark.cluster
@@ -354,6 +356,44 @@ def test_pretraining_goes_on_elsewhere(hosts):
     alone.sesame("run", "pretrain@bert")
     weights = "data/models/bert/model.safetensors"
     assert (lab.path / weights).read_bytes() == (alone.path / weights).read_bytes()
+
+
+def serve(home: Path, address: str) -> subprocess.Popen:
+    """Prefect's server, at the port of the address, with its state in `home`."""
+    home.mkdir(exist_ok=True)
+    own = services.environment() | {"PREFECT_HOME": str(home), "PREFECT__SERVER_FINAL": "1", services.PAGES: address}
+    place = ["--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
+    with open(home / "said.txt", "a") as said:
+        command = [sys.executable, "-m", "uvicorn", "--factory", "pipelines.prefect_server:create_app", *place]
+        server = subprocess.Popen(command, env=os.environ | own, stdout=said, stderr=said)
+    until(lambda: services.healthy(services.PREFECT, address))
+    return server
+
+
+@cluster
+def test_prefect_is_killed(hosts):
+    """While a stage ends, which nobody hears of: the worker tells it when the server is back."""
+    lab, home, address = hosts.lab, hosts.folder / "prefect", f"http://127.0.0.1:{free_port()}"
+    go, ended = hosts.folder / "meeting/go", hosts.folder / "meeting/ended"
+    command = "touch $MEETING/begun; while [ ! -e $MEETING/go ]; do sleep 0.1; done; echo > model.out; touch $MEETING/ended"
+    lab.stages(f'  model: {{cmd: "{command}", outs: [model.out]}}\n')
+    hosts.commit("one stage")
+    lab.env["PREFECT_API_URL"] = f"{address}/api"
+    server = serve(home, address)
+    try:
+        hosts.worker("one")
+        run = lab.start("run")
+        until((hosts.folder / "meeting/begun").exists)
+        server.kill()
+        server.wait()
+        go.touch()
+        until(ended.exists)
+        time.sleep(20)  # longer than its clients try
+        server = serve(home, address)
+        output = lab.ended(run, code=0)
+        assert "1 stage: 0 cached, 1 done" in output and "lost" not in output, output
+    finally:
+        server.kill()
 
 
 CHAIN = """

@@ -1,6 +1,5 @@
 """A training on several nodes: torchrun's agents in folders of their own, `srun`, and saves that are sent elsewhere."""
 
-import itertools
 import json
 import os
 import shutil
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import psutil
@@ -22,22 +21,11 @@ from components import launch, params
 from components.errors import SesameError
 from components.pretrain.afar import Afar
 from components.stage import LAUNCHED
-from tests.conftest import run_stage, tiny_params
+from tests.conftest import free_port, run_stage, tiny_params
 from tests.pretrain.test_pretrain import killed, pretrain, weights, write_params
 
 ROOT = Path(params.__file__).parents[2]
 SETTINGS = {"budget": {"steps": 24}, "trainer": {"accumulate": 4}}
-
-
-_ports = itertools.count(10_000 + os.getpid() % 20_000)  # below those that a system gives to connections
-
-
-def free_port() -> int:
-    """One that nobody has, and nobody is given before a head has it."""
-    for port in _ports:
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("no port is free")
 
 
 def nodes(port: int, devices: int = 1, **rendezvous) -> dict:

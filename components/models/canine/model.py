@@ -10,6 +10,7 @@ from components.models.common.masked import MaskedLanguageModel
 from components.models.common.positions import Positions
 from components.models.common.transformer import TransformerBlock, initialise, length_mask, norm, plain
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, UNK, Tokenizer
+from components.tokenizer.fast import FastTokenizer
 
 PRIMES = (31, 43, 59, 61, 73, 97, 103, 113, 137, 149, 157, 173, 181, 193, 211, 223)
 """One for each hash function."""
@@ -19,8 +20,10 @@ BYTES = 0xE100
 """From here on those of a character that is no piece and comes as its bytes."""
 
 
-def code_points(tokens: Tokenizer) -> Tensor:
+def code_points(tokens: Tokenizer | FastTokenizer) -> Tensor:
     """Of every piece, (vocab_size,). Raises SesameError where one is more than a character."""
+    if not isinstance(tokens, Tokenizer):  # an imported checkpoint's ids are code points
+        return torch.arange(tokens.vocab_size)
     points = [CODE_POINTS[i] for i in range(len(SPECIALS))]
     for i in range(len(SPECIALS), tokens.vocab_size):
         piece = tokens.pieces[i]
@@ -56,7 +59,7 @@ class Canine(MaskedLanguageModel):
     embeddings = frozenset({"token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "local", "down", "down_norm"})
     low_rank = ("query_key_value",)
 
-    def __init__(self, config: CanineArchitecture, tokens: Tokenizer):
+    def __init__(self, config: CanineArchitecture, tokens: Tokenizer | FastTokenizer):
         super().__init__()
         self.config, size, rate = config, config.hidden_size, config.downsampling_rate
         self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
@@ -72,7 +75,7 @@ class Canine(MaskedLanguageModel):
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
         self.up, self.up_norm = nn.Conv1d(2 * size, size, rate), norm(config)
         self.last = TransformerBlock(config)
-        self.add_heads(config, tokens.vocab_size, size)
+        self.add_heads(config, tokens.vocab_size if isinstance(tokens, Tokenizer) else 0, size)  # of all code points none is predicted
         initialise(self)
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:

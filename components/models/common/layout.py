@@ -16,7 +16,7 @@ from components.errors import SesameError
 
 ARCHITECTURE = TypeAdapter(params.Architecture)
 
-HEADS = ("pooler", "head_transform", "head_bias", "next_sentence")
+HEADS = ("pooler", "head_transform", "head_bias", "next_sentence", "output_embedding")
 """Parts that a checkpoint may lack. All others it must have."""
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -90,6 +90,12 @@ class Layout:
     restore: Callable[[dict[str, Tensor], Any], dict[str, Tensor]] = lambda weights, architecture: weights
     """The way back."""
     reads_segments: bool = True
+    code_points: bool = False
+    """Whether ids are Unicode's, so that there is no file of a tokenizer."""
+    behind: Callable[[Any], int] = lambda model: 0
+    """Places of padding that theirs must have behind a text to read its end as ours does."""
+    first_apart: bool = False
+    """Whether ours has on top of the first token what is pooled, and theirs something that nobody reads."""
     decodes: bool = False
     """Whether a second stack writes a target."""
     language_model: str = "AutoModelForMaskedLM"

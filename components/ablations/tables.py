@@ -179,7 +179,8 @@ def readings(all_params: params.Params, study: str, frame: pd.DataFrame, compare
             names = [shown(own, block.base) for own in judged if (own.task, own.verdict) == (task, direction)]
             said += [f"{task} is {direction} with {', '.join(names)}"] if names else []
     count = {verdict: sum(own.verdict == verdict for own in judged) for verdict in ("not beyond noise", "one run", "undefined")}
-    sentence = f"Against {base['variant']}: {'; '.join(said) if said else 'no difference is beyond the noise of seeds and examples'}."
+    when = " at the end of pre-training" if block.milestones else ""  # before, nothing is judged
+    sentence = f"Against {base['variant']}{when}: {'; '.join(said) if said else 'no difference is beyond the noise of seeds and examples'}."
     if said and count["not beyond noise"]:
         sentence += f" {count['not beyond noise']} of {len(judged)} comparisons are not beyond the noise of seeds and examples."
     if count["one run"]:

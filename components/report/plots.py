@@ -45,7 +45,7 @@ def svg(figure: Figure) -> str:
 READS = {
     "both_sides": "both sides seen", "left_to_right": "left to right", "each_direction": "each direction", "any_order": "any order",
     "source_then_target": "a target beside its source", "recurrent": "by a state that is carried",
-    "skip_thoughts": "the sentences around it", "quick_thoughts": "which sentences are around it",
+    "skip_thoughts": "the sentences around it", "quick_thoughts": "which sentences are around it", "subwords": "subwords from characters",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.representer import RoundTripRepresenter
 
 from components import params, stage
 from components.errors import SesameError
@@ -71,12 +72,19 @@ def overlay(name: str, data: str | None) -> str:
     return text.replace(PLACEHOLDER, data.rstrip("/"))
 
 
+class _Representer(RoundTripRepresenter):
+    """Writes `null`. A class of its own, as representers are a class's: DVC's dvc.lock, written in this process too, leaves it out."""
+
+
+_Representer.add_representer(type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null"))
+
+
 def editor() -> YAML:
     """Reads and writes params.yaml byte for byte."""
     yaml = YAML()
+    yaml.Representer = _Representer
     yaml.preserve_quotes, yaml.width = True, 1 << 20
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.representer.add_representer(type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null"))
     return yaml
 
 

@@ -1,5 +1,6 @@
 """The lock file: as DVC writes it, whole whatever stops DVC, and no entry lost."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from dvc.utils.serialize import load_yaml
 
-from pipelines import lockfile
+from pipelines import lockfile, profiles
 from pipelines.graph import lock_entries
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,14 @@ def test_text_of_an_entry_is_what_dvc_writes(committed, tmp_path):
     assert (tmp_path / "dvc.lock").read_text(encoding="utf-8") == text
     some = list(recorded)[1]
     assert lockfile.entries(ROOT / committed, [some, "no such stage"]) == {some: recorded[some]}
+
+
+def test_editing_params_leaves_the_form_of_entries():
+    before = lockfile.entry("a", {"cmd": "x", "params": {"seed": None}})
+    edited = io.StringIO()
+    profiles.editor().dump({"seed": None}, edited)
+    assert edited.getvalue() == "seed: null\n"
+    assert lockfile.entry("a", {"cmd": "x", "params": {"seed": None}}) == before
 
 
 @pytest.mark.parametrize(

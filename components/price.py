@@ -10,10 +10,11 @@ from dataclasses import dataclass, fields
 from components import params
 
 KG_PER_LB = 0.45359237
-ON_GPU = (
-    "pretrain", "derive", "finetune", "adapt", "learning_curve", "baseline", "variant", "further", "intermediate", "transfer", "search",
-    "seed_row", "tickets", "point", "taught",
+TUNING = (
+    "finetune", "adapt", "learning_curve", "baseline", "intermediate", "transfer", "search", "seed_row", "tickets", "point", "taught",
 )  # fmt: skip
+"""Stages that train on tasks, on so many threads as `finetune` says."""
+ON_GPU = ("pretrain", "derive", "variant", "further", *TUNING)
 """Stages that train where there is a GPU; others leave it alone."""
 
 

@@ -7,17 +7,18 @@ checkout. What comes out is an ordinary DVC experiment and a run in the ledger; 
 import csv
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfile, rmtree
+from typing import Any
 
 from dvc.config import Config
 from filelock import FileLock, Timeout
-from ruamel.yaml import YAML
 
+from components import params
 from components.errors import SesameError
 from components.stage import STATE, output, read_json, write_json
 from pipelines import graph, origin, processes
@@ -35,6 +36,20 @@ def _turn() -> FileLock:
     """Held while worktrees come and go and while an experiment is saved: git's and DVC's scratch refs are the same for all worktrees."""
     LANES.mkdir(parents=True, exist_ok=True)
     return FileLock(STATE / "lanes.lock")
+
+
+def share(worktree: Path, config: Mapping[str, Any], cache: str, links: Iterable[str] = ()) -> None:
+    """Have a worktree work with this checkout's local settings of DVC, cache and downloads, and with the files under these paths."""
+    (STATE / "downloads").mkdir(exist_ok=True)
+    for link in (STATE / "downloads", *links):
+        place = worktree / link
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(Path(link).resolve())
+    with Config(worktree / ".dvc").edit("local") as own:
+        own.update(deepcopy(dict(config)))
+        own.setdefault("cache", {}).update(dir=cache, type=LINKS)
+        own.setdefault("core", {}).update(site_cache_dir=str(worktree / ".dvc/tmp/site"))  # goes with the worktree
 
 
 def disk(folder: Path) -> int:
@@ -108,17 +123,7 @@ class Lane:
             (self.folder / "params.yaml").write_text(text, encoding="utf-8")
             if start.lock is not None:
                 (self.folder / "dvc.lock").write_bytes(start.lock)
-            downloads = (STATE / "downloads").resolve()
-            downloads.mkdir(exist_ok=True)
-            for link, target in {str(STATE / "downloads"): downloads, **{path: Path(path).resolve() for path in start.links}}.items():
-                place = self.folder / link
-                if not place.exists():
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.symlink_to(target)
-            with Config(self.folder / ".dvc").edit("local") as config:
-                config.update(deepcopy(start.config))
-                config.setdefault("cache", {}).update(dir=start.cache, type=LINKS)
-                config.setdefault("core", {}).update(site_cache_dir=str(self.folder / ".dvc/tmp/site"))  # goes with the lane
+            share(self.folder, start.config, start.cache, start.links)
             call(*DVC, "checkout", "--quiet", "--force", "--allow-missing", cwd=self.folder)
             return lock
         except BaseException:
@@ -131,7 +136,7 @@ class Lane:
         DVC is told what was built: it wants the outputs of all it is told to be there.
         """
         built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
-        if YAML(typ="safe").load(self.folder / "params.yaml").get("run_on", "here") != "here":
+        if params.load(self.folder / "params.yaml").away:
             call(*DVC, "pull", "--quiet", *built, cwd=self.folder)  # an experiment has its data here
         files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
         files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git

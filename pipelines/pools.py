@@ -178,7 +178,7 @@ class Pool:
             return Outcome(0, 0.0, skipped=True)  # what it needs ran, and came out as it was
         for _ in range(LOST):
             sent = _Sent(on_line)
-            run_id = self._until_it_answers(partial(self._send, stage, order, sent, uuid4().hex))
+            run_id = worker.until_it_answers(partial(self._send, stage, order, sent, uuid4().hex), self._stopping)
             if run_id is None:
                 return Outcome(1, 0.0, problem="stopped before it began", stopped=True)
             sent.ended.wait()
@@ -186,24 +186,13 @@ class Pool:
                 del self._sent[run_id]
             if self._stopping.is_set():
                 return Outcome(1, time.monotonic() - begun, problem="stopped", stopped=True)
-            if (answer := self._until_it_answers(partial(self._answer, run_id))) is not None:
+            if (answer := worker.until_it_answers(partial(self._answer, run_id), self._stopping)) is not None:
                 return self._taken(stage, order, answer, time.monotonic() - begun)
             said = f"its run was removed from {self.name}" if sent.removed else sent.state.message or sent.state.name
             if not sent.removed and not sent.state.is_crashed():  # cancelled by somebody, or a fault of ours
                 return Outcome(1, time.monotonic() - begun, problem=f"{sent.state.name.lower()} in the pool: {said}", permanent=True)
             on_line(f"lost: {said}; sent again")
         return Outcome(1, time.monotonic() - begun, problem=f"lost with its worker {LOST} times: {said}", permanent=True)
-
-    def _until_it_answers(self, ask: Callable[[], T]) -> T | None:
-        """What Prefect's server says, however long it is away; None when all is stopped meanwhile."""
-        while not self._stopping.is_set():
-            try:
-                return ask()
-            except (httpx.TransportError, PrefectHTTPStatusError) as error:
-                if isinstance(error, PrefectHTTPStatusError) and error.response.status_code < 500:
-                    raise SesameError(f"Prefect's server refuses: {one_line(error)}") from None
-                self._stopping.wait(POLL)
-        return None
 
     def _order(self, stage: graph.Stage, upstream: Sequence[graph.Stage], force: bool, env: dict) -> parcel.Order:
         entries: dict[str, dict[str, str]] = {}

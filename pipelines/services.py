@@ -48,7 +48,7 @@ MLFLOW = Service("mlflow", "MLFLOW_TRACKING_URI", 5000, "")
 SERVICES = (PREFECT, MLFLOW)
 
 
-def _command(service: Service, port: int) -> tuple[list[str], dict[str, str]]:
+def command(service: Service, port: int) -> tuple[list[str], dict[str, str]]:
     """How a server of ours is started, and what only it gets to know: an address may hold a password, and all users see a command."""
     place = ["--host", "127.0.0.1", "--port", str(port)]
     if service is PREFECT:
@@ -158,10 +158,10 @@ def up(service: Service) -> str:
 def _start(service: Service) -> dict:
     port = _free(service.port)
     address = f"http://127.0.0.1:{port}"
-    command, own = _command(service, port)
+    started, own = command(service, port)
     with (STATE / f"{service.name}.log").open("w") as log:
         server = subprocess.Popen(
-            command,
+            started,
             env=os.environ | environment() | own,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from components import params
+from components import params, price
 from components.errors import SesameError
 from pipelines import graph
 
@@ -73,14 +73,8 @@ def asked(all_params: params.Params, stage: graph.Stage) -> int:
     elif training:
         wanted = training.trainer.threads
     else:
-        wanted = all_params.finetune.threads if stage.name.partition("@")[0] in FINETUNING else None
+        wanted = all_params.finetune.threads if stage.name.partition("@")[0] in price.TUNING else None
     return min(wanted, capacity(resource)) if isinstance(wanted, int) else capacity(resource)  # `auto` and null take all
-
-
-FINETUNING = (
-    "finetune", "adapt", "learning_curve", "baseline", "intermediate", "transfer", "search", "seed_row", "tickets", "point", "taught",
-)  # fmt: skip
-"""Stages that train on tasks, on so many threads as `finetune` says."""
 
 
 def _training(stage: str, all_params: params.Params) -> params.Training | None:

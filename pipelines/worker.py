@@ -11,15 +11,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from copy import deepcopy
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
+from typing import TypeVar
 
 import httpx
-from dvc.config import Config
 from dvc.repo import Repo
 from filelock import FileLock, Timeout
 from prefect import flow, get_run_logger
@@ -33,10 +33,10 @@ from prefect.states import Cancelled, Completed, Failed, State
 from components import params
 from components.errors import SesameError, one_line
 from components.stage import STATE
-from pipelines import graph, lockfile, parcel, processes, runner, services, slots, terminal
-from pipelines.lanes import LINKS
+from pipelines import graph, lanes, lockfile, parcel, processes, runner, services, slots, terminal
 from pipelines.origin import git
 
+T = TypeVar("T")
 CHECKOUT = "SESAME_CHECKOUT"
 """In a worker's environment: its clone of the project."""
 ANSWER = "answer"
@@ -68,7 +68,8 @@ def stage(name: str, order: str) -> State:
         except Remote as error:
             answer = parcel.Answer(1, 0.0, problem=f"{_here()}: {error}")
         APILogHandler().flush()  # the flow shows the lines that are there when this run has ended
-        _leave(Artifact(type=ANSWER, key=answer_key(flow_run.id), data=answer.packed()))
+        # of a run that ends without a word nobody would ever hear
+        until_it_answers(partial(Artifact(type=ANSWER, key=answer_key(flow_run.id), data=answer.packed()).create), threading.Event())
     if answer.stopped:
         return Cancelled(message=answer.problem)
     return Failed(message=answer.problem) if answer.returncode else Completed(message="unchanged" if answer.skipped else "done")
@@ -90,16 +91,16 @@ def _remote() -> Iterator[Repo]:
         raise Remote(f"DVC's remote: {one_line(error)}") from None
 
 
-def _leave(artifact: Artifact) -> None:
-    """Have it written down, however long Prefect's server is away: of a run that ends without a word nobody would ever hear."""
-    while True:
+def until_it_answers(ask: Callable[[], T], stopping: threading.Event) -> T | None:
+    """What Prefect's server says, however long it is away; None when all is stopped meanwhile. Raises SesameError where it refuses."""
+    while not stopping.is_set():
         try:
-            artifact.create()
-            return
+            return ask()
         except (httpx.TransportError, PrefectHTTPStatusError) as error:
             if isinstance(error, PrefectHTTPStatusError) and error.response.status_code < 500:
-                raise
-            time.sleep(1)
+                raise SesameError(f"Prefect's server refuses: {one_line(error)}") from None
+            stopping.wait(1)
+    return None
 
 
 def _here() -> str:
@@ -195,17 +196,8 @@ def _prepare(sent: parcel.Order, folder: Path) -> None:
         rmtree(folder, ignore_errors=True)
         _check_out(sent, folder)
     _same_libraries(Path.cwd(), folder)
-    (folder / STATE).mkdir(exist_ok=True)
-    downloads = (STATE / "downloads").resolve()
-    downloads.mkdir(exist_ok=True)
-    if not (folder / STATE / "downloads").exists():
-        (folder / STATE / "downloads").symlink_to(downloads)
     with Repo() as repo:
-        config, cache = repo.config.load_one("local"), repo.cache.local_cache_dir
-    with Config(folder / ".dvc").edit("local") as own:
-        own.update(deepcopy(config))
-        own.setdefault("cache", {}).update(dir=cache, type=LINKS)
-        own.setdefault("core", {}).update(site_cache_dir=str(folder / ".dvc/tmp/site"))
+        lanes.share(folder, repo.config.load_one("local"), repo.cache.local_cache_dir)
     for path, entries in sent.entries.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         if entries:

@@ -202,7 +202,7 @@ def labelled(all_params: params.Params, study: str) -> str:
         recipe, most = params.tuned(block, variant), block.variants[variant].train_examples or all_params.finetune.train_examples
         sizes = [card(Path("data/tasks", task))["train"]["rows"] for task in block.tasks]
         own = sorted({recipe.epochs * min(most or size, size) for size in sizes})
-        seen = " to ".join(f"{count:,}" for count in {own[0]: 0, own[-1]: 0})
+        seen = " to ".join(f"{count:,}" for count in dict.fromkeys((own[0], own[-1])))
         link: str | None = variant
         while link is not None:  # what is tuned first may have been tuned before
             if block.variants[link].by:

@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -361,10 +360,9 @@ def test_pretraining_goes_on_elsewhere(hosts):
 def serve(home: Path, address: str) -> subprocess.Popen:
     """Prefect's server, at the port of the address, with its state in `home`."""
     home.mkdir(exist_ok=True)
-    own = services.environment() | {"PREFECT_HOME": str(home), "PREFECT__SERVER_FINAL": "1", services.PAGES: address}
-    place = ["--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
+    command, own = services.command(services.PREFECT, int(address.rpartition(":")[2]))
+    own |= services.environment() | {"PREFECT_HOME": str(home)}
     with open(home / "said.txt", "a") as said:
-        command = [sys.executable, "-m", "uvicorn", "--factory", "pipelines.prefect_server:create_app", *place]
         server = subprocess.Popen(command, env=os.environ | own, stdout=said, stderr=said)
     until(lambda: services.healthy(services.PREFECT, address))
     return server

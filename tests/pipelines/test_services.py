@@ -186,7 +186,7 @@ def test_a_port_taken_at_the_same_moment_is_given_up(inside, monkeypatch):
     inside.until(lambda: services.healthy(services.MLFLOW, f"http://127.0.0.1:{port}"))
     chosen = iter([port, port])
     monkeypatch.setattr(services, "_free", lambda wanted: next(chosen, None) or free(0))
-    monkeypatch.setattr(services, "_command", lambda service, port: ([sys.executable, "-c", ANSWERS, str(port)], {}))
+    monkeypatch.setattr(services, "command", lambda service, port: ([sys.executable, "-c", ANSWERS, str(port)], {}))
     try:
         address = services.up(services.MLFLOW)
         assert address != f"http://127.0.0.1:{port}" and services.healthy(services.MLFLOW, address)

@@ -35,6 +35,24 @@ class Subwords:
         return self.processor.id_to_piece(i).replace("▁", " ")
 
     @cached_property
+    def lengths(self) -> np.ndarray:
+        """Characters of each subword, (subwords,); -1 of the first, which is any unknown character."""
+        return np.array([-1] + [len(self.piece(i)) for i in range(1, len(self))])
+
+    @cached_property
+    def spelled(self) -> np.ndarray:
+        """The ids of each subword's characters, (subwords, characters of the longest); -1 behind them."""
+        ids, spelled = {point: i for i, point in enumerate(self.points.tolist())}, np.full((len(self), self.lengths.max()), -1)
+        for i in range(1, len(self)):
+            spelled[i, : self.lengths[i]] = [ids[ord(character)] for character in self.piece(i)]
+        return spelled
+
+    @cached_property
+    def of_length(self) -> dict[int, np.ndarray]:
+        """Number of characters -> the subwords that have so many."""
+        return {length: np.nonzero(self.lengths == length)[0] for length in np.unique(self.lengths[1:]).tolist()}
+
+    @cached_property
     def processor(self) -> sentencepiece.SentencePieceProcessor:
         folder = self.tokens.path.parent
         if not (folder / "meta.json").exists():

@@ -44,6 +44,8 @@ class Size:
 class _Vocabulary:
     """In the place of a tokenizer that may not be trained yet: so many pieces, all alike."""
 
+    path = None
+
     def __init__(self, size: int):
         self.vocab_size = size
         self.byte_lengths = np.broadcast_to(np.int64(4), size)  # one number, however many pieces

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from moto.server import ThreadedMotoServer
 
+from components.errors import SesameError
 from pipelines import graph, lockfile, parcel, pools, services
 from tests.conftest import free_port, tiny_params
 from tests.pipelines.conftest import BIN, Lab, until, whole, write_params
@@ -257,7 +258,8 @@ def test_refused(hosts):
 def test_two_coordinators(hosts):
     """On one branch: each has its own lock file, what both ask for is made twice, and comes out the same."""
     lab = hosts.lab
-    lab.stages("  raw: {cmd: sleep 1; cp first.txt raw.out, deps: [first.txt], outs: [raw.out]}\n")
+    meet = "touch $MEETING/$$; while [ $(ls $MEETING | wc -l) -lt 2 ]; do sleep 0.1; done"  # that is, until both are at work
+    lab.stages(f'  raw: {{cmd: "{meet}; cp first.txt raw.out", deps: [first.txt], outs: [raw.out]}}\n')
     hosts.commit("one stage")
     second = Lab(hosts.clone("second"), lab.env, lab.forks)
     for name in ("one", "two"):
@@ -317,6 +319,8 @@ def test_a_parcel_comes_out_as_it_went_in(tmp_path):
     files = parcel.read([tmp_path / "a", tmp_path / "none"])
     answer = parcel.Answer(0, 1.5, entry="  a:\n", files=files)
     assert parcel.Answer.unpacked(answer.packed()) == answer
+    with pytest.raises(SesameError, match="the flow and the worker run different versions of Sesame: `git pull` where it is older"):
+        parcel.Order.unpacked(answer.packed())
     assert {path: parcel.content(text) for path, text in files.items()} == {(tmp_path / "a/b").as_posix(): bytes(range(256))}
 
 

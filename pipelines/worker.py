@@ -168,7 +168,7 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
     done = time.monotonic()
     said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}
     if outcome.returncode:
-        return parcel.Answer(**said)
+        return parcel.Answer(**said | {"problem": f"{_here()}: {outcome.problem}"})
     with _remote() as repo:
         repo.push(targets=[sent.address])
         [own] = repo.stage.from_target(sent.address)

@@ -118,12 +118,18 @@ def hosts(lab, s3, tmp_path) -> Iterator[Hosts]:
 
 
 @cluster
-def test_two_workers(hosts):
-    """Both work at once; the lock file is a single machine's; a fresh clone pulls and has nothing to do."""
-    lab = hosts.lab
+@pytest.mark.parametrize("apart", ["", "an hour"])
+def test_two_workers(hosts, apart):
+    """Both work at once; the lock file is a single machine's; a fresh clone pulls and has nothing to do. So it is when clocks differ."""
+    lab, clocks = hosts.lab, ({}, {})
+    if apart:
+        found = list(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+        if not found:
+            pytest.skip("Debian's package `faketime` is not installed: apt-get install faketime")
+        clocks = tuple({"LD_PRELOAD": str(found[0]), "FAKETIME": offset} for offset in ("+1h", "-1h"))
     lab.write("first.txt", "two ")  # not committed: goes along
-    hosts.worker("one", OPTIONS="--queue default")
-    hosts.worker("two")
+    hosts.worker("one", OPTIONS="--queue default", **clocks[0])
+    hosts.worker("two", **clocks[1])
     output = lab.sesame("run")
     assert "5 stages: 0 cached, 5 done, 0 failed" in output
     assert set(lab.states(output).values()) == {"Completed"}

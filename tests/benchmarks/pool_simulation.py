@@ -1,7 +1,7 @@
 """What a pool does with many stages, simulated: `python -m tests.benchmarks.pool_simulation`, seconds; see docs/operations.md.
 
 Each part is a queue with what was measured of it (`bench_pool.py` measures it anew): the flow's process submits and writes down one stage
-at a time, Prefect's server answers on one core, a worker asks for work twice a second, starts a process for each stage, pulls, runs, pushes.
+at a time, Prefect's server answers on one core, a worker asks for work now and then, starts a process for each stage, pulls, runs, pushes.
 Workers are of one core each, on machines of their own; with `--cores` all of them share one machine, as in the benchmark.
 """
 

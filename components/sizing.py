@@ -44,6 +44,8 @@ class Size:
 class _Vocabulary:
     """In the place of a tokenizer that may not be trained yet: so many pieces, all alike."""
 
+    path = None
+
     def __init__(self, size: int):
         self.vocab_size = size
         self.byte_lengths = np.broadcast_to(np.int64(4), size)  # one number, however many pieces
@@ -113,7 +115,7 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays that are not writable, TF32
-        trained = objectives.build(objective, _Vocabulary(len(SPECIALS) + 1))
+        trained = objectives.build(objective, _Vocabulary(len(SPECIALS) + 1 + objective.sentinels(length)))
         batch = trained.batches(_text(length), ROWS, length, 0)[0]
         try:
             with torch.device("meta"):

@@ -4,7 +4,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Literal
@@ -97,6 +98,24 @@ def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
     terminal.say(studies.champion(name))
 
 
+@contextmanager
+def _while_prefect_lives() -> Iterator[None]:
+    """Raises SesameError when Prefect's server goes away, or answers with errors: its database may be gone."""
+    from httpx import TransportError
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    kept = "what is done is kept, run again"
+    try:
+        yield
+    except TransportError:
+        raise SesameError(f"Prefect's server went away; {kept} (`sesame status` shows the servers)") from None
+    except PrefectHTTPStatusError as error:
+        answer = f"{error.response.status_code} {error.response.reason_phrase}"
+        raise SesameError(
+            f"Prefect's server answers {answer}: its log says why, its database may be down; {kept} when it is well"
+        ) from None
+
+
 def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool) -> None:
     """Run the flow, show what came out, and exit with what came of it."""
     from pipelines import forecast, services, terminal
@@ -108,17 +127,14 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()
-    from httpx import TransportError
     from prefect.utilities.urls import url_for
 
     from pipelines import flow, ledger, results, views
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
-    try:
+    with _while_prefect_lives():
         named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
         state = named(targets, force, jobs or forecast.default_jobs(params.load()), wait, recheck, return_state=True)
-    except TransportError:
-        raise SesameError("Prefect's server went away; what is done is kept, run again (`sesame status` shows the servers)") from None
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
     if isinstance(problem, SesameError):
         raise problem
@@ -481,14 +497,10 @@ def serve() -> None:
     from pipelines import services
 
     services.use_prefect()
-    from httpx import TransportError
-
     from pipelines import deployments
 
-    try:
+    with _while_prefect_lives():
         deployments.serve_all()
-    except TransportError:
-        raise SesameError("Prefect's server went away; what is done is kept (`sesame status` shows the servers)") from None
 
 
 @exp.command("run")

@@ -47,6 +47,7 @@ def share(worktree: Path, config: Mapping[str, Any], cache: str, links: Iterable
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(Path(link).resolve())
     with Config(worktree / ".dvc").edit("local") as own:
+        own.clear()  # a pool's worktree is there for long: what was dropped here goes there, too
         own.update(deepcopy(dict(config)))
         own.setdefault("cache", {}).update(dir=cache, type=LINKS)
         own.setdefault("core", {}).update(site_cache_dir=str(worktree / ".dvc/tmp/site"))  # goes with the worktree

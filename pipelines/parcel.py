@@ -7,9 +7,11 @@ import base64
 import gzip
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Self
+
+from components.errors import SesameError
 
 Files = Mapping[str, str]
 """Path from the project's folder -> content, in base64."""
@@ -34,7 +36,13 @@ class _Packed:
 
     @classmethod
     def unpacked(cls, text: str) -> Self:
-        return cls(**json.loads(gzip.decompress(base64.b64decode(text))))
+        """Raises SesameError for what another version has packed."""
+        content = json.loads(gzip.decompress(base64.b64decode(text)))
+        if content.keys() != {own.name for own in fields(cls)}:
+            raise SesameError(
+                "the flow and the worker run different versions of Sesame: `git pull` where it is older, start that one again"
+            )
+        return cls(**content)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -44,8 +45,10 @@ from pipelines.runner import Outcome
 
 T = TypeVar("T")
 OnLine = Callable[[str], None]
-POLL = 1.0
-"""Seconds between two looks at what the pool does."""
+POLL = 0.5
+"""Seconds between two looks at how the runs stand."""
+LINES, LIVES = 4, 10
+"""At every so manieth look what the runs have said is asked for, too, and which workers live: each question costs the server 10 ms."""
 LOST = 3
 """A stage is sent so often when workers vanish with it."""
 PATIENCE = 15
@@ -292,11 +295,15 @@ class Pool:
         """Look at all runs together until the pool is no longer needed. A server that is away for a moment is asked again."""
         away = 0.0
         with get_client(sync_client=True) as client:
-            while not self._over.wait(POLL):
+            for turn in count():
+                if self._over.wait(POLL):
+                    return
                 try:
-                    self._hear(client)
                     self._look(client)
-                    self._bury(client)
+                    if turn % LINES == 0:
+                        self._hear(client)
+                    if turn % LIVES == 0:
+                        self._bury(client)
                     away = 0.0
                 except Exception as error:  # of any kind, and said once when it lasts
                     self._offline.clear()  # workers could not give signs of life, either

@@ -168,7 +168,7 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
     done = time.monotonic()
     said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}
     if outcome.returncode:
-        return parcel.Answer(**said)
+        return parcel.Answer(**said | {"problem": f"{_here()}: {outcome.problem}"})
     with _remote() as repo:
         repo.push(targets=[sent.address])
         [own] = repo.stage.from_target(sent.address)
@@ -250,7 +250,7 @@ def serve(pool: str, queues: list[str], limit: int) -> None:
     pools.check_remote()
     pools.make(pool)
     os.environ.setdefault("PREFECT_WORKER_HEARTBEAT_SECONDS", str(BEATS))
-    os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "1")
+    os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "0.5")
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     os.environ[CHECKOUT] = str(Path.cwd())
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])  # `python` is this one

@@ -1,7 +1,7 @@
 """What a pool does with many stages, simulated: `python -m tests.benchmarks.pool_simulation`, seconds; see docs/operations.md.
 
 Each part is a queue with what was measured of it (`bench_pool.py` measures it anew): the flow's process submits and writes down one stage
-at a time, Prefect's server answers on one core, a worker asks for work once a second, starts a process for each stage, pulls, runs, pushes.
+at a time, Prefect's server answers on one core, a worker asks for work now and then, starts a process for each stage, pulls, runs, pushes.
 Workers are of one core each, on machines of their own; with `--cores` all of them share one machine, as in the benchmark.
 """
 
@@ -14,7 +14,7 @@ import simpy
 
 @dataclass
 class Costs:
-    """Seconds, measured on 2 cores on 2026-11-23 beside other work."""
+    """Seconds, measured on 2 idle cores on 2026-11-24."""
 
     submit: float = 0.12
     """Of the flow's process for each stage: its task, the order, the run."""
@@ -22,18 +22,20 @@ class Costs:
     """The same: the answer, its files, the lock file."""
     serve: float = 0.35
     """Of the server for each stage: some forty requests, among them states, logs, events."""
-    poll: float = 0.012
-    """Of the server for each question of a worker, one a second, or of the flow."""
-    start: float = 2.6
+    poll: float = 0.015
+    """Of the server for each question of a worker or of the flow."""
+    every: float = 0.5
+    """From one such question to the next."""
+    start: float = 1.8
     """Of a worker's core until the stage's flow begins: Python, Prefect, the project."""
-    prepare: float = 0.5
+    prepare: float = 0.1
     """Of a worker's core: the worktree."""
-    repro: float = 1.0
+    repro: float = 0.5
     """Of a worker's core: DVC around the stage's own process, without that."""
-    pull: float = 0.9
-    push: float = 0.8
+    pull: float = 0.1
+    push: float = 0.2
     """To and from a store on the same machine; a model of 440 MB over 1 Gbit/s takes 4 s more."""
-    end: float = 1.0
+    end: float = 0.5
     """Of a worker's core: the process's end."""
 
 
@@ -69,7 +71,7 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
         while True:
             yield from at(server, costs.poll)
             if not ready.items:
-                yield world.timeout(1)
+                yield world.timeout(costs.every)
                 continue
             yield ready.get()
             yield from at(server, costs.serve * 3 / 4)
@@ -85,7 +87,7 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
     done, over = [0], world.event()
 
     def written():
-        yield world.timeout(chance.random())  # until the flow looks again
+        yield world.timeout(costs.every * chance.random())  # until the flow looks again
         yield from at(server, costs.poll)
         yield from at(flow, costs.write * batch)
         done[0] += 1

@@ -8,7 +8,6 @@ import sys
 import textwrap
 
 import boto3
-import psycopg2
 import pytest
 import requests
 from moto.server import ThreadedMotoServer
@@ -19,6 +18,7 @@ from tests.pipelines.conftest import BIN, ROOT, until
 from tests.pipelines.test_servers import postgresql  # noqa: F401, a fixture
 from tests.pipelines.test_services import STEP, STEPS
 
+DATABASES = ("prefect", "mlflow", "mlflow_users")
 SECRETS = {
     "HOST": "127.0.0.1", "POSTGRES_PASSWORD": "any", "PREFECT_AUTH": "lab:s3cret", "MLFLOW_PASSWORD": "password1234567",
     "MLFLOW_SECRET": "any long text", "BUCKET_PASSWORD": "test",
@@ -41,20 +41,18 @@ def test_compose(bare, postgresql, tmp_path, monkeypatch):  # noqa: F811
     def filled(text: str) -> str:
         """As Docker fills variables in, and with this machine's addresses in place of its network's."""
         text = re.sub(r"\$\{(\w+)[^}]*\}", lambda own: SECRETS[own[1]], text)
-        text = text.replace("@postgresql:5432", f"@127.0.0.1:{postgresql['port']}").replace("http://bucket:9000", store)
+        text = text.replace("@postgresql:5432", f"@127.0.0.1:{postgresql.place['port']}").replace("http://bucket:9000", store)
         text = text.replace("/auth.ini", str(tmp_path / "auth.ini"))
         return re.sub(r"\b(4200|5000)\b", lambda own: str(ports["prefect" if own[0] == "4200" else "mlflow"]), text)
 
     (tmp_path / "auth.ini").write_text(filled(compose["configs"]["auth"]["content"]))
-    connection = psycopg2.connect(**postgresql, dbname="postgres")
-    connection.autocommit = True
-    connection.cursor().execute("drop database mlflow")  # the fixture's own
-    for statement in filter(str.strip, compose["configs"]["databases"]["content"].split(";")):
-        connection.cursor().execute(statement)
-    connection.close()
+    postgresql.call("dropdb", "mlflow")  # the fixture's own
+    postgresql.call("psql", "-q", "postgres", *(f"--command={text};" for text in compose["configs"]["databases"]["content"].split(";")))
 
-    started = {}
-    try:
+    started: dict[str, subprocess.Popen] = {}
+
+    def up() -> None:
+        """Both servers, until they are well."""
         for name, port in ports.items():
             service = compose["services"][name]
             command = [*shlex.split(filled(service["command"][-1]).partition("exec ")[2]), "--port", str(port)]
@@ -68,6 +66,8 @@ def test_compose(bare, postgresql, tmp_path, monkeypatch):  # noqa: F811
             check = filled(compose["services"][name]["healthcheck"]["test"][-1])
             until(lambda check=check: subprocess.run([sys.executable, "-c", check], capture_output=True).returncode == 0)
 
+    try:
+        up()
         bare.env |= {"PREFECT_API_URL": f"http://127.0.0.1:{ports['prefect']}/api", "SESAME_TRACKING": "", "SESAME_USER": "ada"}
         bare.env["MLFLOW_TRACKING_URI"] = f"http://127.0.0.1:{ports['mlflow']}"
         bare.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
@@ -84,6 +84,28 @@ def test_compose(bare, postgresql, tmp_path, monkeypatch):  # noqa: F811
         assert len(runs) == 4 and {run["info"]["user_id"] for run in runs} == {"ada"}
         kept = boto3.client("s3", endpoint_url=store).list_objects_v2(Bucket="mlflow")["Contents"]
         assert any(item["Key"].endswith("artifacts/dvc.lock") for item in kept)
+
+        dumps = [f"--file={postgresql.folder}/{name}.sql" for name in DATABASES]
+        for name, dump in zip(DATABASES, dumps, strict=True):
+            postgresql.call("pg_dump", dump, name)
+        steps = bare.read("dvc.yaml")
+        bare.stages('  step: {cmd: "touch begun; while [ ! -e go ]; do sleep 0.1; done; touch d.out", outs: [d.out]}\n')
+        run = bare.start("run")
+        until((bare.path / "begun").exists)
+        postgresql.stop()
+        (bare.path / "go").touch()
+        output = run.communicate(timeout=60)[0]
+        assert run.returncode == 1 and "Prefect's server answers 50" in output and "Traceback" not in output
+        processes.stop([process.pid for process in started.values()], processes.FIRM)
+        postgresql.start()
+        for name, dump in zip(DATABASES, dumps, strict=True):
+            postgresql.call("dropdb", name)
+            postgresql.call("createdb", name)
+            postgresql.call("psql", "-q", "--set=ON_ERROR_STOP=1", dump, name)
+        up()
+        assert requests.post(search, json={"experiment_ids": ["1"]}, auth=user).json()["runs"] == runs
+        assert "1 stage: 1 cached" in bare.sesame("run"), "done, though nobody could write down that it was"
+        bare.write("dvc.yaml", steps)
 
         processes.stop([started["mlflow"].pid], processes.FIRM)
         output = bare.sesame("run", "--force")

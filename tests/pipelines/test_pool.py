@@ -14,6 +14,7 @@ import psutil
 import pytest
 from moto.server import ThreadedMotoServer
 
+from components.errors import SesameError
 from pipelines import graph, lockfile, parcel, pools, services
 from tests.conftest import free_port, tiny_params
 from tests.pipelines.conftest import BIN, Lab, until, whole, write_params
@@ -117,12 +118,18 @@ def hosts(lab, s3, tmp_path) -> Iterator[Hosts]:
 
 
 @cluster
-def test_two_workers(hosts):
-    """Both work at once; the lock file is a single machine's; a fresh clone pulls and has nothing to do."""
-    lab = hosts.lab
+@pytest.mark.parametrize("apart", ["", "an hour"])
+def test_two_workers(hosts, apart):
+    """Both work at once; the lock file is a single machine's; a fresh clone pulls and has nothing to do. So it is when clocks differ."""
+    lab, clocks = hosts.lab, ({}, {})
+    if apart:
+        found = list(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+        if not found:
+            pytest.skip("Debian's package `faketime` is not installed: apt-get install faketime")
+        clocks = tuple({"LD_PRELOAD": str(found[0]), "FAKETIME": offset} for offset in ("+1h", "-1h"))
     lab.write("first.txt", "two ")  # not committed: goes along
-    hosts.worker("one", OPTIONS="--queue default")
-    hosts.worker("two")
+    hosts.worker("one", OPTIONS="--queue default", **clocks[0])
+    hosts.worker("two", **clocks[1])
     output = lab.sesame("run")
     assert "5 stages: 0 cached, 5 done, 0 failed" in output
     assert set(lab.states(output).values()) == {"Completed"}
@@ -257,7 +264,8 @@ def test_refused(hosts):
 def test_two_coordinators(hosts):
     """On one branch: each has its own lock file, what both ask for is made twice, and comes out the same."""
     lab = hosts.lab
-    lab.stages("  raw: {cmd: sleep 1; cp first.txt raw.out, deps: [first.txt], outs: [raw.out]}\n")
+    meet = "touch $MEETING/$$; while [ $(ls $MEETING | wc -l) -lt 2 ]; do sleep 0.1; done"  # that is, until both are at work
+    lab.stages(f'  raw: {{cmd: "{meet}; cp first.txt raw.out", deps: [first.txt], outs: [raw.out]}}\n')
     hosts.commit("one stage")
     second = Lab(hosts.clone("second"), lab.env, lab.forks)
     for name in ("one", "two"):
@@ -317,6 +325,8 @@ def test_a_parcel_comes_out_as_it_went_in(tmp_path):
     files = parcel.read([tmp_path / "a", tmp_path / "none"])
     answer = parcel.Answer(0, 1.5, entry="  a:\n", files=files)
     assert parcel.Answer.unpacked(answer.packed()) == answer
+    with pytest.raises(SesameError, match="the flow and the worker run different versions of Sesame: `git pull` where it is older"):
+        parcel.Order.unpacked(answer.packed())
     assert {path: parcel.content(text) for path, text in files.items()} == {(tmp_path / "a/b").as_posix(): bytes(range(256))}
 
 

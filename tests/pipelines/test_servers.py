@@ -24,34 +24,49 @@ STEPS = """
 """
 
 
+class PostgreSQL:
+    """A cluster of Debian's PostgreSQL on loopback."""
+
+    def __init__(self, programs: Path, folder: str):
+        self.programs, self.folder = programs, folder
+        self.place = {"host": "127.0.0.1", "port": services._free(0), "user": "sesame"}
+        self.environment = {"PGHOST": self.place["host"], "PGPORT": str(self.place["port"]), "PGUSER": self.place["user"]}
+        self.call("initdb", "-D", "data", "--auth=trust", "--username=sesame", "--no-sync", "--encoding=UTF8")
+
+    def call(self, name: str, *args: str) -> None:
+        root = os.geteuid() == 0  # whom initdb refuses
+        done = subprocess.run(
+            [self.programs / name, *args], cwd=self.folder, env=os.environ | self.environment, user="postgres" if root else None, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+
+    def start(self) -> None:
+        options = f"-p {self.place['port']} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+        self.call("pg_ctl", "-D", "data", "-l", "log", "-o", options, "-w", "start")
+
+    def stop(self) -> None:
+        """As by `kill -9`."""
+        self.call("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+
+
 @pytest.fixture
-def postgresql() -> Iterator[dict]:
-    """A cluster of Debian's PostgreSQL on loopback with the databases `prefect` and `mlflow`: how to connect."""
+def postgresql() -> Iterator[PostgreSQL]:
+    """With the databases `prefect` and `mlflow`."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not found:
         pytest.skip("Debian's package `postgresql` is not installed: apt-get install postgresql")
-    root = os.geteuid() == 0
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own is closed to other users
-        if root:  # whom initdb refuses
+        if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
-
-        def call(name: str, *args: str) -> None:
-            done = subprocess.run(
-                [found[-1] / name, *args], cwd=folder, user="postgres" if root else None, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stdout
-
-        place = {"host": "127.0.0.1", "port": services._free(0), "user": "sesame"}
-        options = f"-p {place['port']} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-        call("initdb", "-D", "data", "--auth=trust", "--username=sesame", "--no-sync", "--encoding=UTF8")
-        call("pg_ctl", "-D", "data", "-l", "log", "-o", options, "-w", "start")
+        cluster = PostgreSQL(found[-1], folder)
+        cluster.start()
         try:
             for name in ("prefect", "mlflow"):
-                call("createdb", "-h", place["host"], "-p", str(place["port"]), "-U", "sesame", name)
-            yield place
+                cluster.call("createdb", name)
+            yield cluster
         finally:
-            call("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+            cluster.stop()
 
 
 def rows(place: dict, database: str, query: str) -> set[tuple]:
@@ -62,19 +77,19 @@ def rows(place: dict, database: str, query: str) -> set[tuple]:
 
 def test_postgresql(bare, postgresql):
     """docs/operations.md: two variables, and both servers keep what they know there."""
-    address = "{user}:s3cret@{host}:{port}".format(**postgresql)
+    address = "{user}:s3cret@{host}:{port}".format(**postgresql.place)
     bare.env["PREFECT_API_DATABASE_CONNECTION_URL"] = f"postgresql+asyncpg://{address}/prefect"
     bare.env |= {"MLFLOW_TRACKING_URI": f"postgresql://{address}/mlflow", "SESAME_TRACKING": ""}
     bare.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
     assert "2 stages: 0 cached, 2 done, 0 failed" in bare.sesame("run")
-    bare.until(lambda: len(rows(postgresql, "prefect", "select name from task_run where state_name = 'Completed'")) == 2)
-    assert rows(postgresql, "prefect", "select name, state_name from task_run") == {("first", "Completed"), ("second", "Completed")}
-    [(flow, state)] = rows(postgresql, "prefect", "select name, state_name from flow_run")
+    bare.until(lambda: len(rows(postgresql.place, "prefect", "select name from task_run where state_name = 'Completed'")) == 2)
+    assert rows(postgresql.place, "prefect", "select name, state_name from task_run") == {("first", "Completed"), ("second", "Completed")}
+    [(flow, state)] = rows(postgresql.place, "prefect", "select name, state_name from flow_run")
     assert state == "Completed"
-    runs = rows(postgresql, "mlflow", "select name, status, artifact_uri from runs")
+    runs = rows(postgresql.place, "mlflow", "select name, status, artifact_uri from runs")
     assert {(name, status) for name, status, _ in runs} == {(name, "FINISHED") for name in (flow, "step@a", "step@b")}
     assert all(uri.startswith(f"file://{bare.path}/mlartifacts/") for _, _, uri in runs)
-    assert rows(postgresql, "mlflow", "select key, value from latest_metrics where key = 'length'") == {("length", 1.0)}
+    assert rows(postgresql.place, "mlflow", "select key, value from latest_metrics where key = 'length'") == {("length", 1.0)}
     pages = {name: page.partition("/#")[0] for name, page in (line.split() for line in bare.up().splitlines())}
     try:
         found = requests.get(f"{pages['mlflow']}/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": "sesame"})

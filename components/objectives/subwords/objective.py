@@ -12,7 +12,7 @@ from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score
 from components.objectives.subwords import block
 from components.objectives.subwords.batches import SubwordBatches
-from components.objectives.subwords.vocabulary import Subwords
+from components.objectives.subwords.vocabulary import Alike, Subwords
 from components.tokenizer import CLS, MASK, SEP, Tokenizer
 
 HOLE = 4
@@ -25,7 +25,8 @@ class SubwordLM(Contract):
     main = "subword"
 
     def __init__(self, config: block.SubwordLM, tokens: Tokenizer):
-        self.config, self.tokenizer, self.subwords = config, tokens, Subwords(config, tokens)
+        self.config, self.tokenizer = config, tokens
+        self.subwords = Subwords(config, tokens) if tokens.path else Alike(config, tokens)
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> SubwordBatches:
         return SubwordBatches(self.config, self.tokenizer, self.subwords, text, batch_size, max_length, seed)

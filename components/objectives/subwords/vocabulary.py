@@ -10,7 +10,7 @@ from components import encode
 from components.encode import Shard
 from components.errors import SesameError
 from components.objectives.subwords.block import SubwordLM
-from components.tokenizer import Tokenizer
+from components.tokenizer import SPECIALS, Tokenizer
 
 PRIVATE = 0xE000
 """From here on ids that are no character of a text: bytes of such as have no id, what is unknown."""
@@ -89,4 +89,21 @@ class Subwords:
             ):
                 places = first + np.array([begin for begin, _ in own["offsets"]], int)
                 ids[places] += self.tokens.vocab_size * (1 + np.array(own["ids"], int))
+        return ids
+
+
+class Alike(Subwords):
+    """In the place of subwords whose text is not there yet, when only sizes count: as many as were asked for, of four characters each."""
+
+    def __init__(self, config: SubwordLM, tokens: Tokenizer):
+        self.config, self.tokens, self.lengths = config, tokens, np.array([-1] + [4] * (config.subword_vocab_size - 1))
+        self.spelled = np.broadcast_to(np.int64(len(SPECIALS)), (len(self), 4))
+
+    def __len__(self) -> int:
+        return self.config.subword_vocab_size
+
+    def numbered(self, shard: Shard) -> np.ndarray:
+        ids = shard.tokens.astype(np.int64)
+        for first, end in shard.segments.tolist():
+            ids[first:end:4] += 2 * self.tokens.vocab_size  # subword 1
         return ids

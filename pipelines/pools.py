@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
 from uuid import UUID, uuid4
 
 import httpx
@@ -43,12 +42,11 @@ from components.stage import output
 from pipelines import graph, lockfile, origin, parcel, runner, services, terminal, worker
 from pipelines.runner import Outcome
 
-T = TypeVar("T")
 OnLine = Callable[[str], None]
 POLL = 0.5
 """Seconds between two looks at how the runs stand."""
 LINES, LIVES = 4, 10
-"""At every so manieth look what the runs have said is asked for, too, and which workers live: each question costs the server 10 ms."""
+"""At every fourth look what the runs have said is asked for, too, at every tenth which workers live: a question costs the server 10 ms."""
 LOST = 3
 """A stage is sent so often when workers vanish with it."""
 PATIENCE = 15
@@ -302,9 +300,9 @@ class Pool:
                 if run_id not in left and not sent.ended.wait(max(0.0, end - time.monotonic())):
                     left.append(run_id)
             if left:
-                terminal.say(
-                    f"{len(left)} stages of {self.name} could not be cancelled, or have not ended yet; see Prefect's page", "yellow"
-                )
+                where = ", ".join(sorted({running[run_id].worker or "no worker yet" for run_id in left}))
+                some = f"{len(left)} stage{'s' * (len(left) > 1)}"
+                terminal.say(f"{some} of {self.name} could not be cancelled, or not yet ended ({where}); see Prefect's page", "yellow")
         finally:
             self._over.set()
             with self._lock:

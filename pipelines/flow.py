@@ -272,6 +272,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
                 if all_params.away:
                     pools.bring(graph.folders(plan))
                 states = graph.states(plan, forced, all_params.away)
+                while all_params.away and (lost := pools.lost(plan, states)):  # one that is made anew may read what another one has lost
+                    terminal.say(f"neither here nor in DVC's remote, made anew: what {', '.join(sorted(lost))} had made", "yellow")
+                    forced |= lost
+                    states = graph.states(plan, forced, all_params.away)
                 cached = {name for name, state in states.items() if state == "unchanged"}
             pool = pools.Pool(all_params.run_on, plan, states) if all_params.away and len(cached) < len(plan) else None
             build = Build(plan, cached, forced, jobs, partial(slots.asked, all_params), pool=pool, local=sources.unfixed(all_params))

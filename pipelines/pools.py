@@ -15,11 +15,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
 from uuid import UUID, uuid4
 
 import httpx
-from dvc.exceptions import DvcException
+from dvc.exceptions import CollectCacheError, DvcException, RevCollectionError
 from dvc.repo import lock_repo
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -43,12 +42,11 @@ from components.stage import output
 from pipelines import graph, lockfile, origin, parcel, runner, services, terminal, worker
 from pipelines.runner import Outcome
 
-T = TypeVar("T")
 OnLine = Callable[[str], None]
 POLL = 0.5
 """Seconds between two looks at how the runs stand."""
 LINES, LIVES = 4, 10
-"""At every so manieth look what the runs have said is asked for, too, and which workers live: each question costs the server 10 ms."""
+"""At every fourth look what the runs have said is asked for, too, at every tenth which workers live: a question costs the server 10 ms."""
 LOST = 3
 """A stage is sent so often when workers vanish with it."""
 PATIENCE = 15
@@ -72,13 +70,20 @@ IN_FLIGHT = 100
 
 
 def check_remote() -> None:
-    """Raises SesameError when DVC has no remote to send data through."""
+    """Raises SesameError when DVC has no remote to send data through, or it does not answer."""
     with graph.opened() as repo:
         if not repo.config["core"].get("remote"):
             raise SesameError(
                 "a pool's machines exchange data through DVC's default remote, and there is none: "
                 "`dvc remote add --default store ADDRESS`, commit .dvc/config, and run again"
             )
+        try:
+            store = repo.cloud.get_remote_odb()
+            store.fs.exists(store.path)
+        except Exception as error:  # botocore's, the system's
+            raise SesameError(
+                f"DVC's remote can't be asked ({one_line(error)}): see its address, and its keys in the environment"
+            ) from None
 
 
 def make(name: str) -> tuple[UUID, str]:
@@ -121,6 +126,32 @@ def bring(addresses: Iterable[str]) -> None:
     if addresses := list(addresses):
         with suppress(DvcException, SesameError), graph.opened() as repo:
             repo.pull(targets=addresses, allow_missing=True)
+
+
+def lost(plan: Sequence[graph.Stage], states: Mapping[str, str]) -> set[str]:
+    """Names of unchanged stages whose data another one is to read, and which neither this machine nor the remote has any more: a lock file
+    may have come with git to a store that is new."""
+    needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
+    asked = [stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"]
+    if not asked:
+        return set()
+    check_remote()  # one that does not answer has not lost anything
+    found, log = set(), logging.getLogger("dvc")
+    before = log.level
+    log.setLevel(logging.CRITICAL)  # DVC names hashes, at length
+    try:
+        with graph.opened(wait=True) as repo:
+            for stage in asked:
+                try:
+                    gone = any(repo.cloud.status(ids).missing for ids in repo.used_objs([stage.address]).values())
+                except RevCollectionError as error:  # the list of a folder's files is gone itself
+                    if not isinstance(error.__cause__, CollectCacheError):
+                        raise
+                    gone = True
+                found |= {stage.name} if gone else set()
+    finally:
+        log.setLevel(before)
+    return found
 
 
 class Pool:
@@ -269,9 +300,9 @@ class Pool:
                 if run_id not in left and not sent.ended.wait(max(0.0, end - time.monotonic())):
                     left.append(run_id)
             if left:
-                terminal.say(
-                    f"{len(left)} stages of {self.name} could not be cancelled, or have not ended yet; see Prefect's page", "yellow"
-                )
+                where = ", ".join(sorted({running[run_id].worker or "no worker yet" for run_id in left}))
+                some = f"{len(left)} stage{'s' * (len(left) > 1)}"
+                terminal.say(f"{some} of {self.name} could not be cancelled, or not yet ended ({where}); see Prefect's page", "yellow")
         finally:
             self._over.set()
             with self._lock:
@@ -320,7 +351,10 @@ class Pool:
             for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=some)), limit=200):
                 sent = waiting[run.id]
                 there.add(run.id)
-                sent.worker = next((tag.removeprefix("worker:") for tag in run.tags if tag.startswith("worker:")), "")
+                by = next((tag.removeprefix("worker:") for tag in run.tags if tag.startswith("worker:")), "")
+                if by != sent.worker:
+                    sent.worker = by
+                    sent.on_line(f"on {by}")
                 if sent.state is None or run.state.id != sent.state.id:
                     sent.state, sent.since = run.state, time.monotonic()
                 if run.state.is_final():

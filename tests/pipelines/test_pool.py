@@ -133,7 +133,7 @@ def test_two_workers(hosts, apart):
     output = lab.sesame("run")
     assert "5 stages: 0 cached, 5 done, 0 failed" in output
     assert set(lab.states(output).values()) == {"Completed"}
-    assert "[side@a] waits for the other one" in output
+    assert "[side@a] waits for the other one" in output and len(set(re.findall(r"\[side@[ab]\] on (\S+)", output))) == 2
     folders = {(hosts.folder / "meeting" / name).read_text() for name in "ab"}
     assert folders == {str(hosts.folder / name / ".sesame/pool/0") for name in ("one", "two")}
     assert (hosts.folder / "meeting/both").read_text().strip() == str(hosts.folder / "two/.sesame/pool/0")  # the other takes no gpu stages
@@ -258,6 +258,28 @@ def test_refused(hosts):
     assert not (lab.path / "dvc.lock").exists() and not (lab.path / "raw.out").exists()
     hosts.s3.create_bucket(Bucket=hosts.pool)
     assert "1 stage: 1 cached, 0 done" in lab.sesame("run")  # the worker had kept what it could not send
+
+
+@cluster
+def test_a_store_that_is_new(hosts):
+    """What the lock file knows and nobody has is made anew, in a clone where nothing ever ran; what is not needed is left."""
+    lab, pooled = hosts.lab, hosts.lab.read("params.yaml")
+    parts = "  {name}: {{cmd: 'mkdir -p {name}; cp first.txt {name}/x', deps: [first.txt], outs: [{name}]}}\n"
+    stages = "".join(map(lambda name: parts.format(name=name), ("one", "two")))
+    lab.write("params.yaml", re.sub("run_on: .*", "run_on: here", pooled))
+    lab.stages(stages + "  both: {cmd: 'cat one/x > both.out', deps: [one], outs: [both.out]}\n").sesame("run")
+    lab.write("params.yaml", pooled)
+    lab.stages(stages + "  both: {cmd: 'cat one/x one/x > both.out', deps: [one], outs: [both.out]}\n")
+    hosts.commit("results, and a change")
+    fresh = Lab(hosts.clone("fresh"), lab.env, lab.forks)
+    hosts.worker("one")
+    output = fresh.sesame("run")
+    assert "neither here nor in DVC's remote, made anew: what one had made" in output
+    assert "3 stages: 1 cached, 2 done" in output
+    assert "3 stages: 3 cached" in fresh.sesame("run")
+    fresh.env = lab.env | {"AWS_SECRET_ACCESS_KEY": "", "AWS_ACCESS_KEY_ID": "", "HOME": str(hosts.folder)}
+    fresh.stages(stages + "  both: {cmd: 'cp one/x both.out', deps: [one], outs: [both.out]}\n")
+    assert "DVC's remote can't be asked (" in fresh.sesame("run", code=1)
 
 
 @cluster

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from components.params import FilesSource, HubSource, Params
+from components.params import BucketSource, FilesSource, HubSource, Params
 
 STAGES = {
     "corpora": "corpus",
@@ -16,12 +16,12 @@ STAGES = {
 
 
 def unfixed(params: Params) -> set[str]:
-    """Names of the stages that fetch local files, or a data set of the hub without a revision."""
+    """Names of the stages that fetch local files, those of a bucket, or a data set of the hub without a revision."""
     return {f"{stage}@{name}" for section, stage in STAGES.items() for name, block in getattr(params, section).items() if _unfixed(block)}
 
 
 def _unfixed(value: object) -> bool:
-    if isinstance(value, FilesSource):
+    if isinstance(value, FilesSource | BucketSource):
         return True
     if isinstance(value, HubSource):
         return value.revision is None

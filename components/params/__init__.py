@@ -74,6 +74,7 @@ from components.params.tasks import (
     TaskTable,
 )
 from components.params.text import (
+    BucketSource,
     Cleaning,
     Corpus,
     CorpusPart,

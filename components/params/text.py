@@ -52,6 +52,22 @@ class FilesSource(Block):
         return ", ".join(self.paths)
 
 
+class BucketSource(Block):
+    """Files of a bucket, read while they come and not kept. Plain or gzipped. (`pip install -e '.[s3]'` for S3.)"""
+
+    kind: Literal["bucket"]
+    addresses: Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
+    """Of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; whatever fsspec has a library for. Keys, and where a bucket is that is not
+    Amazon's, stand in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL."""
+    max_files: Count | None = None
+    """Only the first ones, in the order of the addresses and sorted within one."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages, without secrets."""
+        return ", ".join(map(without_secrets, self.addresses))
+
+
 class HubSource(Block):
     """A parquet data set of the Hugging Face hub, read with `datasets.load_dataset(..., streaming=True)`."""
 
@@ -106,7 +122,7 @@ class SyntheticSource(Block):
         return f"{self.problem} of up to {self.operators} operators, {self.part}"
 
 
-Source = Annotated[PypiSource | UrlSource | FilesSource | HubSource | SyntheticSource, Field(discriminator="kind")]
+Source = Annotated[PypiSource | UrlSource | FilesSource | BucketSource | HubSource | SyntheticSource, Field(discriminator="kind")]
 
 
 class TextReader(Block):

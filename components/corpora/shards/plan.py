@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from components import params, sources
 from components.errors import SesameError
+from components.sources import bucket
 from components.sources.portion import Portion
 
 UNKNOWN = 1 << 20
@@ -96,21 +97,24 @@ def _files(place: str, number: int, part: params.CorpusPart) -> list[_File]:
         with file.raw() as stream:
             known = _stat(stream)
         packed = file.name.endswith(".gz")
-        if known and known.st_size > LARGEST and not packed and getattr(reader, "document", "") == "file":
+        if known and known[0] > LARGEST and not packed and getattr(reader, "document", "") == "file":
             raise SesameError(
-                f"{place}: {file.name} is one document of {known.st_size / 1e9:.1f} GB, and documents are held in memory; "
+                f"{place}: {file.name} is one document of {known[0] / 1e9:.1f} GB, and documents are held in memory; "
                 "set `document: blank_line` or `line` in its reader"
             )
         if known:
-            files.append(_File(number, index, max(known.st_size, 1), known.st_mtime_ns, by_lines and not packed and known.st_size > 0))
+            files.append(_File(number, index, max(known[0], 1), known[1], by_lines and not packed and known[0] > 0))
         else:
             files.append(_File(number, index, UNKNOWN, 0, cuts=False))
     return files
 
 
-def _stat(stream: BinaryIO) -> os.stat_result | None:
-    """Of a plain file; None of a member of an archive."""
+def _stat(stream: BinaryIO) -> tuple[int, int] | None:
+    """Size in bytes and last change of a plain file, here or in a bucket; None of a member of an archive."""
+    if isinstance(remote := getattr(stream, "raw", None), bucket.Remote):
+        return remote.size, remote.version
     try:
-        return os.fstat(stream.fileno())
+        known = os.fstat(stream.fileno())
+        return known.st_size, known.st_mtime_ns
     except (AttributeError, io.UnsupportedOperation):
         return None

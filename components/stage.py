@@ -206,9 +206,12 @@ LAUNCHED = "SESAME_LAUNCHED"
 
 
 def _forget_slurm() -> None:
-    """A stage of one process that somebody's `srun` or `sbatch` is around, as around a worker of a pool, is no task of theirs."""
+    """A stage of one process that somebody's `srun` or `sbatch` is around, as around a worker of a pool, is no task of theirs.
+
+    Where Slurm's settings are its commands still need to know, as in a stage that submits jobs of its own.
+    """
     if os.environ.get(LAUNCHED) != "slurm":
-        for key in [key for key in os.environ if key.startswith("SLURM_")]:
+        for key in [key for key in os.environ if key.startswith("SLURM_") and key != "SLURM_CONF"]:
             del os.environ[key]
 
 

@@ -1,7 +1,10 @@
 """Who does the tasks of a step: processes of this machine, or Slurm's nodes. By the folder of a step it is known which are done."""
 
 import os
+import re
+import shlex
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -12,7 +15,6 @@ from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from subprocess import run as command
 
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.executor.slurm import SlurmPipelineExecutor
@@ -20,7 +22,7 @@ from datatrove.pipeline.base import PipelineStep
 from loguru import logger
 
 from components import params
-from components.errors import SesameError
+from components.errors import SesameError, one_line
 from components.stage import STATE
 
 GIB_A_WORKER = 2
@@ -78,28 +80,71 @@ class Runner:
         return len(waiting)
 
     def _on_slurm(self, step: str, pipeline: list[PipelineStep], tasks: int, logs: str) -> int:
-        settings = self.settings
-        executor = SlurmPipelineExecutor(
+        settings, jobs = self.settings, Path(logs, "jobs")
+
+        def note(said: str) -> str:
+            """The number of a job that `sbatch` has taken; kept for whoever has to cancel it."""
+            number = re.search(r"job (\d+)", said)[1]
+            with jobs.open("a") as file:
+                file.write(f"{number}\n")
+            return number
+
+        here = shlex.quote(str(Path.cwd()))
+        executor = _Submitted(
             pipeline, tasks, settings.time, settings.partition, mem_per_cpu_gb=GIB_A_WORKER, workers=settings.workers or -1,
-            job_name=f"sesame-{step}", qos="", logging_dir=logs, mail_type="NONE", requeue_signals=None,
-            env_command=f"export PATH={Path(sys.executable).parent}:$PATH; cd {Path.cwd()}",
+            job_name=f"sesame-{step}", qos="", logging_dir=logs, requeue_signals=None, job_id_retriever=note,
+            # the code is what is here, and not what this environment was installed from: a lane has its own
+            env_command=f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH PYTHONPATH={here}; cd {here}",
         )  # fmt: skip
         waiting = executor.get_incomplete_ranks()
+        _cancel(jobs)  # of a run that was killed: they would write beside these
         try:
             executor.run()
-            while executor.get_incomplete_ranks():
-                time.sleep(POLL)
-                asked = command(["squeue", "-h", "-j", str(executor.job_id)], capture_output=True, text=True)
-                if not asked.stdout.strip() and (failed := executor.get_incomplete_ranks()):
-                    raise SesameError(
-                        f"{self.place}: {len(failed)} of {tasks} tasks of the step {step} failed on Slurm; "
-                        f"the first one's log is {logs}/logs/task_{failed[0]:05}.log; what is done is kept: run again"
-                    )
+            self._wait(step, executor, logs)
         except FileNotFoundError as error:
             raise SesameError(
                 f"text.executor slurm: no command {error.filename!r} on this machine; take `local`, or submit from a login node"
             ) from None
+        except subprocess.CalledProcessError:
+            raise SesameError(
+                f"text.executor slurm: sbatch has refused the step {step}, and says why above; do text.partition {settings.partition!r} "
+                f"and text.time {settings.time!r} suit this cluster?"
+            ) from None
+        except BaseException:
+            _cancel(jobs)
+            raise
+        jobs.unlink(missing_ok=True)
         return len(waiting)
+
+    def _wait(self, step: str, executor: SlurmPipelineExecutor, logs: str) -> None:
+        """Until all tasks of a step are done. Raises SesameError where they are not, and nothing of them is in the queue any more."""
+        said = None
+        while executor.get_incomplete_ranks():
+            time.sleep(POLL)
+            asked = subprocess.run(["squeue", "-h", "-o", "%T %r", "-j", str(executor.job_id)], capture_output=True, text=True)
+            left = asked.stdout.split("\n")[0].split()
+            if asked.returncode and "Invalid job id" not in asked.stderr:  # else it knows of the job no more
+                left = ["PENDING", one_line(asked.stderr.strip())]
+            if not left and (failed := executor.get_incomplete_ranks()):
+                raise SesameError(
+                    f"{self.place}: {len(failed)} of {executor.tasks} tasks of the step {step} failed on Slurm, or were cancelled; "
+                    f"the first one's log is {logs}/logs/task_{failed[0]:05}.log; what is done is kept: run again"
+                )
+            if left and left[0] == "PENDING" and left[1:] != said:
+                said = left[1:]
+                print(f"{step}: waits for Slurm ({' '.join(said)})", flush=True)
+
+
+class _Submitted(SlurmPipelineExecutor):
+    def launch_merge_stats(self) -> None:
+        """Nobody reads them, and Slurm would keep this job in its queue for ever where a task of the step has failed."""
+
+
+def _cancel(jobs: Path) -> None:
+    """Take jobs out of Slurm's queue, as far as they are in it."""
+    if jobs.exists():
+        subprocess.run(["scancel", *jobs.read_text().split()], capture_output=True)
+        jobs.unlink()
 
 
 @contextmanager

@@ -17,7 +17,9 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -39,7 +41,7 @@ from components import params as params_file
 from components import resolve, tracking
 from components.errors import SesameError, Unreachable, one_line
 from components.params import Params, Running
-from components.stage import LAUNCHED, reading
+from components.stage import LAUNCHED, rank_zero, reading
 
 HEAD = "SESAME_HEAD"
 """In the environment: HOST:PORT of the head; before the settings' on the head itself, and told to every process that trains."""
@@ -77,6 +79,8 @@ def processes(all_params: Params, stage: str, section: str, name: str, reads: li
     if LAUNCHED in os.environ:
         # an agent that is killed with -9 takes nobody along: its processes would train on, and write, beside those of the next attempt
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.environ[LAUNCHED] == "slurm":
+            _task()
         return
     run: Running = getattr(all_params, section)[name].run
     command = [sys.executable, "-m", f"components.{stage}", name]
@@ -96,17 +100,62 @@ def per_node(run: Running) -> int:
 
 
 def _srun(run: Running, command: list[str]) -> NoReturn:
-    """Become the `srun` that starts the processes, one for each device of each node of the job."""
+    """Have `srun` start the processes, one for each device of each node of the job, wait for them, and exit as the first that failed."""
     if "SLURM_JOB_ID" not in os.environ:
         raise SesameError("run.launcher slurm: this is no job of Slurm; start `sesame run` in one (sbatch, salloc), or take torchrun")
     if (have := int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))) < run.num_nodes:
         raise SesameError(f"run.num_nodes {run.num_nodes}: the Slurm job has {have}; ask for more (--nodes)")
     if (srun := shutil.which("srun")) is None:
         raise SesameError("run.launcher slurm: no srun in the PATH of this node")
-    os.environ[LAUNCHED] = "slurm"
-    options = [f"--nodes={run.num_nodes}", f"--ntasks-per-node={per_node(run)}", "--kill-on-bad-exit=1"]
-    sys.stdout.flush()
-    os.execv(srun, [srun, *options, *command])
+    each, stopped = per_node(run), []
+    # without a number of tasks it takes the job's, and leaves that of a node out of account
+    options = [f"--nodes={run.num_nodes}", f"--ntasks={run.num_nodes * each}", f"--ntasks-per-node={each}", "--kill-on-bad-exit=1"]
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    with _environment({LAUNCHED: "slurm", HEAD: f"{socket.gethostname()}:{store.port}"}):
+        child = subprocess.Popen([srun, *options, *command], start_new_session=True)  # it would ask for a second Ctrl-C
+
+    def stop(number: int, _: object) -> None:
+        stopped.append(number)
+        child.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    status = child.wait()
+    if stopped:
+        if stopped[0] == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + stopped[0])
+    over = _over(store)  # `srun` itself exits with the highest status, and it is higher of those that it had to kill
+    sys.exit(over["status"] if over and over["status"] else status if status >= 0 else 128 - status)
+
+
+def _task() -> None:
+    """Prepare a process that `srun` has started: where it meets the others, and that it ends when it is to end."""
+    from lightning.pytorch.plugins.environments import SLURMEnvironment
+    from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
+
+    host, port = os.environ["SLURM_SRUN_COMM_HOST"], os.environ[HEAD].rpartition(":")[2]
+    os.environ[HEAD] = f"{host}:{port}"  # an address, which needs no name
+    # Lightning's own are the first of the job's nodes, which need not be one of this step, and a port for all steps of the job
+    job, step, nodes = (os.environ[f"SLURM_{key}"] for key in ("JOB_ID", "STEP_ID", "STEP_NODELIST"))
+    os.environ.setdefault("MASTER_ADDR", SLURMEnvironment.resolve_root_node_address(nodes))
+    os.environ.setdefault("MASTER_PORT", str(15000 + (int(job) + 1000 * int(step)) % 10000))
+    # its handler of SIGTERM would have all tasks agree, in the middle of whatever they send each other, and hang
+    _SignalConnector.register_signal_handlers = lambda _: None
+    if not rank_zero():  # it writes nothing that is to be tidied up, and Python would hear of the signal when torch has done waiting
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def watch() -> None:
+        try:
+            connected = socket.create_connection((host, int(port)), PATIENCE)
+        except OSError:  # between these nodes the port is closed: what says nothing can't be missed
+            return
+        with suppress(OSError), connected:
+            connected.settimeout(None)
+            connected.recv(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()  # Slurm lets a task go on when `srun` and who started it are killed
 
 
 # What must be the same on all nodes
@@ -204,9 +253,9 @@ def join(head: str, seconds: float, say: Any = print) -> None:
 
 def tell(error: SesameError | None) -> None:
     """Have all nodes know that to try again is of no use: the training has failed for good, or, with None, is done. A process that trains
-    says so of itself, and ends. (Under Slurm they all end with it.)"""
+    says so of itself, and ends. (Under Slurm they all end with it, and it is told for the exit code.)"""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # an agent that hears of it stops who is about to go
-    if os.environ[LAUNCHED] != "torchrun" or isinstance(error, Unreachable):
+    if isinstance(error, Unreachable):
         return
     with suppress(DistError):  # the head is gone, and nobody is left to tell
         host, port = _address(os.environ[HEAD])

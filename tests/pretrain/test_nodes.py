@@ -1,4 +1,4 @@
-"""A training on several nodes: torchrun's agents in folders of their own, `srun`, and saves that are sent elsewhere."""
+"""A training on several nodes: torchrun's agents in folders of their own, and saves that are sent elsewhere."""
 
 import json
 import os
@@ -310,40 +310,6 @@ def test_settings_that_cannot_be_are_lines(run, line):
     raw["models"]["gpt"]["run"] |= run
     with pytest.raises(SesameError, match=line):
         params.check(raw)
-
-
-# Slurm, which is not here: `srun` is a script that starts its command as often as it is asked to, with the variables of its tasks
-
-SRUN = """#!/bin/sh
-nodes=${1#--nodes=} each=${2#--ntasks-per-node=}; shift 3
-export SLURM_NTASKS=$((nodes * each)) SLURM_NTASKS_PER_NODE=$each SLURM_NNODES=$nodes SLURM_NODELIST=127.0.0.1 SLURM_JOB_NAME=lab
-task=0
-while [ $task -lt $SLURM_NTASKS ]; do
-    SLURM_PROCID=$task SLURM_LOCALID=$((task % each)) SLURM_NODEID=$((task / each)) MASTER_ADDR=127.0.0.1 "$@" > said-$task.txt 2>&1 &
-    task=$((task + 1))
-done
-wait
-cat said-*.txt
-"""
-
-
-@pytest.mark.cluster
-def test_slurm_starts_the_tasks_and_the_first_writes(project, start, forking):
-    alone, _ = single({"steps": 6})
-    Path("bin").mkdir()
-    Path("bin/srun").write_text(SRUN)
-    Path("bin/srun").chmod(0o755)
-    write_params(**SETTINGS | {"budget": {"steps": 6}}, run={"launcher": "slurm", "num_nodes": 2, "log_every": 4})
-    path = f"{os.environ['PATH']}:{project}/bin"
-    outside = pretrain("gpt", PATH=path)
-    assert outside.returncode == 2 and "run.launcher slurm: this is no job of Slurm" in outside.stderr
-    few = pretrain("gpt", PATH=path, SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="1")
-    assert few.returncode == 2 and "run.num_nodes 2: the Slurm job has 1" in few.stderr
-    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "MASTER_PORT": str(free_port())}
-    output, _ = start("-m", "components.pretrain", "gpt", PATH=f"{forking}:{path}", **job).communicate()
-    assert output.count("pretrain@gpt: done in") == 1, output
-    assert Path("said-1.txt").exists() and "tokens" not in Path("said-1.txt").read_text(), "the second task writes nothing"
-    same("gpt", alone)
 
 
 def test_a_stage_of_one_process_within_a_slurm_job_is_no_task_of_it(project, monkeypatch):

@@ -1,0 +1,128 @@
+"""A training in jobs of a real Slurm, whose two nodes are hosts of their own."""
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from tests.pretrain.test_nodes import SETTINGS, same, single
+from tests.pretrain.test_pretrain import pretrain, write_params
+from tests.slurm import NODES, Slurm
+
+cluster = pytest.mark.cluster
+STAGE = f"OMP_NUM_THREADS=1 {sys.executable} -m components.pretrain"
+TWO = {"launcher": "slurm", "num_nodes": 2, "log_every": 4}
+
+
+@pytest.fixture
+def slurm(project, tmp_path_factory) -> Iterator[Slurm]:
+    with Slurm(tmp_path_factory.mktemp("slurm")) as started:
+        yield started
+
+
+def saved(step: int) -> bool:
+    return any(torch.load(last, weights_only=False)["global_step"] >= step for last in Path(".sesame/checkpoints").glob("gpt-*/last.ckpt"))
+
+
+def processes(slurm: Slurm, *which: str) -> list[psutil.Process]:
+    """Those of the stage on both nodes: itself, `srun` (there are two of each), or the tasks."""
+
+    def kind(process: psutil.Process) -> str:
+        return "srun" if "srun" in process.cmdline()[0] else "task" if "SLURM_STEP_ID" in process.environ() else "stage"
+
+    return [process for node in NODES for process in slurm.hosts.processes(node, "components.pretrain") if kind(process) in which]
+
+
+@cluster
+def test_two_nodes_train_as_one_process(slurm):
+    """One task a node, though the job would have four; the first alone writes."""
+    alone, _ = single()
+    write_params(**SETTINGS, run=TWO)
+    state, said = slurm.ended(slurm.submit("--nodes=2", "--ntasks-per-node=4", command=f"{STAGE} gpt"))
+    assert state == "COMPLETED" and said.count("pretrain@gpt: done in") == 1 and said.count("parameters, 24 steps") == 1, said
+    same("gpt", alone)
+
+
+@cluster
+def test_a_job_is_cancelled_and_the_next_one_goes_on(slurm):
+    """At once, and not after Slurm's patience of 15 s."""
+    alone, _ = single()
+    write_params(**SETTINGS, run=TWO)
+    job = slurm.submit("--nodes=2", command=f"{STAGE} gpt")
+    slurm.until(lambda: saved(6), 120)
+    began = time.monotonic()
+    slurm.do("scancel", job)
+    slurm.until(lambda: not processes(slurm, "stage", "srun", "task"), 12)
+    state, said = slurm.ended(job)
+    assert state == "CANCELLED" and not Path("data/models/gpt").exists(), said
+    assert time.monotonic() - began < 12
+    state, said = slurm.ended(slurm.submit("--nodes=2", command=f"{STAGE} gpt"))
+    assert state == "COMPLETED" and "resumed at step" in said, said
+    same("gpt", alone)
+
+
+@cluster
+@pytest.mark.parametrize("what", ["task", "stage", "srun"])
+def test_what_is_killed_takes_all_tasks_along(slurm, what):
+    """kill -9 of the second task, of the process that DVC starts, or of `srun`; the job's script goes on and sees the stage's failure."""
+    write_params(budget={"steps": 10000}, run=TWO)
+    job = slurm.submit("--nodes=2", command=f"{STAGE} gpt; echo ended with $?; sleep 60")
+    slurm.until(lambda: saved(1), 120)
+    killed = processes(slurm, what)[-1:] if what == "task" else processes(slurm, what)
+    for process in killed:  # one of the two `srun` ends the tasks when the other one is gone
+        process.suspend()
+    for process in killed:
+        process.kill()
+    slurm.until(lambda: not processes(slurm, "stage", "srun", "task"), 20)
+    output = Path(f"job-{job}.txt")
+    slurm.until(lambda: re.search("ended with (137|75)", output.read_text()), 20)
+    assert slurm.state(job) == "RUNNING" and "Traceback" not in output.read_text()
+    assert what != "task" or "srun: error: two: task 1: Killed" in output.read_text()
+
+
+@cluster
+def test_a_failure_of_the_first_alone_has_its_exit_code(slurm):
+    """2 is not tried again; `srun` itself gives that of the other task, which it kills."""
+    write_params(run=TWO | {"checkpoints_to": "no://where"})
+    state, said = slurm.ended(slurm.submit("--nodes=2", command=f"{STAGE} gpt; echo ended with $?"))
+    assert "pretrain@gpt: run.checkpoints_to: no://where" in said and "ended with 2" in said, said
+
+
+@cluster
+def test_two_trainings_of_one_job(slurm):
+    """Each on a node of its own, and the second one's is not the first of the job."""
+    write_params(run={"launcher": "slurm", "devices": 2})
+    both = f"{STAGE} gpt & {STAGE} bert & wait"
+    state, said = slurm.ended(slurm.submit("--nodes=2", "--ntasks-per-node=2", command=both))
+    assert all(f"pretrain@{name}: done in" in said for name in ("gpt", "bert")), said
+
+
+@cluster
+def test_a_node_is_lost_and_slurm_begins_the_job_again(slurm):
+    """A power cut: nobody hears of it, but Slurm misses the node; when that is back it starts the same job, which goes on."""
+    alone, _ = single()
+    write_params(**SETTINGS, run=TWO)
+    job = slurm.submit("--nodes=2", command=f"{STAGE} gpt")
+    slurm.until(lambda: saved(6), 120)
+    slurm.hosts.lose("two")
+    slurm.until(lambda: slurm.state(job) != "RUNNING", 60)
+    slurm.hosts.add("two")
+    slurm.node("two")
+    state, said = slurm.ended(job)
+    assert state == "COMPLETED" and "resumed at step" in said, said
+    same("gpt", alone)
+
+
+def test_no_job_and_too_few_nodes_are_lines(project):
+    write_params(run=TWO)
+    outside = pretrain("gpt")
+    assert outside.returncode == 2 and "run.launcher slurm: this is no job of Slurm" in outside.stderr
+    few = pretrain("gpt", SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="1")
+    assert few.returncode == 2 and "run.num_nodes 2: the Slurm job has 1" in few.stderr
+    none = pretrain("gpt", SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="2", PATH="/nowhere")
+    assert none.returncode == 2 and "run.launcher slurm: no srun in the PATH of this node" in none.stderr

@@ -10,6 +10,7 @@ rendezvous, and that a training has failed for good. Nobody who reaches that por
 
 import ctypes
 import hashlib
+import ipaddress
 import json
 import logging
 import os
@@ -27,6 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
+import psutil
 import torch
 from torch.distributed import DistError, TCPStore
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -136,6 +138,7 @@ def _task() -> None:
 
     host, port = os.environ["SLURM_SRUN_COMM_HOST"], os.environ[HEAD].rpartition(":")[2]
     os.environ[HEAD] = f"{host}:{port}"  # an address, which needs no name
+    os.environ |= _interface(os.environ[HEAD])
     # Lightning's own are the first of the job's nodes, which need not be one of this step, and a port for all steps of the job
     job, step, nodes = (os.environ[f"SLURM_{key}"] for key in ("JOB_ID", "STEP_ID", "STEP_NODELIST"))
     os.environ.setdefault("MASTER_ADDR", SLURMEnvironment.resolve_root_node_address(nodes))
@@ -355,6 +358,19 @@ def _meeting(parameters: RendezvousParameters) -> Meeting:
     return Meeting(TCPStore(host, port, timeout=timedelta(seconds=PATIENCE)), parameters)
 
 
+def _interface(head: str) -> dict[str, str]:
+    """By which network this node and the others reach each other, for gloo: it takes that of the machine's name, often 127.0.1.1."""
+    if "GLOO_SOCKET_IFNAME" not in os.environ:
+        family, kind, _, _, address = socket.getaddrinfo(*_address(head), type=socket.SOCK_DGRAM)[0]
+        with suppress(OSError), socket.socket(family, kind) as there:
+            there.connect(address)  # which sends nothing
+            own = there.getsockname()[0]
+            for name, addresses in psutil.net_if_addrs().items():
+                if any(other.address == own for other in addresses) and not ipaddress.ip_address(own).is_loopback:
+                    return {"GLOO_SOCKET_IFNAME": name}
+    return {}
+
+
 def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
     """Start this node's processes, and again when there is need, until all are done. Raises SesameError where they have failed."""
     rendezvous, nodes = run.rendezvous, run.rendezvous.min_nodes or run.num_nodes
@@ -364,7 +380,7 @@ def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
     for logger in logging.root.manager.loggerDict:
         if logger.startswith("torch.distributed.elastic"):  # what matters of it is said below in a line
             logging.getLogger(logger).setLevel(logging.CRITICAL)
-    with TemporaryDirectory(prefix="sesame-") as logs, _environment({LAUNCHED: "torchrun", HEAD: head, FRESH: "1"}):
+    with TemporaryDirectory(prefix="sesame-") as logs, _environment({LAUNCHED: "torchrun", HEAD: head, FRESH: "1"} | _interface(head)):
         config = LaunchConfig(
             min_nodes=nodes, max_nodes=run.num_nodes, nproc_per_node=per_node(run), run_id=training["attempt"],
             max_restarts=rendezvous.restarts, rdzv_backend="sesame", rdzv_endpoint=head, local_addr=own,

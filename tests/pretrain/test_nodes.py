@@ -22,6 +22,7 @@ from components.errors import SesameError
 from components.pretrain.afar import Afar
 from components.stage import LAUNCHED
 from tests.conftest import free_port, run_stage, tiny_params
+from tests.hosts import Hosts
 from tests.pretrain.test_pretrain import killed, pretrain, weights, write_params
 
 ROOT = Path(params.__file__).parents[2]
@@ -103,6 +104,25 @@ def test_two_nodes_train_as_one_process(project):
     for ours, theirs in zip(curve[1:], Path("data/curves/gpt.csv").read_text().splitlines()[1:], strict=True):
         assert [float(x) for x in ours.split(",")[3:5]] == pytest.approx([float(x) for x in theirs.split(",")[3:5]], rel=1e-4)
     assert written(other) == before and not list(other.glob(".sesame/checkpoints/*")) and "done in" not in said(other)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("names", ["", "127.0.1.1 one two"], ids=["no names", "Debian's names"])
+def test_two_hosts_train_as_one_process(project, tmp_path_factory, names):
+    """With addresses of their own; what their names stand for leads nowhere, and gloo alone would go by it."""
+    alone, _ = single()
+    folder = tmp_path_factory.mktemp("hosts")
+    with Hosts(folder, "one", "two") as hosts:
+        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}\n")
+        head = f"{hosts.address('one')}:29400"
+        write_params(**SETTINGS, run=nodes(0) | {"rendezvous": {"head": head, "wait": 120}})
+        other, env = another(project), {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        first = hosts.start("one", sys.executable, "-m", "components.pretrain", "gpt", log=project / "said.txt", **env)
+        second = hosts.start("two", sys.executable, "-m", "pipelines.cli", "join", head, cwd=other, log=other / "said.txt", **env)
+        until(lambda: first.poll() is not None and second.poll() is not None, 120)
+    assert (first.returncode, second.returncode) == (0, 0), said(project) + said(other)
+    assert f"joined pretrain@gpt of {head}" in said(other)
+    same("gpt", alone)
 
 
 def until_saved(step: int, project: Path, other: Path, *nodes: subprocess.Popen) -> None:

@@ -304,7 +304,9 @@ def _reach(host: str, port: int, seconds: float) -> TCPStore:
         try:
             with socket.create_connection((host, port), timeout=5):  # torch's own tries are a page of warnings
                 pass
-            return TCPStore(host, port, timeout=timedelta(seconds=PATIENCE))
+            store = TCPStore(host, port, timeout=timedelta(seconds=PATIENCE))
+            _impatient(port)
+            return store
         except (OSError, DistError) as error:
             if time.monotonic() > end:
                 raise SesameError(
@@ -326,7 +328,7 @@ class Meeting:
     def __init__(self, store: TCPStore, parameters: RendezvousParameters):
         self.store = store
         self.handler = create_handler(store, C10dRendezvousBackend(store, parameters.run_id), parameters)
-        self.joins, self.heard = parameters.local_addr.startswith(JOINER), None
+        self.joins, self.heard, self.alive = parameters.local_addr.startswith(JOINER), None, 0
         store.add(JOINED, int(self.joins))
 
     def __getattr__(self, name: str) -> Any:
@@ -345,17 +347,37 @@ class Meeting:
     def next_rendezvous(self) -> RendezvousInfo:
         if over := self.over():
             raise _failure(over["line"], over["status"]) if over["status"] else Done
+        self.alive = 0
         return self.handler.next_rendezvous()
 
     def num_nodes_waiting(self) -> int:
-        """Of which one is enough to stop what trains: it may hang where others have failed, and is to end in peace where it is done."""
-        over = self.over()
-        return bool(over["status"]) if over else self.handler.num_nodes_waiting()
+        """Of which one is enough to stop what trains: it may hang where others have failed, and is to end in peace where it is done.
+
+        A node that gives no sign of life any more counts, too: nobody else would ever hear of a power cut.
+        """
+        if over := self.over():
+            return bool(over["status"])
+        waiting, alive = self.handler.num_nodes_waiting(), len(self.handler._state_holder.state.participants)
+        lost, self.alive = alive < self.alive, max(alive, self.alive)
+        return waiting or lost
 
 
 def _meeting(parameters: RendezvousParameters) -> Meeting:
     host, port = _address(parameters.endpoint)
-    return Meeting(TCPStore(host, port, timeout=timedelta(seconds=PATIENCE)), parameters)
+    store = TCPStore(host, port, timeout=timedelta(seconds=PATIENCE))
+    _impatient(port)
+    return Meeting(store, parameters)
+
+
+def _impatient(port: int) -> None:
+    """Have the system end this process' connections to a head that was cut off: torch would wait for its answer for ever."""
+    options = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3, socket.TCP_USER_TIMEOUT: int(PATIENCE * 1000)}
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.raddr and connection.raddr.port == port:
+            with socket.socket(fileno=os.dup(connection.fd)) as own:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for option, value in options.items():
+                    own.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _interface(head: str) -> dict[str, str]:
@@ -384,7 +406,10 @@ def _agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
         config = LaunchConfig(
             min_nodes=nodes, max_nodes=run.num_nodes, nproc_per_node=per_node(run), run_id=training["attempt"],
             max_restarts=rendezvous.restarts, rdzv_backend="sesame", rdzv_endpoint=head, local_addr=own,
-            rdzv_configs={"join_timeout": int(rendezvous.wait) or 1, "last_call_timeout": LAST_CALL, "keep_alive_interval": 2},
+            rdzv_configs={
+                "join_timeout": int(rendezvous.wait) or 1, "last_call_timeout": LAST_CALL,
+                "keep_alive_interval": 2, "keep_alive_max_attempt": 5,
+            },
             monitor_interval=0.2, shutdown_timeout=10, signals_to_handle=signals, logs_specs=DefaultLogsSpecs(logs),
         )  # fmt: skip
         try:

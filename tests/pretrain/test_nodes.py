@@ -106,22 +106,57 @@ def test_two_nodes_train_as_one_process(project):
     assert written(other) == before and not list(other.glob(".sesame/checkpoints/*")) and "done in" not in said(other)
 
 
+class Two:
+    """A head and a node that joins it, on hosts of their own."""
+
+    def __init__(self, hosts: Hosts, project: Path):
+        self.hosts, self.project, self.head = hosts, project, f"{hosts.address('one')}:29400"
+
+    def begin(self, name: str) -> subprocess.Popen:
+        folder = self.project if name == "one" else self.project.parent / f"{self.project.name}-other"
+        command = ["components.pretrain", "gpt"] if name == "one" else ["pipelines.cli", "join", self.head, "--wait", "100"]
+        env = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        return self.hosts.start(name, sys.executable, "-m", *command, cwd=folder, log=folder / "said.txt", **env)
+
+
+@pytest.fixture
+def two(project, tmp_path_factory) -> Iterator[Two]:
+    with Hosts(tmp_path_factory.mktemp("hosts"), "one", "two") as hosts:
+        yield Two(hosts, project)
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("names", ["", "127.0.1.1 one two"], ids=["no names", "Debian's names"])
-def test_two_hosts_train_as_one_process(project, tmp_path_factory, names):
+def test_two_hosts_train_as_one_process(project, two, names):
     """With addresses of their own; what their names stand for leads nowhere, and gloo alone would go by it."""
     alone, _ = single()
-    folder = tmp_path_factory.mktemp("hosts")
-    with Hosts(folder, "one", "two") as hosts:
-        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}\n")
-        head = f"{hosts.address('one')}:29400"
-        write_params(**SETTINGS, run=nodes(0) | {"rendezvous": {"head": head, "wait": 120}})
-        other, env = another(project), {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        first = hosts.start("one", sys.executable, "-m", "components.pretrain", "gpt", log=project / "said.txt", **env)
-        second = hosts.start("two", sys.executable, "-m", "pipelines.cli", "join", head, cwd=other, log=other / "said.txt", **env)
-        until(lambda: first.poll() is not None and second.poll() is not None, 120)
-    assert (first.returncode, second.returncode) == (0, 0), said(project) + said(other)
-    assert f"joined pretrain@gpt of {head}" in said(other)
+    (two.hosts.folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}\n")
+    write_params(**SETTINGS, run=nodes(0) | {"rendezvous": {"head": two.head, "wait": 120}})
+    other = another(project)
+    head, node = two.begin("one"), two.begin("two")
+    until(lambda: head.poll() is not None and node.poll() is not None, 120)
+    assert (head.returncode, node.returncode) == (0, 0), said(project) + said(other)
+    assert f"joined pretrain@gpt of {two.head}" in said(other)
+    same("gpt", alone)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ["one", "two"], ids=["the head", "the other"])
+def test_a_host_is_cut_off(project, two, name):
+    """A power cut, of which nobody hears. The head goes on alone; without a head the other one waits for the next."""
+    alone, _ = single()
+    write_params(**SETTINGS, run=nodes(0) | {"rendezvous": {"head": two.head, "wait": 120, "min_nodes": 2 if name == "one" else 1}})
+    other = another(project)
+    head, node = two.begin("one"), two.begin("two")
+    until_saved(6, project, other, head, node)
+    two.hosts.lose(name)
+    if name == "one":
+        until(lambda: f"{two.head} went away; waits for it" in said(other), 60)
+        two.hosts.add("one")
+        head = two.begin("one")
+    until(lambda: head.poll() is not None and node.poll() is not None, 120)
+    assert head.returncode == 0 and (name == "two" or node.returncode == 0), said(project) + said(other)
+    assert "resumed at step" in said(project), said(project)
     same("gpt", alone)
 
 

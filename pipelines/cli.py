@@ -129,10 +129,10 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     services.use_prefect()
     from prefect.utilities.urls import url_for
 
-    from pipelines import flow, ledger, results, views
+    from pipelines import cancellation, flow, ledger, results, views
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
-    with _while_prefect_lives():
+    with _while_prefect_lives(), cancellation.without_heartbeats():
         named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
         state = named(targets, force, jobs or forecast.default_jobs(params.load()), wait, recheck, return_state=True)
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
@@ -158,7 +158,7 @@ def worker(
     from pipelines import services
 
     services.use_prefect()
-    from pipelines import worker as workers
+    from pipelines import workers
 
     workers.serve(pool, queue or [], limit)
 

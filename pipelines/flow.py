@@ -14,7 +14,6 @@ from functools import partial
 from filelock import FileLock, Timeout
 from prefect import allow_failure, flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
-from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
@@ -25,6 +24,7 @@ from components import params
 from components.errors import SesameError
 from components.stage import STATE
 from pipelines import graph, ledger, meter, pools, processes, runner, services, slots, sources, terminal
+from pipelines.cancellation import heard
 from pipelines.forecast import JOBS
 
 GOOD = ("Completed", "Cached")
@@ -201,27 +201,6 @@ class Build:
 
 
 @contextmanager
-def _cancellation() -> Iterator[threading.Event]:
-    """An event that is set when this flow run is cancelled in Prefect's UI: nobody else would tell a flow run by hand."""
-    cancelled, over = threading.Event(), threading.Event()
-    run_id = flow_run.id
-
-    def watch() -> None:
-        with get_client(sync_client=True) as client:
-            while not over.wait(2):
-                with suppress(Exception):  # a server that is away for a moment can't cancel
-                    state = client.read_flow_run(run_id).state
-                    if state and (state.is_cancelling() or state.is_cancelled()):
-                        cancelled.set()
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield cancelled
-    finally:
-        over.set()
-
-
-@contextmanager
 def _told_once() -> Iterator[None]:
     """No SIGTERM cuts the stopping of stages short: who cancels a flow often tells it twice, by Ctrl-C and by Prefect."""
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -265,7 +244,7 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     started = time.monotonic()
     runner.reset()
     try:
-        with _cancellation() as cancelled, _only_flow(wait, cancelled):
+        with heard() as cancelled, _only_flow(wait, cancelled):
             with graph.at_once():
                 plan, all_params = graph.plan(targets or []), params.load()
                 forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()

@@ -1,4 +1,4 @@
-"""The other end of a pool: `sesame worker` starts Prefect's own worker, which starts the flow `stage` here for each stage that is sent.
+"""The other end of a pool: the flow `stage`, which a worker starts for each stage that is sent.
 
 A stage runs in a git worktree under .sesame/pool, at the commit that was sent and with the changes that were; the clone itself is left
 alone. What it reads comes from DVC's remote, what it writes goes there; what git keeps of it, and its entry for the lock file, go back to
@@ -8,13 +8,13 @@ the flow, which alone writes them down.
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
+from multiprocessing import parent_process
 from pathlib import Path
 from shutil import rmtree
 from typing import TypeVar
@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from prefect import flow, get_run_logger
 from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import PrefectHTTPStatusError, TerminationSignal
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed, State
@@ -33,7 +33,8 @@ from prefect.states import Cancelled, Completed, Failed, State
 from components import params
 from components.errors import SesameError, one_line
 from components.stage import STATE
-from pipelines import graph, lanes, lockfile, parcel, processes, runner, services, slots, terminal
+from pipelines import graph, lanes, lockfile, parcel, processes, runner, services, slots
+from pipelines.cancellation import heard
 from pipelines.origin import git
 
 T = TypeVar("T")
@@ -43,8 +44,6 @@ ANSWER = "answer"
 """The kind of artifact that a stage's answer is in."""
 ENVIRONMENT = ("constraints.txt", "pyproject.toml")
 """What a worker's libraries were installed from."""
-BEATS = 5
-"""Seconds between two signs of life that a worker gives to Prefect's server."""
 
 
 def answer_key(run_id: object) -> str:
@@ -59,10 +58,13 @@ def stage(name: str, order: str) -> State:
     _signed()
     with _while_worker_lives():
         try:
-            sent = parcel.Order.unpacked(order)
-            os.chdir(os.environ.get(CHECKOUT, "."))
-            with _worktree() as folder:
-                answer = _run(sent, folder, log)
+            with _stopped_when_cancelled():
+                sent = parcel.Order.unpacked(order)
+                os.chdir(os.environ.get(CHECKOUT, "."))
+                with _worktree() as folder:
+                    answer = _run(sent, folder, log)
+        except Stopped:
+            answer = parcel.Answer(1, 0.0, problem="stopped", stopped=True)
         except SesameError as error:
             answer = parcel.Answer(SesameError.status, 0.0, problem=f"{_here()}: {error}", permanent=True)
         except Remote as error:
@@ -116,11 +118,11 @@ def _signed() -> None:
 @contextmanager
 def _while_worker_lives() -> Iterator[None]:
     """Ends this process and its stage when the worker that started it is gone: somebody else has the stage by then."""
-    over, parent = threading.Event(), os.getppid()
+    over, forked_by, parent = threading.Event(), parent_process(), os.getppid()
 
     def watch() -> None:
         while not over.wait(1):
-            if os.getppid() != parent:
+            if not forked_by.is_alive() if forked_by else os.getppid() != parent:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
@@ -131,6 +133,31 @@ def _while_worker_lives() -> Iterator[None]:
     finally:
         runner.stop_all()
         over.set()
+
+
+class Stopped(Exception):
+    """The run was cancelled."""
+
+
+@contextmanager
+def _stopped_when_cancelled() -> Iterator[None]:
+    """Raises Stopped when the run is cancelled meanwhile: its stage is stopped, and so is what brings and sends its data."""
+    over = threading.Event()
+
+    def stop() -> None:
+        runner.stop_all()
+        if not over.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)  # as Prefect's own worker would
+
+    with heard(stop) as cancelled:
+        try:
+            yield
+        except TerminationSignal:
+            if not cancelled.is_set():
+                raise
+            raise Stopped from None
+        finally:
+            over.set()
 
 
 @contextmanager
@@ -241,21 +268,3 @@ def _slots(sent: parcel.Order) -> slots.Slots | None:
     while not (held := slots.take(stage_.meta.resource, wanted)):
         time.sleep(1)
     return held
-
-
-def serve(pool: str, queues: list[str], limit: int) -> None:
-    """Be a worker of this pool, for so many stages at once, until Ctrl-C or SIGTERM. Raises SesameError where it could do nothing."""
-    from pipelines import pools
-
-    pools.check_remote()
-    pools.make(pool)
-    os.environ.setdefault("PREFECT_WORKER_HEARTBEAT_SECONDS", str(BEATS))
-    os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "0.5")
-    os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
-    os.environ[CHECKOUT] = str(Path.cwd())
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])  # `python` is this one
-    name = f"{os.uname().nodename}-{os.getpid()}"
-    terminal.say(f"{name} works for {pool}{' (' + ', '.join(queues) + ')' if queues else ''}, {limit} at a time")
-    options = [option for queue in queues for option in ("--work-queue", queue)]
-    command = ["-m", "prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name, "--limit", str(limit), *options]
-    os.execv(sys.executable, [sys.executable, *command])

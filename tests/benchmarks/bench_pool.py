@@ -1,4 +1,7 @@
-"""A pool's workers on this machine: what a stage costs beyond its own time, in parts, and whether the simulation foretells the whole."""
+"""A pool's workers on this machine: what a stage costs beyond its own time, in parts, and whether the simulation foretells the whole.
+
+`SESAME_STAGES` says how many (16).
+"""
 
 import json
 import os
@@ -6,6 +9,7 @@ import re
 import statistics
 import subprocess
 import time
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -17,7 +21,7 @@ from tests.benchmarks.record import record
 from tests.pipelines.conftest import BIN, Lab, bare, template  # noqa: F401, fixtures
 from tests.pipelines.test_pool import git
 
-STAGES = 16
+STAGES = int(os.environ.get("SESAME_STAGES", 16))
 SLEEP = 1.0
 
 
@@ -82,12 +86,12 @@ def test_short_stages(pooled, tmp_path, workers):
     starts = []
     for run in requests.post(f"{api}/flow_runs/filter", json={"flows": {"name": {"any_": ["stage"]}}, "limit": 200}).json():
         states = requests.get(f"{api}/flow_run_states/", params={"flow_run_id": run["id"]}).json()
-        when = {state["name"]: time.mktime(time.strptime(state["timestamp"][:19], "%Y-%m-%dT%H:%M:%S")) for state in states}
-        starts.append(when["Running"] - when["Pending"])
+        when = {state["name"]: datetime.fromisoformat(state["timestamp"]) for state in states}
+        starts.append((when["Running"] - when["Pending"]).total_seconds())
     ready, ran, sent = (statistics.median(part) for part in zip(*parts, strict=True))
     print(
-        f"\n{workers} workers: {seconds:.1f} s; a stage: starts {statistics.median(starts):.1f}, ready {ready:.1f}, runs {ran:.1f}, "
-        f"sends {sent:.1f} s; server {(cpu(server) - served) / STAGES:.2f} s of a core, "
+        f"\n{workers} workers: {seconds:.1f} s; a stage: starts {statistics.median(starts):.2f}, ready {ready:.2f}, runs {ran:.2f}, "
+        f"sends {sent:.2f} s; server {(cpu(server) - served) / STAGES:.2f} s of a core, "
         f"{1000 * poll:.0f} ms for a worker's question"
     )
     own = Costs(poll=poll, start=statistics.median(starts), repro=max(0.1, ran - SLEEP), pull=0.0, prepare=ready, push=sent)

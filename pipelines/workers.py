@@ -19,7 +19,12 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.engine import handle_engine_signals
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.flow_engine import load_flow_run, run_flow
-from prefect.settings import PREFECT_WORKER_HEARTBEAT_SECONDS, PREFECT_WORKER_QUERY_SECONDS, temporary_settings
+from prefect.settings import (
+    PREFECT_CLIENT_MAX_RETRIES,
+    PREFECT_WORKER_HEARTBEAT_SECONDS,
+    PREFECT_WORKER_QUERY_SECONDS,
+    temporary_settings,
+)
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
 from pipelines import cancellation, pools, processes, terminal, worker
@@ -30,6 +35,8 @@ FIRM: processes.Ladder = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 2.0))
 SETTINGS = {PREFECT_WORKER_HEARTBEAT_SECONDS: 5.0, PREFECT_WORKER_QUERY_SECONDS: 1.0}
 """Where nobody has set them: seconds between two signs of life that a worker gives to Prefect's server, and between two questions for
 stages."""
+PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 6}
+"""Of a request: the server answers 503 when many ask it at once and SQLite has one of them wait; a stage would be lost by that."""
 
 
 class Worker(ProcessWorker):
@@ -96,7 +103,7 @@ def _run(env: dict[str, str]) -> None:
     """Be the run that is named in this environment."""
     os.setsid()  # out of reach of the Ctrl-C that is for the worker, and to be stopped with all that it starts
     os.environ.update(env)
-    with handle_engine_signals(run_id := UUID(env["PREFECT__FLOW_RUN_ID"])), cancellation.without_heartbeats():
+    with handle_engine_signals(run_id := UUID(env["PREFECT__FLOW_RUN_ID"])), cancellation.without_heartbeats(), temporary_settings(PATIENT):
         run_flow(worker.stage, flow_run=load_flow_run(run_id))
 
 
@@ -110,7 +117,7 @@ def serve(pool: str, queues: list[str], limit: int) -> None:
     forkserver.ensure_running()
     name = f"{os.uname().nodename}-{os.getpid()}"
     terminal.say(f"{name} works for {pool}{' (' + ', '.join(queues) + ')' if queues else ''}, {limit} at a time")
-    with temporary_settings(set_defaults=SETTINGS), suppress(asyncio.CancelledError):
+    with temporary_settings(PATIENT, set_defaults=SETTINGS), suppress(asyncio.CancelledError):
         asyncio.run(_until_told(Worker(pool, queues, name, limit=limit)))
 
 

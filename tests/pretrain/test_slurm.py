@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -33,7 +34,9 @@ def processes(slurm: Slurm, *which: str) -> list[psutil.Process]:
     """Those of the stage on both nodes: itself, `srun` (there are two of each), or the tasks."""
 
     def kind(process: psutil.Process) -> str:
-        return "srun" if "srun" in process.cmdline()[0] else "task" if "SLURM_STEP_ID" in process.environ() else "stage"
+        with suppress(psutil.Error):  # it has just ended
+            return "srun" if "srun" in process.cmdline()[0] else "task" if "SLURM_STEP_ID" in process.environ() else "stage"
+        return ""
 
     return [process for node in NODES for process in slurm.hosts.processes(node, "components.pretrain") if kind(process) in which]
 
@@ -87,9 +90,11 @@ def test_what_is_killed_takes_all_tasks_along(slurm, what):
 
 @cluster
 def test_a_failure_of_the_first_alone_has_its_exit_code(slurm):
-    """2 is not tried again; `srun` itself gives that of the other task, which it kills."""
+    """2 is not tried again; `srun` itself gives that of the other task, which it ends: at once, and not after Slurm's patience."""
     write_params(run=TWO | {"checkpoints_to": "no://where"})
-    state, said = slurm.ended(slurm.submit("--nodes=2", command=f"{STAGE} gpt; echo ended with $?"))
+    job = slurm.submit("--nodes=2", command=f"{STAGE} gpt; echo ended with $?")
+    slurm.until(lambda: Path(f"job-{job}.txt").exists() and "task 0: Exited with exit code 2" in Path(f"job-{job}.txt").read_text(), 120)
+    _, said = slurm.ended(job, 12)
     assert "pretrain@gpt: run.checkpoints_to: no://where" in said and "ended with 2" in said, said
 
 

@@ -74,6 +74,9 @@ class Worker(ProcessWorker):
         self._runs_task_group.start_soon(self.get_and_submit_flow_runs)  # for the next one, whose place is free by then
         return ProcessWorkerResult(identifier=str(process.pid), status_code=process.exitcode)
 
+    async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
+        """None: the stage signs by a tag, and SQLite often refuses these at the first try, after which Prefect waits for seconds."""
+
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """Of a server that is away nothing is heard, and it is asked again: whoever is at work goes on."""
         with _patience():

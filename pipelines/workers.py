@@ -35,7 +35,7 @@ FIRM: processes.Ladder = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 2.0))
 SETTINGS = {PREFECT_WORKER_HEARTBEAT_SECONDS: 5.0, PREFECT_WORKER_QUERY_SECONDS: 1.0}
 """Where nobody has set them: seconds between two signs of life that a worker gives to Prefect's server, and between two questions for
 stages."""
-PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 6}
+PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 4}
 """Of a request: the server answers 503 when many ask it at once and SQLite has one of them wait; a stage would be lost by that."""
 
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 from collections.abc import Iterator
+from multiprocessing import forkserver
 
 import boto3
 import pytest
@@ -20,6 +21,7 @@ from tests.corpora.test_shards import GROUPS, LINES, corpus, documents, everythi
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
+    forkserver.ensure_running()  # as where a corpus was made before: its environment has no keys, the stage's has
     server = ThreadedMotoServer(port=0)
     server.start()
     yield "http://{}:{}".format(*server.get_host_and_port())

@@ -157,7 +157,7 @@ def runner(settings: params.TextRun, folder: Path, place: str, preloaded: str) -
         return
     context = get_context("forkserver")  # a fork of this process would take along its threads' locks
     context.set_forkserver_preload([preloaded])
-    pool = ProcessPoolExecutor(workers, context, _end_with_parent)
+    pool = ProcessPoolExecutor(workers, context, _begin, (dict(os.environ),))
     try:
         yield Runner(settings, folder, place, pool)
     except BaseException:
@@ -168,8 +168,11 @@ def runner(settings: params.TextRun, folder: Path, place: str, preloaded: str) -
         pool.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for ever for its next task."""
+def _begin(environment: dict[str, str]) -> None:
+    """Have the parent's environment, and not the fork server's, which may be older; end with the parent: one whose parent was
+    killed would wait for ever for its next task."""
+    os.environ.clear()
+    os.environ.update(environment)
 
     def watch() -> None:
         connection.wait([parent_process().sentinel])

@@ -2,12 +2,21 @@
 
 Prefect answers whoever asks, whatever page the question comes from. A page that a user happens to visit could so read and change
 runs, and start some under `sesame serve`. The check stands before Prefect, whose own setting of allowed origins only hides answers.
+
+On SQLite its transactions read first and write later, which SQLite refuses at once where another one writes. Prefect answers 503,
+upon which its clients wait for seconds. Here they take turns.
 """
 
+import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from urllib.parse import urlsplit
 
 from prefect.server.api import server
+from prefect.server.database.configurations import AioSqliteConfiguration
+from prefect.server.database.dependencies import provide_database_interface, set_database_config
+from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,6 +47,29 @@ class OwnPageOnly:
         return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK and (origin is None or origin in self.pages)
 
 
+class SqliteInTurns(AioSqliteConfiguration):
+    """One transaction of this server at a time, which may write from its begin on: none is refused, and none waits inside SQLite,
+    where a wait can hold up the thread that all requests share, the one waited for among them, until SQLite gives up after 60 s."""
+
+    def __init__(self, connection_url: str):
+        super().__init__(connection_url=connection_url)
+        self.turn, self.task = asyncio.Lock(), None
+
+    @asynccontextmanager
+    async def begin_transaction(self, session: AsyncSession, with_for_update: bool = False) -> AsyncIterator[AsyncSessionTransaction]:
+        inner = self.task is asyncio.current_task()  # which would wait for itself
+        async with nullcontext() if inner else self.turn:
+            outer, self.task = self.task, asyncio.current_task()
+            try:
+                async with super().begin_transaction(session, with_for_update=True) as transaction:
+                    yield transaction
+            finally:
+                self.task = outer
+
+
 def create_app() -> ASGIApp:
     """For uvicorn's `--factory`, as Prefect's own command does it."""
+    database = provide_database_interface().database_config
+    if isinstance(database, AioSqliteConfiguration):
+        set_database_config(SqliteInTurns(database.connection_url))
     return OwnPageOnly(server.create_app(), set(os.environ[PAGES].split(",")))

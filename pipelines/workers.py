@@ -36,7 +36,7 @@ SETTINGS = {PREFECT_WORKER_HEARTBEAT_SECONDS: 5.0, PREFECT_WORKER_QUERY_SECONDS:
 """Where nobody has set them: seconds between two signs of life that a worker gives to Prefect's server, and between two questions for
 stages."""
 PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 4}
-"""Of a request: on SQLite the server answers some with 503 when several ask it; a stage would be lost by that."""
+"""Of a request, after 2, 4, 8 and 16 s: a server that is away for half a minute costs no stage."""
 
 
 class Worker(ProcessWorker):
@@ -73,9 +73,6 @@ class Worker(ProcessWorker):
                 await self._mark_flow_run_as_cancelled(left)
         self._runs_task_group.start_soon(self.get_and_submit_flow_runs)  # for the next one, whose place is free by then
         return ProcessWorkerResult(identifier=str(process.pid), status_code=process.exitcode)
-
-    async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
-        """None: the stage signs by a tag, and on SQLite these often get a 503, after which Prefect's client waits for seconds."""
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """Of a server that is away nothing is heard, and it is asked again: whoever is at work goes on."""

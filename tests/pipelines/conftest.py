@@ -207,7 +207,6 @@ def bare(template, tmp_path) -> Lab:
 def lab(bare, forking, server) -> Lab:
     """A lab that uses the session's Prefect server, which comes up while the libraries are imported to fork commands off."""
     bare.env["PREFECT_API_URL"], bare.forks = server, forking
-    bare.env["PREFECT_CLIENT_MAX_RETRIES"] = "5"  # the flows of all tests share its SQLite, which turns some away on a busy machine
     return bare
 
 

@@ -68,8 +68,13 @@ class SqliteInTurns(AioSqliteConfiguration):
 
 
 def create_app() -> ASGIApp:
-    """For uvicorn's `--factory`, as Prefect's own command does it."""
+    """What `sesame up` starts, for uvicorn's `--factory`, as Prefect's own command starts its server."""
+    return OwnPageOnly(for_network(), set(os.environ[PAGES].split(",")))
+
+
+def for_network() -> ASGIApp:
+    """For whoever reaches it, in place of `prefect server start`: with a password, by PREFECT_SERVER_API_AUTH_STRING."""
     database = provide_database_interface().database_config
     if isinstance(database, AioSqliteConfiguration):
         set_database_config(SqliteInTurns(database.connection_url))
-    return OwnPageOnly(server.create_app(), set(os.environ[PAGES].split(",")))
+    return server.create_app()

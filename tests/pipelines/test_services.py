@@ -1,6 +1,7 @@
 """The servers and the ledger: up, down, away; and what is said before anything runs."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import requests
 from components import tracking
 from components.errors import SesameError
 from pipelines import services
+from tests.pipelines.conftest import BIN, ROOT, until
 
 STEP = """
 import sys
@@ -97,15 +99,15 @@ def only_its_own_page(address: str) -> None:
     assert "access-control-allow-origin" not in requests.options(flows, headers=asked).headers
 
 
-def takes_many_writes_at_once(api: str) -> None:
+def takes_many_writes_at_once(api: str, **options) -> None:
     """On SQLite Prefect alone answers most of these with 503, and may stand still for a minute."""
-    flow = requests.post(f"{api}/flows/", json={"name": "many"}).json()["id"]
-    deployment = requests.post(f"{api}/deployments/", json={"name": "many", "flow_id": flow}).json()["id"]
+    flow = requests.post(f"{api}/flows/", json={"name": "many"}, **options).json()["id"]
+    deployment = requests.post(f"{api}/deployments/", json={"name": "many", "flow_id": flow}, **options).json()["id"]
     begin = f"{api}/deployments/{deployment}/create_flow_run"
     with ThreadPoolExecutor(16) as pool:
-        codes = list(pool.map(lambda _: requests.post(begin, json={}, timeout=30).status_code, range(64)))
+        codes = list(pool.map(lambda _: requests.post(begin, json={}, timeout=60, **options).status_code, range(64)))
     assert codes == [201] * 64, codes
-    assert requests.delete(f"{api}/flows/{flow}").ok  # its runs too: nobody does them
+    assert requests.delete(f"{api}/flows/{flow}", **options).ok  # its runs too: nobody does them
 
 
 def opens_on_the_runs_of_the_flow(output: str, page: str, flow_run: str) -> None:
@@ -151,6 +153,27 @@ def test_a_database_that_is_away_costs_seconds_and_keeps_its_password(lab, monke
     with pytest.raises(SesameError, match="is not usable"):
         tracking.connected()
     assert time.monotonic() - begun < 60, "MLflow alone tries for two minutes"
+
+
+@pytest.mark.cluster
+def test_a_server_for_the_network(tmp_path):
+    """By the command of docs/operations.md: under any name, by its password, and in turns as well."""
+    [command] = re.findall(r"^(uvicorn .*?) > ", (ROOT / "docs/operations.md").read_text(), re.M)
+    port = services._free(0)
+    own = {"PREFECT_HOME": str(tmp_path), "PREFECT_SERVER_API_AUTH_STRING": "me:secret"}
+    with open(tmp_path / "log", "w") as log:
+        program = [BIN / "uvicorn", *command.replace("4200", str(port)).split()[1:]]
+        server = subprocess.Popen(program, env=os.environ | own, stdout=log, stderr=log)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        until(lambda: services.healthy(services.PREFECT, address))
+        for options, code in (({}, 401), ({"auth": ("me", "secret")}, 200)):
+            asked = requests.get(f"{address}/api/admin/version", headers={"Host": f"lab:{port}"}, **options)
+            assert asked.status_code == code, (tmp_path / "log").read_text()
+        takes_many_writes_at_once(f"{address}/api", auth=("me", "secret"))
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def test_an_address_without_a_scheme_is_one_line(bare):

@@ -2,7 +2,8 @@
 
 Each part is a queue with what was measured of it (`bench_pool.py` measures it anew): the flow's process submits and writes down one stage
 at a time, Prefect's server answers on one core, a worker asks for work now and then, starts a process for each stage, pulls, runs, pushes.
-Workers are of one core each, on machines of their own; with `--cores` all of them share one machine, as in the benchmark.
+Workers are of one core each, on machines of their own; with `cores` they share one machine with the server and the flow, as in the
+benchmark.
 """
 
 import argparse
@@ -49,16 +50,17 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
     def at(place: simpy.Resource, cost: float):
         with place.request() as turn:
             yield turn
-            yield world.timeout(cost)
+            yield from busy(cost)
 
     def busy(cost: float):
-        """On a core of a worker, in slices as a system shares them out."""
+        """On a core, where all share one machine, in slices as a system shares them out."""
+        while machine is not None and cost > 0:
+            with machine.request() as turn:
+                yield turn
+                yield world.timeout(min(cost, 0.1))
+            cost -= 0.1
         if machine is None:
             yield world.timeout(cost)
-            return
-        while cost > 0:
-            yield from at(machine, min(cost, 0.1))
-            cost -= 0.1
 
     def submit():
         for _ in range(units):

@@ -54,13 +54,14 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
 
     def busy(cost: float):
         """On a core, where all share one machine, in slices as a system shares them out."""
-        while machine is not None and cost > 0:
+        if machine is None:
+            yield world.timeout(cost)
+            return
+        while cost > 0:
             with machine.request() as turn:
                 yield turn
                 yield world.timeout(min(cost, 0.1))
             cost -= 0.1
-        if machine is None:
-            yield world.timeout(cost)
 
     def submit():
         for _ in range(units):

@@ -158,9 +158,9 @@ def worker(
     from pipelines import services
 
     services.use_prefect()
-    from pipelines import workers
+    from pipelines import pool_worker
 
-    workers.serve(pool, queue or [], limit)
+    pool_worker.serve(pool, queue or [], limit)
 
 
 @command

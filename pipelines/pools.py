@@ -39,7 +39,7 @@ from prefect.states import Cancelled, Cancelling, Crashed, Scheduled
 from components import tracking
 from components.errors import SesameError, one_line, without_secrets
 from components.stage import output
-from pipelines import graph, lockfile, origin, parcel, runner, services, terminal, worker
+from pipelines import graph, lockfile, origin, parcel, pool_stage, runner, services, terminal
 from pipelines.runner import Outcome
 
 OnLine = Callable[[str], None]
@@ -92,7 +92,7 @@ def make(name: str) -> tuple[UUID, str]:
         with suppress(ObjectAlreadyExists):
             client.create_work_pool(WorkPoolCreate(name=name, type="process", description="Stages of Sesame's pipelines"))
         kind = client.read_work_pool(name).type
-    deployed = worker.stage.to_deployment(name, description="Run one stage that a flow has sent.", work_pool_name=name, **_entry(kind))
+    deployed = pool_stage.stage.to_deployment(name, description="Run one stage that a flow has sent.", work_pool_name=name, **_entry(kind))
     return deployed.apply(), kind
 
 
@@ -212,7 +212,7 @@ class Pool:
             return Outcome(0, 0.0, skipped=True)  # what it needs ran, and came out as it was
         for _ in range(LOST):
             sent = _Sent(on_line)
-            run_id = worker.until_it_answers(partial(self._send, stage, order, sent, uuid4().hex), self._stopping)
+            run_id = pool_stage.until_it_answers(partial(self._send, stage, order, sent, uuid4().hex), self._stopping)
             if run_id is None:
                 return Outcome(1, 0.0, problem="stopped before it began", stopped=True)
             sent.ended.wait()
@@ -220,7 +220,7 @@ class Pool:
                 del self._sent[run_id]
             if self._stopping.is_set():
                 return Outcome(1, time.monotonic() - begun, problem="stopped", stopped=True)
-            if (answer := worker.until_it_answers(partial(self._answer, run_id), self._stopping)) is not None:
+            if (answer := pool_stage.until_it_answers(partial(self._answer, run_id), self._stopping)) is not None:
                 return self._taken(stage, order, answer, time.monotonic() - begun)
             said = f"its run was removed from {self.name}" if sent.removed else sent.state.message or sent.state.name
             if not sent.removed and not sent.state.is_crashed():  # cancelled by somebody, or a fault of ours
@@ -263,7 +263,7 @@ class Pool:
 
     def _answer(self, run_id: UUID) -> parcel.Answer | None:
         """What a stage left when it ended; None of one that was lost."""
-        wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[worker.answer_key(run_id)]))
+        wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[pool_stage.answer_key(run_id)]))
         found = self._client.read_artifacts(artifact_filter=wanted)
         return parcel.Answer.unpacked(found[0].data) if found else None
 

@@ -27,7 +27,7 @@ from prefect.settings import (
 )
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
-from pipelines import cancellation, pools, processes, terminal, worker
+from pipelines import cancellation, pool_stage, pools, processes, terminal
 
 forks = get_context("forkserver")  # a fork of the worker itself would take along its threads' locks
 FIRM: processes.Ladder = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 2.0))
@@ -55,7 +55,7 @@ class Worker(ProcessWorker):
     ) -> ProcessWorkerResult:  # fmt: skip
         """Run one stage in a process of its own, until it has ended. What came of it the process itself tells the server, unless it is
         killed."""
-        if configuration.env.get("PREFECT__FLOW_NAME") != worker.stage.name:
+        if configuration.env.get("PREFECT__FLOW_NAME") != pool_stage.stage.name:
             return await super().run(flow_run, configuration, task_status)
         process = forks.Process(target=_run, args=({key: value for key, value in configuration.env.items() if value is not None},))
         await anyio.to_thread.run_sync(process.start)
@@ -104,14 +104,14 @@ def _run(env: dict[str, str]) -> None:
     os.setsid()  # out of reach of the Ctrl-C that is for the worker, and to be stopped with all that it starts
     os.environ.update(env)
     with handle_engine_signals(run_id := UUID(env["PREFECT__FLOW_RUN_ID"])), cancellation.without_heartbeats(), temporary_settings(PATIENT):
-        run_flow(worker.stage, flow_run=load_flow_run(run_id))
+        run_flow(pool_stage.stage, flow_run=load_flow_run(run_id))
 
 
 def serve(pool: str, queues: list[str], limit: int) -> None:
     """Be a worker of this pool, for so many stages at once, until Ctrl-C or SIGTERM. Raises SesameError where it could do nothing."""
     pools.check_remote()
     pools.make(pool)
-    os.environ[worker.CHECKOUT] = str(Path.cwd())
+    os.environ[pool_stage.CHECKOUT] = str(Path.cwd())
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])  # a stage's `python`
     forks.set_forkserver_preload(["__main__", __name__])
     forkserver.ensure_running()

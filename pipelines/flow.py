@@ -149,8 +149,11 @@ class Build:
 
     def _free(self, stage: graph.Stage) -> bool:
         taken = {other.meta.resource for other, _ in self._running.values()} - {None, *slots.KINDS}
-        here = [name for name in self._running if name in self._here]
-        room = len(here) < self.jobs if stage.name in self._here else len(self._running) - len(here) < pools.IN_FLIGHT
+        if stage.name in self._here:
+            room = sum(name in self._here for name in self._running) < self.jobs
+        else:
+            sent = [other for name, (other, _) in self._running.items() if name not in self._here]
+            room = self.pool.has_room(sent, stage.meta.resource)
         return self.results.keys() >= set(stage.upstream) and room and stage.meta.resource not in taken
 
     def _bad(self, stage: graph.Stage) -> list[str]:

@@ -27,11 +27,13 @@ from prefect.client.schemas.filters import (
     ArtifactFilterKey,
     FlowRunFilter,
     FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
     LogFilter,
     LogFilterFlowRunId,
     LogFilterTimestamp,
 )
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import TERMINAL_STATES, State
 from prefect.client.schemas.sorting import LogSort
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
 from prefect.states import Cancelled, Cancelling, Crashed, Scheduled
@@ -44,9 +46,9 @@ from pipelines.runner import Outcome
 
 OnLine = Callable[[str], None]
 POLL = 0.5
-"""Seconds between two looks at how the runs stand."""
+"""Seconds between two looks at which runs have ended."""
 LINES, LIVES = 4, 10
-"""At every fourth look what the runs have said is asked for, too, at every tenth which workers live: a question costs the server 10 ms."""
+"""At every fourth look it is asked how all runs stand and what they have said, too, at every tenth which workers live."""
 LOST = 3
 """A stage is sent so often when workers vanish with it."""
 PATIENCE = 15
@@ -65,8 +67,11 @@ PREFECTS = (
 """What Prefect says around a run."""
 ROOM = 300_000
 """Bytes of an order that uncommitted changes may take; Prefect takes half a mebibyte in all."""
-IN_FLIGHT = 100
-"""Stages that are sent at once: more would wait at Prefect's server in place of here."""
+WAITING = 8
+"""Stages of a queue that are sent before a worker has taken them. Prefect's server answers each question of each worker with all that wait,
+so that the rest wait here."""
+IN_FLIGHT = 200
+"""Stages that are sent at once: about so many Prefect's server answers in one go."""
 
 
 def check_remote() -> None:
@@ -108,6 +113,8 @@ def _entry(kind: str) -> dict:
 class _Sent:
     """A run in the pool, and what waits for it."""
 
+    name: str
+    """Of its stage."""
     on_line: OnLine
     ended: threading.Event = field(default_factory=threading.Event)
     state: State | None = None
@@ -202,6 +209,14 @@ class Pool:
             with graph.opened(wait=True) as repo:
                 repo.push(targets=[stage.address for stage in stages])
 
+    def has_room(self, running: Iterable[graph.Stage], resource: str | None) -> bool:
+        """Whether another stage of this resource may be sent, beside these that were and have not ended."""
+        with self._lock:
+            taken = {sent.name for sent in self._sent.values() if sent.state and not sent.state.is_scheduled()}
+        running = list(running)
+        waiting = [stage for stage in running if stage.meta.resource == resource and stage.name not in taken]
+        return len(running) < IN_FLIGHT and len(waiting) < WAITING
+
     def run(
         self, stage: graph.Stage, upstream: Sequence[graph.Stage], on_line: OnLine, force: bool, env: dict, files: Sequence[int]
     ) -> Outcome:  # fmt: skip
@@ -211,7 +226,7 @@ class Pool:
         if stage.name in self._maybe and not force and _same(stage, order):
             return Outcome(0, 0.0, skipped=True)  # what it needs ran, and came out as it was
         for _ in range(LOST):
-            sent = _Sent(on_line)
+            sent = _Sent(stage.name, on_line)
             run_id = pool_stage.until_it_answers(partial(self._send, stage, order, sent, uuid4().hex), self._stopping)
             if run_id is None:
                 return Outcome(1, 0.0, problem="stopped before it began", stopped=True)
@@ -330,7 +345,7 @@ class Pool:
                 if self._over.wait(POLL):
                     return
                 try:
-                    self._look(client)
+                    self._look(client, all_=turn % LINES == 0)
                     if turn % LINES == 0:
                         self._hear(client)
                     if turn % LIVES == 0:
@@ -342,27 +357,31 @@ class Pool:
                     if time.monotonic() - away > services.QUIET:
                         self._say_once(f"Prefect's server does not answer ({one_line(error)}); it is asked again")
 
-    def _look(self, client: SyncPrefectClient) -> None:
-        """Take note of the runs' states; whoever waits for one that has ended is told, after the last of its lines."""
+    def _look(self, client: SyncPrefectClient, all_: bool) -> None:
+        """Take note of the states of all runs, or of those that have ended; whoever waits for one is told, after the last of its lines."""
         with self._lock:
             waiting = {run_id: sent for run_id, sent in self._sent.items() if not sent.ended.is_set()}
-        ids, there = list(waiting), set()
-        for some in (ids[place : place + 200] for place in range(0, len(ids), 200)):
-            for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=some)), limit=200):
-                sent = waiting[run.id]
-                there.add(run.id)
-                by = next((tag.removeprefix("worker:") for tag in run.tags if tag.startswith("worker:")), "")
-                if by != sent.worker:
-                    sent.worker = by
-                    sent.on_line(f"on {by}")
-                if sent.state is None or run.state.id != sent.state.id:
-                    sent.state, sent.since = run.state, time.monotonic()
-                if run.state.is_final():
-                    self._hear(client)
-                    sent.ended.set()
-        for run_id in waiting.keys() - there:
-            waiting[run_id].removed = True
-            waiting[run_id].ended.set()
+        if not waiting:
+            return
+        # what the server reads and sends of a run is as long as its order, so mostly it is asked for the few that have ended
+        state = None if all_ else FlowRunFilterState(type=FlowRunFilterStateType(any_=list(TERMINAL_STATES)))
+        wanted = FlowRunFilter(id=FlowRunFilterId(any_=list(waiting)), state=state)
+        runs = {run.id: run for run in client.read_flow_runs(flow_run_filter=wanted, limit=IN_FLIGHT)}
+        for run_id, run in runs.items():
+            sent = waiting[run_id]
+            by = next((tag.removeprefix("worker:") for tag in run.tags if tag.startswith("worker:")), "")
+            if by != sent.worker:
+                sent.worker = by
+                sent.on_line(f"on {by}")
+            if sent.state is None or run.state.id != sent.state.id:
+                sent.state, sent.since = run.state, time.monotonic()
+        gone = [sent for run_id, sent in waiting.items() if all_ and run_id not in runs]
+        for sent in gone:
+            sent.removed = True
+        if ended := gone + [waiting[run_id] for run_id, run in runs.items() if run.state.is_final()]:
+            self._hear(client)
+            for sent in ended:
+                sent.ended.set()
 
     def _hear(self, client: SyncPrefectClient) -> None:
         """Pass on what the runs' logs have that was not passed on before. They come late and out of order, so the last seconds of each are

@@ -12,6 +12,7 @@ from pathlib import Path
 import boto3
 import psutil
 import pytest
+import requests
 from moto.server import ThreadedMotoServer
 
 from components.errors import SesameError
@@ -280,6 +281,30 @@ def test_a_store_that_is_new(hosts):
     fresh.env = lab.env | {"AWS_SECRET_ACCESS_KEY": "", "AWS_ACCESS_KEY_ID": "", "HOME": str(hosts.folder)}
     fresh.stages(stages + "  both: {cmd: 'cp one/x both.out', deps: [one], outs: [both.out]}\n")
     assert "DVC's remote can't be asked (" in fresh.sesame("run", code=1)
+
+
+@cluster
+def test_many_stages_wait_at_home(hosts):
+    """And not at Prefect's server, which would answer every question of a worker with all of them: a few of each queue do."""
+    numbers = range(pools.WAITING + 3)
+    resource = {0: "gpu", 1: "gpu"}
+    stages = [
+        f"  s{n}: {{cmd: cp first.txt {n}.out, deps: [first.txt], outs: [{n}.out], meta: {{resource: {resource.get(n, 'null')}}}}}\n"
+        for n in numbers
+    ]
+    hosts.lab.stages("".join(reversed(stages)))  # those of the other queue last, and sent all the same
+    hosts.commit("stages")
+    flow = hosts.lab.start("run")
+
+    def waiting() -> list[str]:
+        asked = requests.post(f"{hosts.lab.env['PREFECT_API_URL']}/work_pools/{hosts.pool}/get_scheduled_flow_runs", json={})
+        return sorted(own["flow_run"]["parameters"]["name"] for own in asked.json()) if asked.ok else []
+
+    until(lambda: len(waiting()) == pools.WAITING + 2)
+    time.sleep(2)
+    assert len(waiting()) == pools.WAITING + 2 and {"s0", "s1"} < set(waiting())
+    hosts.worker("one")
+    assert f"{len(numbers)} stages: 0 cached, {len(numbers)} done" in hosts.lab.ended(flow, code=0)
 
 
 @cluster

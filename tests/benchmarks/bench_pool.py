@@ -99,7 +99,7 @@ def test_short_stages(pooled, tmp_path, workers):
         f"{1000 * poll:.0f} ms for a worker's question; {lost} lost and sent again"
     )
     own = Costs(
-        poll=poll, start=statistics.median(starts), repro=max(0.1, ran - SLEEP), pull=0.0, prepare=ready, push=sent,
+        poll=poll, start=statistics.median(starts), repro=max(0.1, ran - SLEEP), prepare=ready, push=sent,
         serve=(cpu(server) - served) / STAGES,
     )  # fmt: skip
     MEASURED.append(own)

@@ -15,28 +15,27 @@ import simpy
 
 @dataclass
 class Costs:
-    """Seconds, measured on 2 idle cores on 2026-11-24."""
+    """Seconds, on 2 slow cores on 2026-11-24: `bench_pool.py` with one worker and 200 stages; what it does not measure by hand."""
 
     submit: float = 0.12
     """Of the flow's process for each stage: its task, the order, the run."""
     write: float = 0.15
     """The same: the answer, its files, the lock file."""
-    serve: float = 0.35
+    serve: float = 0.8
     """Of the server for each stage: some forty requests, among them states, logs, events."""
-    poll: float = 0.015
+    poll: float = 0.028
     """Of the server for each question of a worker or of the flow."""
-    every: float = 0.5
+    every: float = 1.0
     """From one such question to the next."""
-    start: float = 1.8
-    """Of a worker's core until the stage's flow begins: Python, Prefect, the project."""
+    start: float = 0.5
+    """Of a worker's core until the stage's flow begins: a fork, a handful of requests."""
     prepare: float = 0.1
-    """Of a worker's core: the worktree."""
-    repro: float = 0.5
+    """Of a worker's core: the worktree, and what is pulled."""
+    repro: float = 1.0
     """Of a worker's core: DVC around the stage's own process, without that."""
-    pull: float = 0.1
-    push: float = 0.2
-    """To and from a store on the same machine; a model of 440 MB over 1 Gbit/s takes 4 s more."""
-    end: float = 0.5
+    push: float = 0.4
+    """To a store on the same machine; a model of 440 MB over 1 Gbit/s takes 4 s more, as it does where it is pulled."""
+    end: float = 0.3
     """Of a worker's core: the process's end."""
 
 
@@ -79,7 +78,6 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
             yield ready.get()
             yield from at(server, costs.serve * 3 / 4)
             yield from busy(costs.start + costs.prepare)
-            yield world.timeout(costs.pull)
             for _ in range(batch):
                 yield from busy(costs.repro)
                 yield world.timeout(seconds)

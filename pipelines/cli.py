@@ -520,15 +520,17 @@ def exp_sweep(
     settings: Annotated[list[str], typer.Option("-S", "--set", metavar="KEY=A,B,C", help="Values of params.yaml; may be given often.")],
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="How many lanes run side by side; one per two cores, or one per GPU where `resources` name gpu, or one."),
+        typer.Option(
+            min=1,
+            help="How many lanes run side by side: one per two cores, one per GPU where `resources` name gpu, else one where they name "
+            "anything; four per core where stages run in a pool.",
+        ),
     ] = None,
 ) -> None:
     """Run all combinations of values, each in a lane."""
-    from pipelines import slots
+    from pipelines import sweep
 
-    cores = os.cpu_count() or 1
-    named = set(params.load().resources.model_dump().values()) - {None}
-    lanes = jobs or (slots.capacity(slots.GPU) if slots.GPU in named else 1 if named else max(1, cores // 2))
+    lanes, cores = jobs or sweep.default_jobs(params.load()), os.cpu_count() or 1
     _lanes(settings, True, None, lanes, max(1, min(4, cores // lanes)) if lanes > 1 else None)
 
 

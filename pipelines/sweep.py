@@ -13,13 +13,15 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
-from components import tracking
+from components import params, tracking
 from components.errors import SesameError
-from pipelines import lanes, ledger, origin, processes, services, terminal
+from pipelines import lanes, ledger, origin, processes, services, slots, terminal
 from pipelines.overrides import Variant
 
 PATIENCE = 15.0
 """Seconds that a lane's flow gets to stop its stages and to say so to Prefect and MLflow."""
+AWAY = 4
+"""Lanes a core of this machine when their stages run on others: a flow that waits takes little of a core, but half a GB."""
 SHOWN = re.compile(r"\[.+?\] (done in|failed: |skipped: |stopped: |crashed: ).*\(\d+/\d+\)$")
 """The lines of a lane's flow that the terminal shows; its log has all."""
 WRONG = re.compile(r"\[.+?\] failed: (?!.*; trying again)|sesame: |\w+(Error|Exception)\b")
@@ -123,6 +125,16 @@ class Sweep:
                 if WRONG.match(line):
                     last = line.strip()
         return flow.wait(), last or "it said no reason; see its log"
+
+
+def default_jobs(all_params: params.Params) -> int:
+    """How many lanes run side by side unless told, by what their stages take of this machine."""
+    cores, named = os.cpu_count() or 1, set(all_params.resources.model_dump().values()) - {None}
+    if all_params.away:
+        return AWAY * cores
+    if slots.GPU in named:
+        return slots.capacity(slots.GPU)
+    return 1 if named else max(1, cores // 2)
 
 
 def run(

@@ -480,3 +480,15 @@ def test_what_is_stale_and_what_is_not(hosts):
     assert "forced" in subprocess.run([BIN / "dvc", "exp", "list", "--name-only"], cwd=lab.path, capture_output=True, text=True).stdout, (
         output
     )
+
+
+@cluster
+def test_lanes_of_a_sweep_run_side_by_side(hosts):
+    """Without being told, since it is not this machine's cores that they take: each waits for the other two."""
+    meet = "touch $MEETING/$$; while [ $(ls $MEETING | wc -l) -lt 3 ]; do sleep 0.1; done"
+    hosts.lab.stages(f'  raw: {{cmd: "{meet}; cp first.txt raw.out", deps: [first.txt], params: [seed], outs: [raw.out]}}\n')
+    hosts.commit("one stage")
+    for name in ("one", "two", "three"):
+        hosts.worker(name)
+    output = hosts.lab.sesame("exp", "sweep", "-S", "seed=1,2,3")
+    assert "3 lanes, 3 at a time" in output and len(re.findall(r"\] done after ", output)) == 3, output

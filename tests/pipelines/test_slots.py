@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from components import params
-from pipelines import graph, slots
+from pipelines import graph, slots, sweep
 from pipelines.estimates import Estimate
 from pipelines.forecast import Forecast, default_jobs
 from tests.conftest import tiny_params
@@ -92,6 +92,17 @@ def test_a_forecast_counts_with_them(three):
 
     assert seconds(slots.GPU) == 20 and seconds("printer") == 50
     assert default_jobs(params.check(tiny_params(resources={"pretrain": "gpu", "finetune": None}))) >= 3
+
+
+def test_as_many_lanes_as_the_machine_takes(three):
+    """By GPUs, cores, or one where a thing is there once; those whose stages run elsewhere hardly take any of it."""
+    cores = os.cpu_count()
+
+    def lanes(pretrain: str | None, **changes: str) -> int:
+        return sweep.default_jobs(params.check(tiny_params(resources={"pretrain": pretrain, "finetune": None}, **changes)))
+
+    assert (lanes("gpu"), lanes("printer"), lanes(None)) == (3, 1, max(1, cores // 2))
+    assert lanes("gpu", run_on="farm") == lanes(None, run_on="farm") == 4 * cores
 
 
 def test_two_flows_share_the_gpus_and_a_dead_one_leaves_none(lab, template, tmp_path):

@@ -523,7 +523,7 @@ def exp_sweep(
         typer.Option(
             min=1,
             help="How many lanes run side by side: one per two cores, one per GPU where `resources` name gpu, else one where they name "
-            "anything; four per core where stages run in a pool.",
+            "anything; eight where stages run in a pool.",
         ),
     ] = None,
 ) -> None:

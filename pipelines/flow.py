@@ -149,12 +149,14 @@ class Build:
 
     def _free(self, stage: graph.Stage) -> bool:
         taken = {other.meta.resource for other, _ in self._running.values()} - {None, *slots.KINDS}
+        if not self.results.keys() >= set(stage.upstream) or stage.meta.resource in taken:
+            return False
         if stage.name in self._here:
-            room = sum(name in self._here for name in self._running) < self.jobs
-        else:
-            sent = [other for name, (other, _) in self._running.items() if name not in self._here]
-            room = self.pool.has_room(sent, stage.meta.resource)
-        return self.results.keys() >= set(stage.upstream) and room and stage.meta.resource not in taken
+            return sum(name in self._here for name in self._running) < self.jobs
+        if stage.name in self.cached or self._bad(stage):
+            return True  # it is not sent, and what waits for it may go to another queue
+        sent = [other for name, (other, _) in self._running.items() if name not in self._here | self.cached]
+        return self.pool.has_room(sent, stage.meta.resource)
 
     def _bad(self, stage: graph.Stage) -> list[str]:
         return [name for name in stage.upstream if self.results[name].state not in GOOD]

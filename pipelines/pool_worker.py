@@ -75,10 +75,12 @@ class Worker(ProcessWorker):
         return ProcessWorkerResult(identifier=str(process.pid), status_code=process.exitcode)
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Of a server that is away nothing is heard, and it is asked again: whoever is at work goes on."""
+        """Of a server that is away nothing is heard, and it is asked again: whoever is at work goes on. Prefect's worker asks when it has
+        no place for a stage, too, every second as long as one runs."""
         with _patience():
             async with self._asking:
-                return await super().get_and_submit_flow_runs()
+                if self.limiter.available_tokens:
+                    return await super().get_and_submit_flow_runs()
         return []
 
     async def sync_with_backend(self) -> None:

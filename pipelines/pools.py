@@ -47,8 +47,8 @@ from pipelines.runner import Outcome
 OnLine = Callable[[str], None]
 POLL = 0.5
 """Seconds between two looks at which runs have ended."""
-LINES, LIVES = 4, 10
-"""At every fourth look it is asked how all runs stand and what they have said, too, at every tenth which workers live."""
+ALL, LIVES = 4, 8
+"""At every fourth look it is asked how all runs stand and what they have said, at every eighth which workers live, too."""
 LOST = 3
 """A stage is sent so often when workers vanish with it."""
 PATIENCE = 15
@@ -67,11 +67,11 @@ PREFECTS = (
 """What Prefect says around a run."""
 ROOM = 300_000
 """Bytes of an order that uncommitted changes may take; Prefect takes half a mebibyte in all."""
-WAITING = 8
-"""Stages of a queue that are sent before a worker has taken them. Prefect's server answers each question of each worker with all that wait,
-so that the rest wait here."""
+QUEUED = 8
+"""Stages of a flow that wait in a queue of Prefect's server for a worker, which is answered with all of them whenever it asks; the rest
+wait here. Four a second go there so, and a server begins fewer."""
 IN_FLIGHT = 200
-"""Stages that are sent at once: about so many Prefect's server answers in one go."""
+"""Stages of a flow that are sent at once: more Prefect's server does not answer for in one go."""
 
 
 def check_remote() -> None:
@@ -113,8 +113,7 @@ def _entry(kind: str) -> dict:
 class _Sent:
     """A run in the pool, and what waits for it."""
 
-    name: str
-    """Of its stage."""
+    stage: str
     on_line: OnLine
     ended: threading.Event = field(default_factory=threading.Event)
     state: State | None = None
@@ -178,6 +177,8 @@ class Pool:
         self._push([stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"])
         self._flow = uuid4().hex[:12]
         self._sent: dict[UUID, _Sent] = {}
+        self._begun: set[str] = set()
+        """Stages that a worker has taken, and nobody had to send again."""
         self._lock, self._over, self._stopping = threading.Lock(), threading.Event(), threading.Event()
         self._told: frozenset[str] = frozenset()
         self._offline: dict[str, float] = {}
@@ -210,12 +211,10 @@ class Pool:
                 repo.push(targets=[stage.address for stage in stages])
 
     def has_room(self, running: Iterable[graph.Stage], resource: str | None) -> bool:
-        """Whether another stage of this resource may be sent, beside these that were and have not ended."""
-        with self._lock:
-            taken = {sent.name for sent in self._sent.values() if sent.state and not sent.state.is_scheduled()}
+        """Whether another stage of this resource may be sent, beside these, which have been submitted and are not yet written down."""
         running = list(running)
-        waiting = [stage for stage in running if stage.meta.resource == resource and stage.name not in taken]
-        return len(running) < IN_FLIGHT and len(waiting) < WAITING
+        waiting = sum(stage.meta.resource == resource and stage.name not in self._begun for stage in running)
+        return len(running) < IN_FLIGHT and waiting < QUEUED
 
     def run(
         self, stage: graph.Stage, upstream: Sequence[graph.Stage], on_line: OnLine, force: bool, env: dict, files: Sequence[int]
@@ -226,6 +225,7 @@ class Pool:
         if stage.name in self._maybe and not force and _same(stage, order):
             return Outcome(0, 0.0, skipped=True)  # what it needs ran, and came out as it was
         for _ in range(LOST):
+            self._begun.discard(stage.name)
             sent = _Sent(stage.name, on_line)
             run_id = pool_stage.until_it_answers(partial(self._send, stage, order, sent, uuid4().hex), self._stopping)
             if run_id is None:
@@ -345,9 +345,7 @@ class Pool:
                 if self._over.wait(POLL):
                     return
                 try:
-                    self._look(client, all_=turn % LINES == 0)
-                    if turn % LINES == 0:
-                        self._hear(client)
+                    self._look(client, all_=turn % ALL == 0)
                     if turn % LIVES == 0:
                         self._bury(client)
                     away = 0.0
@@ -375,13 +373,16 @@ class Pool:
                 sent.on_line(f"on {by}")
             if sent.state is None or run.state.id != sent.state.id:
                 sent.state, sent.since = run.state, time.monotonic()
+            if not run.state.is_scheduled():
+                self._begun.add(sent.stage)
         gone = [sent for run_id, sent in waiting.items() if all_ and run_id not in runs]
         for sent in gone:
             sent.removed = True
-        if ended := gone + [waiting[run_id] for run_id, run in runs.items() if run.state.is_final()]:
+        ended = gone + [waiting[run_id] for run_id, run in runs.items() if run.state.is_final()]
+        if all_ or ended:
             self._hear(client)
-            for sent in ended:
-                sent.ended.set()
+        for sent in ended:
+            sent.ended.set()
 
     def _hear(self, client: SyncPrefectClient) -> None:
         """Pass on what the runs' logs have that was not passed on before. They come late and out of order, so the last seconds of each are

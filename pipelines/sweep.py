@@ -18,10 +18,10 @@ from components.errors import SesameError
 from pipelines import lanes, ledger, origin, processes, services, slots, terminal
 from pipelines.overrides import Variant
 
-PATIENCE = 15.0
-"""Seconds that a lane's flow gets to stop its stages and to say so to Prefect and MLflow."""
-AWAY = 4
-"""Lanes a core of this machine when their stages run on others: a flow that waits takes little of a core, but half a GB."""
+PATIENCE = 75.0
+"""Seconds that a lane's flow gets to stop its stages, which takes up to a minute in a pool, and to say so to Prefect and MLflow."""
+AWAY = 8
+"""Lanes side by side when their stages run on other machines: a flow that waits takes little of a core here, but half a GB."""
 SHOWN = re.compile(r"\[.+?\] (done in|failed: |skipped: |stopped: |crashed: ).*\(\d+/\d+\)$")
 """The lines of a lane's flow that the terminal shows; its log has all."""
 WRONG = re.compile(r"\[.+?\] failed: (?!.*; trying again)|sesame: |\w+(Error|Exception)\b")
@@ -129,12 +129,12 @@ class Sweep:
 
 def default_jobs(all_params: params.Params) -> int:
     """How many lanes run side by side unless told, by what their stages take of this machine."""
-    cores, named = os.cpu_count() or 1, set(all_params.resources.model_dump().values()) - {None}
+    named = set(all_params.resources.model_dump().values()) - {None}
     if all_params.away:
-        return AWAY * cores
+        return AWAY
     if slots.GPU in named:
         return slots.capacity(slots.GPU)
-    return 1 if named else max(1, cores // 2)
+    return 1 if named else max(1, (os.cpu_count() or 1) // 2)
 
 
 def run(

@@ -286,7 +286,7 @@ def test_a_store_that_is_new(hosts):
 @cluster
 def test_many_stages_wait_at_home(hosts):
     """And not at Prefect's server, which would answer every question of a worker with all of them: a few of each queue do."""
-    numbers = range(pools.WAITING + 3)
+    numbers = range(pools.QUEUED + 3)
     resource = {0: "gpu", 1: "gpu"}
     stages = [
         f"  s{n}: {{cmd: cp first.txt {n}.out, deps: [first.txt], outs: [{n}.out], meta: {{resource: {resource.get(n, 'null')}}}}}\n"
@@ -300,11 +300,33 @@ def test_many_stages_wait_at_home(hosts):
         asked = requests.post(f"{hosts.lab.env['PREFECT_API_URL']}/work_pools/{hosts.pool}/get_scheduled_flow_runs", json={})
         return sorted(own["flow_run"]["parameters"]["name"] for own in asked.json()) if asked.ok else []
 
-    until(lambda: len(waiting()) == pools.WAITING + 2)
+    until(lambda: len(waiting()) == pools.QUEUED + 2)
     time.sleep(2)
-    assert len(waiting()) == pools.WAITING + 2 and {"s0", "s1"} < set(waiting())
+    assert len(waiting()) == pools.QUEUED + 2 and {"s0", "s1"} < set(waiting())
     hosts.worker("one")
     assert f"{len(numbers)} stages: 0 cached, {len(numbers)} done" in hosts.lab.ended(flow, code=0)
+
+
+@cluster
+def test_a_full_queue_holds_up_no_other(hosts):
+    """Nor what was done before, and what comes after that."""
+    chains = "".join(
+        f"  g{n}: {{cmd: cp first.txt g{n}.out, deps: [first.txt], outs: [g{n}.out], meta: {{resource: gpu}}}}\n"
+        f"  x{n}: {{cmd: cp g{n}.out x{n}.out, deps: [g{n}.out], outs: [x{n}.out]}}\n"
+        f"  y{n}: {{cmd: 'true', deps: [x{n}.out]}}\n"  # their ways are longer, so they go first
+        for n in range(pools.QUEUED)
+    )
+    done = "  done: {cmd: cp first.txt done.out, deps: [first.txt], outs: [done.out], meta: {resource: gpu}}\n"
+    hosts.lab.stages(f"{chains}{done}  after: {{cmd: cp done.out after.out, deps: [done.out], outs: [after.out]}}\n")
+    hosts.commit("stages")
+    of_all = hosts.worker("one")
+    hosts.lab.sesame("run", "done")
+    of_all.kill()
+    hosts.worker("two", OPTIONS="--queue default")
+    flow = hosts.lab.start("run")
+    until(lambda: "after:" in (hosts.lab.path / "dvc.lock").read_text())
+    flow.send_signal(signal.SIGINT)
+    assert f"{2 + 3 * pools.QUEUED} stages: 1 cached, 1 done, 0 failed" in hosts.lab.ended(flow, code=130)
 
 
 @cluster

@@ -9,6 +9,7 @@ import re
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def cpu(process: psutil.Process) -> float:
     """Seconds that a process and its children, the ended ones too, have computed."""
     times = [process.cpu_times(), *(child.cpu_times() for child in process.children(recursive=True))]
     return sum(own.user + own.system for own in times) + times[0].children_user + times[0].children_system
+
+
+def taken(question: Callable[[], requests.Response]) -> float:
+    """Seconds of one, of fifty."""
+    begun = time.perf_counter()
+    for _ in range(50):
+        question().raise_for_status()
+    return (time.perf_counter() - begun) / 50
 
 
 @pytest.fixture
@@ -67,17 +76,14 @@ def test_short_stages(pooled, tmp_path, workers):
     while (answer := requests.post(online, json={})).status_code == 404 or len(answer.json()) < workers:  # the first one makes the pool
         time.sleep(0.5)
     server = psutil.Process(json.loads(Path(lab.path, ".sesame/services.json").read_text())["prefect"]["pid"])
-    asked = time.perf_counter()
-    for _ in range(50):
-        requests.post(
-            f"{api}/work_pools/bench/get_scheduled_flow_runs", json={"scheduled_before": "2100-01-01T00:00:00Z"}
-        ).raise_for_status()
-    poll = (time.perf_counter() - asked) / 50
+    poll = taken(
+        lambda: requests.post(f"{api}/work_pools/bench/get_scheduled_flow_runs", json={"scheduled_before": "2100-01-01T00:00:00Z"})
+    )
     served, begun = cpu(server), time.perf_counter()
     try:
         flow = lab.start("run")
         output = flow.communicate()[0]
-        seconds = time.perf_counter() - begun
+        seconds, serve = time.perf_counter() - begun, (cpu(server) - served) / STAGES
         assert f"{STAGES} stages: 0 cached, {STAGES} done" in output, output
     finally:
         for process in processes:
@@ -91,17 +97,23 @@ def test_short_stages(pooled, tmp_path, workers):
         when = {state["name"]: datetime.fromisoformat(state["timestamp"]) for state in states}
         if "Running" in when:  # one that was lost before is sent again
             starts.append((when["Running"] - when["Pending"]).total_seconds())
+    ask = taken(lambda: requests.get(f"{api}/flow_runs/{run['id']}"))
     lost = len(re.findall("lost: ", output))
     ready, ran, sent = (statistics.median(part) for part in zip(*parts, strict=True))
     print(
         f"\n{workers} workers: {seconds:.1f} s; a stage: starts {statistics.median(starts):.2f}, ready {ready:.2f}, runs {ran:.2f}, "
-        f"sends {sent:.2f} s; server {(cpu(server) - served) / STAGES:.2f} s of a core, "
-        f"{1000 * poll:.0f} ms for a worker's question; {lost} lost and sent again"
+        f"sends {sent:.2f} s; server {serve:.2f} s of a core, "
+        f"{1000 * poll:.0f} ms for a worker's question, {1000 * ask:.0f} for a stage's; {lost} lost and sent again"
     )
     own = Costs(
-        poll=poll, start=statistics.median(starts), repro=max(0.1, ran - SLEEP), prepare=ready, push=sent,
-        serve=(cpu(server) - served) / STAGES,
-    )  # fmt: skip
+        poll=poll,
+        ask=ask,
+        start=max(0.1, statistics.median(starts) - serve / 4),
+        repro=max(0.1, ran - SLEEP),
+        prepare=ready,
+        push=sent,
+        serve=serve,
+    )
     MEASURED.append(own)
     foretold = simulate(STAGES, workers, SLEEP, MEASURED[0], cores=os.cpu_count())
     record(f"{STAGES} stages of {SLEEP:g} s, {workers} workers", 1 / seconds, 1 / foretold, "flows/s", "as simulated")

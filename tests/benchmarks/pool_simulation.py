@@ -8,14 +8,17 @@ benchmark.
 
 import argparse
 import random
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
 import simpy
 
+from pipelines import cancellation, pools
+
 
 @dataclass
 class Costs:
-    """Seconds, on 2 slow cores on 2026-11-24: `bench_pool.py` with one worker and 200 stages; what it does not measure by hand."""
+    """Seconds, on 2 slow cores on 2026-11-24: by `bench_pool.py` with one worker and 200 stages; `submit`, `write` and `end` by hand."""
 
     submit: float = 0.12
     """Of the flow's process for each stage: its task, the order, the run."""
@@ -24,11 +27,13 @@ class Costs:
     serve: float = 0.8
     """Of the server for each stage: some forty requests, among them states, logs, events."""
     poll: float = 0.028
-    """Of the server for each question of a worker or of the flow."""
+    """Of the server for each question of a worker that has nothing to do, or of the flow."""
     every: float = 1.0
-    """From one such question to the next."""
+    """From one such question of a worker to the next."""
+    ask: float = 0.01
+    """Of the server for each question of a stage at work, whether it was cancelled."""
     start: float = 0.5
-    """Of a worker's core until the stage's flow begins: a fork, a handful of requests."""
+    """Of a worker's core until the stage's flow begins: a fork, its side of a handful of requests."""
     prepare: float = 0.1
     """Of a worker's core: the worktree, and what is pulled."""
     repro: float = 1.0
@@ -45,6 +50,7 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
     flow, server = simpy.Resource(world), simpy.Resource(world)
     machine = simpy.Resource(world, cores) if cores else None
     ready, units = simpy.Store(world), -(-stages // batch)
+    queued, sent = simpy.Resource(world, pools.QUEUED), simpy.Resource(world, pools.IN_FLIGHT)
 
     def at(place: simpy.Resource, cost: float):
         with place.request() as turn:
@@ -64,9 +70,11 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
 
     def submit():
         for _ in range(units):
+            places = queued.request(), sent.request()
+            yield simpy.AllOf(world, places)
             yield from at(flow, costs.submit * batch)
             yield from at(server, costs.serve / 4)
-            yield ready.put(None)
+            yield ready.put(places)
 
     def worker():
         yield world.timeout(chance.random())
@@ -75,22 +83,38 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
             if not ready.items:
                 yield world.timeout(costs.every)
                 continue
-            yield ready.get()
-            yield from at(server, costs.serve * 3 / 4)
+            waiting, place = yield ready.get()
+            world.process(seen(waiting))
+            yield from at(server, costs.serve / 4)
             yield from busy(costs.start + costs.prepare)
+            at_work = world.process(asking())
             for _ in range(batch):
                 yield from busy(costs.repro)
                 yield world.timeout(seconds)
             yield world.timeout(costs.push)
-            world.process(written())
+            at_work.interrupt()
+            yield from at(server, costs.serve / 2)
+            world.process(written(place))
             yield from busy(costs.end)
+
+    def seen(waiting):
+        """By the flow, which may send another one then."""
+        yield world.timeout(pools.ALL * pools.POLL * chance.random())
+        queued.release(waiting)
+
+    def asking():
+        with suppress(simpy.Interrupt):
+            while True:
+                yield world.timeout(cancellation.EVERY)
+                yield from at(server, costs.ask)
 
     done, over = [0], world.event()
 
-    def written():
-        yield world.timeout(costs.every * chance.random())  # until the flow looks again
+    def written(place):
+        yield world.timeout(pools.POLL * chance.random())
         yield from at(server, costs.poll)
         yield from at(flow, costs.write * batch)
+        sent.release(place)
         done[0] += 1
         if done[0] == units:
             over.succeed()

@@ -30,9 +30,9 @@ class Costs:
     """Of the server for each question of a worker that has nothing to do, or of the flow."""
     every: float = 1.0
     """From one such question of a worker to the next."""
-    ask: float = 0.01
+    ask: float = 0.009
     """Of the server for each question of a stage at work, whether it was cancelled."""
-    start: float = 0.5
+    start: float = 0.3
     """Of a worker's core until the stage's flow begins: a fork, its side of a handful of requests."""
     prepare: float = 0.1
     """Of a worker's core: the worktree, and what is pulled."""
@@ -40,7 +40,7 @@ class Costs:
     """Of a worker's core: DVC around the stage's own process, without that."""
     push: float = 0.4
     """To a store on the same machine; a model of 440 MB over 1 Gbit/s takes 4 s more, as it does where it is pulled."""
-    end: float = 0.3
+    end: float = 0.1
     """Of a worker's core: the process's end."""
 
 

@@ -148,15 +148,21 @@ class Build:
             raise StagesFailed
 
     def _free(self, stage: graph.Stage) -> bool:
+        if not self.results.keys() >= set(stage.upstream):
+            return False
         taken = {other.meta.resource for other, _ in self._running.values()} - {None, *slots.KINDS}
-        if not self.results.keys() >= set(stage.upstream) or stage.meta.resource in taken:
+        if stage.meta.resource in taken:
             return False
         if stage.name in self._here:
             return sum(name in self._here for name in self._running) < self.jobs
-        if stage.name in self.cached or self._bad(stage):
+        if not self._is_run(stage):
             return True  # it is not sent, and what waits for it may go to another queue
-        sent = [other for name, (other, _) in self._running.items() if name not in self._here | self.cached]
+        sent = [other for name, (other, _) in self._running.items() if name not in self._here and name not in self.cached]
         return self.pool.has_room(sent, stage.meta.resource)
+
+    def _is_run(self, stage: graph.Stage) -> bool:
+        """Whether a stage whose upstream has ended is run, and not only written down as unchanged or skipped."""
+        return stage.name not in self.cached and not self._bad(stage)
 
     def _bad(self, stage: graph.Stage) -> list[str]:
         return [name for name in stage.upstream if self.results[name].state not in GOOD]
@@ -164,7 +170,7 @@ class Build:
     def _held_for(self, stage: graph.Stage) -> bool:
         """Take the GPUs or cores that a stage runs on, which other flows may hold: whether it has what it needs."""
         kind = stage.meta.resource
-        if kind not in slots.KINDS or stage.name in self.cached or self._bad(stage) or stage.name not in self._here:
+        if kind not in slots.KINDS or stage.name not in self._here or not self._is_run(stage):
             return True
         if held := slots.take(kind, self.slots_of(stage)):
             self._held[stage.name] = held

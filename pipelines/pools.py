@@ -175,7 +175,6 @@ class Pool:
         self._maybe = {name for name, state in states.items() if state == "may run"}
         needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
         self._push([stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"])
-        self._flow = uuid4().hex[:12]
         self._sent: dict[UUID, _Sent] = {}
         self._begun: set[str] = set()
         """Stages that a worker has taken, and nobody had to send again."""

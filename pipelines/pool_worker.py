@@ -1,5 +1,5 @@
 """`sesame worker`: Prefect's worker of processes, whose stages are forks of one process that has imported all (half a second until one
-runs, where a new Python takes three), and which waits for a server that is away, where Prefect's gives up after two minutes.
+runs, on two slow cores where a new Python took 3.6), and which waits for a server that is away, where Prefect's gives up after two minutes.
 """
 
 import asyncio

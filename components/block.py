@@ -5,6 +5,7 @@ a block there, and `union_of` makes one type of all that a registry in `componen
 """
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -20,6 +21,10 @@ Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
 Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]
 """The bounds are where a number can only be a slip of the finger; whether there is memory and time for it, `sesame plan` estimates."""
 Seed = Annotated[int, Field(ge=0, lt=2**32, description="below 2**32, the most that numpy takes")]
+TOP_SEED: ContextVar[int] = ContextVar("seed", default=1)
+"""The `seed` at the top of params.yaml, while the file is checked."""
+DrawnSeed = Annotated[Seed, Field(default_factory=TOP_SEED.get, description="below 2**32; without one, the top-level seed")]
+"""Of a block that draws for itself: one that names no seed takes the top-level one, so that a sweep over `seed` trains anew."""
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 lower-case hex digits")]
@@ -57,6 +62,11 @@ class RunOnly:
 
 
 @dataclass(frozen=True)
+class Label:
+    """Marks a setting that only people read, as a licence or what a model is to be shown on: no data and no weight depends on it."""
+
+
+@dataclass(frozen=True)
 class Added:
     """Marks a setting that came when there were results already: at `neutral` everything is as it was without it.
 
@@ -72,7 +82,7 @@ class Block(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def settings(self) -> dict[str, Any]:
-        """What results depend on, as JSON, defaults filled in: without settings marked RunOnly, and Added ones that are neutral."""
+        """What results depend on, as JSON, defaults filled in: without RunOnly and Label settings, and Added ones that are neutral."""
         return _lasting(self, self.model_dump(mode="json"))
 
 
@@ -92,14 +102,15 @@ def _lasting(value: Any, dumped: Any) -> Any:
 
 
 @cache
-def _marks(kind: type[Block]) -> dict[str, RunOnly | Added]:
+def _marks(kind: type[Block]) -> dict[str, RunOnly | Label | Added]:
     """The marked settings of a block."""
-    fields = {name: [mark for mark in field.metadata if isinstance(mark, RunOnly | Added)] for name, field in kind.model_fields.items()}
+    known = RunOnly | Label | Added
+    fields = {name: [mark for mark in field.metadata if isinstance(mark, known)] for name, field in kind.model_fields.items()}
     return {name: marks[0] for name, marks in fields.items() if marks}
 
 
-def _left_out(mark: RunOnly | Added, value: Any) -> bool:
-    return isinstance(mark, RunOnly) or value == mark.neutral
+def _left_out(mark: RunOnly | Label | Added, value: Any) -> bool:
+    return isinstance(mark, RunOnly | Label) or value == mark.neutral
 
 
 def union_of(package: str, names: Iterable[str], kind: str) -> Any:

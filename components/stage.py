@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSErr
 
 WRITERS = {
     "corpora": ("corpus@{0}", "mix@{0}"), "tasks": ("task@{0}",), "tokenizers": ("tokenizer@{0}",), "encoded": ("encode@{0}",),
-    "models": ("pretrain@{0}", "checkpoint@{0}", "derive@{0}"), "samples": ("pretrain@{0}",), "curves": ("pretrain@{0}",),
+    "models": ("pretrain@{0}", "checkpoint@{0}", "derive@{0}"), "samples": ("sample@{0}",), "curves": ("pretrain@{0}",),
     "scores": ("finetune@{0}-{1}",), "baselines": ("baseline@{0}",), "adapted": ("adapt@{0}-{1}-{2}",),
     "learning_curves": ("learning_curve@{0}-{1}",), "vectors": ("vectors@{0}", "published_vectors@{0}", "contextual_vectors@{0}"),
     "align": ("align@{0}", "history@{0}", "group@{0}"), "generated": ("generate@{0}",), "metrics": ("{0}@{1}",),
@@ -136,12 +136,28 @@ def read_lines(path: Path) -> Iterator[dict]:
             yield row
 
 
-def metrics_path(stage: str, name: str, of_studies: bool = False) -> Path:
-    """Where the metrics of a stage stand: a small JSON file that DVC shows, MLflow logs and the report reads.
+METRICS = Path("data/report/metrics.json")
+"""Stage -> its metrics, of all that params.yaml declares: what the report has of them, and git keeps."""
 
-    `of_studies`: the studies' file declares it, and data/metrics is the root pipeline's.
+
+def metrics_path(stage: str, name: str, of_studies: bool = False) -> Path:
+    """Where the metrics of a stage are: a small JSON file that MLflow logs and the report reads.
+
+    `of_studies`: the studies' file declares it. The report depends on data/metrics as a whole, so studies write elsewhere.
     """
-    return Path("data/report/studies", f"{stage}-{name}.json") if of_studies else Path("data/metrics", stage, f"{name}.json")
+    return Path("data/study_metrics" if of_studies else "data/metrics", stage, f"{name}.json")
+
+
+def last_metrics(stage: str, name: str, of_studies: bool = False) -> dict:
+    """The metrics of a stage's last run: its file, else what the report has of it; empty where neither can be read.
+
+    For estimates alone: a damaged file must not keep the stage that writes it from running.
+    """
+    with suppress(SesameError):
+        return read_json(metrics_path(stage, name, of_studies))
+    with suppress(SesameError, AttributeError):
+        return read_json(METRICS).get(f"{stage}@{name}", {})
+    return {}
 
 
 def energy_kwh(energy: params_file.Energy, seconds: float, cpu_seconds: float, gib: float, gpus: int) -> float:
@@ -178,10 +194,8 @@ def _watched(stage: str, name: str) -> str:
         return ""
     from components import resolve
 
-    for path in (resolve.FILE, resolve.STUDIES):
-        if path.exists() and name in (stages := read_json(path)).get(stage, {}):
-            return json.dumps(stages[stage][name], sort_keys=True)
-    return ""
+    path = resolve.file_of(stage, name)
+    return json.dumps(read_json(path), sort_keys=True) if path.exists() else ""
 
 
 def _as_watched(params: params_file.Params, stage: str, name: str) -> str:
@@ -192,8 +206,18 @@ def _as_watched(params: params_file.Params, stage: str, name: str) -> str:
 
         own = resolve.entry(params, stage, name)
         if watched != json.dumps({"code": own.code, "settings": own.settings}, sort_keys=True):
-            raise SesameError(f"params or code were changed after `resolve` ran; run again, and {stage} uses them as they are now")
+            raise SesameError(
+                "params or code were changed after `resolve` ran: run `dvc repro resolve` first, or without --single-item; "
+                "what this stage had written is in DVC's cache, and `dvc checkout` brings it back"
+            )
     return watched
+
+
+def _settings(params: params_file.Params, stage: str, name: str) -> dict[str, Any]:
+    """All that a stage's result depends on of params.yaml, defaults filled in."""
+    from components import resolve
+
+    return resolve.entry(params, stage, name).settings
 
 
 def rank_zero() -> bool:
@@ -263,7 +287,8 @@ def main(
             if rank_zero():
                 of_studies = section is not None and name in params.of_studies(section)
                 written = metrics_file(params, name) if metrics_file else metrics_path(stage, name, of_studies)
-                write_json(written, metrics)
+                # with what it was made by, so that a later estimate can tell whether it is of the same work
+                write_json(written, metrics | {"settings": _settings(params, stage, name)})
                 run.log(metrics | {"seconds": metrics["cost"]["seconds"]})  # under the name that every run has it by
                 run.artifact(written)
     except SesameError as error:

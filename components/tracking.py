@@ -31,7 +31,7 @@ OFF = "SESAME_TRACKING"
 """`SESAME_TRACKING=off` records nothing (tests, debugging)."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens MLflow's page of an experiment on its runs; without it on an overview for applications of language models, which is empty here."""
-WRITTEN = tuple(f":(exclude){path}" for path in ("data", "dvc.lock", "**/dvc.lock", "studies/resolved.json", "studies/trainings.json"))
+WRITTEN = tuple(f":(exclude){path}" for path in ("data", "dvc.lock", "**/dvc.lock", "studies/trainings.json"))
 """What a run changes of the files that git has: results belong to the commit of the code and params that they came from."""
 PATIENCE = 5
 """Seconds that a database server gets to answer."""

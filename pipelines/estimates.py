@@ -8,10 +8,13 @@ import math
 import os
 import statistics
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components import params, stage, tracking
+from components.errors import SesameError
+from components.stage import METRICS
 from pipelines import graph, trainings
 
 START, TUNING_START = 25.0, 12.0
@@ -71,20 +74,35 @@ def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
     return recorded
 
 
-def left(entry: Mapping) -> dict:
-    """The metrics that a stage left when it ran last, by its lock entry; empty where they are not here."""
-    metrics: dict = {}
+def left(name: str, entry: Mapping, committed: Mapping[str, dict]) -> dict:
+    """The metrics that a stage left when it ran last, by its lock entry, else those that git has; empty where there are none.
+
+    A damaged file counts as missing: it must not keep its stage from running again.
+    """
     for path in (Path(out["path"]) for out in entry.get("outs", [])):
-        file = path if path.suffix == ".json" else path / "metrics.json"
-        read = stage.read_json(file) if file.exists() else {}
-        if isinstance(read, dict) and "seconds" in read.get("cost", {}):
-            metrics = read
-    return metrics
+        with suppress(SesameError):
+            read = stage.read_json(path if path.suffix == ".json" else path / "metrics.json")
+            if isinstance(read, dict) and "seconds" in read.get("cost", {}):
+                return read
+    return committed.get(name, {})
 
 
-def _past(name: str, entry: Mapping, recorded: Sequence[Mapping[str, float]]) -> Past | None:
+def committed() -> dict[str, dict]:
+    """The metrics of every stage as the last report has them, which git keeps; empty where they can't be read."""
+    with suppress(SesameError):
+        read = stage.read_json(METRICS)
+        return {name: each for name, each in read.items() if isinstance(each, dict) and "seconds" in each.get("cost", {})}
+    return {}
+
+
+def lasting(entries: Mapping[str, Mapping]) -> dict[str, dict]:
+    """Of each stage that has any the metrics of its last run, by the lock entries."""
+    kept = committed()
+    return {name: metrics for name in {**entries, **kept} if (metrics := left(name, entries.get(name, {}), kept))}
+
+
+def _past(metrics: dict, recorded: Sequence[Mapping[str, float]]) -> Past | None:
     """The newest run of the ledger that did what the stage's metrics tell of, else those metrics."""
-    metrics = left(entry)
     cost = metrics.get("cost", {})
     for run in recorded:
         if all(math.isclose(run.get(key, 0), cost.get(key, run.get(key, 0)), rel_tol=1e-3) for key in ("tokens", "flops")):
@@ -92,23 +110,15 @@ def _past(name: str, entry: Mapping, recorded: Sequence[Mapping[str, float]]) ->
     return Past(cost, metrics, ELSEWHERE) if cost else None
 
 
-def _settings(entry: Mapping) -> dict:
-    """What a stage's settings were when it ran last, by its lock entry."""
-    for values in entry.get("params", {}).values():
-        for own in values.values():
-            if isinstance(own, dict) and "settings" in own:
-                return own["settings"]
-    return {}
-
-
 def _again(
-    name: str, all_params: params.Params, entries: Mapping[str, Mapping], past: Past, work: trainings.Training | None
+    name: str, all_params: params.Params, lefts: Mapping[str, dict], entry: Mapping, past: Past, work: trainings.Training | None
 ) -> Estimate | None:
     """A stage as it was in the past, in proportion to its tokens; None for a training of another shape."""
     ratio, fixed = 1.0, None
     if work:
-        models = {other.partition("@")[2]: _settings(entry) for other, entry in entries.items() if other.startswith("pretrain@")}
-        before = trainings.past(name, _settings(entries[name]), models, work, all_params) if name in entries else None
+        models = {other.partition("@")[2]: metrics.get("settings", {}) for other, metrics in lefts.items() if other.startswith("pretrain@")}
+        settings = past.metrics.get("settings")
+        before = trainings.past(name, settings, models, work, all_params) if settings else None
         if before is None or before.shape != work.shape:
             return None
         read = past.cost.get("tokens", 0)
@@ -123,11 +133,11 @@ def _again(
     weights = past.metrics.get("parameters", 0)
     told = [cost["memory_mib"] * 2**20 for cost in (past.cost, *past.metrics.get("costs", {}).values()) if "memory_mib" in cost]
     memory = max(told, default=RESIDENT + 16 * weights if work else None)
-    disk = sum(out.get("size", 0) for out in entries.get(name, {}).get("outs", [])) + 12 * weights  # a checkpoint has Adam's moments, too
+    disk = sum(out.get("size", 0) for out in entry.get("outs", [])) + 12 * weights  # a checkpoint has Adam's moments, too
     return Estimate(fixed or past.cost["seconds"] * ratio, memory, disk, past.source)
 
 
-def _counted(work: trainings.Training) -> Estimate:
+def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
     """A training that has no past: its FLOPs, by what small trainings reach of the matmul's speed."""
     from components import sizing  # torch: 2 s, only where something is to be counted
 
@@ -137,7 +147,7 @@ def _counted(work: trainings.Training) -> Estimate:
         seconds = START + 60 * work.model.budget.minutes * work.runs
     else:
         tokens = work.tokens(size.flops, work.model.batch_size * work.model.architecture.max_length)
-        speed = machine.peak * _share(machine.precision) * work.devices
+        speed = machine.peak * _share(machine.precision, lefts) * work.devices
         seconds = (TUNING_START if work.tuning else START) + tokens * size.flops / speed
     sharded = work.devices if not work.tuning and work.model.run.strategy == "fsdp" else 1
     memory = size.memory(work.rows, sharded, machine.precision) + (0 if machine.gpu_memory else RESIDENT)
@@ -145,9 +155,9 @@ def _counted(work: trainings.Training) -> Estimate:
     return Estimate(seconds, memory, disk, COUNTED, machine.gpu_memory)
 
 
-def _share(precision: str) -> float:
+def _share(precision: str, lefts: Mapping[str, dict]) -> float:
     """The median of past pre-trainings in this precision."""
-    past = [stage.read_json(path) for path in sorted(Path("data/metrics/pretrain").glob("*.json"))]
+    past = [metrics for name, metrics in sorted(lefts.items()) if name.startswith("pretrain@")]
     known = [metrics["peak_share"] for metrics in past if metrics.get("precision") == precision and metrics.get("peak_share")]
     return statistics.median(known) if known else SHARES.get(precision, SHARES["32-true"])
 
@@ -155,10 +165,11 @@ def _share(precision: str) -> float:
 def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]:
     """What each of these stages will take."""
     entries, recorded, estimates = graph.lock_entries(), _ledger(names), {}
+    lefts = lasting(entries)
     for name in names:
-        work = trainings.of(name, all_params)
-        past = _past(name, entries.get(name, {}), recorded.get(name, []))
-        estimate = (past and _again(name, all_params, entries, past, work)) or (_counted(work) if work else Estimate())
+        work, entry = trainings.of(name, all_params), entries.get(name, {})
+        past = _past(lefts.get(name, {}), recorded.get(name, []))
+        estimate = (past and _again(name, all_params, lefts, entry, past, work)) or (_counted(work, lefts) if work else Estimate())
         estimates[name] = replace(estimate, no_gpu=work.where[0] == "gpu" and not _gpu()) if work else estimate
     return estimates
 

@@ -5,7 +5,9 @@ import json
 import statistics
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.errors import SesameError
+from components.stage import METRICS
 from components.tracking import flatten
-from pipelines import origin, terminal
+from pipelines import graph, origin, terminal
 from pipelines.results import spread
 
 WORKSPACE = "workspace"
 PARAMS = ("params.yaml", "studies/params.yaml")
-READ = (*PARAMS, "dvc.lock", "data/metrics")
+READ = (*PARAMS, "dvc.lock", str(METRICS))
 Key = tuple[str, str, str, str]
 """model, task, method (a recipe of `adapt`, or a baseline), start"""
 
@@ -30,7 +33,7 @@ class Side:
 
     name: str
     params: dict[str, Any]
-    """By path, `models.bert.seed`."""
+    """By file and path, `params.yaml models.bert.seed`."""
     locked: dict[str, dict]
     """Stage -> what dvc.lock says of it."""
     metrics: dict[tuple[str, str], dict]
@@ -54,15 +57,40 @@ class Side:
 
 def read(name: str) -> Side:
     """A side by its name. Raises SesameError where there is no such experiment or commit."""
+    from components.report import tables  # pandas, a second
+
     files = dict(_here() if name == WORKSPACE else _committed(_commit(name)))
     if "params.yaml" not in files:
         raise SesameError(f"{name} has no params.yaml")
-    figures = {path: text for path, text in files.items() if path.startswith("data/metrics/")}
-    metrics = {tuple(Path(path).with_suffix("").parts[-2:]): json.loads(text) for path, text in figures.items()}
-    locked = YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}
-    raw = [params.parse(files[path], f"{path} of {name}") for path in PARAMS if path in files]
-    written = {key: value for part in raw if isinstance(part, dict) for key, value in part.items()}
-    return Side(name, flatten(written), locked.get("stages", {}), metrics)
+    locked = (YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}).get("stages", {})
+    raw = {path: params.parse(files[path], f"{path} of {name}") for path in PARAMS if path in files}
+    # each file apart, since both have sections of the same name
+    written = {f"{path}  {key}": value for path, part in raw.items() if isinstance(part, dict) for key, value in flatten(part).items()}
+    declared = tables.stages(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
+    kept = json.loads(files.get(str(METRICS), b"{}"))
+    figures = {(stage, own): _figures(locked.get(f"{stage}@{own}", {}), kept.get(f"{stage}@{own}"), name) for stage, own in declared}
+    return Side(name, written, locked, {key: measured for key, measured in figures.items() if measured})
+
+
+def _figures(entry: dict, kept: dict | None, side: str) -> dict | None:
+    """The metrics of a stage: its file here, or what dvc.lock of a commit names in DVC's cache; else the copy of the report."""
+    for out in entry.get("outs", ()):
+        if out["path"].startswith("data/metrics/"):
+            path = Path(out["path"]) if side == WORKSPACE else _cached(out["md5"])
+            with suppress(FileNotFoundError, ValueError):
+                return json.loads(path.read_bytes())
+    return kept
+
+
+@cache
+def _cache_folder() -> Path:
+    with graph.opened() as repo:
+        return Path(repo.cache.local.path)
+
+
+def _cached(md5: str) -> Path:
+    """Where DVC's cache has a file."""
+    return _cache_folder() / md5[:2] / md5[2:]
 
 
 def _commit(name: str) -> str:
@@ -82,10 +110,7 @@ def _committed(commit: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _here() -> Iterator[tuple[str, bytes]]:
-    for name in READ:
-        for path in (Path(name), *sorted(Path(name).rglob("*.json"))):
-            if path.is_file():
-                yield path.as_posix(), path.read_bytes()
+    yield from ((name, Path(name).read_bytes()) for name in READ if Path(name).is_file())
 
 
 def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float] | None:
@@ -108,7 +133,7 @@ def show(name: str, other: str) -> None:
     else:
         terminal.say("the params are the same")
     if not (a.metrics and b.metrics):
-        terminal.say(f"{name if not a.metrics else other} has no figures in data/metrics to compare")
+        terminal.say(f"{name if not a.metrics else other} has no figures to compare: neither DVC's cache nor {METRICS} has any")
         return
     _scores(a, b)
     _pretraining(a, b)
@@ -159,12 +184,16 @@ def _pretraining(a: Side, b: Side) -> None:
         terminal.table(["pre-training", "", a.name, b.name, f"{a.name} less {b.name}"], rows)
 
 
+TIMED = ("data/metrics/", "data/curves/", "data/report/")
+"""Outputs with seconds in them, which differ from run to run on the same machine, too."""
+
+
 def _elsewhere(ours: dict, theirs: dict) -> bool:
     def side(stage: dict, key: str) -> dict[str, str]:
         return {item["path"]: item.get("md5") for item in stage.get(key, ())}
 
-    def made(stage: dict) -> dict[str, str]:  # figures have the seconds in them, which always differ
-        return {path: md5 for path, md5 in side(stage, "outs").items() if not path.startswith(("data/metrics/", "data/report/"))}
+    def made(stage: dict) -> dict[str, str]:
+        return {path: md5 for path, md5 in side(stage, "outs").items() if not path.startswith(TIMED)}
 
     same_inputs = all(ours.get(key) == theirs.get(key) for key in ("cmd", "params")) and side(ours, "deps") == side(theirs, "deps")
     return same_inputs and made(ours) != made(theirs)

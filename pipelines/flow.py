@@ -194,7 +194,10 @@ class Build:
         """How a stage is run: here, here with data that other machines have made, or there."""
         if self.pool is None:
             return partial(runner.run, stage.address, timeout=stage.meta.timeout)
-        upstream = [self._by_name[name] for name in stage.upstream if name != graph.RESOLVE]  # git has what that one writes
+        digested = [name for each in stage.upstream if self._by_name[each].is_digest for name in self._by_name[each].upstream]
+        # what `resolve` writes of a stage goes with its order
+        names = [name for name in dict.fromkeys((*stage.upstream, *digested)) if name != graph.RESOLVE]
+        upstream = [self._by_name[name] for name in names]
         return partial(self.pool.run_here if stage.name in self._here else self.pool.run, stage, upstream)
 
     def _collect(self, name: str) -> None:

@@ -25,7 +25,7 @@ from ruamel.yaml.error import YAMLError
 
 from components import params, resolve
 from components.errors import SesameError
-from components.stage import metrics_path, read_json
+from components.stage import last_metrics
 from pipelines import lockfile, terminal
 
 STUDIES = "studies/dvc.yaml"
@@ -59,6 +59,11 @@ class Stage:
     cmd: str | list[str] = ""
     outs: tuple[str, ...] = ()
     """Paths, as the lock file has them."""
+
+    @property
+    def is_digest(self) -> bool:
+        """Whether it writes what is in some folders, which its readers read themselves (components/inputs.py)."""
+        return self.name.partition("@")[0].endswith("_inputs")
 
     @property
     def address(self) -> str:
@@ -208,8 +213,8 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
 
 def _weight(own: Stage) -> float:
     """Seconds of the run whose metrics lie here, committed ones of elsewhere among them; where there are none those that are usual."""
-    with suppress(SesameError, LookupError, TypeError):  # a damaged file is told of by the stage that reads it
-        return float(read_json(metrics_path(*own.name.partition("@")[::2]))["cost"]["seconds"])
+    with suppress(LookupError, TypeError):
+        return float(last_metrics(*own.name.partition("@")[::2])["cost"]["seconds"])
     return HEAVY if own.meta.resource else LIGHT
 
 
@@ -265,7 +270,8 @@ def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
 def read_from(repo: Repo, stage: Stage, upstream: Sequence[Stage]) -> list[str]:
     """Paths of those outputs in DVC's cache of the stages before it that a stage reads, and not all that they have written."""
     known = {each.addressing: each for each in repo.index.stages}
-    read = [dep.fs_path for dep in known[stage.address].deps]
+    digested = [each.address for each in upstream if each.is_digest]
+    read = [dep.fs_path for address in (stage.address, *digested) for dep in known[address].deps]
     written = [out.fs_path for each in upstream for out in known[each.address].outs if out.use_cache]
     return [path for path in written if any(path == dep or path.startswith(f"{dep}/") or dep.startswith(f"{path}/") for dep in read)]
 

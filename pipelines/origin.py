@@ -80,9 +80,9 @@ def carried() -> tuple[str, str]:
     except SesameError:
         raise SesameError("workers of a pool get the code from git: run in a repository with at least one commit") from None
     _check([path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path])
-    if unknown := [str(path) for path in resolve.FILES if path.exists() and not git("ls-files", "--", path)]:
-        raise SesameError(f"workers get {some(unknown)} from git, which does not have it: `git add` and commit")
-    patch = git("diff", *DIFF, "HEAD", "--", ".", *tracking.WRITTEN) + git("diff", *DIFF, "HEAD", "--", *resolve.FILES)
+    if resolve.TRAININGS.exists() and not git("ls-files", "--", resolve.TRAININGS):
+        raise SesameError(f"workers get {resolve.TRAININGS} from git, which does not have it: `git add` and commit")
+    patch = git("diff", *DIFF, "HEAD", "--", ".", *tracking.WRITTEN) + git("diff", *DIFF, "HEAD", "--", resolve.TRAININGS)
     return commit, patch.decode("utf-8", "surrogateescape")
 
 

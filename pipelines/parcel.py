@@ -57,6 +57,8 @@ class Order(_Packed):
     name: str
     upstream: list[str]
     """Addresses of the stages whose outputs it reads."""
+    resolved: Files
+    """Its settings and its code, which git does not have."""
     entries: dict[str, dict[str, str]]
     """Lock file -> stage -> the lines of its entry: of the stage and of those."""
     force: bool

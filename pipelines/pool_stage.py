@@ -32,7 +32,7 @@ from prefect.states import Cancelled, Completed, Failed, State
 
 from components import params
 from components.errors import SesameError, one_line
-from components.stage import STATE
+from components.stage import STATE, output
 from pipelines import graph, lanes, lockfile, parcel, processes, runner, services, slots
 from pipelines.cancellation import heard
 from pipelines.origin import git
@@ -225,6 +225,9 @@ def _prepare(sent: parcel.Order, folder: Path) -> None:
     _same_libraries(Path.cwd(), folder)
     with Repo() as repo:
         lanes.share(folder, repo.config.load_one("local"), repo.cache.local_cache_dir)
+    for path, text in sent.resolved.items():
+        with output(folder / path) as temporary:
+            temporary.write_bytes(parcel.content(text))
     for path, entries in sent.entries.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         if entries:

@@ -38,7 +38,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
 from prefect.states import Cancelled, Cancelling, Crashed, Scheduled
 
-from components import tracking
+from components import resolve, tracking
 from components.errors import SesameError, one_line, without_secrets
 from components.stage import output
 from pipelines import graph, lockfile, origin, parcel, pool_stage, runner, services, terminal
@@ -170,7 +170,7 @@ class Pool:
         for path in {Path(stage.file).with_name("dvc.lock") for stage in plan}:
             lockfile.plain(path)
         self.commit, self.patch = origin.carried()
-        if len(packed := parcel.Order(self.commit, self.patch, "", "", [], {}, False, None, {}).packed()) > ROOM:
+        if len(packed := parcel.Order(self.commit, self.patch, "", "", [], {}, {}, False, None, {}).packed()) > ROOM:
             raise SesameError(f"uncommitted changes are too much to be sent ({len(packed) / 2**20:.1f} MiB packed): commit and push them")
         self._maybe = {name for name, state in states.items() if state == "may run"}
         needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
@@ -254,9 +254,12 @@ class Pool:
         elif tracking.OFF not in own:
             own = {tracking.OFF: "off"}
             self._say_once("no page of MLflow is up (`sesame up`): stages on other machines leave no runs")
+        kind, _, name = stage.name.partition("@")
+        resolved = parcel.read([resolve.file_of(kind, name or "all")])
         return parcel.Order(
-            self.commit, self.patch, stage.address, stage.name, [each.address for each in upstream], entries, force, stage.meta.timeout, own
-        )
+            self.commit, self.patch, stage.address, stage.name, [each.address for each in upstream], resolved, entries, force,
+            stage.meta.timeout, own,
+        )  # fmt: skip
 
     def _send(self, stage: graph.Stage, order: parcel.Order, sent: _Sent, key: str) -> UUID | None:
         """Have a run made; its id, None when all was stopped meanwhile. By its `key` it is one however often it is asked for."""

@@ -132,8 +132,8 @@ def _models(all_params: params.Params) -> list[str]:
 
 def _made(all_params: params.Params) -> dict[str, Price]:
     """What lies here: stage -> the price of the run that made it."""
-    lefts = {name: estimates.left(entry) for name, entry in graph.lock_entries().items()}
-    return {name: price.of(all_params, name.partition("@")[0], own["cost"]) for name, own in lefts.items() if own}
+    lefts = estimates.lasting(graph.lock_entries())
+    return {name: price.of(all_params, name.partition("@")[0], metrics["cost"]) for name, metrics in lefts.items()}
 
 
 def _ends(all_params: params.Params, name: str) -> list[str]:
@@ -216,14 +216,13 @@ def _beside(all_params: params.Params, stages: Sequence[str], made: Mapping[str,
 
 def _forecast(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
     """What a pre-training of more tokens costs at the rate of the one that was, and what its loss would be by a study's curve."""
-    path = stage.metrics_path("pretrain", name, name in all_params.of_studies("models"))
-    metrics = stage.read_json(path)
+    metrics = stage.last_metrics("pretrain", name, name in all_params.of_studies("models"))
+    if not metrics.get("tokens"):
+        raise SesameError(f"{name} was not pre-trained here yet, so that no rate is known: `sesame run pretrain@{name}` first")
     read, made = metrics["tokens"], price.of(all_params, "pretrain", metrics["cost"])
-    if not read:
-        raise SesameError(f"{path} tells of no tokens, so that there is no rate")
     wanted = tokens or times * read
     encoding = all_params.models[name].encoding
-    text = stage.read_json(stage.metrics_path("encode", encoding, encoding in all_params.of_studies("encodings")))["train"]["tokens"]
+    text = stage.last_metrics("encode", encoding, encoding in all_params.of_studies("encodings"))["train"]["tokens"]
     terminal.say(
         f"{wanted:,.0f} tokens of pre-training, {short(wanted / read)} times the {read:,} there were "
         f"and {short(wanted / text)} passes over its text: "

@@ -50,7 +50,7 @@ class Book:
 
 def read(all_params: params.Params) -> Book:
     """Every run that the ledger or a result tells of."""
-    results = {name: left["cost"] for name, entry in graph.lock_entries().items() if (left := estimates.left(entry))}
+    results = {name: metrics["cost"] for name, metrics in estimates.lasting(graph.lock_entries()).items()}
     made = {name: Spent(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
     if missing := no_ledger():
         return Book([*made.values(), *(own for name in all_params.ablations for own in of_table(all_params, name, made))], missing)

@@ -190,8 +190,7 @@ def _tuned(
         model = all_params.models[root].model_copy(update={"architecture": all_params.architecture(model)})
     evaluated, examples, judged = all_params.finetune.eval_examples, [], []
     for task in tasks:
-        path = stage.metrics_path("task", task)
-        counts = stage.read_json(path)["examples"] if path.exists() else UNSEEN
+        counts = stage.last_metrics("task", task).get("examples", UNSEEN)
         most = limit[task] if isinstance(limit, Mapping) else limit
         examples.append(min(most or counts["train"], counts["train"]))
         judged.append(sum(min(evaluated or count, count) for split, count in counts.items() if split != "train"))

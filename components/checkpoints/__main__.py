@@ -113,11 +113,11 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
         with torch.device("meta"):
             shapes = {key: value.shape for key, value in store.build(architecture, tokens).state_dict().items()}
         state, absent, others = layout.read(layout.prepare(read_weights(source), architecture), shapes)
-        store.save(folder, state, architecture, tokens, absent, [{"by": "imported", "licence": block.licence}])
+        store.save(folder, state, architecture, tokens, absent, [{"by": "imported"}])
         model, tokens = store.load(folder)
         difference = parity.check(source, model, layout, tokens, absent)
         shutil.rmtree(source)
-        card = {"licence": block.licence, "source": block.source.model_dump(mode="json"), "absent": absent, "left_out": others}
+        card = {"source": block.source.model_dump(mode="json"), "absent": absent, "left_out": others}
         stage.write_json(folder / "card.json", card)
     print(f"{architecture.name}, {store.count_parameters(model):,} parameters; largest difference from transformers {difference:.2g}")
     if absent:

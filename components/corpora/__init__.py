@@ -60,5 +60,5 @@ def read_file(file: Path) -> Iterator[Document]:
 
 
 def card(path: str | Path) -> dict:
-    """What a corpus is: language, licence, sources, counts per split, what was dropped and why."""
+    """What a corpus is: language, sources, counts per split, what was dropped and why."""
     return read_json(Path(path) / "card.json")

@@ -16,7 +16,6 @@ def body(params: Params, name: str, run) -> dict:
     corpus = params.corpora[name]
     about = {
         "language": corpus.language,
-        "licence": corpus.licence,
         "sources": [part.source.model_dump(mode="json", exclude_none=True) for part in corpus.parts],
     }
     card = _of_shards(params, name, about) if corpus.shards else _in_memory(params, name, about)

@@ -120,9 +120,6 @@ def body(params: Params, name: str, run) -> dict:
 
     about = {
         "language": params.corpora[mix.corpus].language,
-        "licence": "; ".join(
-            [params.corpora[own].licence for own in base_texts] + [f"{task}: {params.tasks[task].licence}" for task in mix.tasks]
-        ),
         "contains": f"{''.join(f'{own}; ' for own in base_texts)}unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
         "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out, "
         f"from {NEAR} words on those that differ from one by a word, too",

@@ -1,5 +1,5 @@
 """A smaller student trained on text by what a teacher says of it (DistilBERT, Sanh et al. 2019). Everything but the losses is a
-pre-training, with its curve, its samples, and a killed one's going on."""
+pre-training, with its curve, and a killed one's going on."""
 
 import hashlib
 from pathlib import Path
@@ -50,7 +50,7 @@ def note(all_params: params.Params, name: str) -> Path | None:
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Teach; curve and samples stand in the student's folder. Raises SesameError where the text is in other pieces than the teacher's."""
+    """Teach; the curve is in the student's folder. Raises SesameError where the text is in other pieces than the teacher's."""
     teacher, encoding, student = _paths(all_params, name)
     by, block = all_params.derived[name].by, _block(all_params, name)
     share = begin(block, by, teacher, encoding, student)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components import params, stage
+from components import params
 from components.errors import SesameError
 from components.models import store
 from components.pretrain.training import Trained, checkpoint_folder, pretrain, write_curve
@@ -34,7 +34,7 @@ def note(all_params: params.Params, name: str) -> Path | None:
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Go on with the pre-training of a model; its curve and samples stand in the model's folder."""
+    """Go on with the pre-training of a model; its curve is in the model's folder."""
     block = _block(all_params, name)
     trained = pretrain(block, name, folder, run, start=_start(all_params, name))
     if trained is None:  # a rank that is not the first
@@ -44,7 +44,6 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
 
 
 def keep(trained: Trained, block: params.Model, folder: Path, run: Run) -> None:
-    """A pre-training's curve and samples, in the model's folder."""
+    """A pre-training's curve, in the model's folder."""
     write_curve(folder / "curve.csv", trained.curve)
-    stage.write_json(folder / "samples.json", trained.samples(block.prompts))
     run.artifact(folder, "files")

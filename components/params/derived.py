@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
-from components.block import Added, Block, Count, Name, Seed, Share, Threads
+from components.block import Added, Block, Count, DrawnSeed, Name, Share, Threads
 from components.models.common.block import SIZED, ArchitectureBlock
 from components.params.messages import first
 from components.params.models import Objective, Training
@@ -49,7 +49,7 @@ class OnTasks(Way):
     train_examples: Count | dict[Name, Count] | None = None
     """Labelled examples used of each task, a seeded subset; null takes all. With several tasks `{snli: 2000, stsb: 500}` says it of each
     (all of one that is not named)."""
-    seed: Seed = 1
+    seed: DrawnSeed
     recipe: Recipe
 
     @model_validator(mode="after")
@@ -155,7 +155,7 @@ class Scored(Way):
     tokens: Count = 100_000
     """`gradient`: so much of the training text."""
     batch_size: Count = 32
-    seed: Seed = 1
+    seed: DrawnSeed
     threads: Threads | None = 1
 
     @property

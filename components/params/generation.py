@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat
 
-from components.block import Block, Count, Name, RunOnly, Seed, Threads
+from components.block import Block, Count, DrawnSeed, Name, RunOnly, Threads
 from components.params.text import Source
 
 
@@ -33,7 +33,7 @@ class Sample(Decoded):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Among the likeliest that together have this probability (Holtzman et al. 2020)."""
     repetition_penalty: PositiveFloat = 1.0
-    seed: Seed = 1
+    seed: DrawnSeed
 
 
 class Beam(Decoded):

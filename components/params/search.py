@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, ValidationError, field_validator, model_validator
 
-from components.block import Block, Count, Name, Once, Seed, named
+from components.block import Block, Count, DrawnSeed, Name, Once, named
 from components.params.tasks import MetricName, Recipe
 
 
@@ -78,7 +78,7 @@ class Search(Block):
     """Only of random search, with nothing pruned, is there an expected validation performance."""
     pruner: Pruner = Pruner()
     budget: SearchBudget = SearchBudget(trials=20)
-    seed: Seed = 1
+    seed: DrawnSeed
     """Trial n has the same draws and seed for every model, task and start."""
     metric: MetricName | None = None
     """On dev; null: the task's headline."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from components.block import Added, Block, Count, Name, Seed, Share, Size, Threads
+from components.block import Added, Block, Count, DrawnSeed, Label, Name, Seed, Share, Size, Threads
 from components.params.text import Source
 
 
@@ -43,7 +43,7 @@ class Predicted(Trained):
     sample: Annotated[float, Field(ge=0)] = 1e-3
     """Relative frequency from which occurrences are left out at random (Mikolov et al. 2013, section 2.3); 0 keeps all."""
     epochs: Size = 5
-    seed: Seed = 1
+    seed: DrawnSeed
     workers: Threads = 1
     """More than one is faster and no longer repeatable."""
 
@@ -103,7 +103,7 @@ class PublishedVectors(Block):
     format: Literal["text", "word2vec_binary", "fasttext_binary", "npz"] = "text"
     """text: a word and its numbers a line, after a line with their counts (word2vec, fastText's .vec) or without it (GloVe), also in gz.
     npz: arrays `words` and `vectors`."""
-    licence: str
+    licence: Annotated[str, Label()]
     lowercase: bool = False
     """Of words that differ in case alone the first, most frequent one stays."""
     max_vocabulary: Count = 200_000
@@ -238,7 +238,7 @@ class Method(Block):
     """Neighbours that count, wherever some do."""
     neighbours_among: Count = 20_000
     """Words of either side among which RCSLS looks for them."""
-    seed: Seed = 1
+    seed: DrawnSeed
 
     @model_validator(mode="after")
     def steps_fit_each_other(self):
@@ -315,7 +315,7 @@ class Alignment(Block):
     controls: list[Name] = []
     """Alignments of two disjoint halves of one period, several splits of it, each of as much text as these spaces: how far words move
     without time having passed (Dubossarsky et al. 2017). Two seeds on the same text say nothing of other text."""
-    seed: Seed = 1
+    seed: DrawnSeed
     threads: Threads = 1
     """More are faster, and the last digits of sums depend on their number."""
 
@@ -384,7 +384,7 @@ class Groups(Block):
     """Times a word must occur in both."""
     permutations: Annotated[int, Field(ge=19, le=100_000)] = 199
     """Deals of the documents; with 19 the smallest p is .05."""
-    seed: Seed = 1
+    seed: DrawnSeed
 
     @model_validator(mode="after")
     def two_sets(self):

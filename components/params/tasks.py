@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
-from components.block import Added, Block, Count, Name, RunOnly, Seed, Share, Size, Threads
+from components.block import Added, Block, Count, Label, Name, RunOnly, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
@@ -131,8 +131,8 @@ class Task(Block):
     """A fine-tuning task, declared whole: no code."""
 
     language: str = "en"
-    licence: str
-    note: str | None = None
+    licence: Annotated[str, Label()]
+    note: Annotated[str | None, Label()] = None
     """What belongs beside its scores, e.g. that it is a subset; goes onto the card."""
     kind: Literal["classification", "regression", "choice", "extraction", "tagging", "text"]
     """One label of a text or a pair; a score; one of an example's own choices; a piece of text_b; a tag per word; a text, which is

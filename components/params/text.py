@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.block import Added, Address, Block, Count, Globs, Name, Once, Seed, Sha256, Share, Size
+from components.block import Added, Address, Block, Count, Globs, Label, Name, Once, Seed, Sha256, Share, Size
 from components.errors import without_secrets
 
 
@@ -199,7 +199,7 @@ class Corpus(Block):
     """Text from one or more sources, cleaned and split by document."""
 
     language: str
-    licence: str
+    licence: Annotated[str, Label()]
     """As stated by the source; goes onto the data card."""
     parts: Annotated[list[CorpusPart], Field(min_length=1)]
     cleaning: Cleaning = Cleaning()

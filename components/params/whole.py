@@ -90,7 +90,7 @@ class Params(Block):
     """The whole of `params.yaml`, and of `studies/params.yaml`."""
 
     seed: Seed
-    """Splits and subsets of data; models have seeds of their own."""
+    """Splits and subsets of data, and all that names no seed itself: models, vectors, generations."""
     energy: Energy
     price: Price
     resources: Annotated[Resources, RunOnly()]

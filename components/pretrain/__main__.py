@@ -1,4 +1,4 @@
-"""`python -m components.pretrain NAME`: data/encoded/<encoding> -> data/models/<name>, data/curves/<name>.csv, data/samples/<name>.json."""
+"""`python -m components.pretrain NAME`: data/encoded/<encoding> -> data/models/<name>, data/curves/<name>.csv."""
 
 from pathlib import Path
 
@@ -21,12 +21,15 @@ def train(params: Params, name: str, run: Run) -> dict:
     trained = pretrain(params.models[name], name, folder, run)
     if trained is None:
         return {}
-    write_curve(Path("data/curves", f"{name}.csv"), trained.curve)
-    stage.write_json(Path("data/samples", f"{name}.json"), trained.samples(params.models[name].prompts))
+    write_curve(curve_path(name, name in params.of_studies("models")), trained.curve)
     run.artifact(folder, "files")
-    run.artifact(Path("data/samples", f"{name}.json"))
     run.model(trained.model)
     return trained.metrics
+
+
+def curve_path(name: str, of_studies: bool) -> Path:
+    """A row a validation. The report depends on data/curves as a whole, so models of studies have theirs elsewhere."""
+    return Path("data/study_curves" if of_studies else "data/curves", f"{name}.csv")
 
 
 def reads(params: Params, name: str) -> list[Path]:

@@ -45,28 +45,16 @@ class Trained:
     """What a pre-training has made, beside the files."""
 
     model: LanguageModel
-    objective: Objective
-    text: encode.Split
-    """The validation text."""
     metrics: dict
     curve: list[dict[str, float]]
     """One row a validation."""
     seconds: float
     """Of training, over all attempts."""
 
-    def samples(self, prompts: list[str]) -> list[dict[str, str]]:
-        """What the trained model makes of the prompts: printed, too."""
-        self.model.eval()
-        with torch.no_grad():
-            samples = self.objective.samples(self.model, self.text, prompts)
-        for sample in samples:
-            print(f"  {sample['prompt']}  ->  {sample['output']}", flush=True)
-        return samples
-
 
 def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = (), start: Path | None = None) -> Path:
-    """Where a killed attempt of the same work has left its save, if there was one. Prompts and where it ran are not part of the work."""
-    settings = {key: value for key, value in block.settings().items() if key != "prompts"}
+    """Where a killed attempt of the same work has left its save, if there was one. Where it ran is not part of the work."""
+    settings = block.settings()
     roots = (__name__, f"components.models.{block.architecture.name}.model", f"components.objectives.{block.objective.name}.objective")
     key = hashlib.sha256(f"{fingerprint(roots)} {settings} {list(keep)}".encode())
     key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())
@@ -222,7 +210,7 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
     if saving.afar:
         saving.afar.remove()
     shutil.rmtree(checkpoints)
-    return Trained(model, setup.objective, setup.valid_text, _figures(trainer, module, setup), module.curve, module.seconds)
+    return Trained(model, _figures(trainer, module, setup), module.curve, module.seconds)
 
 
 def _weights(state: dict[str, Tensor]) -> dict[str, Tensor]:

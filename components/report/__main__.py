@@ -45,6 +45,8 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     nested, total = _nested(gains), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
     summary = {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]}
     stage.write_json(FOLDER / "summary.json", summary)
+    # git has no other file of these: DVC's cache has the stages' own
+    stage.write_json(stage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
     beyond = {"gains_beyond_noise": sum(verdict(row["gain"]) == "higher" for row in gains), "ahead": sum(row["ahead"] for row in gains)}
     return {"scores": nested, **beyond, "total": total}
 

@@ -27,7 +27,7 @@ def stages(all_params: params.Params) -> list[tuple[str, str]]:
     """(stage, name) of everything that params.yaml declares, in the order of the pipeline."""
     sections = {
         "corpus": "corpora", "task": "tasks", "mix": "mixes", "tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models",
-        "checkpoint": "checkpoints", "derive": "derived",
+        "sample": "models", "checkpoint": "checkpoints", "derive": "derived",
     }  # fmt: skip
     declared = [
         (group, name) for group, section in sections.items() for name in getattr(all_params, section)

@@ -1,8 +1,8 @@
 """What each stage is made of: its settings with all defaults, and a fingerprint of the code that it runs (`python -m components.resolve`).
 
-DVC watches `data/resolved.json`, an entry a stage, in place of folders of code and of `params.yaml` itself. So a stage is stale when,
-and only when, a setting that it uses (written or by default), a module that it imports, or a file that it reads has changed: a new
-family, objective, reader, method or page makes nothing stale, and neither do comments, docstrings and where a training runs.
+DVC watches `data/resolved/<stage>/<name>.json`, a file a stage, in place of folders of code and of `params.yaml` itself. So a stage is
+stale when, and only when, a setting that it uses (written or by default), a module that it imports, or a file that it reads has changed:
+a new family, objective, reader, method or page makes nothing stale, and neither do comments, docstrings and where a training runs.
 `entries` says which stage uses what, and is the one place where that is written; `closure` finds the modules behind it.
 A resumed training or search is keyed by the same entry.
 """
@@ -13,17 +13,22 @@ from pathlib import Path
 
 from components.params import Params, begun_by, members, read_by, trained_by
 from components.resolve.closure import forget
-from components.resolve.entries import Entry, entries, entry, of_studies
+from components.resolve.entries import Entry, entries, entry
 from components.stage import output
 
-FILE = Path("data/resolved.json")
-STUDIES = Path("studies/resolved.json")
-"""The same for the stages of `studies/dvc.yaml`."""
+FOLDER = Path("data/resolved")
+"""An entry a file. DVC's cache keeps it, as all that stages read."""
 TRAININGS = Path("studies/trainings.json")
-"""What `studies/dvc.yaml` makes stages of: a seed of a variant each, and what only studies read."""
-FILES = (FILE, STUDIES, TRAININGS)
+"""What `studies/dvc.yaml` makes stages of: a seed of a variant each, and what only studies read. DVC reads it with that file, before any
+stage runs, so it is in git."""
+READ_AS_A_WHOLE = ("tasks", "vectors", "metrics", "curves", "samples", "scores", "baselines", "align", "generated")
+"""Folders of data/ that a stage depends on as a whole. Each has a file `.keep`, since DVC refuses a dependency that is not there, as
+data/align where no alignment is declared."""
 
-__all__ = ["FILE", "FILES", "STUDIES", "TRAININGS", "Entry", "contents", "entries", "entry", "refresh"]
+
+def file_of(stage: str, name: str) -> Path:
+    """Where the entry of a stage is."""
+    return FOLDER / stage / f"{name}.json"
 
 
 def points(params: Params) -> dict[str, dict]:
@@ -46,10 +51,7 @@ def _parts_of(runs: Mapping[str, tuple], last: str) -> dict[str, dict]:
 
 def contents(params: Params) -> dict[Path, str]:
     """What the files should hold."""
-    stages: dict[Path, dict[str, dict]] = {FILE: {}, STUDIES: {}}
-    for own in entries(params):
-        path = STUDIES if of_studies(params, own) else FILE
-        stages[path].setdefault(own.stage, {})[own.name] = {"code": own.code, "settings": own.settings}
+    files = {file_of(each.stage, each.name): {"code": each.code, "settings": each.settings} for each in entries(params)}
     trainings, further, intermediate, tunings = {}, {}, {}, {}
     for member in members(params.ablations):
         study = params.ablations[member.study]
@@ -78,15 +80,21 @@ def contents(params: Params) -> dict[Path, str]:
         "ticket_runs": _parts_of(params.tickets.runs, "seed"),
         **points(params),
     }
-    files = {**stages, TRAININGS: made}
-    return {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in files.items()}
+    files[TRAININGS] = made
+    written = {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in files.items()}
+    return written | {Path("data", folder, ".keep"): "" for folder in READ_AS_A_WHOLE}
 
 
 def refresh(params: Params) -> list[Path]:
-    """Bring the files up to date with params and code; those that were not."""
+    """Bring the files up to date with params and code; those that changed."""
     forget()  # a process that serves flows outlives many an edit
-    stale = [(path, text) for path, text in contents(params).items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path, text in stale:
+    wanted = contents(params)
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
         with output(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    return [path for path, _ in stale]
+            temporary.write_text(wanted[path], encoding="utf-8")
+    # an entry of what is declared no more would make the folder another one on each machine
+    gone = [path for path in FOLDER.glob("*/*.json") if path not in wanted]
+    for path in gone:
+        path.unlink()
+    return stale + gone

@@ -1,4 +1,4 @@
-"""`python -m components.resolve`: params.yaml, studies/params.yaml and the code -> data/resolved.json, studies/trainings.json."""
+"""`python -m components.resolve`: params.yaml, studies/params.yaml and the code -> data/resolved/, studies/trainings.json."""
 
 import sys
 
@@ -6,8 +6,8 @@ from components import params, resolve
 from components.errors import SesameError
 
 try:
-    for path in resolve.refresh(params.load()):
-        print(f"resolve: {path} written")
+    if changed := resolve.refresh(params.load()):
+        print(f"resolve: {', '.join(map(str, changed[:5]))}{' ...' * (len(changed) > 5)} ({len(changed):,} files written or removed)")
 except SesameError as error:
     print(f"resolve: {error}", file=sys.stderr)
     sys.exit(error.status)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -55,7 +55,11 @@ def entries(p: params.Params) -> Iterator[Entry]:
     for section in params.SHARED:
         sections[section] = {name: own for name, own in sections[section].items() if name not in p.of_studies(section)}
     studies = {name: study.question for name, study in p.ablations.items()}  # which the page links to
-    yield Entry("report", "all", ("components.report.__main__",), sections | {"studies": studies})
+    labels = {
+        section: {name: [block.licence, getattr(block, "note", None)] for name, block in getattr(p, section).items()}
+        for section in ("corpora", "tasks", "checkpoints", "published_vectors")
+    }
+    yield Entry("report", "all", ("components.report.__main__",), sections | {"studies": studies, "labels": labels})
     yield from _studies(p)
 
 
@@ -89,9 +93,9 @@ def _text(p: params.Params) -> Iterator[Entry]:
     for name, mix in p.mixes.items():
         base = p.corpora[mix.corpus]
         splits = {task: sorted(p.tasks[task].splits) for task in (*mix.tasks, *mix.also_held_out)}
-        licences = {"corpus": base.licence} | {task: p.tasks[task].licence for task in mix.tasks}
-        settings = {"seed": p.seed, **mix.settings(), "base": base.settings(), "splits": splits, "licences": licences}
+        settings = {"seed": p.seed, **mix.settings(), "base": base.settings(), "splits": splits}
         yield Entry("mix", name, ("components.corpora.mix",), settings)
+        yield _inputs("mix", name, "tasks", splits)
     for name, tokenizer in p.tokenizers.items():
         drawn = {"seed": p.seed} if tokenizer.sample_sentences else {}
         yield Entry("tokenizer", name, ("components.tokenizer.__main__", *_pieces(tokenizer)), drawn | tokenizer.settings())
@@ -99,6 +103,11 @@ def _text(p: params.Params) -> Iterator[Entry]:
         corpus = p.corpora.get(encoding.corpus)
         shards = ("components.encode.shards",) if corpus and corpus.shards else ()
         yield Entry("encode", name, ("components.encode.__main__", *_text_of(p, name), *shards), encoding.settings())
+
+
+def _inputs(stage: str, name: str, folder: str, names: Iterable[str]) -> Entry:
+    """What a stage reads of a folder that others write to as well."""
+    return Entry(f"{stage}_inputs", name, ("components.inputs",), {"folders": [f"data/{folder}/{each}" for each in dict.fromkeys(names)]})
 
 
 def _corpus_reader(reader: params.Reader) -> str:
@@ -133,10 +142,15 @@ def _models(p: params.Params) -> Iterator[Entry]:
     for name, model in p.models.items():
         modules = ("components.pretrain.__main__", *_training(p, model, model.architecture.name, model.encoding))
         yield Entry("pretrain", name, modules, model.settings())
+        if name not in p.of_studies("models"):
+            shown = {"objective": model.objective.settings(), "prompts": model.prompts}
+            yield Entry("sample", name, ("components.pretrain.sample", *modules[1:]), shown)
     for name, checkpoint in p.checkpoints.items():
         hub = (_family(checkpoint.family), f"components.models.{checkpoint.family}.hub")
         yield Entry("checkpoint", name, ("components.checkpoints.__main__", *hub, *_of(checkpoint)), checkpoint.settings())
     for name, derived in p.derived.items():
+        folder, _, read = derived.on.partition("/")
+        yield _inputs("derive", name, folder, [read] if read else derived.tasks)
         way, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
         way += ("components.objectives.distillation.objective",) if derived.by.name == "distilled" else ()
         if derived.tasks:
@@ -213,6 +227,7 @@ def _spaces(p: params.Params) -> Iterator[Entry]:
         yield Entry("align", name, ("components.spaces.align", dictionary, *_of(pair)), pair.settings())
     for name, history in p.histories.items():
         yield Entry("history", name, ("components.spaces.history",), history.settings())
+        yield _inputs("history", name, "vectors", history.periods)
     for name, groups in p.groups.items():
         yield Entry("group", name, ("components.spaces.group",), groups.settings())
 
@@ -226,19 +241,6 @@ def _generations(p: params.Params) -> Iterator[Entry]:
             for encoding, objective in p.read_by(block.model)
         ]
         yield Entry("generate", name, modules, {"trained": trained, **block.settings()})
-
-
-OF_STUDIES = (
-    "variant", "further", "intermediate", "transfer", "study", "search", "budget", "seed_row", "seed_grid", "tickets", "tickets_page",
-    "point", "taught", "efficiency",
-)  # fmt: skip
-"""Stages of `studies/dvc.yaml`; and some of these, by the section that they are declared in."""
-SHARED = {"tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models", "derive": "derived"}
-
-
-def of_studies(p: params.Params, own: Entry) -> bool:
-    """Whether a stage is one of `studies/dvc.yaml`."""
-    return own.stage in OF_STUDIES or own.name in p.of_studies(SHARED.get(own.stage, ""))
 
 
 def _studies(p: params.Params) -> Iterator[Entry]:
@@ -270,6 +272,8 @@ def _studies(p: params.Params) -> Iterator[Entry]:
         # of a study's page: which text it read, and whether that of its tasks was held out
         settings |= {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"], "model": p.models[study.model].settings()}
         yield Entry("study", name, ("components.ablations.__main__",), settings)
+        tuned_before = (task for variant in study.variants.values() for task in variant.intermediate)
+        yield _inputs("study", name, "tasks", (*study.tasks, *tuned_before))
     search = p.search.settings()
     lasting = {key: value for key, value in search.items() if key not in ("models", "tasks", "inits", "confidence")}
     for name, (model, task, init) in p.search.runs.items():

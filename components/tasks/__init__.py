@@ -75,7 +75,7 @@ def predictions(folder: Path, split: str, init: str) -> dict[int | None, dict[st
 
 
 def card(path: str | Path) -> dict:
-    """What a task is: licence, sources, counts and label shares per split."""
+    """What a task is: sources, counts and label shares per split."""
     return read_json(Path(path) / "card.json")
 
 

@@ -137,7 +137,7 @@ def check(name: str, task: params.Task, divided: dict[str, list[Example]], dropp
 
 def write(folder: Path, task: params.Task, divided: dict[str, list[Example]], dropped: Counter) -> None:
     """`<split>.jsonl` and `card.json`."""
-    card = {key: getattr(task, key) for key in ("licence", "note", "language", "kind", "metrics")} | {"dropped": dict(dropped)}
+    card = {key: getattr(task, key) for key in ("language", "kind", "metrics")} | {"dropped": dict(dropped)}
     card["sources"] = [declared.source.model_dump(mode="json") for declared in task.splits.values() if declared.source]
     for split in task.splits:
         file = folder / f"{split}.jsonl"

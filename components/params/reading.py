@@ -10,6 +10,8 @@ from textwrap import dedent
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
@@ -200,9 +202,16 @@ def _blocks() -> dict[str, type[Block]]:
     return {kind.__name__: kind for kind in kinds}
 
 
+class _Schema(GenerateJsonSchema):
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """Names that don't fit their pattern are refused, as they are by `check`: pydantic leaves their blocks unchecked."""
+        made = super().dict_schema(schema)
+        return made | {"additionalProperties": False} if "patternProperties" in made else made
+
+
 def schemas() -> dict[Path, str]:
     """The JSON schemas of the files, by where they stand in `components`: for editors."""
-    whole = Params.model_json_schema()
+    whole = Params.model_json_schema(schema_generator=_Schema)
     for name, own in (whole["$defs"] | {"Params": whole}).items():
         for key, text in _said(name).items():
             if key in own.get("properties", {}):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from components.block import Added, Block, Count, Name, Seed, Share, Size, Threads
 from components.params.text import Source
@@ -283,7 +283,21 @@ def _preset(raw: Any) -> Any:
     return preset | own
 
 
-Methods = Annotated[list[Annotated[Method, BeforeValidator(_preset)]], Field(min_length=1)]
+class Preset(Method):
+    """A method from a paper with some settings changed. Settings that are not given are the preset's, which docs/spaces.md lists."""
+
+    # what editors check a block with `preset` by: `_preset` makes a Method of it, and the defaults of Method are not the preset's
+    model_config = ConfigDict(json_schema_extra=lambda schema: [key.pop("default", None) for key in schema["properties"].values()])
+
+    preset: Literal[tuple(PRESETS)]
+    """The paper that the method is of (docs/spaces.md)."""
+    name: Name | None = None
+    """Of the method in tables; null: the preset's."""
+
+
+Methods = Annotated[
+    list[Annotated[Method, BeforeValidator(_preset, json_schema_input_type=Literal[tuple(PRESETS)] | Preset | Method)]], Field(min_length=1)
+]
 
 
 class SeedCurve(Block):

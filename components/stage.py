@@ -264,7 +264,7 @@ def main(
                 of_studies = section is not None and name in params.of_studies(section)
                 written = metrics_file(params, name) if metrics_file else metrics_path(stage, name, of_studies)
                 write_json(written, metrics)
-                run.log(metrics | {"seconds": metrics["cost"]["seconds"]})  # under the name that every run has it by
+                run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # every run has seconds by this name
                 run.artifact(written)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr, flush=True)

@@ -106,4 +106,5 @@ def test_a_name_that_is_refused_is_refused_by_the_schema(name, shipped):
     ],
 )  # fmt: skip
 def test_methods_of_alignments_are_presets_or_blocks(shipped, method, right):
-    assert not complaints(laid_over(shipped, {"alignments": {"en_fr": {"methods": [method]}}})) == right
+    found = complaints(laid_over(shipped, {"alignments": {"en_fr": {"methods": [method]}}}))
+    assert bool(found) != right, found

@@ -145,8 +145,10 @@ class Run:
         from mlflow.entities import Metric
 
         now, prefix = int(time.time() * 1000), "" if step is None else CURVES
-        numbers = [(prefix + key, own) for key, own in flatten(metrics).items() if isinstance(own, int | float) and not isinstance(own, bool)]
-        points = [Metric(key, float(own), now, step or 0) for key, own in numbers]
+        points = [
+            Metric(prefix + key, float(value), now, step or 0) for key, value in flatten(metrics).items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]  # fmt: skip
         for i in range(0, len(points), 1000):  # the most one call takes
             self.attempt(lambda ledger, batch=points[i : i + 1000]: ledger.log_batch(self.id, metrics=batch))
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 from yamlcore import CoreLoader
 
-from components import params
+from components import block, params
 from components.params.studies import laid_over
 
 ROOT = Path(__file__).parents[1]
@@ -108,3 +108,16 @@ def test_a_name_that_is_refused_is_refused_by_the_schema(name, shipped):
 def test_methods_of_alignments_are_presets_or_blocks(shipped, method, right):
     found = complaints(laid_over(shipped, {"alignments": {"en_fr": {"methods": [method]}}}))
     assert bool(found) != right, found
+
+
+def test_every_key_says_what_it_means_and_its_default():
+    """In the words of its own docstring: those of a type (`a dimension of a model or a machine`) are the same for many keys."""
+    general = {part.description for kind in ("Name", "Count", "Size", "Seed", "Sha256") for part in getattr(block, kind).__metadata__}
+    for name in ("params", "studies"):
+        schema = json.loads((ROOT / f"components/{name}.schema.json").read_text())
+        for kind, part in (schema["$defs"] | {"the file": schema}).items():
+            for key, own in part.get("properties", {}).items():
+                said = own.get("description", "").partition("Default: ")[0].strip()
+                assert len(said) > 5 and said not in general, f"{kind}.{key} has no docstring"
+                if own.get("default") not in (None, {}, []):
+                    assert own["description"].endswith(f"Default: {json.dumps(own['default'])}."), f"{kind}.{key}"

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 from safetensors import SafetensorError
 
 from components import params as params_file
@@ -169,14 +168,20 @@ def energy_kwh(energy: params_file.Energy, seconds: float, cpu_seconds: float, g
     return energy.pue * joules / 3.6e6
 
 
-def _cost(params: params_file.Params, started: float, own: dict) -> dict:
+def began(pid: int | str = "self") -> float:
+    """When a process began, in seconds since the machine's boot: unlike the time of day, nobody sets that clock while a stage runs."""
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # field 22 of proc(5); a name may hold blanks
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _cost(params: params_file.Params, own: dict) -> dict:
     """seconds, tokens, flops, kwh, memory_mib.
 
     `own` is what the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume).
     """
     times, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_seconds = times.ru_utime + times.ru_stime + children.ru_utime + children.ru_stime
-    seconds = time.time() - started
+    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - began()
     gib = times.ru_maxrss / 2**20  # kibibytes on Linux
     kwh = energy_kwh(params.energy, seconds, cpu_seconds, gib, own.get("gpus", 0))
     earlier = own.get("earlier_seconds", 0.0)
@@ -264,7 +269,6 @@ def main(
     try:
         if more := sys.argv[2:]:
             raise SesameError(f"a stage reads one name, and {' '.join(more)} is more than that")
-        started = psutil.Process().create_time()
         params = params_file.load()
         if section and name not in getattr(params, section):
             raise SesameError(f"no {name!r} under {section} in params.yaml (there are: {', '.join(getattr(params, section))})")
@@ -283,13 +287,13 @@ def main(
             metrics = body(params, name, run)
             if _watched(stage, name) != watched:
                 raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")
-            metrics["cost"] = _cost(params, started, metrics.get("cost", {}))
+            metrics["cost"] = _cost(params, metrics.get("cost", {}))
             if rank_zero():
                 of_studies = section is not None and name in params.of_studies(section)
                 written = metrics_file(params, name) if metrics_file else metrics_path(stage, name, of_studies)
                 # with what it was made by, so that a later estimate can tell whether it is of the same work
                 write_json(written, metrics | {"settings": _settings(params, stage, name)})
-                run.log(metrics | {"seconds": metrics["cost"]["seconds"]})  # under the name that every run has it by
+                run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # every run has seconds by this name
                 run.artifact(written)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr, flush=True)

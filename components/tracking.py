@@ -33,6 +33,8 @@ KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens MLflow's page of an experiment on its runs; without it on an overview for applications of language models, which is empty here."""
 WRITTEN = tuple(f":(exclude){path}" for path in ("data", "dvc.lock", "**/dvc.lock", "studies/trainings.json"))
 """What a run changes of the files that git has: results belong to the commit of the code and params that they came from."""
+CURVES = "curves/"
+"""Before the names of what is logged at several steps; MLflow's page shows such names together."""
 PATIENCE = 5
 """Seconds that a database server gets to answer."""
 
@@ -132,16 +134,23 @@ class Run:
     def __init__(self, run_id: str | None):
         self.id = run_id
 
-    def log(self, metrics: dict, step: int = 0) -> None:
-        """Log the numbers of a nested dictionary at a step; what is not a number is left out."""
+    def log(self, metrics: dict, step: int | None = None) -> None:
+        """Log the numbers of a nested dictionary: final figures, or with a step a point of the curves `curves/<name>`.
+
+        What is not a number is left out. Of several points under one name MLflow shows that of the highest step, which would be the last
+        validation's and not the report's figure: hence two names.
+        """
         if self.id is None:
             return
         from mlflow.entities import Metric
 
-        now = int(time.time() * 1000)
-        flat = flatten(metrics).items()
-        numbers = [(key, value) for key, value in flat if isinstance(value, int | float) and not isinstance(value, bool)]
-        self.attempt(lambda ledger: ledger.log_batch(self.id, metrics=[Metric(key, float(value), now, step) for key, value in numbers]))
+        now, prefix = int(time.time() * 1000), "" if step is None else CURVES
+        points = [
+            Metric(prefix + key, float(value), now, step or 0) for key, value in flatten(metrics).items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]  # fmt: skip
+        for i in range(0, len(points), 1000):  # the most one call takes
+            self.attempt(lambda ledger, batch=points[i : i + 1000]: ledger.log_batch(self.id, metrics=batch))
 
     def params(self, params: dict) -> None:
         """Log a nested dictionary as flattened parameters."""

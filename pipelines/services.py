@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from components import tracking
 from components.errors import SesameError, without_secrets
-from components.stage import STATE, output
+from components.stage import STATE, began, output
 from pipelines import processes
 
 PATIENCE = 600
@@ -93,9 +93,8 @@ def _ours() -> dict[str, dict]:
 
 
 def _lives(entry: dict) -> bool:
-    with suppress(psutil.Error):
-        process = psutil.Process(entry["pid"])
-        return process.create_time() == entry["created"] and process.status() != psutil.STATUS_ZOMBIE
+    with suppress(psutil.Error, FileNotFoundError):
+        return began(entry["pid"]) == entry["created"] and psutil.Process(entry["pid"]).status() != psutil.STATUS_ZOMBIE
     return False
 
 
@@ -168,7 +167,7 @@ def _start(service: Service) -> dict:
             stderr=log,
             start_new_session=True,  # Ctrl-C in the terminal isn't meant for it
         )
-    return {"pid": server.pid, "created": psutil.Process(server.pid).create_time(), "page": address}
+    return {"pid": server.pid, "created": began(server.pid), "page": address}
 
 
 def _free(port: int) -> int:

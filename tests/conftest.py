@@ -12,13 +12,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
+import requests
 import torch
 from filelock import FileLock
 
@@ -85,6 +88,29 @@ def free_port() -> int:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise AssertionError("no port is free")
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """moto's S3 as a process, which a busy test does not hold up: its address, once it answers."""
+    while True:
+        address = f"http://127.0.0.1:{(port := free_port())}"
+        with TemporaryFile("w+") as said:
+            command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+            server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            try:
+                while server.poll() is None:  # however long a slow machine takes: what never comes is pytest-timeout's affair
+                    with suppress(requests.RequestException):
+                        requests.get(address, timeout=60)
+                        yield address
+                        return
+                    time.sleep(0.1)
+            finally:
+                server.kill()
+                server.wait()
+            said.seek(0)
+            text = said.read()
+            assert "in use" in text, text  # else somebody took the port meanwhile: take another
 
 
 def tiny_params(**changes) -> dict:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from components import corpora, encode, params, stage, tasks, tokenizer
 from components.errors import SesameError
 from components.models import store
 from components.spaces import space
-from tests.conftest import tiny_params, write_raw
+from tests.conftest import run_stage, tiny_params, write_raw
 
 
 def test_output_is_whole_or_not_there(tmp_path):
@@ -45,6 +46,21 @@ def test_energy_matches_the_papers_formula():
     """Strubell et al. 2019: BERT-base, 12041.51 W for 79 h at PUE 1.58 is 1503 kWh by their formula (their table: 1507)."""
     energy = params.Energy(watts_per_core=0.000001, watts_per_gib=0.000001, watts_per_gpu=12041.51)
     assert stage.energy_kwh(energy, 79 * 3600, 0, 0, 1) == pytest.approx(1503, abs=0.5)
+
+
+def test_a_clock_that_is_set_back_changes_no_duration(project, monkeypatch):
+    """Nor one that is set forward: seconds and kWh are those that passed."""
+    with open("params.yaml", "w") as file:
+        YAML().dump(tiny_params(), file)
+    cost = []
+    for shift in (0, -3600, 3600):
+        now = time.time
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda now=now, shift=shift: now() + shift)
+            assert run_stage("components.encode", "tiny").returncode == 0
+        cost.append(json.loads(Path("data/metrics/encode/tiny.json").read_text())["cost"])
+    assert 0 < cost[0]["seconds"] <= cost[1]["seconds"] <= cost[2]["seconds"] < cost[0]["seconds"] + 60
+    assert all(own["kwh"] > 0 for own in cost)
 
 
 @pytest.fixture

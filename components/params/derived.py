@@ -50,7 +50,9 @@ class OnTasks(Way):
     """Labelled examples used of each task, a seeded subset; null takes all. With several tasks `{snli: 2000, stsb: 500}` says it of each
     (all of one that is not named)."""
     seed: DrawnSeed
+    """Of the head's weights, the order of examples and dropout."""
     recipe: Recipe
+    """How it is tuned."""
 
     @model_validator(mode="after")
     def all_weights(self):
@@ -79,6 +81,7 @@ class MultiTask(OnTasks):
 
     name: Literal["multitask"]
     tasks: Annotated[list[Name], Field(min_length=2)]
+    """Of `tasks`, two or more."""
     sampling: Literal["proportional", "annealed", "uniform"] = "proportional"
     """Whose batch comes next: a task's share is its examples' (MT-DNN), the same for all, or goes from the first nearly to the second: the
     examples to the power 1 - 0.8 * (epoch - 1) / (epochs - 1) (Stickland and Murray 2019, section 4.1)."""
@@ -155,8 +158,11 @@ class Scored(Way):
     tokens: Count = 100_000
     """`gradient`: so much of the training text."""
     batch_size: Count = 32
+    """Rows that are read at once."""
     seed: DrawnSeed
+    """Of the rows that are drawn."""
     threads: Threads | None = 1
+    """CPU threads of torch; null leaves torch's own choice."""
 
     @property
     def needs(self) -> str:
@@ -246,7 +252,9 @@ class Distilled(Training, Way):
     temperature: PositiveFloat = 2.0
     """Of both distributions, where they are held against each other."""
     soft_weight: Annotated[float, Field(ge=0)] = 5.0
+    """Of the cross-entropy with the teacher's distribution (DistilBERT's code: 5)."""
     hard_weight: Annotated[float, Field(ge=0)] = 2.0
+    """Of the objective's own loss (DistilBERT's code: 2)."""
     cosine_weight: Annotated[float, Field(ge=0)] = 1.0
     """Of the three losses; each is a mean over its targets."""
     layer_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
@@ -331,6 +339,7 @@ class Derived(Block):
     """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/; `models/<start>`, the model itself, where no
     data is needed."""
     by: Annotated[Tuned | MultiTask | Pretrained | Truncated | Pruned | Sparsified | Distilled, Field(discriminator="name")]
+    """How it is made."""
 
     @property
     def tasks(self) -> list[str]:

@@ -29,6 +29,7 @@ class Point(Block):
     model: Name
     """Of `models`, `checkpoints`, `derived`, of either file."""
     init: Literal["pretrained", "random"] = "pretrained"
+    """From the model's weights, or from random ones of the same architecture."""
     recipe: dict[str, Any] = {}
     """Laid over that of all points."""
     teacher: Label | None = None
@@ -40,6 +41,7 @@ class Point(Block):
     factorised: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, Added(neutral=None)] = None
     """The matrices of the layers as products of two thin ones, with this share of their weights together, before the tuning."""
     quantised: Quantised | None = None
+    """Weights in fewer bits; null: as they were trained."""
 
     @model_validator(mode="after")
     def teacher_settings_have_one(self):
@@ -64,6 +66,7 @@ class Efficiency(Block):
     examples: Count = 200
     """That time is measured on, one at a time and 32 together."""
     points: dict[Label, Point] = {}
+    """Label -> a model as it answers."""
 
     @property
     def runs(self) -> dict[str, tuple[str, str]]:

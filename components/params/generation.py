@@ -28,12 +28,15 @@ class Sample(Decoded):
 
     kind: Literal["sample"]
     temperature: PositiveFloat = 1.0
+    """Scores are divided by it: below 1 likely tokens become likelier, above 1 less so."""
     top_k: Annotated[int, Field(ge=0)] = 0
     """Among so many of the likeliest; 0: all (Fan et al. 2018)."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Among the likeliest that together have this probability (Holtzman et al. 2020)."""
     repetition_penalty: PositiveFloat = 1.0
+    """Scores of tokens that were met before are divided by it (Keskar et al. 2019, section 4.1); 1: none."""
     seed: DrawnSeed
+    """Of what is drawn."""
 
 
 class Beam(Decoded):
@@ -41,6 +44,7 @@ class Beam(Decoded):
 
     kind: Literal["beam"]
     beams: Annotated[int, Field(ge=2, le=1000)] = 4
+    """Texts that are kept at each step (Vaswani et al. 2017: 4)."""
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 0.6
     """Power of the length that a text's log-probability is divided by: 0 leaves short ones ahead (Vaswani et al. 2017, section 6.1)."""
 
@@ -74,9 +78,14 @@ class Generation(Block):
     """What a model writes, and how good and how new it is."""
 
     model: Name
+    """Of `models` or `derived`: one that writes."""
     inputs: Annotated[ParallelInputs | BeginningInputs, Field(discriminator="kind")]
+    """What is written on, or rewritten."""
     most: Count = 1000
     """Inputs, from the first on."""
     decoding: HowWritten = Beam(kind="beam")
+    """How a text is chosen."""
     batch_size: Annotated[Count, RunOnly()] = 64
+    """Texts written side by side."""
     threads: Annotated[Threads | None, RunOnly()] = 1
+    """CPU threads of torch; null leaves torch's own choice."""

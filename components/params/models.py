@@ -24,10 +24,17 @@ class Optimizer(Block):
     """Fused AdamW with bias correction; biases, norms and 1-d parameters are not decayed."""
 
     learning_rate: PositiveFloat
+    """Highest learning rate, reached after the warm-up. BERT: 1e-4 at batches of 256 (Devlin et al. 2019, appendix
+    A.2); models of a few million parameters take 1e-3 to 2e-3."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Decoupled from the gradient (Loshchilov and Hutter 2019). BERT: 0.01."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
+    """Decay of the running means of the gradient and of its square. BERT: 0.9, 0.999; RoBERTa: 0.9, 0.98 (Liu et al.
+    2019, section 3.1)."""
     eps: PositiveFloat = 1e-6
+    """Added to the root of the second mean (RoBERTa: 1e-6)."""
     clip_norm: PositiveFloat | None = 1.0
+    """Longest gradient, in its Euclidean norm over all weights; longer ones are scaled down to it. null: none is."""
     schedule: Literal["linear", "cosine", "wsd", "constant", "slanted_triangular", "inverse_sqrt"] = "linear"
     """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3);
     `wsd`: warm-up, stable, linear decay over the last `decay` share; `inverse_sqrt`: after the warm-up falling with the root of the steps
@@ -35,6 +42,7 @@ class Optimizer(Block):
     warmup: Share = 0.06
     """Share of the budget."""
     decay: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """`wsd`: share of the budget, at its end, in which the rate falls to 0."""
     layer_decay: Annotated[float, Field(gt=0, le=1), Added(neutral=1.0)] = 1.0
     """Each layer below the top one learns so many times slower: discriminative rates for going on with a trained model (Howard and Ruder
     2018, section 3.2: 1 / 2.6 = 0.385)."""
@@ -54,6 +62,7 @@ class Budget(Block):
     flops: Annotated[float, Field(gt=0, le=1e30)] | None = None
     """Of forward and backward, counted on the model's first rows."""
     steps: Count | None = None
+    """Updates of the weights."""
     minutes: Annotated[float, Field(gt=0, le=1e7)] | None = None
     """Wall clock; such a run can't be repeated bit for bit."""
 
@@ -74,6 +83,7 @@ class Trainer(Block):
     precision: Precision = "auto"
     """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
     compile: bool = False
+    """By torch.compile: the first steps take a minute, the others are faster on a GPU."""
     recompute: bool = False
     """Layers keep their inputs only and are computed again in the backward pass (Chen et al. 2016): a third more time, and far less
     memory. FLOPs are counted without it."""
@@ -94,6 +104,7 @@ class Phase(Block):
     """A share of the budget that is spent on other rows than the end of it: shorter ones, smaller batches."""
 
     share: Annotated[float, Field(gt=0, lt=1)]
+    """Of the whole budget."""
     max_length: Annotated[int, Field(ge=8, le=2**40)] | None = None
     """Tokens of a row at most; null: as many as the architecture reads."""
     batch_size: Count | None = None
@@ -118,15 +129,19 @@ class Running(Block):
     """Where a training runs and how it is watched: nothing that it learns depends on this, so that a change re-runs nothing."""
 
     accelerator: Accelerator = "auto"
+    """`auto`: a GPU where there is one."""
     devices: Size | Literal["auto"] = 1
     """Of a node."""
     num_nodes: Size = 1
+    """Machines."""
     launcher: Literal["none", "torchrun", "slurm"] = "none"
     """Who starts the processes of a pre-training: Lightning, on this machine; torchrun's agents, one on the node that the stage runs on and
     one on every other where `sesame join HEAD:PORT` is called; `srun` within the Slurm job that the stage runs in."""
     rendezvous: Rendezvous = Rendezvous()
     """Of `torchrun`."""
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    """How devices share the work: `ddp` a whole model each, `fsdp` each a share of every layer (Zhao et al. 2023);
+    `auto`: ddp where there are several."""
     workers: Annotated[int, Field(ge=0, le=64)] | None = None
     """Processes that draw batches ahead; null: two on a GPU, none on a CPU, whose cores are at work already."""
     log_every: Count = 20
@@ -158,9 +173,13 @@ class Training(Block):
     """How a model is trained on text, from whatever weights."""
 
     seed: DrawnSeed
+    """Of the weights, the order of examples, masks and dropout."""
     objective: Objective
+    """What is predicted."""
     optimizer: Optimizer
+    """How weights learn."""
     budget: Budget
+    """How long it trains."""
     batch_size: Count
     """Sequences per step, over all devices and micro-batches."""
     phases: list[Phase] = []
@@ -168,7 +187,9 @@ class Training(Block):
     nine tenths of its steps (Devlin et al. 2019, appendix A.2) are `[{share: 0.9, max_length: 128}]`; several with growing batch_size
     are a warm-up of the batch."""
     trainer: Trainer = Trainer()
+    """Precision, micro-batches, threads, validations."""
     run: Annotated[Running, RunOnly()] = Running()
+    """Devices, logs and saves: nothing that is learned depends on it."""
 
     @model_validator(mode="after")
     def parts_fit(self):
@@ -209,9 +230,11 @@ class Model(Training):
     """One pre-training: architecture, objective, data, budget."""
 
     encoding: Name
+    """Of `encodings`: the text that is read."""
     prompts: Annotated[list[str], Label()] = []
     """Texts of the stage `sample`: with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
     architecture: Architecture
+    """The family and its sizes."""
 
     @property
     def loss_of(self) -> str:

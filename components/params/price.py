@@ -15,6 +15,7 @@ class Rent(Block):
     """USD for an hour of a device."""
 
     on_demand: USD
+    """USD an hour, for a machine that nobody takes away."""
     preemptible: USD
     """Where the machine may be taken away: what a run costs that can go on later."""
     source: str
@@ -33,6 +34,7 @@ class Price(Block):
     country: Country
     """Whose grid it runs on."""
     core_hour: Rent
+    """Of a CPU core."""
     gpu_hour: Rent
     """Its host included, whose cores are not counted beside it."""
     kg_per_kwh: Annotated[dict[Country, Intensity], Field(min_length=1)]

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,8 @@ from textwrap import dedent
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
@@ -204,13 +207,30 @@ def _blocks() -> dict[str, type[Block]]:
     return {kind.__name__: kind for kind in kinds}
 
 
+class _Schema(GenerateJsonSchema):
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """Names that don't fit their pattern are refused, as they are by `check`: pydantic leaves their blocks unchecked."""
+        made = super().dict_schema(schema)
+        return made | {"additionalProperties": False} if "patternProperties" in made else made
+
+
+def _unwrapped(text: str) -> str:
+    """A docstring with a line for each paragraph: editors show every line as one."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+
+
 def schemas() -> dict[Path, str]:
     """The JSON schemas of the files, by where they stand in `components`: for editors."""
-    whole = Params.model_json_schema()
+    whole = Params.model_json_schema(schema_generator=_Schema)
     for name, own in (whole["$defs"] | {"Params": whole}).items():
-        for key, text in _said(name).items():
-            if key in own.get("properties", {}):
-                own["properties"][key] = dict(sorted((own["properties"][key] | {"description": text}).items()))
+        said = _said(name)
+        if "description" in own:
+            own["description"] = _unwrapped(own["description"])
+        for key, part in own.get("properties", {}).items():
+            # of what a block is told apart by (`name: encoder`) the block's docstring says the most
+            text = said.get(key) or (own["description"] if "const" in part else part.get("description", ""))
+            default = [f"Default: {json.dumps(part['default'])}."] if part.get("default") not in (None, {}, []) else []
+            own["properties"][key] = dict(sorted((part | {"description": " ".join([_unwrapped(text), *default])}).items()))
     written = {}
     for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in (*OF_STUDIES, *SHARED))):
         own = {

@@ -13,11 +13,13 @@ class Draw(Block):
     """What a field of the recipe is drawn from: a range, uniformly, or a list of choices."""
 
     low: int | float | None = None
+    """Lower bound of a range."""
     high: int | float | None = None
     """Both bounds are drawn too. Whole numbers for a field that is one (`epochs`)."""
     log: bool = False
     """Uniform in the logarithm: as many draws between 1e-4 and 1e-3 as between 1e-3 and 1e-2."""
     choices: list[bool | int | float | str | None] | None = None
+    """In place of a range: the values to draw from, each as often."""
 
     @model_validator(mode="after")
     def range_or_choices(self):
@@ -54,6 +56,7 @@ class SearchBudget(Block):
     """How long the search of one model on one task runs; where both are given, the one that is spent first ends it."""
 
     trials: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Trainings."""
     hours: PositiveFloat | None = None
     """Wall clock of its trials; the one that crosses the line is finished."""
 
@@ -71,13 +74,17 @@ class Search(Block):
     """
 
     models: list[Name] = []
+    """Of `finetune.models`."""
     tasks: list[Name] = []
+    """Of `tasks`."""
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1), Once] = ["pretrained"]
     """From the model's weights, or from random ones of the same architecture, or from both: is it the pre-training or the architecture?"""
     sampler: Literal["random", "tpe"] = "random"
     """Only of random search, with nothing pruned, is there an expected validation performance."""
     pruner: Pruner = Pruner()
+    """Whether trials that look bad are stopped early."""
     budget: SearchBudget = SearchBudget(trials=20)
+    """How long each search runs."""
     seed: DrawnSeed
     """Trial n has the same draws and seed for every model, task and start."""
     metric: MetricName | None = None

@@ -14,7 +14,9 @@ class SeedGrid(Block):
     """Models fine-tuned by their recipe of `finetune`, with each of some initialisations in each of some orders (Dodge et al. 2020)."""
 
     models: list[Name] = []
+    """Of `finetune.models`."""
     tasks: list[Name] = []
+    """Of `tasks`; their test split is labelled."""
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones, which are then of the initialisation, too."""
     initialisations: Seeds = [1, 2, 3, 4, 5, 6, 7, 8]

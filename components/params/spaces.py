@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from components.block import Added, Block, Count, DrawnSeed, Label, Name, Seed, Share, Size, Threads
 from components.params.text import Source
@@ -14,6 +14,7 @@ class Half(Block):
     split: Seed
     """Which documents are in which half."""
     side: Literal["first", "second"]
+    """Which of the two halves."""
 
 
 Intrinsic = Literal["wordsim353", "simlex999", "analogies"]
@@ -23,7 +24,9 @@ class Trained(Block):
     """What all vectors trained here have."""
 
     corpus: Name
+    """Of `corpora` or `mixes`: its training split is read."""
     half: Half | None = None
+    """Only one of two disjoint halves of the text; null: all of it."""
     max_words: Count | None = None
     """Of the text; the rest is left out, so that two spaces are of as much."""
     numerals: Annotated[bool, Added(neutral=False)] = False
@@ -31,19 +34,25 @@ class Trained(Block):
     tests: Annotated[list[Intrinsic], Added(neutral=[])] = []
     """Of English vectors: how near they are to people's judgements of similarity, and whether analogies are found in them."""
     vector_size: Size = 100
+    """Numbers of a vector (Mikolov et al. 2013: 300; on little text 100 is enough)."""
     window: Size = 5
     """Words to each side."""
     min_count: Count = 5
+    """Times a word must occur to get a vector."""
 
 
 class Predicted(Trained):
     """Vectors that predict their neighbours, with negative sampling, through gensim."""
 
     negative: Size = 10
+    """Words drawn at random for each neighbour, to be told apart from it (Mikolov et al. 2013: 5 to 20 for small
+    texts)."""
     sample: Annotated[float, Field(ge=0)] = 1e-3
     """Relative frequency from which occurrences are left out at random (Mikolov et al. 2013, section 2.3); 0 keeps all."""
     epochs: Size = 5
+    """Passes over the text."""
     seed: DrawnSeed
+    """Of the first vectors and of what is drawn."""
     workers: Threads = 1
     """More than one is faster and no longer repeatable."""
 
@@ -65,6 +74,7 @@ class FastText(Predicted):
 
     kind: Literal["fasttext"]
     min_n: Size = 3
+    """Fewest characters of an n-gram."""
     max_n: Size = 6
     """Characters of an n-gram, the marks of the word's ends among them."""
     buckets: Size = 200_000
@@ -100,10 +110,12 @@ class PublishedVectors(Block):
     """Word vectors from elsewhere, most frequent word first; counts of words they have none, so that they can't be two periods."""
 
     source: Source
+    """Brings one file."""
     format: Literal["text", "word2vec_binary", "fasttext_binary", "npz"] = "text"
     """text: a word and its numbers a line, after a line with their counts (word2vec, fastText's .vec) or without it (GloVe), also in gz.
     npz: arrays `words` and `vectors`."""
     licence: Annotated[str, Label()]
+    """As stated by the source; goes onto the card."""
     lowercase: bool = False
     """Of words that differ in case alone the first, most frequent one stays."""
     max_vocabulary: Count = 200_000
@@ -119,14 +131,19 @@ class ContextualVectors(Block):
     """
 
     model: Name
+    """Of `models`, `checkpoints`, `derived`."""
     corpus: Name
+    """Of `corpora` or `mixes`."""
     half: Half | None = None
+    """Only one of two disjoint halves of the text; null: all of it."""
     layer: Annotated[int, Field(ge=0)] | None = None
     """0 is below all context; null: the last."""
     max_words: Count = 300_000
     """Of the training text, from its start: all of them go through the model."""
     min_count: Count = 5
+    """Times a word must occur to get a vector."""
     max_vocabulary: Count = 20_000
+    """Most frequent words that get a vector."""
     tests: list[Intrinsic] = []
     """Of English vectors: as in `vectors`."""
 
@@ -136,8 +153,11 @@ class WordNetDictionary(Block):
 
     kind: Literal["wordnet"]
     source: Source
+    """Brings the SQL tables of both languages."""
     source_table: str
+    """Table of the source language."""
     target_table: str
+    """Table of the target language."""
     train: Count
     """Source words whose pairs learn the mapping: the most frequent ones that are not held out."""
     test: Count
@@ -149,7 +169,9 @@ class IdenticalDictionary(Block):
 
     kind: Literal["identical"]
     train: Count
+    """Words that learn the mapping: the most frequent ones that are not held out."""
     test: Count
+    """Words held out to be asked for."""
     min_count: Count = 50
     """Times a word must occur in both corpora to be listed among those that moved: a rare word's vector is mostly noise."""
 
@@ -158,7 +180,9 @@ class Pairs(Block):
     """A list of word pairs: two words a line, after white space of any kind (MUSE's, xling-eval's, TSV), or JSONL with two keys."""
 
     source: Source
+    """Brings the file of pairs."""
     format: Literal["lines", "jsonl"] = "lines"
+    """`lines`: two words a line; `jsonl`: an object a line, whose `keys` have them."""
     keys: tuple[str, str] = ("source", "target")
     """Of a line of JSONL: a word of the source language, a word of the target's or a list of them."""
     max_pairs: Count | None = None
@@ -170,8 +194,11 @@ class PairsDictionary(Block):
 
     kind: Literal["pairs"]
     train: Pairs
+    """Pairs that learn the mapping."""
     test: Pairs
+    """Pairs that are asked for."""
     lowercase: bool = True
+    """Words of the files are put into lower case."""
     reverse: bool = False
     """The files have the target's words first."""
 
@@ -183,7 +210,9 @@ class ParallelDictionary(Block):
     texts: Source
     """Two files (`paths`, in this order): the source's sentences, and on the same lines their translations."""
     test: Pairs
+    """Pairs that are asked for."""
     lowercase: bool = True
+    """Sentences and pairs are put into lower case."""
     min_count: Count = 3
     """Sentences that a word must be in, on either side."""
     rounds: Count = 5
@@ -200,6 +229,7 @@ class SelfLearning(Block):
     """
 
     retrieval: Literal["nn", "csls"] = "csls"
+    """By which translations are chosen: the nearest neighbour, or CSLS (Conneau et al. 2018, section 2.3)."""
     direction: Literal["forward", "union", "mutual"] = "union"
     """Which translations make the dictionary: of source words, of the words of both sides, or only pairs that are each other's best."""
     vocabulary: Count = 20_000
@@ -208,8 +238,11 @@ class SelfLearning(Block):
     """Share of the words of the other side, drawn anew each round, to choose a translation among: drawing lets it leave a bad start.
     Doubled where nothing is gained, and all of them after a half at most."""
     patience: Count = 5
+    """Rounds without a gain after which more words take part, or it ends."""
     threshold: Annotated[float, Field(ge=0)] = 1e-6
+    """Gain of the mean best cosine that counts as one."""
     max_rounds: Count = 500
+    """Rounds after which it ends in any case."""
 
 
 Normalisation = Literal["unit", "centre"]
@@ -219,6 +252,7 @@ class Method(Block):
     """How two spaces are brought together, step by step in the frame of Artetxe et al. (2018a), and what it is learned from."""
 
     name: Name
+    """Of the method in tables."""
     normalise: list[Normalisation] = ["unit", "centre", "unit"]
     """Of all vectors, before anything: length one, mean zero."""
     start: Literal["dictionary", "identical", "numerals", "similarity"] = "dictionary"
@@ -227,11 +261,16 @@ class Method(Block):
     seed_pairs: Count | None = None
     """Only so many of the first pairs, the most frequent ones or those listed first."""
     self_learning: SelfLearning | None = None
+    """Whether the dictionary is learned, too; null: it is not."""
     map: Literal["procrustes", "least_squares", "rcsls"] = "procrustes"
+    """A rotation (orthogonal Procrustes), any linear map (least squares, Mikolov et al. 2013), or one that maximises
+    relaxed CSLS (Joulin et al. 2018)."""
     whiten: bool = False
+    """Dimensions of either space are made uncorrelated and of variance 1 before the rotation."""
     reweight: tuple[Share, Share] = (0.0, 0.0)
     """Exponents of the singular values that the dimensions of source and target are weighted by: how well they agree."""
     dewhiten: bool = False
+    """Whitening is undone after the rotation."""
     dimensions: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the dimensions that stays, those that agree best."""
     csls_k: Count = 10
@@ -239,6 +278,7 @@ class Method(Block):
     neighbours_among: Count = 20_000
     """Words of either side among which RCSLS looks for them."""
     seed: DrawnSeed
+    """Of what is drawn in self-learning."""
 
     @model_validator(mode="after")
     def steps_fit_each_other(self):
@@ -283,14 +323,30 @@ def _preset(raw: Any) -> Any:
     return preset | own
 
 
-Methods = Annotated[list[Annotated[Method, BeforeValidator(_preset)]], Field(min_length=1)]
+class Preset(Method):
+    """A method from a paper with some settings changed. Settings that are not given are the preset's, which docs/spaces.md lists."""
+
+    # what editors check a block with `preset` by: `_preset` makes a Method of it, and the defaults of Method are not the preset's
+    model_config = ConfigDict(json_schema_extra=lambda schema: [key.pop("default", None) for key in schema["properties"].values()])
+
+    preset: Literal[tuple(PRESETS)]
+    """The paper that the method is of (docs/spaces.md)."""
+    name: Name | None = None
+    """Of the method in tables; null: the preset's."""
+
+
+Methods = Annotated[
+    list[Annotated[Method, BeforeValidator(_preset, json_schema_input_type=Literal[tuple(PRESETS)] | Preset | Method)]], Field(min_length=1)
+]
 
 
 class SeedCurve(Block):
     """P@1 against the size of the seed dictionary: every method from the first so many train pairs."""
 
     methods: Methods
+    """As in the alignment: presets by their name, or blocks."""
     seed_pairs: Annotated[list[Count], Field(min_length=2)]
+    """Sizes of the seed dictionary, in source words."""
 
     @model_validator(mode="after")
     def methods_have_pairs(self):
@@ -303,19 +359,27 @@ class Alignment(Block):
     """Two spaces brought together by several methods, and how well each finds translations."""
 
     source: Name
+    """Of `vectors`, `published_vectors` or `contextual_vectors`: the space that is mapped."""
     target: Name
+    """The space that it is mapped onto."""
     dictionary: Dictionary
+    """Pairs that the mapping is learned from, and pairs that are asked for."""
     methods: Annotated[Methods, Field(validate_default=True)] = ["xing_2015"]  # type: ignore[list-item]
     """Presets by their name, or blocks: `{preset: artetxe_2018b, name: numerals, start: numerals}`."""
     retrievals: Annotated[list[Literal["nn", "csls", "inverted_softmax"]], Field(min_length=1)] = ["nn", "csls"]
+    """By which translations are chosen: nearest neighbour, CSLS (Conneau et al. 2018) or inverted softmax (Smith et al.
+    2017)."""
     csls_k: Count = 10
+    """Neighbours that CSLS takes the mean over (Conneau et al. 2018: 10)."""
     curve: SeedCurve | None = None
+    """P@1 against the size of the seed dictionary; null: none."""
     max_vocabulary: Count = 20000
     """Most frequent words of each space that take part."""
     controls: list[Name] = []
     """Alignments of two disjoint halves of one period, several splits of it, each of as much text as these spaces: how far words move
     without time having passed (Dubossarsky et al. 2017). Two seeds on the same text say nothing of other text."""
     seed: DrawnSeed
+    """Of the train and test words that are drawn."""
     threads: Threads = 1
     """More are faster, and the last digits of sums depend on their number."""
 
@@ -332,7 +396,9 @@ class Shift(Block):
     """What is known of a word's history: what it comes to be used like, and no longer."""
 
     towards: list[str] = []
+    """Words that it moves towards."""
     away: list[str] = []
+    """Words that it moves away from."""
 
     @model_validator(mode="after")
     def something_is_known(self):
@@ -374,17 +440,21 @@ class Groups(Block):
     first: Name
     """A corpus or a mix."""
     second: Name
+    """A corpus or a mix, to be compared with the first."""
     max_words: Count | None = None
     """Of either text; whole documents beyond are left out."""
     window: Size = 5
+    """Words to each side that count as context."""
     max_vocabulary: Count = 10_000
     """Most frequent words, which are the contexts."""
     context_smoothing: Share = 0.75
+    """Exponent of the context counts, so that rare contexts don't dominate (Levy, Goldberg and Dagan 2015: 0.75)."""
     min_count: Count = 30
     """Times a word must occur in both."""
     permutations: Annotated[int, Field(ge=19, le=100_000)] = 199
     """Deals of the documents; with 19 the smallest p is .05."""
     seed: DrawnSeed
+    """Of the permutations."""
 
     @model_validator(mode="after")
     def two_sets(self):

@@ -19,6 +19,7 @@ class Plot(Block):
     """What to plot against what."""
 
     x: Column
+    """A figure of the pre-training, for the horizontal axis."""
     y: Annotated[list[Column | Name], Field(min_length=1)]
     """Figures of the pre-training, or names of tasks: a panel each."""
 
@@ -100,10 +101,13 @@ class Expectation(Block):
     """What is expected of a comparison before it is made. Its page says which commit fixed it, and what came out."""
 
     variant: Label
+    """Of which something is expected."""
     against: Label | None = None
     """Another variant, of a pair in `contrasts`; null: the base."""
     task: Name
+    """Of the study's tasks."""
     direction: Literal["higher", "lower"]
+    """Whether the variant's score is expected to be higher or lower than that of `against`."""
     matters: PositiveFloat
     """The smallest difference that would matter, in the task's metric: an interval that excludes it is an answer, too."""
     because: str | None = None
@@ -124,6 +128,7 @@ class Ablation(Block):
     contrasts: list[tuple[Label, Label]] = []
     """Further pairs of variants to hold against each other: the first less the second, `[[ltr, no_nsp]]`."""
     tasks: Annotated[list[Name], Field(min_length=1)]
+    """On which every variant is fine-tuned."""
     seeds: Annotated[list[Seed], Field(min_length=1)]
     """Each trains every variant anew, and fine-tunes it once on every task: the spread is that of both."""
     budget: Budget
@@ -136,6 +141,7 @@ class Ablation(Block):
     """Variants whose loss is foretold: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to that of the others.
     All read alike; here a variant may have a budget of its own from the beginning."""
     plot: Plot
+    """The study's picture."""
     expects: list[Expectation] = []
     """Said and committed before the first run, with the seeds."""
     published: (
@@ -144,6 +150,7 @@ class Ablation(Block):
     ) = None
     """A table of components/ablations/published.yaml to be printed beside ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
+    """Label -> what is different in it."""
 
     @model_validator(mode="after")
     def parts_fit(self):

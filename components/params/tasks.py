@@ -39,6 +39,7 @@ class TaskTable(Block):
     format: Literal["tsv", "csv", "jsonl", "parquet", "lines"]
     """`lines`: each line is taken apart by `pattern`."""
     header: bool = False
+    """TSV and CSV: the first line names the columns."""
     fields: Size | None = None
     """TSV and CSV: the number of fields a line must have; by default the first line's."""
     max_fields: Size | None = None
@@ -48,7 +49,9 @@ class TaskTable(Block):
     id: str | int | None = None
     """The example's own id; without it `<split>-<number of the row>`."""
     text_a: str | int
+    """Column of the text, or of the first of two: its name, or the field's number from 0."""
     text_b: str | int | None = None
+    """Column of the second text; null: there is one text."""
     label: str | int | None = None
     """None in a split without labels."""
     label_names: dict[str, str] = {}
@@ -84,7 +87,9 @@ class TaskSplit(Block):
     """Where a split comes from: its own file, or a share of `train` by a hash of the row."""
 
     source: Source | None = None
+    """Its own files."""
     share: Share | None = None
+    """Share of the rows of train that are taken out for this split, by a hash of the row."""
     labelled: bool = True
     """False: the file has no labels, its predictions are for submission only."""
     table: TaskTable | None = None
@@ -131,7 +136,9 @@ class Task(Block):
     """A fine-tuning task, declared whole: no code."""
 
     language: str = "en"
+    """ISO 639-1, as `en`."""
     licence: Annotated[str, Label()]
+    """As stated by the source; goes onto the card."""
     note: Annotated[str | None, Label()] = None
     """What belongs beside its scores, e.g. that it is a subset; goes onto the card."""
     kind: Literal["classification", "regression", "choice", "extraction", "tagging", "text"]
@@ -144,6 +151,7 @@ class Task(Block):
     metrics: Annotated[list[MetricName], Field(min_length=1)]
     """What the benchmark reports; the first is the headline."""
     table: TaskTable | None = None
+    """How a row of the files becomes an example."""
     reader: ReaderName | None = None
     """For files that are no plain table, in place of `table`."""
     prompt: Annotated[Prompt | None, Added(neutral=None)] = None
@@ -153,8 +161,11 @@ class Task(Block):
     cut: Literal["longest", "text_a"] = "longest"
     """What a too long pair loses: words of the longer text, or of the first only (a passage)."""
     train: TaskSplit
+    """Where the training examples are from."""
     dev: TaskSplit
+    """What choices are made by: its own files, or a share of train."""
     test: TaskSplit | None = None
+    """What is reported; null: there is none, and dev is reported."""
     extra: dict[Name, TaskSplit] = {}
     """Further sets to predict: mismatched, diagnostics."""
 
@@ -281,13 +292,20 @@ class Recipe(Block):
     answer is behind a prompt with some examples (GPT-3, Brown et al. 2020); or all, with a classifier on several layers (Schwartz et al.
     2020)."""
     learning_rate: PositiveFloat
+    """Highest learning rate of AdamW, reached after the warm-up. BERT's authors try 2e-5 to 5e-5 for all weights
+    (Devlin et al. 2019, appendix A.3); small models and heads alone take more, 1e-4 to 1e-3."""
     epochs: Size
+    """Passes over the training examples; BERT: 2 to 4."""
     batch_size: Count
+    """Examples per step; BERT: 16 or 32."""
     schedule: Literal["linear", "cosine", "constant", "slanted_triangular"] = "linear"
     """`slanted_triangular`: linear to 1/32 of the full rate (Howard and Ruder 2018, equation 3)."""
     warmup: Share = 0.1
+    """Share of the steps in which the learning rate rises linearly from 0."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """AdamW's, of matrices; biases and norms have none (Loshchilov and Hutter 2019; BERT: 0.01)."""
     dropout: Share = 0.1
+    """Probability with which a number is set to 0 in training, in the model and below the head (BERT: 0.1)."""
     max_length: Annotated[int, Field(ge=8, le=2**40)] = 64
     """Tokens; longer inputs are cut and counted."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -297,6 +315,7 @@ class Recipe(Block):
     patience: NonNegativeInt | None = None
     """Keep the epoch that is best on dev, stop after so many more without a gain; null: the last of `epochs` counts."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the target's probability that is spread over all classes (Szegedy et al. 2016)."""
     class_weights: Literal["balanced"] | None = None
     """`balanced`: a class weighs by the inverse of its frequency.
     This and smoothing are for classification and tagging; other kinds have no classes."""
@@ -364,6 +383,7 @@ class Finetune(Block):
     models: list[Name]
     """Of `models`, `checkpoints`, `derived`."""
     tasks: list[Name]
+    """Of `tasks`."""
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1)]
     """From the model's weights, and from random ones of the same architecture."""
     seeds: Annotated[list[Seed], Field(min_length=1)]
@@ -373,8 +393,11 @@ class Finetune(Block):
     eval_examples: Count | None = None
     """Of dev and of test, a seeded subset; null takes all."""
     accelerator: Annotated[Accelerator, RunOnly()] = "auto"
+    """`auto`: a GPU where there is one."""
     precision: Precision = "auto"
+    """`auto`: bf16-mixed where the hardware multiplies bf16, else 32-true."""
     threads: Threads | None = None
+    """CPU threads of torch; null leaves torch's own choice."""
     recipes: dict[Name, Recipe]
     """By model."""
 
@@ -391,10 +414,13 @@ class Adapt(Block):
     """Ways to adapt, side by side: every model by every recipe on every task, under the seeds and examples of `finetune`."""
 
     models: list[Name]
+    """Of `models`, `checkpoints`, `derived`."""
     methods: list[Name]
     """Of `recipes`."""
     tasks: list[Name]
+    """Of `tasks`."""
     recipes: dict[Name, Recipe]
+    """Name of a way to adapt -> its recipe."""
 
 
 BASELINES = ("majority", "second_text", "logistic_regression", "linear_svm", "averaging", "decomposable_attention", "bilstm")
@@ -409,7 +435,9 @@ class LearningCurve(Block):
     models: list[Name]
     """Of `finetune.models`."""
     tasks: list[Name]
+    """Of `tasks`."""
     train_examples: Annotated[list[Size], Field(min_length=1)] = [100, 500]
+    """Sizes of the training set, each a seeded subset of the next."""
     baselines: list[Literal[BASELINES]] = ["logistic_regression"]
     """Of `baselines.methods`, held beside."""
     min_steps: Size = 160
@@ -429,6 +457,7 @@ class Baselines(Block):
     tokenizer: Name
     """Of the networks, whose vectors start at random."""
     embedding_size: Size = 100
+    """Width of these vectors."""
     embedding_std: PositiveFloat = 1.0
     """Deviation that the vectors start with; on few examples they hardly move, and small ones let the head learn faster."""
     recipe: Recipe

@@ -13,9 +13,13 @@ class PypiSource(Block):
 
     kind: Literal["pypi"]
     project: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")]
+    """Its name on the package index."""
     version: str
+    """Of the project, as `1.0.2`."""
     filename: Annotated[str, Field(pattern=r"^\w[\w.+!-]*$", max_length=200, description="a plain name, no path")]
+    """Of the wheel or archive, as the index lists it."""
     sha256: Sha256
+    """Of the file: 64 hex digits, as the index lists them."""
     members: Globs
     """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive."""
 
@@ -32,7 +36,10 @@ class UrlSource(Block):
     url: Address
     """params.yaml and dvc.lock are committed: let `~/.netrc` hold a password, it is read."""
     sha256: Sha256
+    """Of the file: 64 hex digits, as `sha256sum FILE` prints them."""
     members: list[str] = []
+    """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive. None: it is
+    no archive."""
 
     @property
     def shown(self) -> str:
@@ -45,6 +52,7 @@ class FilesSource(Block):
 
     kind: Literal["files"]
     paths: Globs
+    """Paths or globs, relative to the project's folder."""
 
     @property
     def shown(self) -> str:
@@ -79,7 +87,9 @@ class HubSource(Block):
     revision: str | None = None
     """Commit or tag: pin it, or the data may change under you."""
     split: str = "train"
+    """Of the data set, as its page names it."""
     max_documents: Count | None = None
+    """Only the first so many; null: all."""
 
     @property
     def shown(self) -> str:
@@ -110,11 +120,13 @@ class SyntheticSource(Block):
     problem: Literal["integrals"]
     """Derivatives and what they are of, in prefix notation (Lample and Charton 2020)."""
     pairs: Count
+    """Problems made."""
     operators: Annotated[int, Field(ge=1, le=10)] = 4
     """In a solution, at most."""
     part: Literal["training", "held_out"] = "training"
     """Every tenth problem, by its text, is held out."""
     seed: Seed = 1
+    """Of what is drawn."""
 
     @property
     def shown(self) -> str:
@@ -130,6 +142,7 @@ class TextReader(Block):
 
     format: Literal["text"]
     document: Literal["file", "blank_line", "line"] = "file"
+    """What is one document: a whole file, the lines between blank lines, or a line. Splits hold out whole documents."""
     errors: Literal["strict", "replace"] = "strict"
     """Invalid UTF-8 is an error, or becomes U+FFFD by choice."""
 
@@ -138,6 +151,7 @@ class TableReader(Block):
     """Rows of a TSV, CSV, JSONL or parquet file; one column is the text, one row a document."""
 
     format: Literal["tsv", "csv", "jsonl", "parquet"]
+    """Of the files, plain or gzipped."""
     column: str | int
     """A name, or for files without a header the number of the field from 0."""
     headword: str | int | None = None
@@ -149,6 +163,7 @@ class TableReader(Block):
     separator: str | None = None
     """Splits the text into segments, e.g. `" | "` between the senses of a gloss; without it text is cut into sentences."""
     errors: Literal["strict", "replace"] = "strict"
+    """Invalid UTF-8 is an error, or becomes U+FFFD by choice."""
 
 
 class ParallelReader(Block):
@@ -157,6 +172,7 @@ class ParallelReader(Block):
 
     format: Literal["parallel"]
     errors: Literal["strict", "replace"] = "strict"
+    """Invalid UTF-8 is an error, or becomes U+FFFD by choice."""
 
 
 Reader = Annotated[TextReader | TableReader | ParallelReader, Field(discriminator="format")]
@@ -166,7 +182,9 @@ class CorpusPart(Block):
     """One source with its reader."""
 
     source: Source
+    """Where the files are from."""
     reader: Reader
+    """How documents are found in them."""
     max_words: Count | None = None
     """Keep a seeded sample of documents up to this many words."""
     language: Annotated[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")] | None, Added(neutral=None)] = None
@@ -179,6 +197,7 @@ class Cleaning(Block):
     unicode: Literal["NFC", "NFKC", "ftfy"] = "NFC"
     """`ftfy` also repairs mojibake, at about a tenth of the speed."""
     min_words: NonNegativeInt = 1
+    """Shorter documents are left out; a word is what white space divides."""
     near_duplicates: Share | None = 0.8
     """Jaccard similarity of 5-word shingles (MinHash LSH) from which two documents are one; null switches it off."""
     near_duplicates_min_words: Count = 50
@@ -192,18 +211,24 @@ class Splits(Block):
     """Shares of documents held out, by a hash of the document, so that a document never changes sides."""
 
     valid: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    """Share of the documents by which training is watched."""
     test: Share = 0.02
+    """Share of the documents that no choice is made by."""
 
 
 class Corpus(Block):
     """Text from one or more sources, cleaned and split by document."""
 
     language: str
+    """ISO 639-1, as `en`; of several languages any word."""
     licence: Annotated[str, Label()]
     """As stated by the source; goes onto the data card."""
     parts: Annotated[list[CorpusPart], Field(min_length=1)]
+    """Sources, each with its reader."""
     cleaning: Cleaning = Cleaning()
+    """What is done to a document before it is kept."""
     splits: Splits = Splits()
+    """Shares of documents held out."""
     smoothing: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(neutral=None)] = None
     """A language's share of the words (what white space divides) is its share in the sources to this power, and brought to a sum of 1
     (multilingual BERT: 0.7): 1 leaves them as they are, and the nearer to 0, the more they are alike. As many words are kept as there are
@@ -246,9 +271,11 @@ class Mix(Block):
     """
 
     corpus: Name
+    """Of `corpora`."""
     only_tasks: Annotated[bool, Added(neutral=False)] = False
     """None of the corpus's own text: what it gives is its language and the sizes of its splits."""
     tasks: list[Name]
+    """Of `tasks`: those whose training text is added."""
     also_held_out: list[Name] = []
     """Further tasks whose dev, test and extra splits are taken out.
     Not all that are declared: one more task would train every model anew."""
@@ -272,17 +299,22 @@ class Tokenizer(Block):
     """How text becomes pieces."""
 
     corpus: Name
+    """Of `corpora` or `mixes`: its training split is learned from."""
     kind: Annotated[Literal["bpe", "unigram", "characters", "bytes", *LIBRARY], Added(neutral="bpe")] = "bpe"
     """By sentencepiece: pieces by merges (Sennrich et al. 2016), by a unigram model (Kudo 2018), or every character or byte for itself.
     By the library `tokenizers`: merges of bytes (GPT-2's and RoBERTa's, Radford et al. 2019) and BERT's WordPiece (Wu et al. 2016)."""
     vocab_size: Annotated[int, Field(ge=300, le=10**7)] | None = None
     """Pieces; of characters at most, and of bytes none is asked for."""
     byte_fallback: bool = True
+    """sentencepiece: characters without a token of their own become bytes, so that nothing is unknown."""
     character_coverage: Share = 0.9995
+    """sentencepiece: share of the text's characters that get tokens of their own (Kudo and Richardson 2018: 0.9995, and
+    1 for small alphabets)."""
     sentinels: Annotated[int, Field(ge=0, le=10**4), Added(neutral=0)] = 0
     """Ids at the end of the vocabulary, beyond `vocab_size`, that no text becomes: what stands for a hidden span (T5's `<extra_id_0>`,
     which is the last, and so on)."""
     lowercase: bool = False
+    """Text is put into lower case first."""
     sample_sentences: Annotated[Count | None, Added(neutral=None)] = None
     """Segments of the training text to learn from, drawn without replacement; null: all. Libraries hold them in memory several times."""
 
@@ -325,4 +357,6 @@ class Encoding(Block):
     """A corpus turned into memory-mapped token ids by a tokenizer."""
 
     corpus: Name
+    """Of `corpora` or `mixes`."""
     tokenizer: Name
+    """Of `tokenizers`."""

@@ -13,10 +13,13 @@ class Tickets(Block):
     (Frankle and Carbin 2019; of BERT Chen et al. 2020, Prasanna et al. 2020)."""
 
     models: list[Name] = []
+    """Of `finetune.models`."""
     tasks: list[Name] = []
+    """Of `tasks`."""
     seeds: Annotated[list[Seed], Field(min_length=2), Once] = [1, 2, 3]
     """Of the head, the order of the examples, what is drawn."""
     rounds: Annotated[Count, Field(le=40)] = 6
+    """How often weights are taken out and the rest is trained again."""
     prune: Annotated[Share, Field(gt=0, lt=1)] = 0.3
     """Of the weights of the layers' matrices that are left, so many go in each round."""
     train_examples: Count | None = None

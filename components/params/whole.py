@@ -27,9 +27,14 @@ class Energy(Block):
     """Power figures for the *estimated* energy: kWh = pue * hours * watts / 1000 (Strubell et al. 2019, section 2)."""
 
     pue: Annotated[float, Field(ge=1, le=100)] = 1.58
+    """Power usage effectiveness: a data centre's power for each watt of its computers (1.58 was the mean of 2018,
+    Strubell et al. 2019)."""
     watts_per_core: Watts = 10.0
+    """Of a busy core."""
     watts_per_gib: Watts = 0.375
+    """Of a GiB of resident memory."""
     watts_per_gpu: Watts = 300.0
+    """Of a GPU at work."""
 
 
 class Resources(Block):
@@ -42,7 +47,9 @@ class Resources(Block):
     """
 
     pretrain: str | None = None
+    """`gpu`, `cpu`, null, or a name of your own."""
     finetune: str | None = None
+    """`gpu`, `cpu`, null, or a name of your own."""
 
 
 WRITE = ("left_to_right", "recurrent", "source_then_target")
@@ -92,35 +99,63 @@ class Params(Block):
     seed: Seed
     """Splits and subsets of data, and all that names no seed itself: models, vectors, generations."""
     energy: Energy
+    """Watts that the estimated energy is reckoned with."""
     price: Price
+    """What hours and kWh come to in money and CO2e."""
     resources: Annotated[Resources, RunOnly()]
+    """What a training takes for itself, so that others wait."""
     run_on: Annotated[str, Field(pattern=r"^[\w.-]{1,100}$", description="here, or the name of a work pool"), RunOnly()] = "here"
     """Where stages run: `here`, or the name of a work pool of Prefect, whose machines have clones of their own (`sesame worker`)."""
     text: Annotated[TextRun, RunOnly()] = TextRun()
+    """Who works on corpora with `shards`."""
     corpora: dict[Name, Corpus]
+    """Name -> text from one or more sources, cleaned and split by document."""
     tasks: dict[Name, Task]
+    """Name -> a fine-tuning task, declared whole."""
     mixes: dict[Name, Mix]
+    """Name -> a corpus with the training text of tasks."""
     tokenizers: dict[Name, Tokenizer]
+    """Name -> how text becomes tokens."""
     encodings: dict[Name, Encoding]
+    """Name -> a corpus as token ids."""
     models: dict[Name, Model]
+    """Name -> a pre-training: architecture, objective, data, budget."""
     checkpoints: dict[Name, Checkpoint]
+    """Name -> pre-trained weights from elsewhere, in the form of `transformers`."""
     derived: dict[Name, Derived]
+    """Name -> a model made of another one: tuned, pre-trained on, distilled, pruned."""
     finetune: Finetune
+    """Every model on every task: the comparison of the report."""
     adapt: Adapt
+    """Several ways to adapt, next to each other."""
     learning_curve: LearningCurve
+    """Scores at fewer labelled examples."""
     baselines: Baselines
+    """What needs no pre-training, on the same examples."""
     vectors: dict[Name, Vectors]
+    """Name -> word vectors trained on a corpus."""
     published_vectors: dict[Name, PublishedVectors]
+    """Name -> word vectors from elsewhere."""
     contextual_vectors: dict[Name, ContextualVectors]
+    """Name -> word vectors out of a model, by a word's mean over its occurrences."""
     alignments: dict[Name, Alignment]
+    """Name -> two vector spaces, a dictionary, and the methods that bring them together."""
     histories: dict[Name, History]
+    """Name -> words through several periods."""
     groups: dict[Name, Groups]
+    """Name -> words that two sets of writers use differently."""
     generations: dict[Name, Generation]
+    """Name -> what a model writes, and how good it is."""
     ablations: dict[Name, Ablation] = {}
+    """Name -> a study: variants of a model on the same data, tasks, seeds and budget."""
     search: Search = Search()
+    """A search for hyperparameters of fine-tuning."""
     seed_grid: SeedGrid = SeedGrid()
+    """Every initialisation with every order of the examples."""
     tickets: Tickets = Tickets()
+    """Lottery tickets: pruned and rewound models."""
     efficiency: Efficiency = Efficiency()
+    """Models compared by what an answer costs."""
     _of_studies: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     @property

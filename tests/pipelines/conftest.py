@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
+import mlflow
 import psutil
 import pytest
 import requests
 from ruamel.yaml import YAML
 
-from components import params, resolve
+from components import params, resolve, tracking
 from tests.conftest import shared, write_raw
 from tests.forks import PYTHON, Command
 
@@ -120,6 +121,27 @@ def whole(lab: Lab, raw: dict, own: dict | None = None) -> None:
     write_raw(lab.path)
     write_params(lab, raw, own)
     lab.env["SESAME_TRACKING"] = ""
+
+
+def recorded(lab: Lab) -> dict[str, mlflow.entities.Run]:
+    """The runs of stages in the lab's MLflow by their names, each checked: what its client shows are the figures of the stage's own file,
+    which the report reads, and curves stand beside them under names of their own."""
+    mlflow.set_tracking_uri(f"sqlite:///{lab.path}/mlflow.db")
+    client, made = mlflow.MlflowClient(), {}
+    for run in mlflow.search_runs(experiment_names=["sesame"], output_format="list"):
+        shown = run.data.metrics
+        for name in shown:
+            steps = [point.step for point in client.get_metric_history(run.info.run_id, name)]
+            assert steps == sorted(steps) and (name.startswith(tracking.CURVES) or steps == [0]), (run.info.run_name, name, steps)
+        files = [file.path for file in client.list_artifacts(run.info.run_id) if file.path.endswith(".json")]
+        for file in files:
+            figures = json.loads(Path(client.download_artifacts(run.info.run_id, file)).read_text())
+            if isinstance(figures, dict) and "cost" in figures:
+                flat = {"seconds": figures["cost"]["seconds"]} | tracking.flatten(figures)
+                numbers = {key: value for key, value in flat.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+                assert {key: value for key, value in shown.items() if not key.startswith(tracking.CURVES)} == numbers, run.info.run_name
+                made[run.info.run_name] = run
+    return made
 
 
 def write_params(lab: Lab, raw: dict, own: dict | None = None) -> None:

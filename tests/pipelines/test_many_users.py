@@ -6,14 +6,15 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 
 import boto3
 import pytest
 import requests
-from moto.server import ThreadedMotoServer
 from ruamel.yaml import YAML
 
 from pipelines import processes, services
+from tests.conftest import s3_server
 from tests.pipelines.conftest import BIN, ROOT, until
 from tests.pipelines.test_servers import postgresql  # noqa: F401, a fixture
 from tests.pipelines.test_services import STEP, STEPS
@@ -25,12 +26,15 @@ SECRETS = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def store() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
 @pytest.mark.cluster
-def test_compose(bare, postgresql, tmp_path, monkeypatch):  # noqa: F811
+def test_compose(bare, postgresql, store, tmp_path, monkeypatch):  # noqa: F811
     """A flow with passwords leaves its runs, under a name, and its files there; one without, or with a server gone, says so in a line."""
-    bucket = ThreadedMotoServer(port=0)
-    bucket.start()
-    store = f"http://127.0.0.1:{bucket.get_host_and_port()[1]}"
     for name, value in {"AWS_ACCESS_KEY_ID": "sesame", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
     boto3.client("s3", endpoint_url=store).create_bucket(Bucket="mlflow")
@@ -112,4 +116,3 @@ def test_compose(bare, postgresql, tmp_path, monkeypatch):  # noqa: F811
         assert "3 stages: 0 cached, 3 done" in output and "is not usable" in output
     finally:
         processes.stop([process.pid for process in started.values()], processes.FIRM)
-        bucket.stop()

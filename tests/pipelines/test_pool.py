@@ -13,11 +13,10 @@ import boto3
 import psutil
 import pytest
 import requests
-from moto.server import ThreadedMotoServer
 
 from components.errors import SesameError
 from pipelines import graph, lockfile, parcel, pools, services
-from tests.conftest import free_port, tiny_params
+from tests.conftest import free_port, s3_server, tiny_params
 from tests.pipelines.conftest import BIN, Lab, until, whole, write_params
 
 cluster = pytest.mark.cluster
@@ -90,11 +89,8 @@ class Hosts:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture

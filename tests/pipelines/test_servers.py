@@ -12,9 +12,9 @@ import boto3
 import psycopg2
 import pytest
 import requests
-from moto.server import ThreadedMotoServer
 
 from pipelines import services
+from tests.conftest import s3_server
 from tests.pipelines.conftest import BIN, Lab
 from tests.pipelines.test_services import STEP
 
@@ -111,19 +111,11 @@ def remote(request, lab, tmp_path) -> Iterator[list[list[str]]]:
     if request.param == "folder":
         yield [["remote", "add", "--default", "store", str(tmp_path / "store")]]
         return
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
     lab.env |= {"AWS_ACCESS_KEY_ID": "sesame", "AWS_SECRET_ACCESS_KEY": "sesame", "AWS_DEFAULT_REGION": "us-east-1"}
     keys = {"aws_access_key_id": "sesame", "aws_secret_access_key": "sesame", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=f"http://{host}:{port}", **keys).create_bucket(Bucket="lab")
-    try:
-        yield [
-            ["remote", "add", "--default", "store", "s3://lab/sesame"],
-            ["remote", "modify", "store", "endpointurl", f"http://{host}:{port}"],
-        ]
-    finally:
-        server.stop()
+    with s3_server() as address:
+        boto3.client("s3", endpoint_url=address, **keys).create_bucket(Bucket="lab")
+        yield [["remote", "add", "--default", "store", "s3://lab/sesame"], ["remote", "modify", "store", "endpointurl", address]]
 
 
 def test_a_remote(lab, remote, tmp_path):

@@ -6,7 +6,7 @@ import mlflow
 import torch
 
 from tests.conftest import tiny_params
-from tests.pipelines.conftest import Lab, dvc, whole, write_params
+from tests.pipelines.conftest import Lab, dvc, recorded, whole, write_params
 
 
 def stale(lab: Lab) -> set[str]:
@@ -49,6 +49,7 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch):
     }
     assert all({"parameters", "tokens", "flops", "seconds", "perplexity", "same"} <= run.data.metrics.keys() for run in rows)
     assert {(run.data.params["variant"], run.data.params["mlm_probability"]) for run in rows} == {("15", "0.15"), ("40", "0.4")}
+    assert {name.partition("@")[0] for name in recorded(lab)} >= {"variant", "transfer", "study", "encode"}
     tuned = [run for run in runs if run.data.tags.get("stage") == "transfer" and "seed" in run.data.tags]
     assert len(tuned) == 4 and {"study", "variant", "model", "task", "seed", "init", "milestone"} <= tuned[0].data.tags.keys()
     kept = {file.path for file in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}

@@ -11,7 +11,7 @@ import torch
 from ruamel.yaml import YAML
 
 from tests.conftest import tiny_params
-from tests.pipelines.conftest import Lab, dvc, whole, write_params
+from tests.pipelines.conftest import Lab, dvc, recorded, whole, write_params
 
 SMALL = {"report/index.html", "report/scores.csv", "report/alignment.csv", "report/costs.csv", "report/pretraining.csv"}
 
@@ -78,6 +78,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch):
     stages = [run for run in runs if "stage" in run.data.tags and "seed" not in run.data.tags]
     [parent] = {run.data.tags["mlflow.parentRunId"] for run in stages}
     assert len(stages) == 15 and {run.info.status for run in runs} == {"FINISHED"}
+    assert recorded(lab).keys() == {run.info.run_name for run in stages}
     assert sum(run.data.tags.get("mlflow.parentRunId") == by_name["finetune@gpt-same"].info.run_id for run in runs) == 4
     logged = by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()
     assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh"} <= logged

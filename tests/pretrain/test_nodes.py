@@ -15,13 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from moto.server import ThreadedMotoServer
 
 from components import launch, params
 from components.errors import SesameError
 from components.pretrain.afar import Afar
 from components.stage import LAUNCHED
-from tests.conftest import free_port, run_stage, tiny_params
+from tests.conftest import free_port, run_stage, s3_server, tiny_params
 from tests.hosts import Hosts
 from tests.pretrain.test_pretrain import killed, pretrain, weights, write_params
 
@@ -391,23 +390,14 @@ def test_a_stage_that_is_not_launched_says_so(project):
 
 @contextmanager
 def bucket(monkeypatch) -> Iterator[str]:
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    for key, value in {
-        "ENDPOINT_URL": f"http://{host}:{port}",
-        "ACCESS_KEY_ID": "a",
-        "SECRET_ACCESS_KEY": "b",
-        "DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(f"AWS_{key}", value)
     import boto3
 
-    boto3.client("s3").create_bucket(Bucket="lab")
-    try:
+    with s3_server() as address:
+        own = {"ENDPOINT_URL": address, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "DEFAULT_REGION": "us-east-1"}
+        for key, value in own.items():
+            monkeypatch.setenv(f"AWS_{key}", value)
+        boto3.client("s3").create_bucket(Bucket="lab")
         yield "s3://lab/saves"
-    finally:
-        server.stop()
 
 
 def stored(address: str) -> list[str]:

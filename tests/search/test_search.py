@@ -193,8 +193,9 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     trials = [run for run in runs if run.data.tags.get("state") == "complete" and run.data.tags["mlflow.parentRunId"] == parent.info.run_id]
     assert {run.data.tags["trial"] for run in trials} == {"1", "2", "3", "4", "5"} and 5 <= len(runs) - 1 <= 6
     for run in trials:
-        assert {"learning_rate", "epochs", "seed"} <= run.data.params.keys() and {"score", "final_score", "kwh"} <= run.data.metrics.keys()
-        assert len(client.get_metric_history(run.info.run_id, "score")) == int(run.data.params["epochs"])
+        assert {"learning_rate", "epochs", "seed"} <= run.data.params.keys()
+        assert {"curves/score", "final_score", "kwh"} <= run.data.metrics.keys()
+        assert len(client.get_metric_history(run.info.run_id, "curves/score")) == int(run.data.params["epochs"])
 
 
 def test_another_search_is_not_gone_on_with(project, tokens):

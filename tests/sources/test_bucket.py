@@ -9,23 +9,20 @@ from multiprocessing import forkserver
 import boto3
 import pytest
 import s3fs
-from moto.server import ThreadedMotoServer
 
 from components import sources
 from components.corpora.shards import plan
 from components.errors import SesameError, Unreachable
 from components.params import BucketSource, CorpusPart, check
-from tests.conftest import free_port, tiny_params
+from tests.conftest import free_port, s3_server, tiny_params
 from tests.corpora.test_shards import GROUPS, LINES, corpus, documents, everything, make, written
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     forkserver.ensure_running()  # as where a corpus was made before: its environment has no keys, the stage's has
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture

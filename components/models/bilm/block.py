@@ -16,17 +16,21 @@ class BiLMArchitecture(ArchitectureBlock):
 
     name: Literal["bilm"]
     num_layers: Size = 2
+    """LSTM layers of each direction."""
     hidden_size: Size
     """Width of each LSTM's cell (4096 in the paper)."""
     projection_size: Size
     """Width of the token vector and of each LSTM's output (512 in the paper)."""
     char_embedding_size: Size = 16
+    """Width of a byte's vector (Peters et al. 2018: 16)."""
     char_filters: Annotated[list[tuple[Size, Size]], Field(min_length=1)] = [(1, 32), (2, 32), (3, 64), (4, 64)]
     """(width in bytes, number of filters) of each character convolution."""
     num_highway: Annotated[int, Field(ge=0, le=100)] = 1
+    """Highway layers above the character convolutions (Srivastava et al. 2015)."""
     max_length: Size = 512
     """Longest input read as features, in tokens."""
     dropout: Share = 0.1
+    """Probability with which a number is set to 0 in training (Peters et al. 2018: 0.1)."""
 
     @model_validator(mode="after")
     def projection_is_smaller(self):

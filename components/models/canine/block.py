@@ -16,9 +16,13 @@ class CanineArchitecture(TransformerArchitecture):
 
     name: Literal["canine"]
     positions: Literal["learned"] = "learned"
+    """Canine has learned ones."""
     norm_first: Literal[False] = False
+    """Canine normalises after each part of a layer."""
     activation: Activation = "gelu"
+    """Of the feed-forward part."""
     layer_norm_eps: PositiveFloat = 1e-12
+    """Added to the variance in a norm."""
     type_vocab_size: Size = 2
     """Kinds of segment: A and B of a pair."""
     num_hashes: Size = 8

@@ -26,6 +26,7 @@ class ArchitectureBlock(Block):
 
     name: str
     num_layers: Size
+    """Layers above the token embedding (BERT base: 12)."""
     max_length: Size
     """Longest input, in tokens."""
 
@@ -59,13 +60,17 @@ class TransformerArchitecture(ArchitectureBlock):
     head of 64 for each and an inner width four times the width. max_length is then 512 if nothing is said. What it means is kept, not the
     name."""
     hidden_size: Size
+    """Width of a token's vector in all layers (BERT base: 768)."""
     num_heads: Size
+    """Attention heads of a layer; hidden_size is divisible by it (BERT base: 12 of 64)."""
     intermediate_size: Size
+    """Inner width of the feed-forward part, usually four times hidden_size (BERT base: 3072)."""
     head_size: Annotated[Size | None, Added(neutral=None)] = None
     """Width of a head; null: hidden_size / num_heads. A model that heads were taken out of says it."""
     max_length: Annotated[int, Field(ge=8, le=2**40)]
     """Positions; also the longest training example, in tokens."""
     dropout: Share = 0.1
+    """Probability with which a number is set to 0 in training (BERT: 0.1)."""
     positions: Literal["learned", "sinusoidal", "rotary", "relative", "alibi"] = "learned"
     """`sinusoidal` of Vaswani et al. 2017, `rotary` of Su et al. 2021, `relative`: a bias a head and distance,
     one table for all layers (T5, Raffel et al. 2020), `alibi`: a bias that falls with the distance, at another rate in each head

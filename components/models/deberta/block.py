@@ -15,8 +15,11 @@ class DebertaArchitecture(TransformerArchitecture):
 
     name: Literal["deberta"]
     positions: Literal["disentangled"] = "disentangled"
+    """Content and relative position attend to each other, each by projections."""
     activation: Activation = "gelu"
+    """Of the feed-forward part."""
     layer_norm_eps: PositiveFloat = 1e-7
+    """Added to the variance in a norm."""
     max_relative_positions: Size | None = None
     """Distances from which on all are one; null: max_length."""
     position_buckets: Annotated[int, Field(ge=4, le=2**20)] | None = None

@@ -18,7 +18,9 @@ class EncoderArchitecture(TransformerArchitecture):
     norm_first: bool = False
     """Norms before attention and feed-forward (pre-LN), or after the residual (post-LN, as published)."""
     activation: Activation = "gelu"
+    """Of the feed-forward part (BERT: gelu)."""
     layer_norm_eps: PositiveFloat = 1e-12
+    """Added to the variance in a norm (BERT: 1e-12)."""
     type_vocab_size: Size = 2
     """Kinds of segment. A model of one kind (RoBERTa) reads both texts of a pair as that."""
     embedding_size: Annotated[Size | None, Added(neutral=None)] = None

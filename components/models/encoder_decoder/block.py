@@ -33,7 +33,9 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     norm_first: bool = False
     """Norms before each sub-layer (pre-LN), and one more at the end of both stacks; or after the residual (post-LN)."""
     activation: Activation = "gelu"
+    """Of the feed-forward part."""
     layer_norm_eps: PositiveFloat = 1e-5
+    """Added to the variance in a norm."""
     embedding_norm: bool = True
     """A norm over token and position together, in both stacks (BART)."""
     scale_embedding: bool = False

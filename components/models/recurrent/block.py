@@ -18,7 +18,9 @@ class RecurrentArchitecture(ArchitectureBlock):
 
     name: Literal["recurrent"]
     cell: Literal["lstm", "gru"] = "lstm"
+    """`lstm` (Hochreiter and Schmidhuber 1997) or `gru` (Cho et al. 2014)."""
     num_layers: Size = 3
+    """Recurrent layers."""
     hidden_size: Size
     """Width of the token embedding and of the last layer (400 in the paper)."""
     inner_size: Size | None = None

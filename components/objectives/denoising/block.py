@@ -23,6 +23,7 @@ class Spans(Block):
 
     kind: Literal["spans"]
     rate: Rate = 0.15
+    """Share of the tokens that are hidden (T5: 0.15)."""
     mean_length: Annotated[float, Field(ge=1)] | None = 3.0
     """Of a span, in tokens: of so many tokens so many spans are made, all divisions alike ("random spans"). null: each token for itself,
     and those that meet are one span ("replace corrupted spans")."""
@@ -47,6 +48,7 @@ class Dropped(Block):
 
     kind: Literal["dropped"]
     rate: Rate = 0.15
+    """Share of the tokens that are left out."""
 
 
 class Prefix(Block):
@@ -67,6 +69,7 @@ class Whole(Block):
     """Share of the tokens, half of them at most, since no two spans meet: spans, lengths Poisson with `mean_length`, become one `[MASK]`
     each; one of length 0 is a `[MASK]` more."""
     mean_length: PositiveFloat = 3.0
+    """Mean length of a hidden span, in tokens."""
     deleted: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the tokens that are left out."""
     masked: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -92,6 +95,7 @@ class Denoising(ObjectiveBlock):
 
     name: Literal["denoising"]
     noise: Annotated[Spans | Dropped | Prefix | Whole, Field(discriminator="kind")] = Spans(kind="spans")
+    """What is done to a text that the model has to restore."""
 
     def sentinels(self, max_length: int) -> int:
         return self.noise.sizes(max_length).spans if self.noise.kind == "spans" else 0

@@ -18,6 +18,7 @@ class ReplacedTokens(MaskedInputs):
     mask_share: Share = 0.85
     """As in the paper's code: the other targets stay as they are."""
     random_share: Share = 0.0
+    """Share of the targets that become a random token before the generator reads them (paper's code: 0)."""
     generator_size: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Width, heads and inner width of the generator, as shares of the model's; 1 where a family's embeddings are as wide as its layers."""
     generator_layers: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -26,6 +27,7 @@ class ReplacedTokens(MaskedInputs):
     """Of tokens, of generator and model: one matrix, two, or DeBERTa 3's (He et al. 2023, section 3.3), where the model's is the
     generator's, through which nothing flows back, and what it has learned itself. Weight decay is on their sum."""
     detector_weight: PositiveFloat = 50.0
+    """Of the loss over replaced tokens; that of the generator weighs 1 (Clark et al. 2020: 50)."""
     learns: Literal["replaced", "replaced_of_targets", "targets", "tokens"] = "replaced"
     """The paper's ablation (section 3.4): which tokens are replaced, over all tokens or over the targets alone (ELECTRA 15 %); which tokens
     stood there, over the targets (Replace MLM) or over all (All-Tokens MLM, without its copy mechanism)."""

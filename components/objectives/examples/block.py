@@ -14,8 +14,11 @@ class MaskedInputs(ObjectiveBlock):
     trains = ("both_sides",)
 
     mlm_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of the ordinary tokens that are targets (BERT: 0.15)."""
     mask_share: Share = 0.8
+    """Share of the targets that become [MASK] (BERT: 0.8)."""
     random_share: Share = 0.1
+    """Share of the targets that become a random token (BERT: 0.1); the rest stays as it is."""
     inputs: Annotated[
         Literal["segment_pairs", "sentence_pairs", "full_sentences", "doc_sentences"] | None, Added(neutral=None)
     ] = None  # fmt: skip

@@ -141,6 +141,8 @@ def set_up(block: Model, start: Path | None) -> Setup:
     train = phases_of(block, objective, texts["train"], flops_per_token)
     longest = max(train.phases, key=lambda phase: phase.steps or math.inf)
     objective.check(longest.batches, longest.steps)
+    if left_out := longest.batches.left_out:
+        print(f"{left_out:.2%} of the training text is in no row: objective {block.objective.name} can't read it", flush=True)
     if block.trainer.recompute:
         for layer in model.stacked():
             recomputed(layer)
@@ -265,6 +267,7 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
         "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,
+        "left_out": max(phase.batches.left_out for phase in setup.train.phases),
         "tokens_per_second": speed,
         "peak_share": speed * flops / module.tokens / (peak * trainer.world_size),
         "precision": str(trainer.precision),

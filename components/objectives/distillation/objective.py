@@ -181,7 +181,7 @@ class Taught(Batches):
 
     def __init__(self, own: Batches, as_many: dict[str, str]):
         """`as_many`: of each part more, what there are as many of."""
-        self.own, self.as_many = own, as_many
+        self.own, self.as_many, self.left_out = own, as_many, own.left_out
 
     def epoch_steps(self) -> int:
         return self.own.epoch_steps()

@@ -79,6 +79,9 @@ class Batches(ABC):
 
     drawn: tuple[int, list[Batch]] | None = None
     """The window that was asked for last."""
+    left_out: float = 0.0
+    """Share of the text's tokens that are in no row, in any epoch. What fills no last batch of an epoch is not counted: it is other text
+    in each."""
 
     @abstractmethod
     def epoch_steps(self) -> int:

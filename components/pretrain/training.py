@@ -26,7 +26,7 @@ from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.objectives.examples.phases import Phase, Phases
-from components.objectives.examples.windows import Batches
+from components.objectives.examples.windows import Batch, Batches
 from components.params import Model
 from components.pretrain.afar import Afar
 from components.pretrain.cost import matmul_peak, training_flops
@@ -127,7 +127,7 @@ def set_up(block: Model, start: Path | None) -> Setup:
     tokens = tokenizer.load(encoding)
     objective = objectives.build(block.objective, tokens)
     texts = {split: encode.load(encoding, split) for split in ("train", "valid")}
-    valid = valid_batches(objective, texts["valid"], block.batch_size, block.architecture.max_length)
+    valid = objective.validation(texts["valid"], block.batch_size, block.architecture.max_length)
     model = starting(block, tokens, start)
     networks, untrained = objective.networks(model), objective.untrained(model)
 
@@ -135,7 +135,7 @@ def set_up(block: Model, start: Path | None) -> Setup:
     def flops_per_token(max_length: int, batch_size: int) -> float:
         # on a few real rows: those of a part that gets no gradient would be missed on made-up ones
         rows = min(batch_size, block.objective.counted_rows or batch_size)
-        few = valid_batches(objective, texts["valid"], rows, max_length)[0]
+        few = few_rows(objective, texts["valid"], rows, max_length)
         return training_flops(model, objective, few.rows, untrained, networks.values()) / few.counts["tokens"]
 
     train = phases_of(block, objective, texts["train"], flops_per_token)
@@ -279,11 +279,11 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     }  # fmt: skip
 
 
-def valid_batches(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batches:
-    """Batches of the validation text, drawn once; smaller ones when the text is too short for these."""
+def few_rows(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batch:
+    """A batch of a text; a smaller one when the text is too short for this."""
     while True:
         try:
-            return objective.batches(text, batch_size, max_length, seed=0)
+            return objective.batches(text, batch_size, max_length, seed=0)[0]
         except SesameError:
             if batch_size == 1:
                 raise

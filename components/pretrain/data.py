@@ -18,6 +18,11 @@ def micro_batches(accumulate: int, world_size: int, rank: int) -> tuple[int, sli
     return total, slice(rank * each, (rank + 1) * each)
 
 
+class Idle(dict):
+    """Rows of another rank, for one that has none in a step: it reads along, since all ranks together gather the layers of a sharded
+    model, and counts nothing."""
+
+
 class Windows(IterableDataset):
     """What is drawn together, from the step `first` on; endless unless `last` is given. Workers take turns, so that the order is kept."""
 
@@ -52,8 +57,10 @@ class Steps:
                     yield self._own(batch)
 
     def _own(self, batch: Batch) -> tuple[list[Rows], dict[str, float]]:
-        parts = {name: value.chunk(self.micro_batches)[self.share] for name, value in batch.rows.items()}
-        return [dict(zip(parts, own, strict=True)) for own in zip(*parts.values(), strict=True)], batch.counts
+        parts = {name: value.tensor_split(self.micro_batches)[self.share] for name, value in batch.rows.items()}
+        shares = [dict(zip(parts, own, strict=True)) for own in zip(*parts.values(), strict=True)]
+        first = Idle({name: value[:1] for name, value in batch.rows.items()})
+        return [own if len(next(iter(own.values()))) else first for own in shares], batch.counts
 
 
 class PretrainData(L.LightningDataModule):

@@ -23,7 +23,7 @@ from components.objectives.contract import Objective
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import Sums
 from components.optimizer import factor, parameter_groups
-from components.pretrain.data import micro_batches
+from components.pretrain.data import Idle, micro_batches
 from components.tracking import Run
 
 PROGRESS_SECONDS = 3.0
@@ -54,7 +54,7 @@ class Pretraining(L.LightningModule):
         self.carry: list[Tensor] | None = None  # of each of this rank's micro-batches
         self.unread: list[tuple[Tensor, dict[str, float]]] = []  # loss on the device, and counts, of the steps since the last `read`
         self.recent: list[tuple[float, float, int]] = []  # loss, seconds, tokens of the steps since the last row of the curve
-        self.valid: dict[str, float] = {}
+        self.valid: dict[str, float | None] = {}
         self.attempts: list[dict[str, int | str]] = []
         """Where each attempt of this run began, and on what."""
         self.earlier_seconds = 0.0
@@ -203,9 +203,10 @@ class Pretraining(L.LightningModule):
         micro_batches, counts = batch
         names = parts(counts)
         scores = torch.zeros(len(names), 2, dtype=torch.float64, device=self.device)
-        for rows in micro_batches:  # one, or none where a rank has no rows
+        for rows in micro_batches:  # one
             losses, self.valid_carry = self.objective.losses(self.model, rows, self.valid_carry)
-            scores += torch.stack([torch.stack([part.double() for part in losses[name]]) for name in names])
+            if not isinstance(rows, Idle):
+                scores += torch.stack([torch.stack([part.double() for part in losses[name]]) for name in names])
         self.scored.append((scores, counts))
 
     def on_validation_epoch_end(self) -> None:
@@ -268,7 +269,8 @@ def parts(counts: Mapping[str, Any]) -> list[str]:
     return [name for name in counts if name not in ("tokens", "bytes")]
 
 
-def standard_error(losses: np.ndarray, counts: np.ndarray) -> float:
-    """Of the mean loss a target: targets of one batch are not independent, so it is from batch to batch. losses, counts (batches,)."""
+def standard_error(losses: np.ndarray, counts: np.ndarray) -> float | None:
+    """Of the mean loss a target: targets of one batch are not independent, so it is from batch to batch, and of a single one it is not
+    known. losses, counts (batches,)."""
     squares, batches = np.square(losses - counts * losses.sum() / counts.sum()).sum(), len(losses)
-    return float(np.sqrt(squares * batches / max(1, batches - 1)) / counts.sum())
+    return float(np.sqrt(squares * batches / (batches - 1)) / counts.sum()) if batches > 1 else None

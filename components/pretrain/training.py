@@ -26,7 +26,7 @@ from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.objectives.examples.phases import Phase, Phases
-from components.objectives.examples.windows import Batches
+from components.objectives.examples.windows import Batch, Batches
 from components.params import Model
 from components.pretrain.afar import Afar
 from components.pretrain.cost import matmul_peak, training_flops
@@ -115,7 +115,7 @@ def set_up(block: Model, start: Path | None) -> Setup:
     tokens = tokenizer.load(encoding)
     objective = objectives.build(block.objective, tokens)
     texts = {split: encode.load(encoding, split) for split in ("train", "valid")}
-    valid = valid_batches(objective, texts["valid"], block.batch_size, block.architecture.max_length)
+    valid = objective.validation(texts["valid"], block.batch_size, block.architecture.max_length)
     model = starting(block, tokens, start)
     networks, untrained = objective.networks(model), objective.untrained(model)
 
@@ -123,12 +123,14 @@ def set_up(block: Model, start: Path | None) -> Setup:
     def flops_per_token(max_length: int, batch_size: int) -> float:
         # on a few real rows: those of a part that gets no gradient would be missed on made-up ones
         rows = min(batch_size, block.objective.counted_rows or batch_size)
-        few = valid_batches(objective, texts["valid"], rows, max_length)[0]
+        few = few_rows(objective, texts["valid"], rows, max_length)
         return training_flops(model, objective, few.rows, untrained, networks.values()) / few.counts["tokens"]
 
     train = phases_of(block, objective, texts["train"], flops_per_token)
     longest = max(train.phases, key=lambda phase: phase.steps or math.inf)
     objective.check(longest.batches, longest.steps)
+    if left_out := longest.batches.left_out:
+        print(f"{left_out:.2%} of the training text is in no row: objective {block.objective.name} can't read it", flush=True)
     if block.trainer.recompute:
         for layer in model.stacked():
             recomputed(layer)
@@ -253,6 +255,7 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
         "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,
+        "left_out": max(phase.batches.left_out for phase in setup.train.phases),
         "tokens_per_second": speed,
         "peak_share": speed * flops / module.tokens / (peak * trainer.world_size),
         "precision": str(trainer.precision),
@@ -264,11 +267,11 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     }  # fmt: skip
 
 
-def valid_batches(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batches:
-    """Batches of the validation text, drawn once; smaller ones when the text is too short for these."""
+def few_rows(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batch:
+    """A batch of a text; a smaller one when the text is too short for this."""
     while True:
         try:
-            return objective.batches(text, batch_size, max_length, seed=0)
+            return objective.batches(text, batch_size, max_length, seed=0)[0]
         except SesameError:
             if batch_size == 1:
                 raise

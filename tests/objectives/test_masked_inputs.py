@@ -215,7 +215,7 @@ def test_electra_detects_as_transformers_does(tokens, train_split):
     losses, _ = objective.losses(ours, rows, None)
     assert counts["detector"] == counts["tokens"] > counts["mlm"]
     made = objective.generator(rows["ids"], rows["lengths"], rows["segment_ids"]).gather(1, rows["places"][:, :, None].expand(-1, -1, 8))
-    filled = put(rows["ids"], rows["places"], sampled(objective.generator.logits(made), False), rows["labels"])
+    filled = put(rows["ids"], rows["places"], sampled(objective.generator.logits(made), rows["labels"], False), rows["labels"])
     original = put(rows["ids"], rows["places"], rows["labels"], rows["labels"])
     mask = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None]).long()
     expected = theirs(filled, attention_mask=mask, token_type_ids=rows["segment_ids"], labels=(filled != original).long())
@@ -282,9 +282,11 @@ def test_a_generator_that_cannot_be_or_leaves_nothing_to_learn_is_told(tokens, c
 def test_a_drawn_token_comes_as_often_as_it_is_likely():
     logits = torch.tensor([0.5, 0.3, 0.2]).log().expand(20_000, 1, 3)
     torch.manual_seed(0)
-    counts = torch.bincount(sampled(logits, True).flatten(), minlength=3) / 20_000
-    torch.testing.assert_close(counts, torch.tensor([0.5, 0.3, 0.2]), atol=0.01, rtol=0)
-    assert torch.equal(sampled(logits, False), sampled(logits, False))
+    labels = torch.arange(20_000)[:, None]
+    for training in (True, False):
+        counts = torch.bincount(sampled(logits, labels, training).flatten(), minlength=3) / 20_000
+        torch.testing.assert_close(counts, torch.tensor([0.5, 0.3, 0.2]), atol=0.01, rtol=0)
+    assert torch.equal(sampled(logits, labels, False)[100:], sampled(logits[100:], labels[100:], False)), "whatever stands beside a row"
 
 
 def test_the_span_boundary_reads_what_is_outside(tokens, train_split):

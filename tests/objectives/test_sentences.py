@@ -139,9 +139,13 @@ def test_sentences_of_a_length_are_written_together(tokens):
     assert padded["skip_thoughts"] < 1.1 < 1.5 < padded["quick_thoughts"]
 
 
-def test_long_sentences_are_cut_and_few_are_too_few(tokens):
-    own = objective("skip_thoughts", tokens).batches(text([2, 2], length=40), 2, 24, seed=1)
-    assert own[0].rows["ids"].shape == (2, 24) and (own[0].rows["ids"][:, -1] == SEP).all()
+@pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])
+def test_long_sentences_are_read_in_pieces_and_few_are_too_few(kind, tokens):
+    """No token is lost but those of a document of a single sentence, whose share is told."""
+    own = objective(kind, tokens).batches(text([2, 2], length=40), 2, 24, seed=1)
+    rows = [own[step].rows["ids"] for step in range(own.epoch_steps())]
+    assert all(ids.shape == (2, 22) and (ids[:, -1] == SEP).all() for ids in rows) and len(rows) == 4 and own.left_out == 0
+    assert objective(kind, tokens).batches(text([2, 1]), 2, 24, seed=1).left_out == pytest.approx(1 / 3)
     with pytest.raises(
         SesameError, match="the text has 4 sentences with a neighbour in their document, less than one batch of 8; use more"
     ):

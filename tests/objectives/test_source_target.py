@@ -211,6 +211,7 @@ def test_every_pair_is_read_once_an_epoch(reverse, capsys):
     sizes = [(int(a), int(b)) for a, b in rng.integers(1, 20, size=(50, 2))] + [(40, 2), (3, 50), (4, 0)]
     batches = PairBatches(reverse, Vocabulary(), pairs(sizes), 4, 32, seed=1)
     assert batches.epoch_steps() == 13 and batches.cut == 2
+    assert batches.left_out == pytest.approx((10 + 20 + 4) / sum(map(sum, sizes))), "two pairs are cut, one has nothing on a side"
     Translation_ = objectives.build(Translation(name="translation"), Vocabulary())
     Translation_.check(batches, 10)
     assert "2 of 53 pairs cut: a side is longer than 30 tokens" in capsys.readouterr().out

@@ -96,7 +96,7 @@ def test_a_training_learns_subwords_and_forgets_their_vocabulary(read):
     assert done.returncode == 0, done.stderr
     metrics = json.loads(Path("data/metrics/pretrain/bert.json").read_text())
     losses = [float(line.split(",")[3]) for line in Path("data/curves/bert.csv").read_text().splitlines()[1:]]
-    assert metrics["loss"] < 0.8 * np.log(120) and losses[-1] < losses[0] and 0 <= metrics["nsp_accuracy"] <= 1
+    assert metrics["loss"] < 0.85 * np.log(120) and losses[-1] < losses[0] and 0 <= metrics["nsp_accuracy"] <= 1
     assert store.about(Path("data/models/bert")).absent == ["head_transform", "head_bias", "output_embedding"]
     model, tokens = store.load(Path("data/models/bert"))
     assert not any("subword" in name for name, _ in model.named_parameters())

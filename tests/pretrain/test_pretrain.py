@@ -33,7 +33,7 @@ from components.pretrain.cost import training_flops
 from components.pretrain.data import Windows
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
-from components.pretrain.training import phases_of, recomputed, valid_batches
+from components.pretrain.training import phases_of, recomputed
 from components.tracking import Run
 from tests.conftest import run_stage, tiny_params
 from tests.forks import Command
@@ -276,7 +276,8 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
     block = params.load().models["bert"]
     model, tokens = store.load(Path("data/models/bert"))
     objective = objectives.build(block.objective, tokens)
-    batches = valid_batches(objective, encode.load(Path("data/encoded/tiny"), "valid"), block.batch_size, block.architecture.max_length)
+    text = encode.load(Path("data/encoded/tiny"), "valid")
+    batches = objective.validation(text, block.batch_size, block.architecture.max_length)
     with torch.no_grad():
         read = [batches[step] for step in range(batches.epoch_steps())]
         losses = np.array([float(objective.losses(model.eval(), rows, None)[0]["mlm"][0]) for rows, _ in read])
@@ -287,6 +288,9 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
         and metrics["loss"] == pytest.approx(mean, rel=1e-5)
         and metrics["perplexity"] == pytest.approx(np.exp(mean), rel=1e-4)
     )
+    whole, sizes = text.shards[0], [read.rows["lengths"] for read in read]
+    assert sum(map(len, sizes[:-1])) == 8 * (len(read) - 1) and 0 < len(sizes[-1]) < 8, "the last batch has what is left"
+    assert sum(float(counts["tokens"]) for _, counts in read) > (whole.tokens > 3).sum()
     squares = np.square(losses - counts * mean).sum()
     assert metrics["loss_se"] == pytest.approx((squares * len(read) / (len(read) - 1)) ** 0.5 / counts.sum(), rel=1e-3)
     assert float(Path("data/curves/bert.csv").read_text().splitlines()[-1].split(",")[4]) != pytest.approx(mean, rel=1e-4)

@@ -11,6 +11,7 @@ from components.objectives.bilm import block
 from components.objectives.bilm.batches import BothEnds
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
+from components.objectives.examples.lanes import validation_lanes
 from components.objectives.examples.stream import explained, labels
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score_tokens
@@ -29,6 +30,9 @@ class BidirectionalLM(Contract):
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> BothEnds:
         return BothEnds(self.tokenizer, text, batch_size, self.config.window, seed)
+
+    def validation(self, text: Split, batch_size: int, max_length: int) -> BothEnds:
+        return self.batches(text, validation_lanes(text), max_length, seed=0)
 
     def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
         ahead, back, states = model(rows["forward"][:, :-1], rows["backward"][:, :-1], unpack(carry, model) if carry is not None else None)

@@ -8,7 +8,7 @@ from components.models.contract import LanguageModel
 from components.objectives.bptt import block
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.lanes import LaneBatches
+from components.objectives.examples.lanes import LaneBatches, validation_lanes
 from components.objectives.examples.stream import explained, labels, of_streams
 from components.objectives.examples.windows import Rows, Window
 from components.objectives.scoring import score_tokens
@@ -26,6 +26,9 @@ class RecurrentLM(Contract):
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "OneDirection":
         return OneDirection(self.config, self.tokenizer, text, batch_size, seed)
+
+    def validation(self, text: Split, batch_size: int, max_length: int) -> "OneDirection":
+        return self.batches(text, validation_lanes(text), max_length, seed=0)
 
     def losses(self, model: LanguageModel, rows: Rows, carry: Tensor | None) -> tuple[Losses, Tensor]:
         hidden, states = model(rows["ids"][:, :-1], unpack(carry, model) if carry is not None else None)

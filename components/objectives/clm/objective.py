@@ -11,7 +11,7 @@ from components.models.contract import LanguageModel
 from components.objectives.clm import block
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.stream import Stream, explained, labels, of_streams
+from components.objectives.examples.stream import Stream, explained, filled, labels, of_streams
 from components.objectives.examples.windows import Batches, Rows, Window
 from components.objectives.scoring import score_tokens
 from components.objectives.writing import NEW_TOKENS, written
@@ -51,12 +51,12 @@ class CausalLM(Contract):
 
 
 class PackedBatches(Batches):
-    """Rows of max_length + 1 tokens of the stream; the last token of a row is the first of the next."""
+    """Rows of max_length + 1 tokens of the stream; the last token of a row is the first of the next. The last row of an epoch is padded."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.stream, self.batch_size, self.max_length = Stream(text, seed), batch_size, max_length
         self.byte_lengths = np.asarray(tokens.byte_lengths)
-        self.rows = (self.stream.size - 1) // max_length
+        self.rows = -(-(self.stream.size - 1) // max_length)
         if self.rows < batch_size:
             raise SesameError(
                 f"the text has {self.stream.size} tokens, {self.rows} rows of {max_length}, less than one batch of {batch_size}; "
@@ -67,7 +67,8 @@ class PackedBatches(Batches):
         return self.rows // self.batch_size
 
     def tokens(self, step: int) -> int:
-        return self.batch_size * self.max_length
+        index, each = step % self.epoch_steps(), self.batch_size * self.max_length
+        return min(each, self.stream.size - 1 - index * each)
 
     def documents(self, step: int) -> list[str]:
         """Of each row of a step, the documents that it has text of."""
@@ -79,7 +80,8 @@ class PackedBatches(Batches):
         epoch, index = divmod(first, self.epoch_steps())
         rows = (last - first) * self.batch_size
         start = index * self.batch_size * self.max_length
-        text = self.stream.read(epoch, start, start + rows * self.max_length + 1)
+        size = rows * self.max_length + 1
+        text = filled(self.stream.read(epoch, start, min(start + size, self.stream.size)), size)
         ids = sliding_window_view(text, self.max_length + 1)[:: self.max_length]
         return of_streams(first, self.batch_size, "clm", {"ids": ids}, self.byte_lengths)
 

@@ -16,7 +16,8 @@ HIDDEN, SPLIT, KEPT_SPLIT, CUT, SPOILT = 1, 2, 3, 4, 5  # what a keyed number de
 
 
 class DenoisingBatches(Batches):
-    """Rows of the stream, as many tokens each as make source and target fit the model. No row is padded where all lose as much."""
+    """Rows of the stream, as many tokens each as make source and target fit the model. No row is padded where all lose as much: the last
+    one of an epoch begins in the row before it."""
 
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.noise, self.stream, self.batch_size, self.seed = config.noise, Stream(text, seed), batch_size, seed
@@ -27,10 +28,10 @@ class DenoisingBatches(Batches):
         self.length = {"spans": lambda: self.noise.sizes(max_length).text, "prefix": lambda: max_length}.get(
             self.noise.kind, lambda: max_length - 1
         )()
-        self.rows = self.stream.size // self.length
-        if self.rows < batch_size:
+        self.rows = -(-self.stream.size // self.length)
+        if (whole := self.stream.size // self.length) < batch_size:
             raise SesameError(
-                f"the text has {self.stream.size} tokens, {self.rows} rows of {self.length}, less than one batch of {batch_size}; "
+                f"the text has {self.stream.size} tokens, {whole} rows of {self.length}, less than one batch of {batch_size}; "
                 "use more text or a smaller batch_size"
             )
 
@@ -42,18 +43,23 @@ class DenoisingBatches(Batches):
 
     def documents(self, step: int) -> list[str]:
         """Of each row of a step, the documents that it has text of."""
-        epoch, index = divmod(step, self.epoch_steps())
-        starts = [(index * self.batch_size + row) * self.length for row in range(self.batch_size)]
-        return [self.stream.documents(epoch, start, start + self.length) for start in starts]
+        epoch, starts = self._starts(step, step + 1)
+        return [self.stream.documents(epoch, start, start + self.length) for start in starts.tolist()]
+
+    def _starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
+        """The epoch of some steps, and where in it each of their rows begins."""
+        epoch, index = divmod(first, self.epoch_steps())
+        rows = index * self.batch_size + np.arange((last - first) * self.batch_size)
+        return epoch, np.minimum(rows * self.length, self.stream.size - self.length)
 
     def draw(self, first: int, last: int) -> Window:
-        epoch, index = divmod(first, self.epoch_steps())
-        rows, start = (last - first) * self.batch_size, index * self.batch_size * self.length
-        ids = self.stream.read(epoch, start, start + rows * self.length).reshape(rows, self.length)
+        epoch, starts = self._starts(first, last)
+        text = self.stream.read(epoch, int(starts[0]), int(starts[-1]) + self.length)
+        ids = text[(starts - starts[0])[:, None] + np.arange(self.length)]
         key = (self.seed, np.repeat(np.arange(first, last), self.batch_size), np.tile(np.arange(self.batch_size), last - first))
         source, target = getattr(self, f"_{self.noise.kind}")(ids, key)
         # a token counts once, whichever side it stands on: at as many tokens all kinds of noise have read the same text
-        read = np.full(rows, self.length)
+        read = np.full(len(ids), self.length)
         return laid_out(first, self.batch_size, ended(*source), ended(*target), read, ("denoising",), self.byte_lengths)
 
     def _spans(self, ids: np.ndarray, key: tuple) -> tuple[tuple, tuple]:

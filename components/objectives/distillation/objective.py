@@ -24,7 +24,7 @@ from components.objectives.examples.stream import labels
 from components.objectives.examples.windows import Batches, Rows, Window
 from components.objectives.scoring import IGNORED
 from components.params import Objective as HardObjective
-from components.tokenizer import Tokenizer
+from components.tokenizer import PAD, Tokenizer
 
 OF_TOKENS = ("cosine", "layer", "relation")
 """Parts that every token of the text has."""
@@ -44,7 +44,12 @@ class Distillation(Contract):
         self.teacher = store.load(Path(config.teacher))[0].eval().requires_grad_(False)
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "Taught":
-        own = self.hard.batches(text, batch_size, max_length, seed)
+        return self._taught(self.hard.batches(text, batch_size, max_length, seed))
+
+    def validation(self, text: Split, batch_size: int, max_length: int) -> "Taught":
+        return self._taught(self.hard.validation(text, batch_size, max_length))
+
+    def _taught(self, own: Batches) -> "Taught":
         of_tokens = {name: "tokens" for name in OF_TOKENS if getattr(self.config, f"{name}_weight")}
         return Taught(own, {"soft": self.main, "teacher": self.main, **of_tokens})
 
@@ -77,7 +82,9 @@ class Distillation(Contract):
         self.weights |= {"soft": config.soft_weight, "teacher": 0.0} | {name: getattr(config, f"{name}_weight") for name in OF_TOKENS}
         asked = rows["labels"].flatten() if "labels" in rows else labels(rows["ids"])
         parts["soft"] = soft(student.said, teacher.said, asked, config.temperature, model.training)
-        lengths, none = rows.get("lengths"), torch.zeros((), dtype=torch.long, device=rows["ids"].device)
+        # where nothing is padded but what is behind the end of the text
+        lengths = rows["lengths"] if "lengths" in rows else (rows["ids"][:, 1:] != PAD).sum(1)
+        none = torch.zeros((), dtype=torch.long, device=rows["ids"].device)
         if config.cosine_weight:
             parts["cosine"] = over_tokens(1 - cosine_similarity(student.read.float(), teacher.read.float(), dim=2), lengths), none
         if config.layer_weight:
@@ -148,11 +155,9 @@ def soft(student: Sequence[Tensor], teacher: Sequence[Tensor], asked: Tensor, te
     return torch.stack(sums).sum(), torch.stack(same).sum()
 
 
-def over_tokens(each: Tensor, lengths: Tensor | None) -> Tensor:
-    """each (batch, length), lengths (batch,) or None where nothing is padded -> the sum over real tokens."""
-    if lengths is not None:
-        each = each * (torch.arange(each.shape[1], device=each.device) < lengths[:, None])
-    return each.sum()
+def over_tokens(each: Tensor, lengths: Tensor) -> Tensor:
+    """each (batch, length), lengths (batch,) -> the sum over real tokens."""
+    return (each * (torch.arange(each.shape[1], device=each.device) < lengths[:, None])).sum()
 
 
 def distances(student: Sequence[Tensor], teacher: Sequence[Tensor]) -> Tensor:
@@ -181,7 +186,7 @@ class Taught(Batches):
 
     def __init__(self, own: Batches, as_many: dict[str, str]):
         """`as_many`: of each part more, what there are as many of."""
-        self.own, self.as_many = own, as_many
+        self.own, self.as_many, self.left_out = own, as_many, own.left_out
 
     def epoch_steps(self) -> int:
         return self.own.epoch_steps()

@@ -57,7 +57,7 @@ class ReplacedTokens(Contract):
         parts = {"mlm": score_tokens(self.generator, made.flatten(0, 1), labels.flatten())}
         original = put(ids, places, labels, labels)
         with torch.no_grad():
-            filled = put(ids, places, sampled(self.generator.logits(made), model.training), labels)
+            filled = put(ids, places, sampled(self.generator.logits(made), labels, model.training), labels)
         asked = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
         if self.config.learns in ("replaced_of_targets", "targets"):
             asked = put(torch.zeros_like(ids), places, torch.ones_like(places), labels).bool()
@@ -133,10 +133,16 @@ def smaller(model: LanguageModel, size: float, layers: float) -> LanguageModel:
     return generator
 
 
-def sampled(logits: Tensor, training: bool) -> Tensor:
-    """logits (batch, targets, vocab_size) -> a token of each, drawn; the same ones every time where nothing is trained."""
-    generator = None if training else torch.Generator(logits.device).manual_seed(0)
-    noise = torch.empty(logits.shape, dtype=torch.float32, device=logits.device).exponential_(generator=generator)
+def sampled(logits: Tensor, labels: Tensor, training: bool) -> Tensor:
+    """logits (batch, targets, vocab_size), labels (batch, targets) -> a token of each target, drawn; where nothing is trained the same ones
+    every time for the same row, whatever rows are beside it."""
+    noise = torch.ones(logits.shape, dtype=torch.float32, device=logits.device)
+    if training:
+        noise.exponential_()
+    else:  # a generator for each row, which waits for the device
+        for row, wanted in zip(noise, labels, strict=True):
+            wanted = wanted[wanted != IGNORED]
+            row[: len(wanted)].exponential_(generator=torch.Generator(row.device).manual_seed(int(wanted.sum())))
     return (logits.float() - noise.log()).argmax(2)  # Gumbel's way
 
 

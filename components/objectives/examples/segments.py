@@ -16,11 +16,22 @@ def spans(text: Shard, max_length: int) -> np.ndarray:
     return np.stack([starts, stops, stops, stops, np.full_like(starts, IGNORED)], 1)
 
 
+def pieces(text: Shard, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The segments, those of more than `longest` tokens cut into as few pieces as fit, about as long as each other: the first token of
+    each, (n,), its end, (n,), and of each document the first one, as `Shard.documents`."""
+    firsts, ends = np.asarray(text.segments, np.int64).T
+    sizes = ends - firsts
+    counts = np.maximum(1, -(-sizes // longest))
+    segment, number = np.repeat(np.arange(len(counts)), counts), ranges(np.zeros_like(counts), counts)
+    bounds = [firsts[segment] + (number + i) * sizes[segment] // counts[segment] for i in (0, 1)]
+    return *bounds, np.append(0, np.cumsum(counts))[text.documents]
+
+
 def whole_sentences(text: Shard, max_length: int, across: bool) -> np.ndarray:
     """Examples like those of `spans`, of as many whole segments as fit, over the ends of documents or (`across` False) not
-    (Liu et al. 2019, section 4.2)."""
-    room, (firsts, ends) = max_length - 2, np.asarray(text.segments).T
-    documents = np.asarray(text.documents)
+    (Liu et al. 2019, section 4.2). Of a segment that is longer than a row its pieces are read."""
+    room = max_length - 2
+    firsts, ends, documents = pieces(text, room)
     opens = np.zeros(len(firsts), int)
     opens[documents[1:-1]] = 1
     document = np.cumsum(opens)
@@ -33,7 +44,7 @@ def whole_sentences(text: Shard, max_length: int, across: bool) -> np.ndarray:
         following = max(segment + 1, int(np.searchsorted(taken, before + room, side="right")))
         segment = following if across else min(following, int(documents[document[segment] + 1]))
     first, last = np.array(chosen), np.append(chosen[1:], len(firsts)) - 1
-    stops = np.where(first == last, np.minimum(ends[last], firsts[first] + room), ends[last])
+    stops = ends[last]
     return np.stack([firsts[first], stops, stops, stops, np.full_like(stops, IGNORED)], 1)
 
 
@@ -52,50 +63,50 @@ def pairs(text: Shard, max_length: int, rng: np.random.Generator, single: bool =
     As in BERT's data (Devlin et al. 2019, appendix A.2): segments of a document are gathered up to max_length, split at a random
     place into A and B, and half of the time B is text of another document instead; the segments B would have had go back and open
     the next example. Unlike there,
+    - nothing is cut off: as many segments are gathered as fit, and one that would leave no room for a second is read in pieces. Of a
+      random B alone, which is read in its own document too, the last segments are left out where A leaves it less room;
     - random examples change their Bs among each other (`exchanged`), so that B alone, or its length, says nothing of the answer:
       drawn from anywhere, a random B would often open its document, which a true one never does;
-    - a segment left alone is an example of its own without a B and without a question (IGNORED): paired with random text it would
+    - a segment left alone is an example without a B and without a question (IGNORED): paired with random text it would
       make "random" the answer nine times in ten where a document does not open with A.
     """
     limit = max_length - 3
     if len(text) < 2 and not swapped:
         raise SesameError("next-sentence prediction needs at least two documents")
-    starts, ends = np.asarray(text.segments).T
-    segment, split, stop, answer, document = _gathered(starts, ends, np.asarray(text.documents), limit, rng, single, swapped)
-    a_end = np.minimum(ends[segment], starts[segment] + max_length - 2)  # of a segment left alone
+    starts, ends, documents = pieces(text, max(1, limit // 2))
+    taken = np.append(0, np.cumsum(ends - starts))  # by all segments before each one
+    segment, split, stop, answer, document = _gathered(taken, documents, limit, rng, single, swapped)
+    a_end = ends[split - 1]
     rows = np.stack([starts[segment], a_end, a_end, a_end, answer], 1)
 
     [asked] = np.nonzero(answer != IGNORED)
-    b, b_end = starts[split[asked]], ends[stop[asked] - 1]
+    first, after = split[asked], stop[asked]  # the segments of each B
+    b, b_end = starts[first], ends[after - 1]
     [random] = np.nonzero(answer[asked] == 1)
     if not swapped:
-        other = np.arange(len(asked))
-        other[random] = exchanged(random, b_end - b, document[asked], rng)
-        b, b_end = b[other], b_end[other]
-    a = starts[segment[asked]]
-    a_size, b_size = fitted(ends[split[asked] - 1] - a, b_end - b, limit)
-    rows[asked, 1:4] = np.stack([a + a_size, b, b + b_size], 1)
+        other = exchanged(random, taken[after] - taken[first], document[asked], rng)
+        room = limit - (taken[split] - taken[segment])[asked[random]]
+        fits = np.minimum(after[other], np.searchsorted(taken, taken[first[other]] + room, side="right") - 1)
+        b[random] = starts[first[other]]
+        # where not even its first segment fits, the beginning of that
+        b_end[random] = np.where(fits > first[other], ends[np.maximum(fits, 1) - 1], b[random] + room)
+    rows[asked, 2:4] = np.stack([b, b_end], 1)
     if swapped:
         turned = asked[random]
         rows[turned, :4] = rows[turned][:, [2, 3, 0, 1]]
     return rows
 
 
-def fitted(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """`tokenizer.fit_pair` of many pairs."""
-    kept = np.minimum(first, np.maximum(room - second, room - room // 2))
-    return kept, np.minimum(second, room - kept)
-
-
 def _gathered(
-    starts: np.ndarray, ends: np.ndarray, firsts: np.ndarray, limit: int, rng: np.random.Generator, single: bool, swapped: bool
+    taken: np.ndarray, firsts: np.ndarray, limit: int, rng: np.random.Generator, single: bool, swapped: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Of each example the first segment of A, of B, the one after B, the answer, the document. All documents are read side by side."""
+    """Of each example the first segment of A, of B, the one after B, the answer, the document. All documents are read side by side.
+    `taken`: the tokens of all segments before each one; `firsts`: the first segment of each document, and their number."""
     document, segment, drawn = np.arange(len(firsts) - 1), firsts[:-1], []
     last = firsts[1:]
     while len(document):
-        stop = np.searchsorted(ends, starts[segment] + limit) + 1  # the segment that reaches the limit is the last one
-        stop = np.minimum(segment + 2 if single else stop, last)
+        stop = np.searchsorted(taken, taken[segment] + limit, side="right") - 1  # after the last segment that fits
+        stop = np.minimum(np.minimum(stop, segment + 2) if single else stop, last)
         size = stop - segment
         # after the first segment, or a later one but the last
         split = segment + 1 + (rng.random(len(segment)) * np.maximum(1, size - 1)).astype(int)

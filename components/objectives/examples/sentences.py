@@ -14,6 +14,7 @@ from components.keyed import generator
 from components.models.contract import LanguageModel
 from components.objectives.block import ObjectiveBlock
 from components.objectives.contract import Objective as Contract
+from components.objectives.examples.segments import pieces
 from components.objectives.examples.windows import Batches, Rows, padded
 from components.tokenizer import CLS, PAD, SEP, Tokenizer
 
@@ -22,18 +23,20 @@ NEAREST = 3
 
 
 class SentenceBatches(Batches):
-    """Steps of sentences, `[CLS] ... [SEP]` each, in a new order in every epoch. A document of a single sentence has no neighbours and is
-    left out. Memory holds 50 bytes a sentence."""
+    """Steps of sentences, `[CLS] ... [SEP]` each, in a new order in every epoch; one that is longer than a row is read as several. A
+    document of a single sentence has no neighbours and is left out. Memory holds 50 bytes a sentence."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.text, self.batch_size, self.max_length, self.seed = text, batch_size, max_length, seed
         self.byte_lengths, self.epoch = np.asarray(tokens.byte_lengths), -1
-        rows, documents = [], []
+        rows, documents, all_tokens = [], [], 0
         for number, (shard, first) in enumerate(zip(text.shards, text.first_documents, strict=True)):
-            real = np.flatnonzero(shard.segments[:, 1] > shard.segments[:, 0])  # a segment may make no token
-            document = np.searchsorted(shard.documents, real, side="right") - 1
+            firsts, ends, openings = pieces(shard, max_length - 2)
+            real = np.flatnonzero(ends > firsts)  # a segment may make no token
+            document = np.searchsorted(openings, real, side="right") - 1
             keep = np.bincount(document, minlength=len(shard))[document] > 1
-            rows.append(np.stack([np.full(keep.sum(), number), shard.segments[real[keep], 0], shard.segments[real[keep], 1]], 1))
+            all_tokens += int((ends - firsts).sum())
+            rows.append(np.stack([np.full(keep.sum(), number), firsts[real[keep]], ends[real[keep]]], 1))
             documents.append(first + document[keep])
         self.sentences, self.documents = np.concatenate(rows), np.concatenate(documents)  # the latter as they are numbered in the split
         if len(self.sentences) < batch_size:
@@ -41,8 +44,9 @@ class SentenceBatches(Batches):
                 f"the text has {len(self.sentences)} sentences with a neighbour in their document, less than one batch of {batch_size}; "
                 "use more text, of documents of several sentences, or a smaller batch_size"
             )
-        # with both specials, cut to what the model reads
-        self.lengths = np.minimum(self.sentences[:, 2] - self.sentences[:, 1] + 2, max_length)
+        sizes = self.sentences[:, 2] - self.sentences[:, 1]
+        self.lengths = sizes + 2  # with both specials
+        self.left_out = 1 - sizes.sum() / all_tokens
 
     @abstractmethod
     def ordered(self, rng: np.random.Generator) -> np.ndarray:

@@ -11,7 +11,7 @@ from components.encode import Split
 from components.keyed import generator
 from components.objectives.examples.windows import Window
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS, Tokenizer
+from components.tokenizer import CLS, PAD, Tokenizer
 
 
 class Order(NamedTuple):
@@ -41,8 +41,9 @@ class Stream:
         return np.concatenate(parts).astype(np.int64)
 
     def documents(self, epoch: int, start: int, end: int) -> str:
-        """The numbers of the documents that tokens start..end of an epoch are of."""
+        """The numbers of the documents that tokens start..end of an epoch are of; outside of it there are none."""
         self._load(epoch)
+        start, end = max(0, start), min(end, self.size)
         firsts = self.text.first_documents[self.shards]
         return " ".join(str(firsts[place] + i) for place, _, _, order, own in self._parts(start, end) for i in order.documents[own])
 
@@ -78,9 +79,15 @@ def asked(ids: np.ndarray | Tensor, backward: bool = False) -> np.ndarray | Tens
     """ids (rows, length + 1) -> of each but the first whether it is predicted, (rows, length).
 
     What opens a document is not: `[CLS]`, or the last `[SEP]` of a text read backwards, which always follows on the `[CLS]` that ends the
-    document behind it. So each direction predicts a document's text and its end, and as many targets.
+    document behind it. So each direction predicts a document's text and its end, and as many targets. Nor is what fills up a row behind
+    the end of the text.
     """
-    return (ids[:, :-1] if backward else ids[:, 1:]) != CLS
+    return ((ids[:, :-1] if backward else ids[:, 1:]) != CLS) & (ids[:, 1:] != PAD)
+
+
+def filled(tokens: np.ndarray, size: int) -> np.ndarray:
+    """tokens (n,) and padding behind them, (size,)."""
+    return np.pad(tokens, (0, size - len(tokens)), constant_values=PAD)
 
 
 def labels(ids: Tensor, backward: bool = False) -> Tensor:
@@ -92,10 +99,10 @@ def of_streams(
     first: int, batch_size: int, part: str, rows: dict[str, np.ndarray], byte_lengths: np.ndarray, backward: Container[str] = ()
 ) -> Window:  # fmt: skip
     """Steps of rows (steps * batch, length + 1), of each of which all tokens but the first are read on as targets; `backward` names those
-    of a text that is read from its end."""
+    of a text that is read from its end. Padding is behind the end of the text."""
     [(count, width), *_] = {ids.shape for ids in rows.values()}
     counts = {
-        "tokens": np.full(count, width - 1),
+        "tokens": (next(iter(rows.values()))[:, 1:] != PAD).sum(1),
         part: sum(asked(ids, name in backward).sum(1) for name, ids in rows.items()),
         "bytes": sum(byte_lengths[ids[:, 1:]].sum(1) for ids in rows.values()),  # specials have none
     }

@@ -9,6 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from components.objectives.scoring import IGNORED
+from components.tokenizer import PAD
 
 Rows = dict[str, Tensor]
 """What a model reads of a step, and what it is asked: tensors whose first dimension is the row."""
@@ -79,6 +83,9 @@ class Batches(ABC):
 
     drawn: tuple[int, list[Batch]] | None = None
     """The window that was asked for last."""
+    left_out: float = 0.0
+    """Share of the text's tokens that are in no row, in any epoch. What fills no last batch of an epoch is not counted: it is other text
+    in each."""
 
     @abstractmethod
     def epoch_steps(self) -> int:
@@ -103,6 +110,35 @@ class Batches(ABC):
             window = self.draw(*self.bounds(step))
             self.drawn = window.first, list(window)
         return self.drawn[1][step - self.drawn[0]]
+
+
+class Grouped(Batches):
+    """All rows of batches of one row each, some at a time; the last step has what is left. What a row is does not depend on how many
+    there are in a step."""
+
+    def __init__(self, single: Batches, batch_size: int):
+        self.single, self.batch_size = single, batch_size
+
+    def epoch_steps(self) -> int:
+        return -(-self.single.epoch_steps() // self.batch_size)
+
+    def _rows(self, step: int) -> range:
+        return range(step * self.batch_size, min((step + 1) * self.batch_size, self.single.epoch_steps()))
+
+    def tokens(self, step: int) -> int:
+        return sum(map(self.single.tokens, self._rows(step)))
+
+    def draw(self, first: int, last: int) -> Window:
+        return Window.of(first, [self.joined([self.single[row] for row in self._rows(step)]) for step in range(first, last)])
+
+    def joined(self, rows: Sequence[Batch]) -> Batch:
+        """One batch of batches of a row each, padded to the longest."""
+        made = {}
+        for name, value in rows[0].rows.items():
+            values = [own.rows[name][0] for own in rows]
+            filler = IGNORED if name == "labels" else PAD
+            made[name] = pad_sequence(values, batch_first=True, padding_value=filler) if value.ndim > 1 else torch.stack(values)
+        return Batch(made, {name: sum(own.counts[name] for own in rows) for name in rows[0].counts})
 
 
 def within(step: int, start: int, stop: int, tokens: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.masked import MaskedBatches, at, explained
-from components.objectives.examples.windows import Rows
+from components.objectives.examples.windows import Grouped, Rows
 from components.objectives.mlm import block
 from components.objectives.mlm.control import from_b_alone
 from components.objectives.scoring import score, score_tokens
@@ -44,8 +44,8 @@ class MaskedLM(Contract):
                 f"of the {batches.epoch_steps():,} steps of the first epoch; use less text or a larger budget"
             )
 
-    def controls(self, train: MaskedBatches, valid: MaskedBatches) -> dict[str, float]:
-        return {f"{self.config.question}_from_b_alone": from_b_alone(train, valid)} if self.config.question else {}
+    def controls(self, train: MaskedBatches, valid: Grouped) -> dict[str, float]:
+        return {f"{self.config.question}_from_b_alone": from_b_alone(train, valid.single)} if self.config.question else {}
 
     def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
         hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])

@@ -8,7 +8,7 @@ from components.objectives.examples.lanes import LaneBatches
 from components.objectives.examples.windows import Window
 from components.objectives.noise.tokens import subsets
 from components.objectives.scoring import IGNORED
-from components.tokenizer import SPECIALS, Tokenizer
+from components.tokenizer import PAD, SPECIALS, Tokenizer
 
 CHOSEN, RANKED = 1, 2  # what a keyed number decides
 
@@ -21,7 +21,8 @@ class PermutedBatches(LaneBatches):
         self.share, self.seed = share, seed
 
     def draw(self, first: int, last: int) -> Window:
-        ids = np.ascontiguousarray(self.ahead(first, last)[:, :-1])
+        read = self.ahead(first, last)
+        ids = np.where(read[:, 1:] == PAD, PAD, read[:, :-1])  # what is behind the end of a lane opens the next one
         ordinary = ids >= len(SPECIALS)
         sizes = ordinary.sum(1)
         asked = np.where(sizes > 0, np.clip(np.round(self.share * sizes).astype(int), 1, None), 0)
@@ -36,8 +37,9 @@ class PermutedBatches(LaneBatches):
         labels = np.where(none, IGNORED, np.take_along_axis(ids, places, axis=1))
         order = np.zeros((len(ids), ids.shape[1] + 1), np.int64)  # one place more, for what is none
         np.put_along_axis(order, np.where(none, ids.shape[1], places), np.arange(1, asked.max() + 1)[None], axis=1)
+        order[:, :-1][ids == PAD] = asked.max() + 1  # nothing that is predicted sees it
         counts = {
-            "tokens": np.full(len(ids), ids.shape[1]), "permutation": asked,
+            "tokens": (ids != PAD).sum(1), "permutation": asked,
             "bytes": np.where(none, 0, self.byte_lengths[labels * ~none]).sum(1),
         }  # fmt: skip
         arrays = {"ids": ids, "order": order[:, :-1], "places": places, "labels": labels}

@@ -7,11 +7,12 @@ from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
+from components.objectives.examples.lanes import validation_lanes
 from components.objectives.examples.windows import Rows
 from components.objectives.permutation import block
 from components.objectives.permutation.batches import PermutedBatches
 from components.objectives.scoring import score_tokens
-from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
+from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, Tokenizer
 
 
 class PermutationLM(Contract):
@@ -25,6 +26,9 @@ class PermutationLM(Contract):
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> PermutedBatches:
         return PermutedBatches(self.config.predicted_share, self.tokenizer, text, batch_size, max_length, seed)
+
+    def validation(self, text: Split, batch_size: int, max_length: int) -> PermutedBatches:
+        return self.batches(text, validation_lanes(text), max_length, seed=0)
 
     def untrained(self, model: LanguageModel) -> list[str]:
         return ["pooler"]
@@ -44,7 +48,8 @@ class PermutationLM(Contract):
         shown = []
         for ids, order, own in zip(rows["ids"].tolist(), rows["order"].tolist(), documents, strict=True):
             pieces = [self.tokenizer.stream([token]) if rank else self._piece(token) for token, rank in zip(ids, order, strict=True)]
-            text = "".join(f" [{piece} {rank}]" if rank else piece for piece, rank in zip(pieces, order, strict=True))
+            there = [pair for token, *pair in zip(ids, pieces, order, strict=True) if token != PAD]
+            text = "".join(f" [{piece} {rank}]" if rank else piece for piece, rank in there)
             shown.append({"documents": own, "text": text.strip()})
         return shown
 

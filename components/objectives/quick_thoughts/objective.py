@@ -1,5 +1,6 @@
 """Quick-thoughts (Logeswaran and Lee 2018, section 3)."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import numpy as np
@@ -11,7 +12,10 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.examples import sentences
 from components.objectives.examples.segments import ranges
-from components.objectives.examples.windows import Rows, Window
+from components.objectives.examples.windows import Batch, Grouped, Rows, Window
+
+RIVALS = 64
+"""Sentences that a neighbour is found among in validation: among more it is harder, whatever the batches of the training."""
 
 
 class QuickThoughts(sentences.SentenceObjective):
@@ -22,6 +26,9 @@ class QuickThoughts(sentences.SentenceObjective):
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "FoundSentences":
         return FoundSentences(self.tokenizer, text, batch_size, max_length, seed)
+
+    def validation(self, text: Split, batch_size: int, max_length: int) -> "Rivals":
+        return Rivals(self.batches(text, 1, max_length, seed=0), RIVALS)
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
         if self.config.encoders == "one":
@@ -56,6 +63,24 @@ def hits(scores: Tensor, right: Tensor) -> Tensor:
     return right.gather(1, scores.argmax(1, keepdim=True)).sum()
 
 
+class Rivals(Grouped):
+    """Sentences of a whole text, among as many each."""
+
+    single: "FoundSentences"
+
+    def joined(self, rows: Sequence[Batch]) -> Batch:
+        read, counts = super().joined(rows)
+        found = asked(read["documents"].numpy()[None])
+        sizes = self.single.byte_lengths[read["ids"].numpy()].sum(1)
+        return Batch(read, counts | {"neighbour": float(found.sum()), "bytes": float((sizes * found).sum())})
+
+
+def asked(documents: np.ndarray) -> np.ndarray:
+    """documents (steps, batch) that the rows of steps are of -> which rows have a neighbour in their step, (steps * batch,)."""
+    beside = documents[:, 1:] == documents[:, :-1]
+    return (np.pad(beside, ((0, 0), (1, 0))) | np.pad(beside, ((0, 0), (0, 1)))).ravel()
+
+
 class FoundSentences(sentences.SentenceBatches):
     """Documents in a random order, their sentences one after another: a step has the neighbours that are to be found, and the rest of
     their documents as rivals that are hard to tell from them, as in the paper. A sentence is asked where a neighbour is in the step."""
@@ -68,10 +93,8 @@ class FoundSentences(sentences.SentenceBatches):
     def draw(self, first: int, last: int) -> Window:
         chosen = self.chosen(first, last)
         ids, documents = self.read(chosen), self.documents[chosen]
-        within = documents.reshape(-1, self.batch_size)
-        beside = within[:, 1:] == within[:, :-1]
-        asked = (np.pad(beside, ((0, 0), (1, 0))) | np.pad(beside, ((0, 0), (0, 1)))).ravel()
-        counts = {"tokens": self.lengths[chosen], "neighbour": asked, "bytes": self.bytes(*ids) * asked}
+        found = asked(documents.reshape(-1, self.batch_size))
+        counts = {"tokens": self.lengths[chosen], "neighbour": found, "bytes": self.bytes(*ids) * found}
         flat = {"ids": ids, "lengths": (self.lengths[chosen], None), "documents": (documents, None)}
         return Window.laid_out(first, self.batch_size, flat, counts)
 

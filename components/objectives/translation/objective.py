@@ -72,6 +72,7 @@ class PairBatches(Batches):
         self.cut = int((sizes > self.room).any(1).sum())
         self.sizes = np.minimum(sizes, self.room)
         self.some = np.flatnonzero((sizes > 0).all(1))  # a line may make no token
+        self.left_out = 1 - self.sizes[self.some].sum() / max(1, sizes.sum())
         if len(self.some) < batch_size:
             raise SesameError(
                 f"the text has {len(self.some)} pairs, less than one batch of {batch_size}; use more text or a smaller batch_size"

@@ -11,13 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from components import params
 from components.errors import SesameError
 from components.stage import METRICS
 from components.tracking import flatten
-from pipelines import graph, origin, terminal
+from pipelines import origin, terminal
 from pipelines.results import spread
 
 WORKSPACE = "workspace"
@@ -66,8 +67,12 @@ def read(name: str) -> Side:
     raw = {path: params.parse(files[path], f"{path} of {name}") for path in PARAMS if path in files}
     # each file apart, since both have sections of the same name
     written = {f"{path}  {key}": value for path, part in raw.items() if isinstance(part, dict) for key, value in flatten(part).items()}
-    declared = tables.stages(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
     kept = json.loads(files.get(str(METRICS), b"{}"))
+    try:
+        declared = tables.stages(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
+    except SesameError:
+        terminal.say(f"params.yaml of {name} is not valid for this version; all stages that have figures there are compared", "yellow")
+        declared = [tuple(stage.split("@")) for stage in {**locked, **kept} if "@" in stage]
     figures = {(stage, own): _figures(locked.get(f"{stage}@{own}", {}), kept.get(f"{stage}@{own}"), name) for stage, own in declared}
     return Side(name, written, locked, {key: measured for key, measured in figures.items() if measured})
 
@@ -84,8 +89,7 @@ def _figures(entry: dict, kept: dict | None, side: str) -> dict | None:
 
 @cache
 def _cache_folder() -> Path:
-    with graph.opened() as repo:
-        return Path(repo.cache.local.path)
+    return Path(Repo().cache.local.path)
 
 
 def _cached(md5: str) -> Path:

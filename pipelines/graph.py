@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -161,6 +162,11 @@ def opened(wait: bool = False) -> Iterator[Repo]:
     except LockError:
         raise SesameError("DVC is at work in this checkout (its lock is taken); run again when that is done") from None
     except DvcException as error:
+        if cut := re.search(r"'((?:studies/)?dvc\.lock)'.*corrupted", str(error)):
+            raise SesameError(
+                f"{cut[1]} is not valid YAML (a merge conflict, or cut off): take one side by `git checkout --ours {cut[1]}`, or the last "
+                f"commit's by `git checkout HEAD -- {cut[1]}`, and run again; stages that differ run, or come out of DVC's cache"
+            ) from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise SesameError("DVC: " + " ".join(lines)) from None
 

@@ -56,8 +56,7 @@ def resolved() -> Resolved:
     """As a process of its own resolves params and code of the current folder."""
     done = subprocess.run([sys.executable, "-m", "components.resolve"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    files = [json.loads(path.read_text()) for path in (resolve.FILE, resolve.STUDIES)]
-    return {(stage, name): own for stages in files for stage, names in stages.items() for name, own in names.items()}
+    return {(path.parent.name, path.stem): json.loads(path.read_text()) for path in resolve.FOLDER.glob("*/*.json")}
 
 
 def other(before: Resolved, after: Resolved, part: str = "code") -> set[str]:
@@ -102,14 +101,14 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
     raw["models"]["new"] = raw["models"]["bert"] | {"architecture": raw["models"]["bert"]["architecture"] | {"name": "dummy"}}
     write(raw)
     changed = other(before, resolved()) | other(before, resolved(), "settings")
-    assert changed == {"pretrain@new", "report@all"}, "and they are there to be named"
+    assert changed == {"pretrain@new", "sample@new", "report@all"}, "and they are there to be named"
 
 
 @pytest.mark.parametrize(
     ("file", "stale"),
     [
-        ("components/models/decoder/model.py", {"pretrain@gpt", "finetune@gpt-same", "adapt@gpt-lora-same"}),
-        ("components/objectives/bilm/objective.py", {"pretrain@elmo"}),
+        ("components/models/decoder/model.py", {"pretrain@gpt", "sample@gpt", "finetune@gpt-same", "adapt@gpt-lora-same"}),
+        ("components/objectives/bilm/objective.py", {"pretrain@elmo", "sample@elmo"}),
         ("components/finetune/methods/features.py", {"finetune@elmo-same"}),
         ("components/finetune/methods/lora.py", {"adapt@gpt-lora-same"}),
         ("components/search/draws.py", {"search@bert-same-pretrained"}),
@@ -192,7 +191,7 @@ def test_the_closure_is_what_python_imports(project, start):
     """Every stage, run for real: it imports all that it is watched by, and nothing else of ours."""
     raw = searched()
     raw["finetune"]["models"] = ["gpt", "elmo"]
-    training = {key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture")}
+    training = {key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture", "prompts")}
     raw["derived"] = {
         "gpt_same": {"start": "gpt", "on": "tasks/same", "by": {"name": "tuned", "recipe": raw["finetune"]["recipes"]["gpt"]}},
         "gpt_more": {"start": "gpt", "on": "encoded/tiny", "by": {"name": "pretrained", **training}},
@@ -219,7 +218,7 @@ def test_the_closure_is_what_python_imports(project, start):
     write(raw)
     # no checkpoint here; the pages are held against their templates above; one seed is like another
     skipped = {"checkpoint", "report", "study", "budget", "seed_grid", "tickets_page", "efficiency"}
-    wanted = [own for own in resolve.entries(params.load()) if own.stage not in skipped]
+    wanted = [own for own in resolve.entries(params.load()) if own.stage not in skipped and not own.stage.endswith("_inputs")]
     stages = [own for own in wanted if not own.name.endswith("-2") and "-40-" not in own.name]
     Path("stages.json").write_text(json.dumps([(own.modules[0], own.name) for own in stages]))
     done = start("-c", RUN_ALL)
@@ -251,13 +250,14 @@ def test_what_only_studies_use_is_made_with_them():
     }  # fmt: skip
     both = params.check(raw, studies=studies)
     assert "small" not in both.main("models") and "bert" in both.main("models") and "small" in both.models
-    made = {path: json.loads(text) for path, text in resolve.contents(both).items()}
-    alone = {
-        path: json.loads(text) for path, text in resolve.contents(params.check(raw, studies={"ablations": studies["ablations"]})).items()
-    }
-    assert made[resolve.FILE] == alone[resolve.FILE]
-    assert set(made[resolve.STUDIES]) - set(alone[resolve.STUDIES]) == {"pretrain", "derive", "point", "taught", "efficiency"}
-    stages = made[resolve.TRAININGS]
+    made = resolve.contents(both)
+    alone = resolve.contents(params.check(raw, studies={"ablations": studies["ablations"]}))
+    more = {str(path.relative_to(resolve.FOLDER)).removesuffix(".json") for path in made.keys() - alone.keys()}
+    assert more == {
+        "pretrain/small", "derive/smaller", "derive_inputs/smaller", "point/whole-same", "taught/less-same", "efficiency/all",
+    }  # fmt: skip
+    assert all(made[path] == text for path, text in alone.items() if path != resolve.TRAININGS)
+    stages = json.loads(made[resolve.TRAININGS])
     assert stages["study_models"] == {"small": {"encoding": "tiny"}}
     assert stages["study_derived"] == {"smaller": {"start": "small", "on": "models/small"}}
     assert list(stages["points"]) == ["whole-same"] and stages["taught"]["less-same"]["teacher"] == "whole"

@@ -153,16 +153,16 @@ def write_params(lab: Lab, raw: dict, own: dict | None = None) -> None:
 
 
 def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
-    """Leave what a stage that has run with these params leaves in git: its metrics, its entry in dvc.lock."""
+    """Leave what a stage that has run with these params leaves: its metrics, its entry in dvc.lock."""
     kind, _, own = name.partition("@")
     path = folder / f"data/metrics/{kind}/{own}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(metrics | {"cost": cost}))
-    lock, entry = folder / "dvc.lock", resolve.entry(params.check(raw), kind, own)
+    settings = resolve.entry(params.check(raw), kind, own).settings
+    path.write_text(json.dumps(metrics | {"cost": cost, "settings": settings}))
+    lock = folder / "dvc.lock"
     stages = YAML(typ="safe").load(lock)["stages"] if lock.exists() else {}
     outs = [{"path": str(path.relative_to(folder)), "size": 100}, {"path": f"data/models/{own}", "size": 5_000_000}]
-    watched = {f"{kind}.{own}": {"code": entry.code, "settings": entry.settings}}
-    stages[name] = {"cmd": "x", "params": {"data/resolved.json": watched}, "outs": outs}
+    stages[name] = {"cmd": "x", "outs": outs}
     with lock.open("w") as file:
         YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
 

@@ -29,9 +29,8 @@ def committed(lab: Lab, learning_rate: float, scores: list[float], loss: float, 
     cost = {"seconds": 10.0, "tokens": 1000, "flops": 5e9, "kwh": 0.001}
     figures = {"model": "gpt", "task": "stsb", "method": "full", "derived": [], "metric": "pearson", "split": "test",
                "pretrained": {"test": summary(scores)}, "costs": {"pretrained": {}}, "cost": cost}  # fmt: skip
-    stage.write_json(lab.path / "data/metrics/finetune/gpt-stsb.json", figures)
     pretraining = {"loss": loss, "perplexity": 50.0, "bits_per_byte": 1.5, "tokens": 9, "cost": cost}
-    stage.write_json(lab.path / "data/metrics/pretrain/gpt.json", pretraining)
+    stage.write_json(lab.path / stage.METRICS, {"finetune@gpt-stsb": figures, "pretrain@gpt": pretraining})
     stages = {"corpus@base": {"cmd": "fetch", "deps": [{"path": "code", "md5": "1"}], "outs": [{"path": "data/corpora/base", "md5": md5}]}}
     with open(lab.path / "dvc.lock", "w") as file:
         YAML().dump({"schema": "2.0", "stages": stages}, file)
@@ -47,7 +46,7 @@ def test_the_difference_is_the_first_less_the_second(inside, capsys):
     experiments.show(better, "HEAD")
     said = " ".join(capsys.readouterr().out.split())
     low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-    assert "models.gpt.optimizer.learning_rate 0.002 0.001" in said
+    assert "params.yaml models.gpt.optimizer.learning_rate 0.002 0.001" in said
     assert f"gpt stsb full pretrained pearson 0.620 ± 0.020 (3) 0.510 ± 0.010 (3) +0.110 [+{low:.3f}, +{high:.3f}]" in said
     assert "gpt loss 3.5 3.9 -0.4" in said and "seconds 20 20 1.00" in said
     assert "the same inputs on both sides and other outputs: corpus@base (1 in all)" in said
@@ -61,7 +60,7 @@ def test_the_difference_is_the_first_less_the_second(inside, capsys):
 def test_an_experiment_is_known_by_its_name(inside):
     commit = committed(inside, 0.002, [0.5, 0.6], 3.5, "a")
     subprocess.run(["git", "update-ref", f"refs/exps/{commit[:2]}/{commit[2:]}/mine", commit], cwd=inside.path, check=True)
-    assert experiments.read("mine").params["models.gpt.optimizer.learning_rate"] == 0.002
+    assert experiments.read("mine").params["params.yaml  models.gpt.optimizer.learning_rate"] == 0.002
     with pytest.raises(SesameError, match=r"no experiment or commit 'yours' \(experiments: mine; "):
         experiments.read("yours")
 
@@ -92,7 +91,7 @@ def test_results_belong_to_the_commit_of_the_code(inside):
     """A run rewrites figures that git has; that makes nothing dirty, and a changed param does."""
     commit = committed(inside, 0.002, [0.5, 0.6], 3.5, "a")
     assert tracking.git_commit() == commit
-    inside.write("dvc.lock", "{}").write("data/metrics/pretrain/gpt.json", "{}")
+    inside.write("dvc.lock", "{}").write("data/report/metrics.json", "{}")
     assert tracking.git_commit() == commit
     inside.write("params.yaml", "seed: 2\n")
     assert tracking.git_commit() == f"{commit}-dirty"

@@ -125,6 +125,21 @@ def test_the_bytes_of_pieces_are_those_of_natural_text(tmp_path, kind):
     assert before == tokens.encode(["the dog"])[0], "a space at the end is no piece"
 
 
+@pytest.mark.parametrize("kind", ["bpe", "characters"])
+def test_pieces_are_learnt_from_long_lines_too(kind, project):
+    """Articles of a line each, over 4,192 bytes, whose words stand nowhere else."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("ðøþæł", k=4)) for _ in range(30)]
+    article = " ".join(draw.choices(words, k=3000))
+    file = project / "data/corpora/tiny/train.txt"
+    file.write_text(file.read_text() + f"\n{article}\n")
+    raw = tiny_params()
+    raw["tokenizers"]["tiny"] = {"corpus": "tiny", "kind": kind, "vocab_size": 300, "byte_fallback": False}
+    tokenizer_stage.train(params.check(raw), "tiny", Run(None))
+    [ids] = tokenizer.load(Path("data/tokenizers/tiny")).encode([article])
+    assert UNK not in ids and (kind == "characters" or len(ids) < 3000 * 3.5)
+
+
 @pytest.mark.parametrize("size", [300, 800])
 def test_a_wordpiece_vocabulary_is_no_larger_than_asked_for(tmp_path, size):
     """Even of a text of very many characters; those that are words of their own never go on with one."""

@@ -290,7 +290,8 @@ def test_capitals_that_a_tokenizer_never_reads_are_told(given, capsys):
     bring(folder)
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
     said = capsys.readouterr().out
-    assert re.search(rf"makes small letters of every text, and {len(capitals)} of its pieces have capitals, as \S+, .*do_lower_case: false", said)
+    expected = rf"small letters of every text, and {len(capitals)} of its pieces have capitals, as \S+, .*do_lower_case: false"
+    assert re.search(expected, said)
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
     bring(folder)
     assert "capitals" not in capsys.readouterr().out
@@ -312,7 +313,7 @@ def test_a_token_that_a_checkpoint_adds_is_one_piece_of_a_text(given, name):
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["bpe", "byte_level_bpe"])
 def test_pipelines_read_and_write_an_exported_model_as_we_do(project, kind):
-    """A masked token stands before what follows on it, a continuation keeps its first blank, and a batch is padded where nothing goes on."""
+    """Nothing is put between a mask and what follows, a continuation keeps its first blank, and padding is on the left."""
     from components.tokenizer import __main__ as tokenizer_stage
 
     raw = tiny_params()

@@ -5,10 +5,16 @@ import re
 
 USER = re.compile(r"(?<=://)(?:[^\s/?#\"'<>]*|[^\s/:@\"'<>]*:[^\s@\"'<>]*)@")
 """User and password before the host; SQLAlchemy takes an unquoted slash in a password, too. A lone user name may be a token."""
-QUERY = re.compile(
-    r"([?&;#][\w.%-]*(?:token|passw(?:or)?d|passphrase|pwd|secret|signature|sig|credential|auth|jwt|key)=)[^\s&;#\"'<>]+", re.IGNORECASE
-)
-"""Values of a query that open what is behind the address: `?token=...`, `&X-Amz-Signature=...`."""
+QUERY = re.compile(r"([?&;#]([\w.%-]+)=)[^\s&;#\"'<>]+")
+"""A name and its value in an address: `?token=...`, `&X-Amz-Signature=...`."""
+HARMLESS = frozenset((
+    "page", "p", "n", "x", "y", "q", "query", "search", "sort", "order", "limit", "offset", "start", "end",
+    "rows", "fields", "format", "type", "lang", "language", "locale", "version", "v", "sv", "rev", "revision",
+    "ref", "branch", "tag", "commit", "year", "month", "date", "name", "title", "file", "filename", "path",
+    "subset", "split", "config", "part", "dataset", "design", "style", "raw", "dl", "download", "export",
+    "api-version", "gid", "id",
+))  # fmt: skip
+"""Names whose values open nothing and are shown. All others may: `pass`, `pin`, `X-Amz-Credential`."""
 
 
 def without_secrets(text: str) -> str:
@@ -16,7 +22,7 @@ def without_secrets(text: str) -> str:
 
     `postgresql://joe:secret@host/db` in it becomes `postgresql://host/db`, and `?token=abc` `?token=***`.
     """
-    return QUERY.sub(r"\1***", USER.sub("", text))
+    return QUERY.sub(lambda found: found[0] if found[2].lower() in HARMLESS else f"{found[1]}***", USER.sub("", text))
 
 
 def one_line(error: BaseException) -> str:

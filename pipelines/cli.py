@@ -287,6 +287,12 @@ def generate(
             "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "repetition_penalty": repetition_penalty,
         },
     }[how]  # fmt: skip
+    options = {"beams": (beams, 4), "length_penalty": (length_penalty, 0.6), "temperature": (temperature, 1.0), "top_k": (top_k, 0),
+               "top_p": (top_p, 1.0), "seed": (seed, 1), "repetition_penalty": (repetition_penalty, 1.0)}  # fmt: skip
+    needs = {"beams": "beam", "length_penalty": "beam", "repetition_penalty": "greedy or sample"}
+    if idle := [name for name, (value, default) in options.items() if name not in given and value != default]:
+        option = f"--{idle[0].replace('_', '-')}"
+        raise SesameError(f"{option} has no effect with --how {how}: it needs --how {needs.get(idle[0], 'sample')}")
     try:
         decoding = TypeAdapter(params.HowWritten).validate_python({"kind": how, "max_new_tokens": max_new_tokens, **given})
     except ValidationError as error:

@@ -18,6 +18,7 @@ from components.errors import SesameError, without_secrets
             "https://s3/a?X-Amz-Credential=secret%2F1&X-Amz-Signature=secret&x=1",
             "https://s3/a?X-Amz-Credential=***&X-Amz-Signature=***&x=1",
         ),
+        ("https://host/a?pass=secret&page=2&pin=1234#x=1", "https://host/a?pass=***&page=2&pin=***#x=1"),
         ("https://blob/a?sv=1&sig=secret%3D", "https://blob/a?sv=1&sig=***"),
         ('can\'t open "http://a:secret@b/c", nor http://d:secret@e: no', 'can\'t open "http://b/c", nor http://e: no'),
         ("https://host:8080/a/b.csv?design=2", "https://host:8080/a/b.csv?design=2"),

@@ -42,7 +42,7 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
         if layout.code_points:
             transformers.CanineTokenizer(model_max_length=architecture.max_length).save_pretrained(written)
         elif isinstance(tokens, Tokenizer):  # trained here
-            pieces.write(tokens, form.FORM, architecture.max_length, getattr(form, "PADDING_SIDE", "right"), written)
+            pieces.write(tokens, form, architecture.max_length, written)
         else:
             tokens.save(written)
         theirs = (transformers.CanineTokenizer if layout.code_points else transformers.PreTrainedTokenizerFast).from_pretrained(written)

@@ -80,7 +80,7 @@ def check(
         if hasattr(body, "pooler_output") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))
         if "head_bias" not in absent:
-            logits = run(getattr(transformers, layout.language_model)).logits
+            logits = run(getattr(transformers, layout.language_model)).logits[..., : tokens.vocab_size]
             top = model(ids, lengths, ids) if layout.decodes else hidden
             compared.append((model.logits(top)[real], logits[real]))
         return float(torch.stack([(ours - other).abs().max() for ours, other in compared]).max())  # which keeps NaN

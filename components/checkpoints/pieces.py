@@ -1,6 +1,7 @@
 """A sentencepiece model as a `tokenizer.json`, so that `AutoTokenizer` gives the same ids."""
 
 from pathlib import Path
+from types import ModuleType
 
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers, processors
@@ -13,6 +14,8 @@ from components.errors import SesameError
 from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 from components.tokenizer.fast import SETTINGS
 from components.tokenizer.spm import SentencePieces
+
+AS_WRITTEN = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
 
 
 def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
@@ -46,26 +49,42 @@ def convert(path: Path) -> Fast:
         normalizers.Replace(Regex(r"(?<=.)(?=[^\x00-\x7f])"), "\x01"),
         normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
         normalizers.Replace(Regex(" {2,}"), " "),
-        normalizers.Replace(Regex("^ | $"), ""),  # and not Strip, which takes other white space, too
+        normalizers.Replace(Regex(" $"), ""),  # and not Strip, which takes other white space, too
     ])  # fmt: skip
-    fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    fast.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    # a blank that the text begins with is the one that is put before it; what follows on a [MASK] in it gets none
+    fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    fast.decoder = decoders.Sequence([*AS_WRITTEN, decoders.Strip(" ", 1, 0)])
     control = [piece.piece for piece in model.pieces[len(SPECIALS) :] if piece.type == piece.CONTROL]  # T5's sentinels
     fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (*SPECIALS, *control)])
     return fast
 
 
-def write(tokens: Tokenizer, form: tuple[str, str, list[str]], max_length: int, padding_side: str, folder: Path) -> None:
-    """Put `tokenizer.json` and its settings into a folder. `form`: how a text and a pair are framed, and which inputs the model takes.
+def within_a_text(fast: Fast) -> None:
+    """Have a byte-level tokenizer put its blank before a whole text alone, and not before what follows on a `[MASK]` in it."""
+    lower = [normalizers.Lowercase()] if fast.normalizer.normalize_str("A") == "a" else []
+    fast.normalizer = normalizers.Sequence([
+        normalizers.NFKC(), *lower, normalizers.Replace(Regex(r"^\s+"), " "), normalizers.Strip(left=False, right=True),
+    ])  # fmt: skip
+    blank = pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="first", split=False)
+    fast.pre_tokenizer = pre_tokenizers.Sequence([blank, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+
+
+def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path) -> None:
+    """Put `tokenizer.json` and its settings into a folder. `form`: a family's `hub`, which says how a text and a pair are framed, which
+    inputs the model takes, on which side it is padded and whether it goes on where a text ends.
 
     Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True` turns that off.
     """
     fast = convert(tokens.path) if isinstance(tokens, SentencePieces) else Fast.from_file(str(tokens.path))
-    single, pair, inputs = form
+    if isinstance(fast.decoder, decoders.ByteLevel):
+        within_a_text(fast)
+    if getattr(form, "CONTINUES", False) and isinstance(tokens, SentencePieces):
+        fast.decoder = decoders.Sequence(AS_WRITTEN)  # a continuation is decoded alone, and its first blank is text
+    single, pair, inputs = form.FORM
     fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
     quiet_transformers().PreTrainedTokenizerFast(
         tokenizer_object=fast, model_input_names=inputs, model_max_length=max_length, clean_up_tokenization_spaces=False,
-        padding_side=padding_side,
+        padding_side=getattr(form, "PADDING_SIDE", "right"),
         pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
         bos_token="[CLS]", eos_token="[SEP]",
     ).save_pretrained(folder)  # fmt: skip

@@ -17,6 +17,9 @@ SPLITS = ("train", "valid", "test")
 CHECKED = 10_000
 """Segments at each end of a shard whose `[SEP]` is looked for as it is opened: to look at all would read the whole file."""
 
+AT_ONCE = 2**24
+"""Ids that are counted together: of a whole shard a copy of eight bytes each would be made."""
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -42,6 +45,8 @@ class Split:
     """All shards of one split. Its documents are numbered through: those of the second shard follow on those of the first."""
 
     shards: tuple[Shard, ...]
+    num_bytes: int | None = None
+    """Of the text as it came, with line ends, before a tokenizer normalises it; None of shards put together."""
 
     def __len__(self) -> int:
         """Documents."""
@@ -56,13 +61,22 @@ class Split:
     def num_tokens(self) -> int:
         return sum(len(shard.tokens) for shard in self.shards)
 
+    def occurrences(self, vocab_size: int) -> np.ndarray:
+        """How often each id is in the text, (vocab_size,)."""
+        counts = np.zeros(vocab_size, np.int64)
+        for shard in self.shards:
+            for at in range(0, len(shard.tokens), AT_ONCE):
+                counts += np.bincount(shard.tokens[at : at + AT_ONCE], minlength=vocab_size)
+        return counts
+
 
 def load(path: Path, split: str) -> Split:
     """One split of an encoding's folder. Raises SesameError when a file is missing, or cut off."""
     with reading(path / "meta.json"):
         meta = json.loads((path / "meta.json").read_text())
         dtype, counts = np.dtype(meta["dtype"]), meta[split]["shards"]
-    return Split(tuple(_shard(stem(path, split, number), dtype, own) for number, own in enumerate(counts)))
+    shards = tuple(_shard(stem(path, split, number), dtype, own) for number, own in enumerate(counts))
+    return Split(shards, meta[split]["bytes"])
 
 
 def stem(path: Path, split: str, number: int) -> Path:

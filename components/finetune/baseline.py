@@ -6,6 +6,7 @@ have one run and no spread; and networks over token vectors that start at random
 a biLSTM with attention.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,6 +43,7 @@ FITS = {
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline can do."""
+WORD = re.compile(r"(?u)\b\w+\b")
 OF_PAIRS = ("second_text", "decomposable_attention")
 
 
@@ -50,9 +52,20 @@ def fits(method: str, task: params.Task, pair: bool) -> bool:
     return task.kind in FITS[method] and (pair or method not in OF_PAIRS)
 
 
+def usable(methods: Sequence[str], bench: Bench) -> list[str]:
+    """The baselines that say anything of a task; a bag of words is left out, with a line, where no training text has a word."""
+    chosen = [method for method in methods if fits(method, bench.task, bench.pair)]
+    texts = {method: [row.text_b if method == "second_text" else f"{row.text_a} {row.text_b or ''}" for row in bench.rows["train"]]
+             for method in LINEAR}  # fmt: skip
+    for method in [method for method in chosen if method in LINEAR and not any(map(WORD.search, texts[method]))]:
+        print(f"{method}: left out, since no training text of {bench.name} has a letter or a digit to count words by", flush=True)
+        chosen.remove(method)
+    return chosen
+
+
 def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse.csr_matrix]:
     """Features of each split, (examples, words), words and weights from the training split only."""
-    vectorizer = TfidfVectorizer(lowercase=True, token_pattern=r"(?u)\b\w+\b", sublinear_tf=True)
+    vectorizer = TfidfVectorizer(lowercase=True, token_pattern=WORD.pattern, sublinear_tf=True)
     vectorizer.fit(text for row in rows["train"] for text in (row.text_a, row.text_b) if text)
     features = {}
     for split, examples in rows.items():
@@ -186,7 +199,7 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     task, rows = bench.task, bench.rows
     labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
     baselines, believed, lines, tokens, flops = {}, {}, [], 0, 0
-    for method in (method for method in block.methods if fits(method, task, bench.pair)):
+    for method in usable(block.methods, bench):
         fitted = fit(all_params, bench, method)
         tokens, flops = tokens + fitted.tokens, flops + fitted.flops
         seeds = all_params.finetune.seeds if method in NETWORKS else [None]
@@ -196,7 +209,7 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
                 made = runs.predicted(method, seed, split, rows[split], predicted[split])
                 if own:
                     for row, shares in zip(made, own[0][split], strict=True):
-                        row["probabilities"] = [float(f"{share:.4g}") for share in shares]
+                        row["probabilities"] = list(map(float, shares))
                 lines += made
         if likely:
             believed[method] = {split: summary_of(bench, split, likely) for split in labelled}

@@ -15,7 +15,9 @@ from components.finetune.data import Batch, Encoded, join
 from components.tasks import Example
 from components.tokenizer import Tokenizer
 
-MAX_ANSWER = 30  # tokens, as in BERT's SQuAD code
+MAX_ANSWER = 30
+"""Tokens of the longest answer that is given, as in BERT's SQuAD code; more where one of the training examples is longer, as every name
+is where a token is a character."""
 
 
 class Kind:
@@ -162,7 +164,7 @@ class Extraction(Kind):
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         super().__init__(task, recipe)
-        self.outputs = 2
+        self.outputs, self.longest_answer = 2, MAX_ANSWER
 
     def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
         first = tokens.encode([example.text_a for example in examples])
@@ -187,6 +189,13 @@ class Extraction(Kind):
                 return inside[0], inside[-1]
         return None
 
+    def prepare(self, train: Encoded) -> None:
+        self.longest_answer = max([MAX_ANSWER, *(end - start + 1 for start, end in filter(None, train.targets))])
+
+    def too_long(self, data: Encoded) -> int:
+        """Answers that can't be given, since they are longer than any that is."""
+        return sum(end - start >= self.longest_answer for start, end in filter(None, data.targets))
+
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         losses = []
         for row, i in zip(output, batch.index, strict=True):
@@ -202,7 +211,7 @@ class Extraction(Kind):
             start, kept, text = data.notes[i]
             scores = row[start : start + len(kept)]
             pairs = scores[:, 0, None] + scores[None, :, 1]
-            allowed = torch.ones_like(pairs, dtype=torch.bool).triu().tril(MAX_ANSWER - 1)
+            allowed = torch.ones_like(pairs, dtype=torch.bool).triu().tril(self.longest_answer - 1)
             if not len(kept):
                 answers.append("")
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from components import params, stage
 from components.errors import SesameError
 from components.finetune import runs
-from components.finetune.baseline import fit, fits
+from components.finetune.baseline import fit, usable
 from components.finetune.bench import Bench, judged
 from components.tracking import Run
 
@@ -34,7 +34,7 @@ def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:
         points[str(size)] = {init: measured[init][split][metric] for init in config.inits} | {"epochs": recipe.epochs}
         bench = Bench.of(smaller, task_name)
         longer = all_params.baselines.model_copy(update={"recipe": block.lengthened(all_params.baselines.recipe, size)})
-        for method in (method for method in block.baselines if fits(method, bench.task, bench.pair)):
+        for method in usable(block.baselines, bench):
             fitted = fit(smaller.model_copy(update={"baselines": longer}), bench, method)
             points[str(size)][method] = fitted.score(bench, split)[metric]
             cost = {"tokens": cost["tokens"] + fitted.tokens, "flops": cost["flops"] + fitted.flops}

@@ -18,6 +18,7 @@ from components import params, stage
 from components.finetune import loop
 from components.finetune.bench import Bench, Ready, judged, readable
 from components.finetune.data import Encoded
+from components.finetune.kinds import Extraction
 from components.models import store
 from components.tasks import Example, calibration, metrics
 from components.tracking import Run
@@ -77,6 +78,16 @@ class Reader:
         return self.read
 
 
+def too_long(kind: Extraction, encoded: Mapping[str, Encoded]) -> dict[str, int]:
+    """Of each split the answers that can't be given, said where there are any."""
+    found = {split: kind.too_long(texts) for split, texts in encoded.items()}
+    for split, count in found.items():
+        if count:
+            print(f"{split}: {count:,} of {len(encoded[split]):,} answers are longer than the {kind.longest_answer} tokens of the longest "
+                  "that is given", flush=True)  # fmt: skip
+    return found
+
+
 def over_seeds(
     all_params: params.Params, model_name: str, folders: Mapping[int, Path], task_name: str, recipe: params.Recipe, inits: Sequence[str],
     scores_folder: Path, run: Run, tags: Mapping[str, str],
@@ -111,6 +122,7 @@ def over_seeds(
         "costs": {arm.init: arm.costs for arm in arms},
         "cut": {split: texts.cut for split, texts in reader.encoded.items()},
         "lost": {split: texts.lost for split, texts in reader.encoded.items()},
+        **({"too_long": too_long(ready.kind, reader.encoded)} if isinstance(ready.kind, Extraction) else {}),
         **({"outside": {arm.init: arm.outside for arm in arms}} if ready.kind.outside is not None else {}),
         **({"calibration": {arm.init: summaries(arm.calibration) for arm in arms}} if ready.kind.outputs_are_labels else {}),
         **{arm.init: summaries(arm.scores) for arm in arms},
@@ -161,7 +173,7 @@ def believed(bench: Bench, arm: Arm, logits: dict[str, np.ndarray], recipe: para
     likely, temperature = calibration.of_splits(logits, labels["dev"], recipe.temperature_scaling)
     newest = arm.predictions[-sum(map(len, likely.values())) :]
     for row, own in zip(newest, itertools.chain(*(likely[split] for split in arm.splits)), strict=True):
-        row["probabilities"] = [float(f"{value:.4g}") for value in own]
+        row["probabilities"] = list(map(float, own))  # every digit: bins of the calibration error are told from these
     for split in arm.scores:
         own = calibration.evaluate(likely[split], labels[split])
         arm.calibration.setdefault(split, []).append(own | {"temperature": temperature})

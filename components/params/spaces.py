@@ -177,7 +177,7 @@ class IdenticalDictionary(Block):
 
 
 class Pairs(Block):
-    """A list of word pairs: two words a line, after white space of any kind (MUSE's, xling-eval's, TSV), or JSONL with two keys."""
+    """A list of word pairs: two words a line, between them a tab or blanks (MUSE's, xling-eval's, TSV), or JSONL with two keys."""
 
     source: Source
     """Brings the file of pairs."""
@@ -197,8 +197,8 @@ class PairsDictionary(Block):
     """Pairs that learn the mapping."""
     test: Pairs
     """Pairs that are asked for."""
-    lowercase: bool = True
-    """Words of the files are put into lower case."""
+    lowercase: bool | None = None
+    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by itself."""
     reverse: bool = False
     """The files have the target's words first."""
 
@@ -211,8 +211,8 @@ class ParallelDictionary(Block):
     """Two files (`paths`, in this order): the source's sentences, and on the same lines their translations."""
     test: Pairs
     """Pairs that are asked for."""
-    lowercase: bool = True
-    """Sentences and pairs are put into lower case."""
+    lowercase: bool | None = None
+    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by itself."""
     min_count: Count = 3
     """Sentences that a word must be in, on either side."""
     rounds: Count = 5

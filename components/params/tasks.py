@@ -1,6 +1,7 @@
 """Tasks and fine-tuning."""
 
 import re
+from collections.abc import Collection
 from math import ceil
 from string import Formatter
 from typing import Annotated, Literal
@@ -275,11 +276,17 @@ IN_WORDS = {"text_to_text": ("classification", "regression", "choice", "extracti
 IDLE = {
     "text_to_text": ("pair", "head", "class_weights", "temperature_scaling"),
     "early_exit": ("head", "temperature_scaling"),
+    **dict.fromkeys(FROZEN, ("layer_decay", "gradual_unfreezing")),
     "in_context": (
         "pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing", "temperature_scaling",
     ),
 }  # fmt: skip
-"""Settings that say nothing under a method: all of an example is in one prompt, there is no head, or nothing learns."""
+"""Settings that have no effect under a method: all of an example is in one prompt, there is no head, or nothing of the model learns."""
+OF_CLASSES = {
+    "label_smoothing": ("classification", "tagging", "text"), "class_weights": ("classification", "tagging"),
+    "temperature_scaling": ("classification",),
+}  # fmt: skip
+"""Settings of a recipe -> the kinds of task on which they have an effect."""
 
 
 class Recipe(Block):
@@ -371,10 +378,19 @@ class Recipe(Block):
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
         if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
-            raise ValueError(f"{idle[0]} says nothing under method {self.method}: leave it out")
+            raise ValueError(f"{idle[0]} has no effect under method {self.method}: leave it out")
         if self.method != "in_context" and (self.shots or self.calibrated):
             raise ValueError(f"shots and calibrated are of method in_context, not {self.method}")
         return self
+
+    def idle(self, kinds: Collection[str]) -> str | None:
+        """A setting that has no effect on any task of these kinds, and what it needs."""
+        if self.method == "text_to_text":
+            return None  # learns words, whatever the task
+        for name, able in OF_CLASSES.items():
+            if getattr(self, name) != type(self).model_fields[name].default and not set(kinds) & set(able):
+                return f"{name} has no effect: it needs a task of kind {' or '.join(able)}"
+        return None
 
 
 class Finetune(Block):

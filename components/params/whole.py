@@ -293,6 +293,14 @@ class Params(Block):
         for place, recipe, names in asked:
             for name in self.tasks.keys() & names:  # another is told as a wrong name
                 _task_fits(place, name, self.tasks[name], recipe)
+        together: dict[tuple[str, str], set[str]] = {}
+        for place, recipe, names in asked:
+            found = {self.tasks[name].kind for name in names if name in self.tasks}
+            together.setdefault((place, recipe.model_dump_json()), set()).update(found)
+        recipes = {(place, recipe.model_dump_json()): recipe for place, recipe, _ in asked}
+        for (place, key), kinds in together.items():  # a recipe may be for several tasks, of which one at least has classes
+            if kinds and (idle := recipes[place, key].idle(kinds)):
+                raise ValueError(f"{place}.{idle}")
         self._search_fits(bases)
         self._efficiency_fits()
         for name, pair in self.alignments.items():

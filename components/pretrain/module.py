@@ -42,11 +42,14 @@ class Pretraining(L.LightningModule):
     automatic_optimization = False
 
     def __init__(
-        self, block: params.Model, model: LanguageModel, networks: dict[str, nn.Module], objective: Objective, steps: int | None, run: Run
+        self, block: params.Model, model: LanguageModel, networks: dict[str, nn.Module], objective: Objective, steps: int | None, run: Run,
+        bytes_as_came: float = 1.0,
     ):  # fmt: skip
-        """`networks` are the objective's own, trained with the model; `steps` is None for a budget in minutes."""
+        """`networks` are the objective's, trained with the model; `steps` is None for a budget in minutes; `bytes_as_came` of the
+        validation text for each byte of its pieces, so that bits per byte compare across tokenizers that normalise it differently."""
         super().__init__()
         self.block, self.model, self.objective, self.steps, self.run = block, model, objective, steps, run
+        self.bytes_as_came = bytes_as_came
         self.networks = nn.ModuleDict(networks)
         self.tokens, self.seconds = 0, 0.0
         """Tokens read and seconds trained so far, over all attempts of this run; seconds as of the last `read`."""
@@ -212,7 +215,7 @@ class Pretraining(L.LightningModule):
     def on_validation_epoch_end(self) -> None:
         scores = self._over_ranks(torch.stack([scores for scores, _ in self.scored])).cpu().numpy()  # (batches, parts, loss and correct)
         counts = {name: np.array([own[name] for _, own in self.scored]) for name in self.scored[0][1]}
-        names, sums = parts(counts), {"bytes": counts["bytes"].sum()}
+        names, sums = parts(counts), {"bytes": counts["bytes"].sum() * self.bytes_as_came}
         for i, name in enumerate(names):
             sums |= {f"{name}.loss": scores[:, i, 0].sum(), f"{name}.correct": scores[:, i, 1].sum(), f"{name}.count": counts[name].sum()}
         self.valid = self.objective.figures(Sums(sums).figures(self.objective.main))

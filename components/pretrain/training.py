@@ -36,7 +36,7 @@ from components.pretrain.module import Pretraining
 from components.pretrain.saves import Checkpoints, Kept, spread
 from components.pretrain.trainer import lightning_trainer
 from components.resolve.closure import fingerprint
-from components.tokenizer import Tokenizer, fast
+from components.tokenizer import SPECIALS, Tokenizer, fast
 from components.tracking import Run
 
 
@@ -104,6 +104,10 @@ class Setup:
     """The objective's own."""
     untrained: list[str]
     """Parts of the model that this objective leaves alone."""
+    bytes_as_came: float
+    """Of the validation text as it came, for each byte of its pieces: normalised text may have more or fewer, an unknown piece has none."""
+    unknown: float
+    """Share of the validation text's pieces that are unknown."""
 
 
 def set_up(block: Model, start: Path | None) -> Setup:
@@ -127,6 +131,10 @@ def set_up(block: Model, start: Path | None) -> Setup:
         return training_flops(model, objective, few.rows, untrained, networks.values()) / few.counts["tokens"]
 
     train = phases_of(block, objective, texts["train"], flops_per_token)
+    counts = texts["valid"].occurrences(tokens.vocab_size)
+    unknown = counts[tokens.unknown] / counts[len(SPECIALS) :].sum()
+    if unknown:
+        print(f"{unknown:.2%} of the pieces of the validation text are unknown: bits per byte leave out what they hide", flush=True)
     longest = max(train.phases, key=lambda phase: phase.steps or math.inf)
     objective.check(longest.batches, longest.steps)
     if left_out := longest.batches.left_out:
@@ -136,7 +144,8 @@ def set_up(block: Model, start: Path | None) -> Setup:
             recomputed(layer)
     if block.trainer.compile:
         model.compile(fullgraph=True)
-    return Setup(tokens, objective, texts["valid"], train, valid, model, networks, untrained)
+    bytes_as_came = texts["valid"].num_bytes / (counts @ tokens.byte_lengths)
+    return Setup(tokens, objective, texts["valid"], train, valid, model, networks, untrained, bytes_as_came, float(unknown))
 
 
 def recomputed(layer: nn.Module) -> None:
@@ -166,7 +175,7 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
             folder.parent.mkdir(parents=True, exist_ok=True)  # a place that can't be written to is better found before training
     compute.prepare(block.trainer.threads)
     setup = set_up(block, start)
-    module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.train.steps, run)
+    module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.train.steps, run, setup.bytes_as_came)
     checkpoints = checkpoint_folder(block, name, keep, start)
     its = store.about(start) if start else None
     # a part that an earlier training has touched keeps its weights, whether or not this one trains it
@@ -255,6 +264,7 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
         "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,
+        "unknown_share": setup.unknown,
         "left_out": max(phase.batches.left_out for phase in setup.train.phases),
         "tokens_per_second": speed,
         "peak_share": speed * flops / module.tokens / (peak * trainer.world_size),

@@ -9,7 +9,9 @@ from components.sources import download
 from components.sources.file import SourceFile
 from components.stage import STATE
 
-WANTED = ["*.json", "*.txt", "*.safetensors"]
+WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+PICKLED = "pytorch_model*.bin"
+"""Weights of before safetensors, where there are no others."""
 
 
 def open_files(source: params.HubModelSource) -> Iterator[SourceFile]:
@@ -21,9 +23,10 @@ def open_files(source: params.HubModelSource) -> Iterator[SourceFile]:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = snapshot_download(
-            source.path, revision=source.revision, allow_patterns=WANTED, ignore_patterns="*/*", cache_dir=STATE / "downloads/hub"
-        )
+        options = {"revision": source.revision, "ignore_patterns": "*/*", "cache_dir": STATE / "downloads/hub"}
+        folder = snapshot_download(source.path, allow_patterns=WANTED, **options)
+        if not any(Path(folder).glob("*.safetensors")):
+            folder = snapshot_download(source.path, allow_patterns=[*WANTED, PICKLED], **options)
     except (OSError, ValueError, httpx2.HTTPError) as error:
         raise download.failed(
             error,

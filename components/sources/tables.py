@@ -73,6 +73,8 @@ def _fields(file: SourceFile, table, split: Iterator[tuple[int, list[str]]]) -> 
             raise SesameError(f"{file.name}, line {number}: {expected} fields expected, {len(fields)} found")
         if table.header and names is None:
             names = fields
+            if twice := next((name for name in names if name and names.count(name) > 1), None):
+                raise SesameError(f"{file.name}, line {number}: two columns of the header are called {twice!r}; rename one")
         else:
             yield f"{file.name}, line {number}", dict(zip(names or range(len(fields)), fields, strict=False))
 

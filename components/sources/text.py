@@ -9,6 +9,11 @@ from components.sources.file import SourceFile
 BOM = b"\xef\xbb\xbf"
 
 
+def fields(line: str) -> list[str]:
+    """A line taken apart at tabs, where there are none at blanks. Other white space belongs to a word: `new<U+00A0>york` is one."""
+    return line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
+
+
 def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> Iterator[tuple[int, str]]:
     """`(number from 1, line)` without line ends (LF or CRLF) and byte-order mark.
 

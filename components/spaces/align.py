@@ -85,8 +85,7 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
         brought = learned(pair, method)
         metrics["methods"][method.name] = dict(brought.how)
         matrices |= {f"{method.name}_source": brought.fitted.source, f"{method.name}_target": brought.fitted.target}
-        taught = {translation for _, translation in seeds(pair, method)}  # which the map pulls near: they are found more easily
-        unseen = np.array([not pair.pairs.test[word] & taught for word in queries])
+        unseen = np.array([not pair.pairs.test[word] & brought.taught for word in queries])
         for retrieval, found, mutual, figures in looked_up(pair, brought, alignment.retrievals, queries, alignment.csls_k):
             hits = evaluate.hits(found, queries, pair.pairs.test, target.words)
             figures |= {"mutual": float(mutual.mean()), "p1_mutual": float(hits[mutual, 0].mean()) if mutual.any() else None}
@@ -139,12 +138,17 @@ class Brought:
     """(m, k) the target's."""
     how: dict
     """Pairs it began with and ended with, rounds, their mean cosine."""
+    taught: set[str]
+    """Targets of the pairs that it began with, which the map pulls near: they are found more easily."""
 
 
 def learned(pair: Pair, method: params.Method) -> Brought:
     """Bring two spaces together. Raises SesameError where there is no pair to begin with; says where there are too few."""
     x, z = (normalise(side.vectors, method.normalise) for side in (pair.source, pair.target))
     rows = pair.rows(seeds(pair, method)) if method.start != "similarity" else self_learning.by_similarity(x, z, method.csls_k)
+    asked = np.array([word in pair.pairs.test for word in pair.source.words])
+    rows = rows[~asked[rows[:, 0]]]  # a word that is asked for is taught nothing, however the pairs were found
+    taught = {pair.target.words[row] for row in rows[:, 1]}
     if method.self_learning:
         rows = rows[(rows < method.self_learning.vocabulary).all(axis=1)]
     if not len(rows):
@@ -162,7 +166,7 @@ def learned(pair: Pair, method: params.Method) -> Brought:
             flush=True,
         )
     fitted = fit(x, z, rows, method)
-    return Brought(fitted, *map(torch.from_numpy, fitted.bring(x, z)), how)
+    return Brought(fitted, *map(torch.from_numpy, fitted.bring(x, z)), how, taught)
 
 
 STARTS = {

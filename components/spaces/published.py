@@ -18,8 +18,10 @@ from components.errors import SesameError, one_line
 from components.sources.file import SourceFile
 from components.sources.text import lines
 from components.spaces import intrinsic
-from components.spaces.space import Space, save
+from components.spaces.space import Space, save, written
 
+UNREADABLE = "\ufffd"
+"""In the place of bytes that are no UTF-8, as those of a file in Latin-1."""
 Entries = Iterator[tuple[str, np.ndarray]]
 
 
@@ -29,14 +31,16 @@ def body(all_params: params.Params, name: str, run) -> dict:
     Raises SesameError where a file is not of its format, or has no usable vector.
     """
     settings = all_params.published_vectors[name]
-    dropped = {"repeated": 0, "zero": 0, "not_finite": 0, "no_word": 0}
+    dropped = {"repeated": 0, "zero": 0, "not_finite": 0, "no_word": 0, "not_utf8": 0}
     taken: dict[str, np.ndarray] = {}
     files = sources.open_files(settings.source)
     entries = itertools.chain.from_iterable(FORMATS[settings.format](file, settings.max_vocabulary) for file in files)
     for word, vector in itertools.islice(entries, settings.max_vocabulary):
-        word = " ".join((word.lower() if settings.lowercase else word).split())  # a line of vocabulary.txt is a word
+        word = written(word, settings.lowercase)  # a line of vocabulary.txt is a word
         if not word:
             dropped["no_word"] += 1
+        elif UNREADABLE in word:
+            dropped["not_utf8"] += 1
         elif word in taken:
             dropped["repeated"] += 1
         elif not np.isfinite(vector).all():
@@ -61,10 +65,13 @@ def body(all_params: params.Params, name: str, run) -> dict:
 def text(file: SourceFile, most: int) -> Entries:
     """A word and its numbers a line; a first line of two whole numbers says how many of both there should be."""
     promised = width = None
-    number = 0
-    for number, line in lines(file, errors="replace"):
+    number = 0  # of lines that are not empty
+    for at, line in lines(file, errors="replace"):
+        if not line.strip():
+            continue
+        number += 1
         fields = line.rstrip(" \t").replace("\t", " ").split(" ")
-        place = f"{file.name}, line {number}"
+        place = f"{file.name}, line {at}"
         if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
             promised, width = map(int, fields)
             continue
@@ -75,7 +82,8 @@ def text(file: SourceFile, most: int) -> Entries:
         if width < 1 or not word:
             header = f", the first line says {width}" if promised else f", {width} expected as in the first line" if number > 1 else ""
             raise SesameError(f"{place}: a word and its numbers expected, {len(fields)} fields found{header}")
-        if len(fields) > width + 1 and all(map(_is_number, fields[1:])):  # a longer line, and no word with spaces
+        # a longer line, and no word with spaces, as `1 000`
+        if len(fields) > width + 1 and all(map(_is_number, fields[1:])) and not all(map(str.isdecimal, fields[:-width])):
             raise SesameError(f"{place}: {len(fields) - 1} numbers, {width} expected")
         try:
             yield word, np.array(fields[-width:], dtype=np.float32)

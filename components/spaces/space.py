@@ -2,6 +2,7 @@
 `word<TAB>count` for each row, most frequent first."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,16 @@ from components import stage
 
 WORD = re.compile(r"[^\W\d_]+")
 """What a word is here: a run of letters. Digits, punctuation and the apostrophe separate."""
+
+
+def written(word: str, lowercase: bool) -> str:
+    """A word of a list as vocabularies have it: white space of any kind in it is one blank."""
+    return " ".join((word.lower() if lowercase else word).split())
+
+
+def has_capitals(words: Iterable[str]) -> bool:
+    """Whether any word of a vocabulary has."""
+    return any(word != word.lower() for word in words)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 import hashlib
 import math
+import re
 from collections import Counter
 from pathlib import Path
+from unicodedata import normalize
 
 from components import params, stage
 from components.errors import SesameError, one_line
@@ -12,6 +14,8 @@ from components.sources import tables
 from components.tasks import Example, readers
 from components.tasks.readers.fields import Examples, unknown_label
 from components.tracking import Run
+
+WORDS = re.compile(r"\w+")
 
 
 def examples(task: params.Task, split: str, dropped: Counter) -> Examples:
@@ -94,7 +98,14 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
     check(name, task, divided, dropped)
     with stage.output(Path("data/tasks", name)) as folder:
         folder.mkdir()
-        write(folder, task, divided, dropped)
+        seen = {split: in_train(divided["train"], there) for split, there in divided.items() if split != "train"}
+        write(folder, task, divided, dropped, seen)
+    for split, counts in seen.items():
+        if counts["normalised"]:
+            print(
+                f"{split}: {counts['normalised']:,} of {len(divided[split]):,} examples are in train, too, {counts['exact']:,} of them to "
+                "the letter: their scores say what was remembered"
+            )
     sizes = {split: len(there) for split, there in divided.items()}
     print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + told(dropped))
     texts = (text for there in divided.values() for example in there for text in (example.text_a, example.text_b or ""))
@@ -135,14 +146,29 @@ def check(name: str, task: params.Task, divided: dict[str, list[Example]], dropp
         )
 
 
-def write(folder: Path, task: params.Task, divided: dict[str, list[Example]], dropped: Counter) -> None:
+def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
+    """How many examples have the texts of one to learn from: to the letter, and but for case, forms of letters and what is no word."""
+
+    def exact(example: Example) -> tuple[str, ...]:
+        return example.text_a, example.text_b or "", *(example.choices or {}).values()
+
+    def normalised(example: Example) -> tuple[str, ...]:
+        return tuple(" ".join(WORDS.findall(normalize("NFKC", text).casefold())) or text for text in exact(example))
+
+    return {form.__name__: sum(form(example) in known for example in examples)
+            for form in (exact, normalised) for known in [set(map(form, train))]}  # fmt: skip
+
+
+def write(
+    folder: Path, task: params.Task, divided: dict[str, list[Example]], dropped: Counter, in_train: dict[str, dict[str, int]]
+) -> None:  # fmt: skip
     """`<split>.jsonl` and `card.json`."""
     card = {key: getattr(task, key) for key in ("language", "kind", "metrics")} | {"dropped": dict(dropped)}
     card["sources"] = [declared.source.model_dump(mode="json") for declared in task.splits.values() if declared.source]
     for split in task.splits:
         file = folder / f"{split}.jsonl"
         file.write_text("".join(example.line() for example in divided[split]), encoding="utf-8")
-        card[split] = describe(task, divided[split])
+        card[split] = describe(task, divided[split]) | ({"in_train": in_train[split]} if split in in_train else {})
         card[split]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
     stage.write_json(folder / "card.json", card)
 

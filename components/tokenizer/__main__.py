@@ -13,7 +13,7 @@ from components import corpora, stage, tokenizer
 from components.errors import SesameError
 from components.params import Params
 from components.params import Tokenizer as TokenizerSettings
-from components.tokenizer import sentinels
+from components.tokenizer import sentinels, spm
 from components.tracking import Run
 
 SENTENCEPIECE = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
@@ -85,6 +85,7 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
             normalization_rule_name="nmt_nfkc_cf" if settings.lowercase else "nmt_nfkc",
             pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,
             pad_piece="[PAD]", unk_piece="[UNK]", bos_piece="[CLS]", eos_piece="[SEP]",
+            max_sentence_length=spm.LONGEST_SEGMENT,
             control_symbols=["[MASK]"],  # control symbols are never produced from raw text
             minloglevel=2,
         )  # fmt: skip

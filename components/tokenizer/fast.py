@@ -33,7 +33,8 @@ class FastTokenizer:
         # Shown in a decoded text are mask and unknown; GPT-2's unknown is also its end of text, which is not.
         named = {name: vocabulary.get(settings.get(f"{name}_token")) for name in ("unk", "eos", "mask")}
         shown = {named["mask"], named["unk"]} - {named["eos"]}
-        self.hidden = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special} - shown
+        self.specials = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
+        self.hidden = self.specials - shown
         self.prefix, self.middle, self.suffix = self._specials(named["eos"])
         self.unknown = named["unk"] if named["unk"] is not None else self.suffix[-1]
 

@@ -10,6 +10,9 @@ from components.stage import reading
 from components.tokenizer.contract import MASK, SPECIALS, UNK, Tokenizer
 
 FILE = "tokenizer.model"
+LONGEST_SEGMENT = 2**30
+"""Bytes that a segment may have where pieces are learnt. Sentencepiece leaves out those of more than 4,192 if nothing
+is said: of articles of one line each that is most of the text."""
 
 
 class SentencePieces(Tokenizer):

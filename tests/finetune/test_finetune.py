@@ -23,6 +23,7 @@ from components.models.common.heads import ConcatHead, MeanHead, ScalarMix
 from components.optimizer import factor
 from components.report import plots, tables
 from components.tasks import Example, calibration
+from components.tasks import __main__ as task_stage
 from components.tasks.metrics import summary
 from components.tokenizer import CLS, PAD, SEP
 from components.tracking import Run
@@ -118,6 +119,34 @@ def test_answers_are_found_again_from_their_tokens(tokens):
     assert kind.predict(output, encoded, only(encoded))[0] == "the river"
     assert kind.loss(output, encoded, only(encoded)) < 0.1
     assert torch.isfinite(kind.loss(output[1:], encoded, data.Batch([], torch.empty(0), [1], [1])))
+
+
+def test_answers_are_as_long_as_the_longest_of_train(tokens):
+    """Not of 30 tokens at most: those of a character each are soon more. What is longer still is counted."""
+    text = "the river " * 40
+    kind = kinds.build(other_task("extraction", metrics=["f1"]), recipe(max_length=200))
+    rows = [Example(str(i), "who", text, [text[:end].strip()], spans=[("text_b", 0, end)]) for i, end in enumerate((9, 249, 309))]
+    short, long, longer = (kind.encode([row], tokens) for row in rows)
+    assert kind.longest_answer == 30 and kind.too_long(long) == 1
+    kind.prepare(kind.encode(rows[:2], tokens))
+    first, last = long.targets[0]
+    assert kind.longest_answer == last - first + 1 > 30 and (kind.too_long(long), kind.too_long(longer)) == (0, 1)
+    output = torch.zeros(1, len(long.texts[0][0]), 2)
+    output[0, long.notes[0][0] + first, 0] = output[0, long.notes[0][0] + last, 1] = 9.0
+    assert kind.predict(output, long, only(long)) == [text[:249].strip()]
+
+
+def test_texts_without_words_have_no_bag_of_them(project, capsys):
+    raw = tiny_params()
+    raw["baselines"] = raw.get("baselines", {}) | {"methods": ["majority", "logistic_regression", "second_text", "linear_svm"]}
+    signs = [":)", "\U0001f600", "!?", "--"]
+    lines = "".join(f"{signs[i % 4]}\t{signs[i // 4 % 4]}\t{('no', 'yes')[i % 2]}\n" for i in range(64))
+    Path("raw/pairs.tsv").write_text("a\tb\tlabel\n" + lines)
+    checked = params.check(raw)
+    task_stage.prepare(checked, "same", Run(None))
+    made = baseline.baseline(checked, "same", Run(None))
+    assert list(made["baselines"]) == ["majority"]
+    assert capsys.readouterr().out.count("left out, since no training text of same has a letter or a digit") == 3
 
 
 def test_tags_stand_on_the_first_piece_of_their_words(tokens):

@@ -126,6 +126,39 @@ def test_what_is_no_answer_is_counted_and_wrong(tokens):
     assert metrics.METRICS["classification"]["f1"](asked, rows, ["no", "yes", "a river", "the man"]) == pytest.approx(2 / 3)
 
 
+def test_an_answer_that_is_not_in_the_passage_is_counted_and_wrong(tokens):
+    row = Example("1", "what", "The man sees a red  ball", ["a red ball"])
+    _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
+    found = [kind.read(kind.answers([text])[0], row) for text in ("red ball", "the river", "")]
+    assert found[1:] == ["", ""] and found[0].replace(" ", "") == "redball" and kind.outside == 2
+    assert metrics.METRICS["extraction"]["f1"](KINDS["extraction"][1], [row] * 2, found[1:]) == 0
+
+
+@pytest.mark.parametrize(("setting", "value", "needs"), [
+    ("label_smoothing", 0.1, "classification or tagging or text"), ("class_weights", "balanced", "classification or tagging"),
+    ("temperature_scaling", True, "classification"),
+])  # fmt: skip
+def test_settings_of_classes_are_refused_where_no_task_has_any(setting, value, needs):
+    raw = tiny_params()
+    raw["finetune"]["recipes"]["bert"][setting] = value
+    params.check(raw)
+    same = raw["tasks"]["same"]
+    raw["tasks"]["scores"] = {key: own for key, own in same.items() if key != "labels"} | {"kind": "regression", "metrics": ["pearson"]}
+    raw["finetune"]["tasks"] = ["scores", "same"]
+    params.check(raw)  # one of two has classes
+    raw["finetune"]["tasks"] = ["scores"]
+    with pytest.raises(SesameError, match=rf"finetune\.recipes\.bert\.{setting} has no effect: it needs a task of kind {needs}"):
+        params.check(raw)
+
+
+@pytest.mark.parametrize("setting", [{"layer_decay": 0.5}, {"gradual_unfreezing": True}])
+def test_what_nothing_frozen_can_use_is_refused(setting):
+    raw = tiny_params()
+    raw["finetune"]["recipes"]["elmo"] |= setting | {"method": "mix"}
+    with pytest.raises(SesameError, match=f"{next(iter(setting))} has no effect under method mix: leave it out"):
+        params.check(raw)
+
+
 def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     rows = [Example(str(i), "the dog", None, label) for i, label in enumerate([1.0, 2.0])]
     module, kind = build("decoder", tokens, KINDS["regression"][1], recipe())
@@ -137,7 +170,7 @@ def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     assert [kind.answer(Example("", "", None, label)) for label in (1.0, 1.3, 10.0)] == ["1.0", "1.4", "10.0"], "steps begin at the lowest"
     _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
     passage = Example("1", "who?", "The Dog sees a river.", ["The Dog"])
-    assert [kind.read(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", "a man"] and kind.outside == 1
+    assert [kind.read(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", ""] and kind.outside == 1
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
@@ -398,8 +431,8 @@ def test_from_two_files_to_scores(project):
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"maybe": "so"}}),
      "'maybe', which is none of the labels"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"no": "yes"}}), "'yes' stands for two labels"),
-    (lambda raw: raw["finetune"]["recipes"]["t5"].update(pair="apart"), "pair says nothing under method text_to_text"),
-    (lambda raw: raw["finetune"]["recipes"]["gpt"].update(patience=1), "patience says nothing under method in_context"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(pair="apart"), "pair has no effect under method text_to_text"),
+    (lambda raw: raw["finetune"]["recipes"]["gpt"].update(patience=1), "patience has no effect under method in_context"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(shots=4), "shots and calibrated are of method in_context"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(target_length=65), "target_length is 65, more than models.t5 has room for"),
     (lambda raw: raw["finetune"]["recipes"]["gpt"].update(method="text_to_text", target_length=13),

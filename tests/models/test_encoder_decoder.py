@@ -39,13 +39,13 @@ THEIRS = {
 }  # fmt: skip
 
 
-def given(folder: Path, name: str) -> Path:
+def given(folder: Path, name: str, more: int = 0) -> Path:
     """A checkpoint of `transformers` with random weights far from those of a start."""
     folder.mkdir(parents=True)
     size = (unigram if "t5" in name else roberta_bpe)(folder)
     model_class, config_class, sizes = THEIRS[name]
     torch.manual_seed(0)
-    model = model_class(config_class(vocab_size=size, **sizes))
+    model = model_class(config_class(vocab_size=size + more, **sizes))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 and parameter.std() == 0 and parameter.mean() == 1 else 0.0, 0.1)
     if not sizes.get("tie_word_embeddings", True):
@@ -54,6 +54,17 @@ def given(folder: Path, name: str) -> Path:
         torch.nn.init.normal_(model.final_logits_bias)
     model.save_pretrained(folder)
     return folder
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_rows_of_an_embedding_that_no_id_has_are_left_out(project, name):
+    folder = given(project / "given" / name, name, 28)
+    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    assert stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))["max_abs_difference"] < 1e-4
+    model, tokens = store.load(Path("data/models/brought"))
+    assert model.token_embedding.num_embeddings == tokens.vocab_size
+    _, difference = export.export("brought")
+    assert difference < 1e-4
 
 
 @torch.no_grad()

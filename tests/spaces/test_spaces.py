@@ -319,11 +319,64 @@ def test_vectors_from_elsewhere_in_every_form(tmp_path, monkeypatch, form):
         path, options = Path("vectors.npz"), {"format": "npz"}
         np.savez(path, words=np.array(WORDS), vectors=ROWS)
     metrics, space = brought(path, **options)
-    assert space.words == ["the", "of", "The", "naïve"] and metrics["left_out"] == {"repeated": 0, "zero": 1, "not_finite": 1, "no_word": 0}
+    assert space.words == ["the", "of", "The", "naïve"]
+    assert metrics["left_out"] == {"repeated": 0, "zero": 1, "not_finite": 1, "no_word": 0, "not_utf8": 0}
     np.testing.assert_allclose(space.vectors, ROWS[[0, 1, 2, 5]])
     metrics, space = brought(path, **options, lowercase=True, max_vocabulary=3)
     assert space.words == ["the", "of"] and metrics["left_out"]["repeated"] == 1
     np.testing.assert_allclose(space.vectors[0], ROWS[0])  # the first one stays
+
+
+def test_odd_lines_of_vectors_are_taken_or_counted(tmp_path, monkeypatch):
+    """Lines without anything, words with a blank of any kind in them, bytes that are no UTF-8."""
+    monkeypatch.chdir(tmp_path)
+    Path("vectors.txt").write_bytes("the 1 2.5\n1 000 3 4.5\nnew\u00a0york 5 6\n\n".encode() + b"caf\xe9 7 8\n \n")
+    metrics, space = brought(Path("vectors.txt"))
+    assert space.words == ["the", "1 000", "new york"] and metrics["left_out"]["not_utf8"] == 1
+    assert space.vectors.tolist() == [[1, 2.5], [3, 4.5], [5, 6]]
+    Path("more.txt").write_text("the 1 2\nof 1.5 2 3\n")
+    with pytest.raises(SesameError, match="line 2: 3 numbers, 2 expected"):
+        brought(Path("more.txt"))
+    built = dictionaries.load("pairs")(
+        listed("the der\n", "new\u00a0york neuyork\n1\u00a0000\ttausend\n \n"), space.words, ["der", "neuyork", "tausend"], 1
+    )
+    assert built.test == {"new york": {"neuyork"}, "1 000": {"tausend"}}, "one rule for vectors and dictionary"
+
+
+def test_words_of_a_list_are_cased_as_the_vectors_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pairs, asked = "The der\ndog Hund\n", "house Haus\ncat Katze\n"
+    german = ["der", "Hund", "Katze", "Haus", "die"]
+    built = dictionaries.load("pairs")(listed(pairs, asked), ENGLISH, german, 1)
+    assert built.train == [("the", "der"), ("dog", "Hund")] and built.test == {"house": {"Haus"}, "cat": {"Katze"}}
+    assert "other case" not in capsys.readouterr().out
+    dictionaries.load("pairs")(listed(pairs, asked + "the der\n", lowercase=True), ENGLISH, german, 1)
+    said = "dictionary.test: 1 of 3 pairs are in the two vocabularies, in the other case 3: leave `lowercase` out"
+    assert said in capsys.readouterr().out
+
+
+def test_a_list_the_other_way_round_is_refused_though_words_are_spelled_alike(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    english, german = [*ENGLISH, "tunnel", "film", "sport"], [*GERMAN, "tunnel", "film", "sport"]
+    alike = "tunnel tunnel\nfilm film\nsport sport\n"
+    with pytest.raises(SesameError, match="dictionary.test: 0 of 3 pairs are .*, 3 the other way round"):
+        dictionaries.load("pairs")(listed("the der\n", f"hund dog\nkatze cat\nhaus house\n{alike}"), english, german, 1)
+    settings = parallel(tmp_path)
+    (tmp_path / "pairs.txt").write_text("haus house\nhund dog\ndog dog\n")
+    with pytest.raises(SesameError, match="dictionary.test: 0 of 2 pairs are .*, 2 the other way round"):
+        dictionaries.load("parallel")(settings, [*ENGLISH, "very"], [*GERMAN, "dog", "alt"], 1)
+
+
+def test_a_start_by_similarity_teaches_nothing_that_is_asked_for():
+    draw = np.random.default_rng(0)
+    vectors = draw.standard_normal((60, 10)).astype(np.float32)
+    words = [f"w{i}" for i in range(60)]
+    both = Space(words, np.zeros(60, int), vectors)
+    asked = {word: {word} for word in words[::3]}
+    pair = align.Pair(both, both, dictionaries.Dictionary([], asked, {}))
+    method = params.Method.model_validate({"name": "alone", "start": "similarity", "self_learning": {"vocabulary": 60}})
+    brought = align.learned(pair, method)
+    assert not brought.taught & asked.keys() and len(brought.taught) > 30 and brought.how["seed_pairs"] <= 80
 
 
 def test_fasttexts_own_file(tmp_path, monkeypatch):
@@ -575,7 +628,7 @@ def test_found_both_ways_and_found_often():
     pair = align.Pair(space(words, d=10), space(words, d=10), dictionaries.Dictionary([], {word: {word} for word in words[:8]}, {}))
 
     def looked(fixed: np.ndarray) -> tuple:
-        brought = align.Brought(None, torch.from_numpy(x), torch.from_numpy(fixed), {})
+        brought = align.Brought(None, torch.from_numpy(x), torch.from_numpy(fixed), {}, set())
         [(_, best, mutual, _)] = align.looked_up(pair, brought, ["nn"], words[:8], 10)
         return best, mutual
 

@@ -250,6 +250,9 @@ def test_conll(read, hub):
     names = datasets.List(datasets.ClassLabel(names=["O", "B-person", "I-person"]))
     assert hub("conll", rows, {"ner_tags": names}, labels=["I-person", "B-person", "O"]) == [first, second]  # by name, in any order
     assert [row.label for *_, row in read("conll", "Ann\nLee\n\nleft\n", labelled=False, labels=TAGS)] == [None, None]
+    blanks = "10\u00a0000 B-person\nleft  O\n\u3000\nin\u2009Rome O\n"
+    found = [(row.words, row.label) for *_, row in read("conll", blanks, labels=TAGS)]
+    assert found == [(["10\u00a0000", "left"], ["B-person", "O"]), (["in\u2009Rome"], ["O"])], "at blanks and tabs alone"
     with pytest.raises(SesameError, match=r"f, line 2: unknown label 'B-place' \(allowed: O, B-person, I-person\)"):
         read("conll", "in\tO\nRome\tB-place\n", labels=TAGS)
     with pytest.raises(SesameError, match="f, line 1: a word and its tag expected, 'Ann' found"):

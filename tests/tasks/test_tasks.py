@@ -1,6 +1,7 @@
 """The stage: labels by name, splits that keep groups together, tables in their published layout, mistakes with file and line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,24 @@ def test_splits_are_stable_and_disjoint(project):
     assert not pairs["train"] & pairs["dev"] and not pairs["train"] & pairs["test"] and not pairs["dev"] & pairs["test"]
     assert sum(map(len, splits.values())) == 150
     assert {row.label for row in splits["train"]} == {"no", "yes"}
+
+
+def test_examples_that_are_in_train_too_are_counted(prepare, capsys):
+    """To the letter, and but for case and punctuation; in the card and once on the console."""
+    train = "a\tb\tlabel\n" + "".join(f"A man, {i}.\tsings\t{('no', 'yes')[i % 2]}\n" for i in range(20))
+    dev = train.replace("A man, 3.", "a MAN 3").replace("A man, 4.", "a dog 4")
+    test = "a\tb\tlabel\n" + "".join(f"new {i}\tsings\tyes\n" for i in range(5))
+    both = {"dev": {"source": files("dev.tsv")}, "test": {"source": files("test.tsv")}}
+    prepare({"train.tsv": train, "dev.tsv": dev, "test.tsv": test}, train={"source": files("train.tsv")}, **both)
+    card = json.loads(Path("data/tasks/same/card.json").read_text())
+    assert card["dev"]["in_train"] == {"exact": 18, "normalised": 19}
+    assert card["test"]["in_train"] == {"exact": 0, "normalised": 0} and "in_train" not in card["train"]
+    assert capsys.readouterr().out.count("dev: 19 of 20 examples are in train, too, 18 of them to the letter") == 1
+
+
+def test_two_columns_of_one_name_are_refused(prepare):
+    with pytest.raises(SesameError, match=r"train\.csv, line 1: two columns of the header are called 'b'; rename one"):
+        prepare({"train.csv": "a,b,b,label\nx,y,z,no\n"}, train={"source": files("train.csv")}, table=PAIRS | {"format": "csv"})
 
 
 def test_groups_stay_on_one_side(prepare):

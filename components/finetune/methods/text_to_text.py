@@ -71,8 +71,9 @@ class Written(InWords):
             names = self.labels if self.task.kind == "classification" else self.named(example.choices)
             self.outside += tuple(ids) not in names
             return names.get(tuple(ids), text)
-        if self.task.kind == "extraction":
-            self.outside += _plain(text) not in _plain(example.text_b)
+        if self.task.kind == "extraction" and not (_plain(text) and _plain(text) in _plain(example.text_b)):
+            self.outside += 1
+            return ""  # of which nothing is right, though words of it may be
         return text
 
     def named(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:

@@ -40,3 +40,7 @@ def written(architecture: DecoderArchitecture) -> str:
 
 FORM = ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"])
 """A text, a pair, and what the model takes. A decoder goes on where the text ends, so nothing stands behind it."""
+PADDING_SIDE = "left"
+"""What is generated goes on where the text ends, and not behind padding."""
+CONTINUES = True
+"""What it writes is read on from a text, so that a blank at its beginning counts."""

@@ -9,7 +9,6 @@ from components.objectives.examples.stream import Stream, filled
 from components.objectives.examples.windows import Batches
 from components.tokenizer import Tokenizer
 
-
 LANES, LANE_TOKENS = 32, 1024
 
 

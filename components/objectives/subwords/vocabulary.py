@@ -11,6 +11,7 @@ from components.encode import Shard
 from components.errors import SesameError
 from components.objectives.subwords.block import SubwordLM
 from components.tokenizer import SPECIALS, Tokenizer
+from components.tokenizer.spm import LONGEST_SEGMENT
 
 PRIVATE = 0xE000
 """From here on ids that are no character of a text: bytes of such as have no id, what is unknown."""
@@ -68,7 +69,7 @@ class Subwords:
                 model_writer=model, model_type="bpe", vocab_size=self.config.subword_vocab_size,
                 # a character is an id: nothing is folded, put before or left out
                 normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False, character_coverage=1.0,
-                unk_id=0, bos_id=-1, eos_id=-1, pad_id=-1, minloglevel=2,
+                max_sentence_length=LONGEST_SEGMENT, unk_id=0, bos_id=-1, eos_id=-1, pad_id=-1, minloglevel=2,
             )  # fmt: skip
         except RuntimeError as error:
             raise SesameError(f"objective.subword_vocab_size {self.config.subword_vocab_size}: {str(error).splitlines()[-1]}") from None

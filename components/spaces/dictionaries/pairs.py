@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from components import params, sources
 from components.errors import SesameError
-from components.sources.text import lines
+from components.sources.text import fields, lines
 from components.spaces.dictionaries import Dictionary
+from components.spaces.space import has_capitals, written
 
 
 def build(settings: params.PairsDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
@@ -15,10 +16,12 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
 
     Raises SesameError for a line that is no pair, and where next to nothing fits the vocabularies, the other way round or at all.
     """
-    train, test = (list(read(part, settings.lowercase, settings.reverse)) for part in (settings.train, settings.test))
+    lowercase = lowered(settings.lowercase, source, target)
+    train, test = (list(read(part, lowercase, settings.reverse)) for part in (settings.train, settings.test))
     here, there = set(source), set(target)
     for part, listed in (("train", train), ("test", test)):
-        _fits(part, listed, here, there)
+        other = (not lowercase[0], not lowercase[1])
+        check(part, listed, list(read(getattr(settings, part), other, settings.reverse)), here, there)
     golds = by_word(test)
     free = [pair for pair in dict.fromkeys(train) if pair[0] not in golds]
     known = [(word, translation) for word, translation in free if word in here and translation in there]
@@ -29,6 +32,11 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
     return Dictionary(known, golds, left_out)
 
 
+def lowered(asked: bool | None, source: list[str], target: list[str]) -> tuple[bool, bool]:
+    """Whether small letters are made of the words of either language: as asked, else where its vocabulary has nothing but these."""
+    return tuple(not has_capitals(words) if asked is None else asked for words in (source, target))
+
+
 def by_word(listed: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     """Each source word with all its translations."""
     golds: dict[str, set[str]] = defaultdict(set)
@@ -37,20 +45,35 @@ def by_word(listed: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     return dict(golds)
 
 
-def _fits(part: str, listed: list[tuple[str, str]], here: set[str], there: set[str]) -> None:
-    """Raises SesameError where a list is of other languages than the vectors, or has its sides the other way round."""
+def check(
+    part: str, listed: list[tuple[str, str]], otherwise: list[tuple[str, str]], here: set[str], there: set[str]
+) -> None:  # fmt: skip
+    """Says where more pairs would be known in the other case, as `otherwise` lists them.
+
+    Raises SesameError where a list is of other languages than the vectors, or has its sides the other way round.
+    """
     ahead = sum(word in here and translation in there for word, translation in listed)
-    behind = sum(word in there and translation in here for word, translation in listed)
-    if behind > 2 * ahead:
+    known = sum(word in here and translation in there for word, translation in otherwise)
+    if known > 1.1 * ahead:
+        print(
+            f"dictionary.{part}: {ahead:,} of {len(listed):,} pairs are in the two vocabularies, in the other case {known:,}: leave "
+            "`lowercase` out, or set it as in the vectors",
+            flush=True,
+        )
+    # what is spelled alike in both languages says nothing of the direction
+    apart = [pair for pair in listed if pair[0] != pair[1]]
+    onward = sum(word in here and translation in there for word, translation in apart)
+    behind = sum(word in there and translation in here for word, translation in apart)
+    if behind > 2 * onward:
         raise SesameError(
-            f"dictionary.{part}: {ahead} of {len(listed)} pairs are a word of the source and one of the target, {behind} the other way "
+            f"dictionary.{part}: {onward} of {len(apart)} pairs are a word of the source and one of the target, {behind} the other way "
             "round: set `reverse`, or swap `source` and `target`"
         )
     if listed and not ahead:
         raise SesameError(f"dictionary.{part}: none of its {len(listed)} pairs is in the two vocabularies")
 
 
-def read(settings: params.Pairs, lowercase: bool, reverse: bool = False) -> Iterator[tuple[str, str]]:
+def read(settings: params.Pairs, lowercase: tuple[bool, bool], reverse: bool = False) -> Iterator[tuple[str, str]]:
     """(source word, target word), as listed; lines may have the target first. Raises SesameError for a line that is no pair."""
     count = 0
     for file in sources.open_files(settings.source):
@@ -62,16 +85,16 @@ def read(settings: params.Pairs, lowercase: bool, reverse: bool = False) -> Iter
             count += 1
             place = f"{file.name}, line {number}"
             for pair in _pairs(place, line, settings):
-                word, translation = (word.lower() for word in pair) if lowercase else pair
-                yield (translation, word) if reverse else (word, translation)
+                word, translation = map(written, pair[::-1] if reverse else pair, lowercase)
+                yield word, translation
 
 
 def _pairs(place: str, line: str, settings: params.Pairs) -> list[tuple[str, str]]:
     if settings.format == "lines":
-        fields = line.split("\t") if "\t" in line else line.split()
-        if len(fields) != 2 or not all(field.strip() for field in fields):
-            raise SesameError(f"{place}: two words expected, {len(fields)} found")
-        return [(fields[0].strip(), fields[1].strip())]
+        found = fields(line)
+        if len(found) != 2 or not all(field.strip() for field in found):
+            raise SesameError(f"{place}: two words expected, {len(found)} found")
+        return [(found[0].strip(), found[1].strip())]
     try:
         row = json.loads(line)
         words = [row[key] for key in settings.keys]

@@ -8,7 +8,7 @@ from components import params
 from components.errors import SesameError
 from components.sources.parallel import translations
 from components.spaces.dictionaries import Dictionary
-from components.spaces.dictionaries.pairs import by_word, read
+from components.spaces.dictionaries.pairs import by_word, check, lowered, read
 from components.spaces.space import WORD
 from components.word_translation import most_probable
 
@@ -18,8 +18,10 @@ def build(settings: params.ParallelDictionary, source: list[str], target: list[s
 
     Raises SesameError where the texts are not two files of as many lines, or no pair of theirs is in the vocabularies.
     """
-    golds = by_word(read(settings.test, settings.lowercase))
-    found = translated(*_sentences(settings), settings)
+    lowercase = lowered(settings.lowercase, source, target)
+    listed, otherwise = (list(read(settings.test, own)) for own in (lowercase, (not lowercase[0], not lowercase[1])))
+    golds = by_word(listed)
+    found = translated(*_sentences(settings, lowercase), settings)
     free = [pair for pair in found if pair[0] not in golds]
     frequency, there = {word: row for row, word in enumerate(source)}, set(target)
     known = sorted((pair for pair in free if pair[0] in frequency and pair[1] in there), key=lambda pair: frequency[pair[0]])
@@ -27,14 +29,15 @@ def build(settings: params.ParallelDictionary, source: list[str], target: list[s
         raise SesameError(
             f"dictionary.texts: none of its {len(free)} word pairs is in the two vocabularies; are its files the other way round?"
         )
+    check("test", listed, otherwise, set(source), there)
     return Dictionary(known, golds, {"asked_for": len(found) - len(free), "not_in_the_vocabularies": len(free) - len(known)})
 
 
-def _sentences(settings: params.ParallelDictionary) -> tuple[list[list[str]], list[list[str]]]:
+def _sentences(settings: params.ParallelDictionary, lowercase: tuple[bool, bool]) -> tuple[list[list[str]], list[list[str]]]:
     here, there = [], []
     for pair in translations("dictionary.texts", settings.texts):
-        for side, line in zip((here, there), pair, strict=True):
-            side.append(WORD.findall(line.lower() if settings.lowercase else line))
+        for side, line, small in zip((here, there), pair, lowercase, strict=True):
+            side.append(WORD.findall(line.lower() if small else line))
     return here, there
 
 

@@ -7,7 +7,7 @@ from components.errors import SesameError
 from components.sources import tables
 from components.sources.file import SourceFile
 from components.sources.tables import value
-from components.sources.text import lines
+from components.sources.text import fields, lines
 from components.tasks import Example
 from components.tasks.readers.fields import Examples, unknown_label
 
@@ -46,17 +46,16 @@ def _published(file: SourceFile, labelled: bool) -> Sentences:
     words, tags, place = [], [], ""
     for number, line in lines(file):
         line_place = f"{file.name}, line {number}"
-        fields = line.split("\t") if "\t" in line else line.split()
-        if not any(field.strip() for field in fields):
+        if not line.strip():
             if words:
                 yield place, words, tags
             words, tags = [], []
-        elif fields[0] != "-DOCSTART-":
-            if labelled and len(fields) < 2:
+        elif (columns := fields(line))[0] != "-DOCSTART-":
+            if labelled and len(columns) < 2:
                 raise SesameError(f"{line_place}: a word and its tag expected, {line[:40]!r} found")
             place = place if words else line_place
-            words.append(fields[0])
+            words.append(columns[0])
             if labelled:
-                tags.append((line_place, fields[-1].strip()))
+                tags.append((line_place, columns[-1].strip()))
     if words:  # no empty line need stand at the end
         yield place, words, tags

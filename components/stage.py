@@ -270,6 +270,8 @@ def main(
                 write_json(written, metrics)
                 run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # every run has seconds by this name
                 run.artifact(written)
+                if f"{stage}@{{0}}" in WRITERS["models"]:
+                    run.model(Path("data/models", name), name)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr, flush=True)
         if LAUNCHED in os.environ:

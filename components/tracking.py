@@ -7,12 +7,15 @@ a run is opened, since that takes 1.5 s.
 
 import getpass
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,28 @@ def git_commit() -> str:
     return commit + "-dirty" * bool(differs)
 
 
+NEEDED = (
+    "torch", "safetensors", "sentencepiece", "tokenizers", "numpy", "pandas", "pydantic", "ruamel.yaml", "filelock", "mlflow", "cloudpickle",
+)  # fmt: skip
+"""Packages that loading and reading a model takes."""
+
+
+def log_model(run_id: str, folder: Path, name: str, **more: str):
+    """Log a model of data/models with the code that reads it: whoever loads it needs packages, and no checkout of ours."""
+    import mlflow
+
+    from components import served
+
+    needed = [f"{package}=={version(package).partition('+')[0]}" for package in NEEDED]  # no index has a build's own `+cpu`
+    ours = Path(__file__).parent
+    with tempfile.TemporaryDirectory() as code, mlflow.start_run(run_id=run_id, log_system_metrics=False):
+        shutil.copytree(ours, Path(code, ours.name), ignore=shutil.ignore_patterns("__pycache__", "*.schema.json"))
+        return mlflow.pyfunc.log_model(
+            name=name, python_model=str(Path(served.__file__)), artifacts={"model": str(folder)}, code_paths=[str(Path(code, ours.name))],
+            pip_requirements=needed, signature=served.SIGNATURE, **more,
+        )  # fmt: skip
+
+
 class Run:
     """One run of the ledger. With `run_id` None it records nothing."""
 
@@ -177,18 +202,9 @@ class Run:
         """Keep a matplotlib figure as `name`."""
         self.attempt(lambda ledger: ledger.log_figure(self.id, figure, name))
 
-    def model(self, module, name: str = "model") -> None:
-        """Keep a torch module so that `mlflow.pytorch.load_model("runs:/<id>/model")` gives it back."""
-        if self.id is None:
-            return
-
-        def log(_):
-            import mlflow
-
-            with mlflow.start_run(run_id=self.id, log_system_metrics=False):
-                mlflow.pytorch.log_model(module, name=name, pip_requirements=["torch"], serialization_format="pickle")
-
-        self.attempt(log)
+    def model(self, folder: Path, name: str) -> None:
+        """Keep a model of data/models so that `mlflow.pyfunc.load_model("runs:/<id>/<name>")` gives it back anywhere."""
+        self.attempt(lambda _: log_model(self.id, folder, name))
 
     @contextmanager
     def child(self, name: str, tags: dict[str, str], params: dict) -> Iterator["Run"]:

@@ -23,9 +23,7 @@ def train(params: Params, name: str, run: Run) -> dict:
         return {}
     write_curve(Path("data/curves", f"{name}.csv"), trained.curve)
     stage.write_json(Path("data/samples", f"{name}.json"), trained.samples(params.models[name].prompts))
-    run.artifact(folder, "files")
     run.artifact(Path("data/samples", f"{name}.json"))
-    run.model(trained.model)
     return trained.metrics
 
 

@@ -23,7 +23,7 @@ class Served(PythonModel):
     def load_context(self, context):
         self.loaded = Loaded(Path(context.artifacts["model"]))
 
-    def predict(self, context, model_input, params=None):
+    def predict(self, context, model_input: pd.DataFrame, params=None):
         rows = [{"vector": self.loaded.vector(text).tolist(), "log_probability": self._likely(text)} for text in model_input["text"]]
         return pd.DataFrame(rows)
 

@@ -260,6 +260,7 @@ def main(
             writing(STATE),
             tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run,
         ):
+            run.inputs()
             metrics = body(params, name, run)
             if _watched(stage, name) != watched:
                 raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")

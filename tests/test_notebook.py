@@ -23,7 +23,8 @@ def models(project, tokens) -> Path:
     raw = tiny_params()
     for name, backward in (("ahead", False), ("back", True)):
         architecture = {"name": "recurrent", "num_layers": 1, "hidden_size": 8, "max_length": 32, "backward": backward}
-        raw["models"][name] = raw["models"]["gpt"] | {"architecture": architecture, "objective": {"name": "bptt", "window": 8, "backward": backward}}
+        objective = {"name": "bptt", "window": 8, "backward": backward}
+        raw["models"][name] = raw["models"]["gpt"] | {"architecture": architecture, "objective": objective}
     checked = params.check(raw)
     for name in raw["models"]:
         save_random(checked, name, tokens)
@@ -56,7 +57,8 @@ def test_hidden_states_and_log_probability(models, name, tokens):
             right.append(-sum(loss(read(ids[i + 1 :])[0], i) for i in places))
         if name == "elmo":
             width = model.width // 2
-            right += [-sum(loss(read(ids[:i])[-1, :width], i) for i in places), -sum(loss(read(ids[i + 1 :])[0, width:], i) for i in places)]
+            right.append(-sum(loss(read(ids[:i])[-1, :width], i) for i in places))
+            right.append(-sum(loss(read(ids[i + 1 :])[0, width:], i) for i in places))
     assert loaded.log_probability(TEXT) == pytest.approx(sum(right) / len(right), rel=1e-4)
 
 
@@ -95,4 +97,23 @@ def test_a_logged_model_is_loaded_where_no_checkout_is(models, name, tmp_path_fa
     assert run.id
     right = notebook.load(name).log_probability("the dog")
     assert away(f"runs:/{run.id}/{name}", models, tmp_path_factory.mktemp("away")) == pytest.approx(right, abs=1e-4)
+    tracking.client.cache_clear()
+
+
+def test_a_moved_checkout_finds_its_files_again(models, tmp_path_factory, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv(tracking.OFF, "")
+    tracking.client.cache_clear()
+    with tracking.start("a", {}, {}) as run:
+        run.artifact(Path("raw/text.txt"))
+        run.model(Path("data/models/gpt"), "gpt")
+    before = tracking.client().list_artifacts(run.id)
+    right, moved = notebook.load("gpt").log_probability("the dog"), tmp_path_factory.mktemp("moved") / "lab"
+    monkeypatch.chdir(moved.parent)
+    models.rename(moved)
+    monkeypatch.chdir(moved)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")  # which MLflow has set
+    tracking.client.cache_clear()
+    assert [file.path for file in tracking.client().list_artifacts(run.id)] == [file.path for file in before] != []
+    assert away(f"runs:/{run.id}/gpt", moved, tmp_path_factory.mktemp("away")) == pytest.approx(right, abs=1e-4)
     tracking.client.cache_clear()

@@ -167,10 +167,10 @@ def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
         YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
 
 
-def dvc(lab: Lab, *args: str) -> str:
+def dvc(lab: Lab, *args: str, **env: str) -> str:
     """DVC alone, without `sesame`; its output. Forked where the lab's stages are."""
     python = Path(lab.env.get(PYTHON, BIN / "python")).parent
-    environment = {"PATH": f"{python}:{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
+    environment = {"PATH": f"{python}:{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)} | env
     if lab.forks is None or python != lab.forks:
         return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
     with TemporaryFile("w+") as said, TemporaryFile("w+") as complained:

@@ -18,6 +18,7 @@ import requests
 from ruamel.yaml import YAML
 
 from components import params, resolve, tracking
+from pipelines import services
 from tests.conftest import shared, write_raw
 from tests.forks import PYTHON, Command
 
@@ -110,6 +111,17 @@ def until(condition: Callable[[], object]) -> None:
     """Wait for what must come; what never does is pytest-timeout's affair."""
     while not condition():
         time.sleep(0.1)
+
+
+def serve(home: Path, address: str) -> subprocess.Popen:
+    """Prefect's server, at the port of the address, with its state in `home`."""
+    home.mkdir(exist_ok=True)
+    command, own = services.command(services.PREFECT, int(address.rpartition(":")[2]))
+    own |= services.environment() | {"PREFECT_HOME": str(home)}
+    with open(home / "said.txt", "a") as said:
+        server = subprocess.Popen(command, env=os.environ | own, stdout=said, stderr=said)
+    until(lambda: services.healthy(services.PREFECT, address))
+    return server
 
 
 def whole(lab: Lab, raw: dict, own: dict | None = None) -> None:

@@ -284,6 +284,7 @@ def main(
             writing(STATE),
             tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run,
         ):
+            run.inputs()
             metrics = body(params, name, run)
             if _watched(stage, name) != watched:
                 raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")
@@ -295,6 +296,8 @@ def main(
                 write_json(written, metrics | {"settings": _settings(params, stage, name)})
                 run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # every run has seconds by this name
                 run.artifact(written)
+                if f"{stage}@{{0}}" in WRITERS["models"]:
+                    run.model(Path("data/models", name), name)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr, flush=True)
         if LAUNCHED in os.environ:

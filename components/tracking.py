@@ -6,13 +6,18 @@ a run is opened, since that takes 1.5 s.
 """
 
 import getpass
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +101,13 @@ def client():
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     import logging
 
     import mlflow
+
+    ours = not os.environ.get("MLFLOW_TRACKING_URI")  # which `set_tracking_uri` sets
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.ERROR)
@@ -116,7 +124,31 @@ def client():
         elif not KIND.items() <= experiment.tags.items():  # made before the page asked for it
             for key, value in KIND.items():
                 made.set_experiment_tag(experiment.experiment_id, key, value)
+        if experiment and ours:
+            _follow(experiment.artifact_location)
     return made
+
+
+ADDRESSES = (
+    ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
+    ("model_versions", "source"), ("model_versions", "storage_location"),
+)  # fmt: skip
+"""Tables and columns where MLflow keeps addresses of files."""
+
+
+def _follow(before: str) -> None:
+    """Addresses of a checkout that was moved, or copied, become those of where it is now: MLflow makes even relative ones absolute."""
+    import sqlalchemy
+
+    now = Path("mlartifacts").resolve().as_uri()
+    if before == now or not Path("mlartifacts").is_dir():
+        return
+    engine = sqlalchemy.create_engine(uri())
+    with engine.begin() as database:
+        for table, column in ADDRESSES:
+            change = f"UPDATE {table} SET {column} = :now || substr({column}, :rest) WHERE substr({column}, 1, :rest - 1) = :before"
+            database.execute(sqlalchemy.text(change), {"now": now, "before": before, "rest": len(before) + 1})
+    engine.dispose()
 
 
 def git_commit() -> str:
@@ -126,6 +158,52 @@ def git_commit() -> str:
         return ""
     differs = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", ".", *WRITTEN], capture_output=True).returncode
     return commit + "-dirty" * bool(differs)
+
+
+def _read_by_dvc(address: str) -> list:
+    """What a stage depends on but params, for `log_inputs`."""
+    from dvc.repo import Repo
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    file, _, name = address.rpartition(":")
+    with Repo(os.environ["DVC_ROOT"]) as repo:
+        # the place is said from the project's folder: it holds wherever that is
+        read = {
+            Path(dep.fs_path).relative_to(repo.root_dir).as_posix(): dep.get_hash().value
+            for dep in repo.stage.load_one(file or "dvc.yaml", name).deps if dep.protocol == "local" and not hasattr(dep, "params")
+        }  # fmt: skip
+    kind = [InputTag("mlflow.data.context", "input")]
+    sets = [Dataset(path.removeprefix("data/"), md5, "local", json.dumps({"uri": path})) for path, md5 in read.items()]
+    return [DatasetInput(dataset, kind) for dataset in sets]
+
+
+NEEDED = (
+    "torch", "safetensors", "sentencepiece", "tokenizers", "numpy", "pandas", "pydantic", "ruamel.yaml", "filelock", "mlflow",
+    "cloudpickle",
+)  # fmt: skip
+"""Packages that loading and reading a model takes."""
+
+
+def log_model(run_id: str, folder: Path, name: str, **more: str):
+    """Log a model of data/models with the code that reads it: whoever loads it needs packages, and no checkout of ours."""
+    import mlflow
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow asks for type hints, and for an example beside the signature
+        return _log_model(mlflow, run_id, folder, name, **more)
+
+
+def _log_model(mlflow, run_id: str, folder: Path, name: str, **more: str):
+    from components import served
+
+    needed = [f"{package}=={version(package).partition('+')[0]}" for package in NEEDED]  # no index has a build's own `+cpu`
+    ours = Path(__file__).parent
+    with tempfile.TemporaryDirectory() as code, mlflow.start_run(run_id=run_id, log_system_metrics=False):
+        shutil.copytree(ours, Path(code, ours.name), ignore=shutil.ignore_patterns("__pycache__", "*.schema.json"))
+        return mlflow.pyfunc.log_model(
+            name=name, python_model=str(Path(served.__file__)), artifacts={"model": str(folder)}, code_paths=[str(Path(code, ours.name))],
+            pip_requirements=needed, signature=served.SIGNATURE, **more,
+        )  # fmt: skip
 
 
 class Run:
@@ -161,6 +239,11 @@ class Run:
             batch = shown[i : i + 100]
             self.attempt(lambda ledger, batch=batch: ledger.log_batch(self.id, params=[Param(key, value) for key, value in batch]))
 
+    def inputs(self) -> None:
+        """Log the data that DVC has this stage read, whoever started DVC: each by its name, its hash and its place in the project."""
+        if "DVC_STAGE" in os.environ:
+            self.attempt(lambda ledger: ledger.log_inputs(self.id, _read_by_dvc(os.environ["DVC_STAGE"])))
+
     def tag(self, **tags: str) -> None:
         """Set tags."""
         for key, value in tags.items():
@@ -177,18 +260,9 @@ class Run:
         """Keep a matplotlib figure as `name`."""
         self.attempt(lambda ledger: ledger.log_figure(self.id, figure, name))
 
-    def model(self, module, name: str = "model") -> None:
-        """Keep a torch module so that `mlflow.pytorch.load_model("runs:/<id>/model")` gives it back."""
-        if self.id is None:
-            return
-
-        def log(_):
-            import mlflow
-
-            with mlflow.start_run(run_id=self.id, log_system_metrics=False):
-                mlflow.pytorch.log_model(module, name=name, pip_requirements=["torch"], serialization_format="pickle")
-
-        self.attempt(log)
+    def model(self, folder: Path, name: str) -> None:
+        """Keep a model of data/models so that `mlflow.pyfunc.load_model("runs:/<id>/<name>")` gives it back anywhere."""
+        self.attempt(lambda _: log_model(self.id, folder, name))
 
     @contextmanager
     def child(self, name: str, tags: dict[str, str], params: dict) -> Iterator["Run"]:

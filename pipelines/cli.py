@@ -100,7 +100,8 @@ def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
 
 @contextmanager
 def _while_prefect_lives() -> Iterator[None]:
-    """Raises SesameError when Prefect's server goes away, or answers with errors: its database may be gone."""
+    """Says in one line that Prefect's server went away or no longer answers, and ends. Raises SesameError when it answers with errors:
+    its database may be gone."""
     from httpx import TransportError
     from prefect.exceptions import PrefectHTTPStatusError
 
@@ -108,7 +109,9 @@ def _while_prefect_lives() -> Iterator[None]:
     try:
         yield
     except TransportError:
-        raise SesameError(f"Prefect's server went away; {kept} (`sesame status` shows the servers)") from None
+        print(f"sesame: Prefect's server went away; {kept} (`sesame status` shows the servers)", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(1)  # at the exit of Python Prefect would wait for that server again, with all that it could not tell it
     except PrefectHTTPStatusError as error:
         answer = f"{error.response.status_code} {error.response.reason_phrase}"
         raise SesameError(
@@ -141,7 +144,7 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     if state.is_completed():
         results.show(plan, targets)
     terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")
-    terminal.say(f"MLflow   {views.link(targets) or 'start its page with `sesame up`'}")
+    terminal.say(f"MLflow   {views.shown(targets)}")
     if state.is_cancelled():
         sys.exit(130)
     if not state.is_completed():

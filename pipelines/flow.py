@@ -63,7 +63,7 @@ def run_stage(
     log = get_run_logger()
 
     def on_line(text: str) -> None:
-        log.info("%s", text)
+        log.info("[%s] %s", stage.name, text)  # Prefect's command line lists the lines of all stages together
         terminal.line(stage.name, text)
 
     on_line(stage.desc or "begins")
@@ -325,8 +325,10 @@ def _show(build: Build, summary: str) -> None:
                 "MLflow": link,
             }
         )
-    with suppress(Exception):  # without the server the terminal still has it
-        create_table_artifact(rows, key="stages", description=summary)
+    address = services.page(services.PREFECT)
+    if address and services.healthy(services.PREFECT, address, patience=5):  # one that is silent would be waited for several times
+        with suppress(Exception):  # without the server the terminal still has it
+            create_table_artifact(rows, key="stages", description=summary)
     if worth := [row for row in rows if row["state"] != "Cached"]:
         terminal.say("")
         terminal.table(["stage", "state", "seconds", ""], [[row["stage"], row["state"], row["seconds"], row["message"]] for row in worth])

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from components import tracking
+from components.stage import STATE
 from pipelines import graph, views
 
 LOCKFILE = Path("dvc.lock")
@@ -66,13 +67,40 @@ def opened(name: str, flow_run_id: str, targets: list[str]) -> Iterator[Ledger]:
     """The ledger of a flow. Its database is in place before any stage runs: processes that create it at once crash each other."""
     own = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
     with tracking.start(name, tags() | own, {"targets": " ".join(targets) or "all"}) as run:
+        run.attempt(_close_left)
         run.attempt(lambda _: views.leave(targets, run.id))
+        begun = run.id
+        if begun:
+            OPEN.write_text(begun)
         try:
             yield Ledger(run)
         finally:
             run.tag(dvc_lock=_md5())
             if LOCKFILE.exists():
                 run.artifact(LOCKFILE)
+            views.recorded = run.id is not None
+    if begun and run.id:
+        OPEN.unlink(missing_ok=True)
+
+
+OPEN = STATE / "mlflow_run"
+"""Has the id of the flow's run while it is open; a checkout has one flow at a time."""
+
+
+def _close_left(client) -> None:
+    """Close the run of a flow that was killed, and those of its stages: nobody else does."""
+    if not OPEN.exists():
+        return
+    from mlflow.exceptions import MlflowException
+
+    left = OPEN.read_text()
+    OPEN.unlink()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
+    below = client.search_runs([experiment.experiment_id], f"tags.{tracking.FLOW} = '{left}' and attributes.status = 'RUNNING'")
+    for run_id in (*(run.info.run_id for run in below), left):
+        with suppress(MlflowException):  # one that somebody has deleted
+            if client.get_run(run_id).info.status == "RUNNING":
+                client.set_terminated(run_id, "KILLED")
 
 
 def _md5() -> str:

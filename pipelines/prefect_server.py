@@ -42,8 +42,10 @@ class OwnPageOnly:
             await PlainTextResponse("This server answers its own page and programs on this machine.\n", 403)(scope, receive, send)
 
     def _welcome(self, headers: Headers) -> bool:
-        # programs name no origin; browsers do, except for plain visits, whose answers another page can't read
+        # programs name no origin; browsers do, except for visits and for what a page shows of others, which they say is of another site
         origin = headers.get("origin")
+        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+            return False
         return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK and (origin is None or origin in self.pages)
 
 

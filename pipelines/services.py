@@ -70,7 +70,9 @@ def environment() -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-        "PREFECT_CLIENT_MAX_RETRIES": "2",  # 6 s a request; with the default of 5 a flow whose server is gone takes minutes to end
+        # two tries of 8 s: by Prefect's own settings a flow whose server is gone, or takes requests and answers none, ends after minutes
+        "PREFECT_CLIENT_MAX_RETRIES": "1",
+        "PREFECT_API_REQUEST_TIMEOUT": "8",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -103,11 +105,11 @@ def _write(entries: dict[str, dict]) -> None:
         path.write_text(json.dumps(entries, indent=1) + "\n")
 
 
-def healthy(service: Service, page: str, tries: int = 1) -> bool:
+def healthy(service: Service, page: str, tries: int = 1, patience: int = 30) -> bool:
     """Whether the server answers: a busy one takes its time, one of somebody else's may ask for a password first."""
     for again in reversed(range(tries)):
         with suppress(requests.RequestException):
-            if requests.get(f"{page}{service.api}/health", timeout=(5, 30)).status_code < 500:
+            if requests.get(f"{page}{service.api}/health", timeout=(5, patience)).status_code < 500:
                 return True
         time.sleep(min(again, 1))
     return False

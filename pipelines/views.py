@@ -4,6 +4,7 @@ MLflow keeps a view (filter, order, columns) in a tag of the experiment, and an 
 """
 
 import json
+import os
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -52,6 +53,19 @@ def leave(targets: Sequence[str], flow_run: str) -> None:
         client.delete_experiment_tag(experiment.experiment_id, old)
 
 
+recorded: bool | None = None
+"""Whether the flow of this process was recorded to its end; None before one had anything to do."""
+
+
+def shown(targets: Sequence[str]) -> str:
+    """Where the runs of the newest flow that built these targets are seen, or why there is nothing to see."""
+    if recorded is False:
+        off = os.environ.get(tracking.OFF) == "off"
+        why = f"{tracking.OFF}=off" if off else "MLflow could not be reached, as said above"
+        return f"nothing of this flow is recorded ({why}); its results are in data/"
+    return link(targets) or "start its page with `sesame up`"
+
+
 def link(targets: Sequence[str]) -> str | None:
     """Where the runs of the newest flow that built these targets are seen; None when no page is up.
 
@@ -60,13 +74,15 @@ def link(targets: Sequence[str]) -> str | None:
     page = services.page(services.MLFLOW)
     if page is None:
         return None
-    shown = without_secrets(page)
+    address = without_secrets(page)
     try:
         query = {"experiment_name": tracking.EXPERIMENT}
         experiment = requests.get(f"{page}/api/2.0/mlflow/experiments/get-by-name", params=query, timeout=5).json()["experiment"]
-    except (requests.RequestException, KeyError):  # the page is there before its first experiment
-        return shown
+    except KeyError:  # the page is there before its first experiment
+        return address
+    except requests.RequestException:
+        return f"no server answers at {address}; `sesame status` shows the servers"
     keys = sorted(tag["key"].removeprefix(TAG) for tag in experiment.get("tags", ()) if tag["key"].startswith(TAG))
     fitting = [key for key in keys if key.partition("-")[2].partition("-")[2] == kind(targets)]
     view = f"&viewStateShareKey={fitting[-1]}" if fitting else ""
-    return f"{shown}/#/experiments/{experiment['experiment_id']}/runs?workflowType=machine_learning{view}"
+    return f"{address}/#/experiments/{experiment['experiment_id']}/runs?workflowType=machine_learning{view}"

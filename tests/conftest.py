@@ -240,6 +240,30 @@ def run_stage(module: str, *names: str, **environment: str) -> subprocess.Comple
     return subprocess.CompletedProcess([module, *names], status, said.getvalue(), warned.getvalue())
 
 
+AWAY = """
+import json, sys
+sys.path = [path for path in sys.path if path] + [sys.argv[1]]
+from importlib.util import find_spec
+assert find_spec("components") is None, "a checkout can be seen"
+import mlflow
+mlflow.set_tracking_uri(sys.argv[2])
+model = mlflow.pyfunc.load_model(sys.argv[3])
+assert [column.name for column in model.metadata.signature.inputs] == ["text"]
+print(json.dumps(float(model.predict([{"text": "the dog"}])["log_probability"][0])))
+"""
+
+
+def away(address: str, lab: Path, folder: Path) -> float:
+    """What a model of a project's MLflow says of `the dog` in a process that has packages alone: no checkout, no `.pth` file that leads to
+    one, another folder to work in."""
+    packages = Path(torch.__file__).parents[1]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-S", "-c", AWAY, str(packages), f"sqlite:///{lab}/mlflow.db", address]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def register(file: Path, *registries: str, name: str = "dummy") -> None:
     """Put a name at the end of tuples like `OBJECTIVES`, as one who adds a folder does."""
     text = file.read_text()

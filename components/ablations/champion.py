@@ -57,17 +57,12 @@ def register(study: str, chosen: Champion) -> int:
 
 def _register(study: str, chosen: Champion) -> int:
     client = tracking.client()
-    import mlflow
-
-    model, _ = store.load(chosen.folder)
+    store.about(chosen.folder)  # a folder that is not there is a line
     tags = {"stage": "champion", "study": study, "variant": chosen.variant, "seed": str(chosen.seed)}
     with tracking.start(f"champion {study}", tags, {"folder": str(chosen.folder)}) as run:
         if run.id is None:
             raise SesameError("MLflow records nothing here (SESAME_TRACKING=off, or it can't be reached): no champion without it")
         run.log({"dev_mean": chosen.score})
-        with mlflow.start_run(run_id=run.id, log_system_metrics=False):
-            logged = mlflow.pytorch.log_model(
-                model, name="model", pip_requirements=["torch"], serialization_format="pickle", registered_model_name=registered_name(study)
-            )  # fmt: skip
+        logged = tracking.log_model(run.id, chosen.folder, f"{study}-{chosen.variant}", registered_model_name=registered_name(study))
     client.set_registered_model_alias(registered_name(study), "champion", logged.registered_model_version)
     return logged.registered_model_version

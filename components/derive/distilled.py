@@ -60,7 +60,7 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     config = stage.read_json(folder / "config.json")
     config["lineage"][-1] |= {"by": "distilled", "objective": by.objective.name, "layers": by.layers}
     stage.write_json(folder / "config.json", config)
-    keep(trained, block, folder, run)
+    keep(trained, folder)
     return trained.metrics | {"from_teacher": share, "bytes": smaller.bytes_of(folder), "bytes_before": smaller.bytes_of(teacher)}
 
 

@@ -39,11 +39,10 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     trained = pretrain(block, name, folder, run, start=_start(all_params, name))
     if trained is None:  # a rank that is not the first
         return {}
-    keep(trained, block, folder, run)
+    keep(trained, folder)
     return trained.metrics
 
 
-def keep(trained: Trained, block: params.Model, folder: Path, run: Run) -> None:
+def keep(trained: Trained, folder: Path) -> None:
     """A pre-training's curve, in the model's folder."""
     write_curve(folder / "curve.csv", trained.curve)
-    run.artifact(folder, "files")

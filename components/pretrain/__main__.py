@@ -22,8 +22,6 @@ def train(params: Params, name: str, run: Run) -> dict:
     if trained is None:
         return {}
     write_curve(curve_path(name, name in params.of_studies("models")), trained.curve)
-    run.artifact(folder, "files")
-    run.model(trained.model)
     return trained.metrics
 
 

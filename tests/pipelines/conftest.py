@@ -18,6 +18,7 @@ import requests
 from ruamel.yaml import YAML
 
 from components import params, resolve, tracking
+from pipelines import services
 from tests.conftest import shared, write_raw
 from tests.forks import PYTHON, Command
 
@@ -112,6 +113,17 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def serve(home: Path, address: str) -> subprocess.Popen:
+    """Prefect's server, at the port of the address, with its state in `home`."""
+    home.mkdir(exist_ok=True)
+    command, own = services.command(services.PREFECT, int(address.rpartition(":")[2]))
+    own |= services.environment() | {"PREFECT_HOME": str(home)}
+    with open(home / "said.txt", "a") as said:
+        server = subprocess.Popen(command, env=os.environ | own, stdout=said, stderr=said)
+    until(lambda: services.healthy(services.PREFECT, address))
+    return server
+
+
 def whole(lab: Lab, raw: dict, own: dict | None = None) -> None:
     """Turn a lab into the tiny project with all its stages, recorded in an MLflow of its own."""
     (lab.path / "studies").mkdir()
@@ -167,10 +179,10 @@ def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
         YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
 
 
-def dvc(lab: Lab, *args: str) -> str:
+def dvc(lab: Lab, *args: str, **env: str) -> str:
     """DVC alone, without `sesame`; its output. Forked where the lab's stages are."""
     python = Path(lab.env.get(PYTHON, BIN / "python")).parent
-    environment = {"PATH": f"{python}:{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)}
+    environment = {"PATH": f"{python}:{BIN}:/usr/bin:/bin", "SESAME_TRACKING": "off", "HOME": str(lab.path)} | env
     if lab.forks is None or python != lab.forks:
         return subprocess.run([BIN / "dvc", *args], cwd=lab.path, check=True, capture_output=True, text=True, env=environment).stdout
     with TemporaryFile("w+") as said, TemporaryFile("w+") as complained:

@@ -15,9 +15,9 @@ import pytest
 import requests
 
 from components.errors import SesameError
-from pipelines import graph, lockfile, parcel, pools, services
+from pipelines import graph, lockfile, parcel, pools
 from tests.conftest import free_port, s3_server, tiny_params
-from tests.pipelines.conftest import BIN, Lab, until, whole, write_params
+from tests.pipelines.conftest import BIN, Lab, serve, until, whole, write_params
 
 cluster = pytest.mark.cluster
 
@@ -433,17 +433,6 @@ def test_pretraining_goes_on_elsewhere(hosts):
     alone.sesame("run", "pretrain@bert")
     weights = "data/models/bert/model.safetensors"
     assert (lab.path / weights).read_bytes() == (alone.path / weights).read_bytes()
-
-
-def serve(home: Path, address: str) -> subprocess.Popen:
-    """Prefect's server, at the port of the address, with its state in `home`."""
-    home.mkdir(exist_ok=True)
-    command, own = services.command(services.PREFECT, int(address.rpartition(":")[2]))
-    own |= services.environment() | {"PREFECT_HOME": str(home)}
-    with open(home / "said.txt", "a") as said:
-        server = subprocess.Popen(command, env=os.environ | own, stdout=said, stderr=said)
-    until(lambda: services.healthy(services.PREFECT, address))
-    return server
 
 
 @cluster

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,8 @@ import requests
 from components import tracking
 from components.errors import SesameError
 from pipelines import services
-from tests.pipelines.conftest import BIN, ROOT, until
+from tests.conftest import free_port
+from tests.pipelines.conftest import BIN, ROOT, serve, until
 
 STEP = """
 import sys
@@ -53,11 +55,17 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     assert requests.get(pages["prefect"]).ok
     assert requests.get(f"{pages['prefect']}/ui-settings").json()["api_url"] == f"{pages['prefect']}/api"
     only_its_own_page(pages["prefect"])
+    said = {line["message"] for line in requests.post(f"{pages['prefect']}/api/logs/filter", json={}).json()}
+    assert {"[step@a] begins", "[step@b] begins", "[step@c] begins"} <= said
     takes_many_writes_at_once(f"{pages['prefect']}/api")
 
     mlflow = f"{pages['mlflow']}/api/2.0/mlflow"
     experiment = requests.get(f"{mlflow}/experiments/get-by-name", params={"experiment_name": tracking.EXPERIMENT}).json()
     body = {"experiment_ids": [experiment["experiment"]["experiment_id"]]}
+    for headers, code in (({"Origin": "http://evil.example"}, 403), ({"Host": "evil.example"}, 403), ({}, 200)):
+        assert requests.post(f"{mlflow}/runs/search", json=body, headers=headers).status_code == code, headers
+    foreign = requests.get(f"{pages['mlflow']}/health", headers={"Origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in foreign.headers, "answered, and the browser keeps it from the other page"
     runs = {run["info"]["run_name"]: run for run in requests.post(f"{mlflow}/runs/search", json=body).json()["runs"]}
     tags = {name: {tag["key"]: tag["value"] for tag in run["data"]["tags"]} for name, run in runs.items()}
     parent = next(name for name in runs if not name.startswith("step@"))
@@ -89,7 +97,8 @@ def only_its_own_page(address: str) -> None:
     for headers, code in (
         ({}, 200), ({"Origin": address}, 200), ({"Origin": f"http://localhost:{port}"}, 200),
         ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403), ({"Origin": "http://127.0.0.1:1"}, 403),
-        ({"Host": "evil.example"}, 403), ({"Host": f"localhost:{port}"}, 200),
+        ({"Host": "evil.example"}, 403), ({"Host": f"localhost:{port}"}, 200), ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200), ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
     ):  # fmt: skip
         assert requests.post(flows, json={}, headers=headers).status_code == code, headers
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x" * 22 + "=="}
@@ -133,6 +142,34 @@ def test_a_ledger_that_is_away_costs_one_line(lab):
     output = lab.sesame("run", "step@a")
     assert "1 stage: 0 cached, 1 done" in output
     assert output.count("warning: MLflow at http://127.0.0.1:9 is not usable") == output.count("warning") == 1
+    nothing = "MLflow   nothing of this flow is recorded ({}); its results are in data/"
+    assert nothing.format("MLflow could not be reached, as said above") in output.splitlines()
+    output = lab.sesame("run", "step@b", SESAME_TRACKING="off")
+    assert nothing.format("SESAME_TRACKING=off") in output.splitlines()
+
+
+def test_the_runs_of_a_killed_flow_are_closed_by_the_next(lab, monkeypatch):
+    lab.env["SESAME_TRACKING"] = ""
+    waits = "\n".join(["from pathlib import Path", "import time", "Path('begun').touch()", "while not Path('go').exists(): time.sleep(0.1)"])
+    lab.write("step.py", waits + textwrap.dedent(STEP).replace("def body", "\ndef body")).stages(STEPS)
+    run = lab.start("run", "step@a")
+    lab.until((lab.path / "begun").exists)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{lab.path}/mlflow.db")
+    tracking.client.cache_clear()
+
+    def statuses() -> list[str]:
+        experiment = tracking.client().get_experiment_by_name(tracking.EXPERIMENT).experiment_id
+        return sorted(own.info.status for own in tracking.client().search_runs([experiment]))
+
+    assert statuses() == ["RUNNING"]
+    (lab.path / "go").touch()
+    lab.until(lambda: not any("step.py" in " ".join(process.cmdline()) for process in lab.processes()))
+    assert "1 done" in lab.sesame("run", "step@a")
+    assert statuses() == ["FINISHED", "FINISHED", "KILLED"]
+    assert not (lab.path / ".sesame/mlflow_run").exists()
+    tracking.client.cache_clear()
 
 
 def test_a_database_that_is_away_costs_seconds_and_keeps_its_password(lab, monkeypatch):
@@ -191,6 +228,27 @@ def test_a_prefect_server_that_is_away_is_one_line(bare):
     said = "no server answers at http://127.0.0.1:9 (PREFECT_API_URL); start it, or unset PREFECT_API_URL"
     assert message.endswith(f"\nsesame: prefect: {said}\n")
     assert not (bare.path / "a.out").exists()
+
+
+def test_a_prefect_server_that_falls_silent_in_mid_flow(bare, tmp_path):
+    """As behind a proxy that is frozen: connections are taken, and nobody answers. A minute, and what was done is kept."""
+    address = f"http://127.0.0.1:{free_port()}"
+    server = serve(tmp_path / "prefect", address)
+    try:
+        bare.stages('  a: {cmd: "touch begun; while [ ! -e go ]; do sleep 0.1; done; echo > a.out", outs: [a.out]}')
+        run = bare.start("run", PREFECT_API_URL=f"{address}/api")
+        bare.until((bare.path / "begun").exists)
+        server.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        (bare.path / "go").touch()
+        output = bare.ended(run, code=1)
+        took = time.monotonic() - begun
+    finally:
+        server.kill()
+        server.wait()
+    print(f"{took:.0f} s until the end of a flow whose server is silent")
+    assert output.endswith("what is done is kept, run again (`sesame status` shows the servers)\n") and took < 60, (took, output)
+    assert "1 stage: 1 cached" in bare.sesame("run")
 
 
 def test_a_server_that_does_not_come_up_is_one_line(bare):

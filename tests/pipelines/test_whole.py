@@ -7,10 +7,10 @@ import subprocess
 
 import mlflow
 import pytest
-import torch
 from ruamel.yaml import YAML
 
-from tests.conftest import tiny_params
+from components import notebook
+from tests.conftest import away, tiny_params
 from tests.pipelines.conftest import Lab, dvc, recorded, whole, write_params
 
 SMALL = {"report/index.html", "report/scores.csv", "report/alignment.csv", "report/costs.csv", "report/pretraining.csv"}
@@ -21,7 +21,7 @@ def rows(lab: Lab, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_from_raw_text_to_compared_models(many_stages, monkeypatch):
+def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_factory):
     lab = many_stages
     raw = tiny_params()
     raw["finetune"] |= {"models": ["gpt", "elmo"]}
@@ -83,9 +83,13 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch):
     logged = by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()
     assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh"} <= logged
     assert by_name["pretrain@gpt"].data.params["architecture.hidden_size"] == "16" and by_name["pretrain@gpt"].data.tags["git_commit"]
-    monkeypatch.syspath_prepend(str(lab.path))
-    model = mlflow.pytorch.load_model(f"runs:/{by_name['pretrain@gpt'].info.run_id}/model")
-    assert model(torch.tensor([[2, 9, 10]])).shape == (1, 3, 16)
+    read = {name: {(own.dataset.name, own.dataset.digest) for own in run.inputs.dataset_inputs} for name, run in by_name.items()}
+    locked = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]
+    for name in ("tokenizer@tiny", "encode@tiny", "pretrain@gpt", "finetune@gpt-same", "align@again"):
+        deps = {(dep["path"].removeprefix("data/"), dep["md5"]) for dep in locked[name]["deps"]}
+        assert read[name] == deps and deps, name
+    likely = away(f"runs:/{by_name['pretrain@gpt'].info.run_id}/gpt", lab.path, tmp_path_factory.mktemp("away"))
+    assert likely == pytest.approx(notebook.load("gpt").log_probability("the dog"), abs=1e-4)
 
     # what it has cost, out of the same metrics
     told = lab.sesame("price", "gpt", "--times", "10")
@@ -97,11 +101,17 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch):
 
     # the same stage by dvc alone gives the same bytes
     before = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]
-    dvc(lab, "repro", "--force", "--single-item", "pretrain@gpt", "finetune@gpt-same")
+    dvc(lab, "repro", "--force", "--single-item", "pretrain@gpt", "finetune@gpt-same", SESAME_TRACKING="")
     after = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]
     for stage, out in (("pretrain@gpt", "data/models/gpt"), ("finetune@gpt-same", "data/scores/gpt/same")):
         md5 = [next(entry["md5"] for entry in lock[stage]["outs"] if entry["path"] == out) for lock in (before, after)]
         assert md5[0] == md5[1], stage
+
+    again = mlflow.search_runs(
+        experiment_names=["sesame"], filter_string="attributes.run_name = 'pretrain@gpt'", output_format="list", max_results=1
+    )
+    assert again[0].info.run_id != by_name["pretrain@gpt"].info.run_id and not again[0].data.tags.get("mlflow.parentRunId")
+    assert [own.dataset.name for own in again[0].inputs.dataset_inputs] == ["encoded/tiny"], "under DVC alone, too"
 
     # an edit re-runs what hangs on it and nothing else
     raw["models"]["elmo"]["optimizer"]["learning_rate"] = 0.004

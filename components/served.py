@@ -1,0 +1,37 @@
+"""A model of data/models as MLflow loads it, wherever that is: `components.tracking` logs this file with the code that it imports."""
+
+from pathlib import Path
+
+import pandas as pd
+from mlflow.models import ModelSignature, set_model
+from mlflow.pyfunc import PythonModel
+from mlflow.types import ColSpec, DataType, Schema
+from mlflow.types.schema import Array
+
+from components.errors import SesameError
+from components.notebook import Loaded
+
+SIGNATURE = ModelSignature(
+    Schema([ColSpec(DataType.string, "text")]),
+    Schema([ColSpec(Array(DataType.double), "vector"), ColSpec(DataType.double, "log_probability")]),
+)
+
+
+class Served(PythonModel):
+    """Of each text the mean over its tokens of the last layer, and its log-probability, NaN for models that have none."""
+
+    def load_context(self, context):
+        self.loaded = Loaded(Path(context.artifacts["model"]))
+
+    def predict(self, context, model_input: pd.DataFrame, params=None):
+        rows = [{"vector": self.loaded.vector(text).tolist(), "log_probability": self._likely(text)} for text in model_input["text"]]
+        return pd.DataFrame(rows)
+
+    def _likely(self, text: str) -> float:
+        try:
+            return self.loaded.log_probability(text)
+        except SesameError:
+            return float("nan")
+
+
+set_model(Served())

@@ -1,0 +1,119 @@
+"""Models and scores from Python, in the project's folder, and out of MLflow in a process that has never heard of it."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from components import notebook, params, tracking
+from components.errors import SesameError
+from components.models import store
+from components.tokenizer import MASK
+from tests.conftest import away, save_random, tiny_params
+
+ROOT = Path(__file__).parents[1]
+TEXT = "the dog sees the river in the morning"
+
+@pytest.fixture
+def models(project, tokens) -> Path:
+    """One of each way to read that Sesame has a head for."""
+    raw = tiny_params()
+    for name, backward in (("ahead", False), ("back", True)):
+        architecture = {"name": "recurrent", "num_layers": 1, "hidden_size": 8, "max_length": 32, "backward": backward}
+        objective = {"name": "bptt", "window": 8, "backward": backward}
+        raw["models"][name] = raw["models"]["gpt"] | {"architecture": architecture, "objective": objective}
+    checked = params.check(raw)
+    for name in raw["models"]:
+        save_random(checked, name, tokens)
+    return project
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo", "ahead", "back"])
+def test_hidden_states_and_log_probability(models, name, tokens):
+    """Against the model called token by token."""
+    loaded = notebook.load(name)
+    ids, model = loaded.ids(TEXT), loaded.model
+    states = loaded.hidden_states(TEXT)
+    assert states.shape == (model.num_layers + 1, len(ids), model.width) and loaded.vector(TEXT).shape == (model.width,)
+    assert torch.allclose(states[-1].mean(0), loaded.vector(TEXT), atol=1e-6)
+
+    def read(own: list[int]) -> torch.Tensor:
+        return model.top(torch.tensor([own]), torch.tensor([len(own)]))[0]
+
+    def loss(hidden: torch.Tensor, i: int) -> float:
+        return float(cross_entropy(model.logits(hidden)[None], torch.tensor([ids[i]])))
+
+    with torch.no_grad():
+        places, right = range(1, len(ids) - 1), []
+        if name == "bert":
+            hidden = [[MASK if other == i else own for other, own in enumerate(ids)] for i in places]
+            right.append(-sum(loss(read(own)[i], i) for i, own in zip(places, hidden, strict=True)))
+        if name in ("gpt", "ahead"):
+            right.append(-sum(loss(read(ids[:i])[-1], i) for i in places))
+        if name == "back":
+            right.append(-sum(loss(read(ids[i + 1 :])[0], i) for i in places))
+        if name == "elmo":
+            width = model.width // 2
+            right.append(-sum(loss(read(ids[:i])[-1, :width], i) for i in places))
+            right.append(-sum(loss(read(ids[i + 1 :])[0, width:], i) for i in places))
+    assert loaded.log_probability(TEXT) == pytest.approx(sum(right) / len(right), rel=1e-4)
+
+
+def test_what_goes_wrong_is_a_line(models, tokens):
+    with pytest.raises(SesameError, match="data/models/nobody: no model there"):
+        notebook.load("nobody")
+    with pytest.raises(SesameError, match="the text has .* tokens, and gpt reads 32: cut it"):
+        notebook.load("gpt").hidden_states(TEXT * 20)
+    with pytest.raises(SesameError, match=r"data/report: no table 'scores' \(there are: none: `sesame run report`"):
+        notebook.scores()
+    architecture = params.check(tiny_params()).models["bert"].architecture
+    state = store.build(architecture, tokens).state_dict()
+    store.save(Path("data/models/half"), state, architecture, tokens, ["head_transform", "head_bias"])
+    with pytest.raises(SesameError, match="half has no trained head"):
+        notebook.load("half").log_probability(TEXT)
+
+
+def test_the_five_lines_of_the_docs(models, capsys):
+    """As they stand in docs/python.md."""
+    Path("data/report").mkdir(parents=True)
+    pd.DataFrame({"model": ["gpt"], "mean": [0.5]}).to_csv("data/report/scores.csv", index=False)
+    [lines] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
+    assert len(lines.splitlines()) == 5
+    said = {}
+    exec(lines, said)
+    assert said["states"].shape[0] == 3 and said["likely"] < 0 and list(said["table"]["mean"]) == [0.5]
+
+
+@pytest.mark.parametrize("name", ["bert", "elmo"])
+def test_a_logged_model_is_loaded_where_no_checkout_is(models, name, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{models}/mlflow.db")
+    monkeypatch.setenv(tracking.OFF, "")
+    tracking.client.cache_clear()
+    with tracking.start("a", {}, {}) as run:
+        run.model(Path("data/models", name), name)
+    assert run.id
+    right = notebook.load(name).log_probability("the dog")
+    assert away(f"runs:/{run.id}/{name}", models, tmp_path_factory.mktemp("away")) == pytest.approx(right, abs=1e-4)
+    tracking.client.cache_clear()
+
+
+def test_a_moved_checkout_finds_its_files_again(models, tmp_path_factory, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv(tracking.OFF, "")
+    tracking.client.cache_clear()
+    with tracking.start("a", {}, {}) as run:
+        run.artifact(Path("raw/text.txt"))
+        run.model(Path("data/models/gpt"), "gpt")
+    before = tracking.client().list_artifacts(run.id)
+    right, moved = notebook.load("gpt").log_probability("the dog"), tmp_path_factory.mktemp("moved") / "lab"
+    monkeypatch.chdir(moved.parent)
+    models.rename(moved)
+    monkeypatch.chdir(moved)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")  # which MLflow has set
+    tracking.client.cache_clear()
+    assert [file.path for file in tracking.client().list_artifacts(run.id)] == [file.path for file in before] != []
+    assert away(f"runs:/{run.id}/gpt", moved, tmp_path_factory.mktemp("away")) == pytest.approx(right, abs=1e-4)
+    tracking.client.cache_clear()

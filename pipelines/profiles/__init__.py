@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.representer import RoundTripRepresenter
 
 from components import params, stage
 from components.errors import SesameError
@@ -72,19 +71,10 @@ def overlay(name: str, data: str | None) -> str:
     return text.replace(PLACEHOLDER, data.rstrip("/"))
 
 
-class _Representer(RoundTripRepresenter):
-    """Writes `null`. A class of its own, as representers are a class's: DVC's dvc.lock, written in this process too, leaves it out."""
-
-
-_Representer.add_representer(type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null"))
-
-
 def editor() -> YAML:
-    """Reads and writes params.yaml byte for byte."""
+    """Reads and writes params.yaml byte for byte, as `dvc exp run -S` does."""
     yaml = YAML()
-    yaml.Representer = _Representer
     yaml.preserve_quotes, yaml.width = True, 1 << 20
-    yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
 
 

@@ -4,6 +4,7 @@ The lab is built once by `sesame run` and copied for each journey, so that a tes
 """
 
 import csv
+import io
 import json
 import os
 import re
@@ -16,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dvc.utils.serialize import modify_yaml
 from filelock import FileLock
 from ruamel.yaml import YAML
 
+from components.errors import SesameError
+from components.inputs import digest
+from pipelines import profiles
 from tests.conftest import tiny_params
-from tests.pipelines.conftest import BIN, Lab, dvc, whole
+from tests.pipelines.conftest import BIN, ROOT, Lab, dvc, whole
 
 CHEAP = {"resolve", "report"}
 """The stage that looks at params and code, and the page of everything."""
@@ -336,9 +341,6 @@ def test_one_stage_alone_with_changed_params_loses_nothing(journey):
 
 def test_what_a_stage_reads_of_a_folder_is_by_content(tmp_path, monkeypatch):
     """Other files, other names and other contents are told apart; the order in which a disk lists them is not."""
-    from components.errors import SesameError
-    from components.inputs import digest
-
     monkeypatch.chdir(tmp_path)
     folder = partial(Path, "data/tasks/one")
     folder().mkdir(parents=True)
@@ -352,3 +354,16 @@ def test_what_a_stage_reads_of_a_folder_is_by_content(tmp_path, monkeypatch):
     assert len({first, second, digest(folder())}) == 3
     folder("b").unlink()
     assert digest(folder()) == first
+
+
+@pytest.mark.parametrize("file", ["params.yaml", "studies/params.yaml"])
+def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
+    """So that `dvc exp run -S` and `sesame exp run -S` change the one line that they are told to."""
+    path = tmp_path / "params.yaml"
+    shutil.copy(ROOT / file, path)
+    with modify_yaml(path):
+        pass
+    assert path.read_text() == (ROOT / file).read_text()
+    editor, written = profiles.editor(), io.StringIO()
+    editor.dump(profiles.parsed(editor, path.read_text()), written)
+    assert written.getvalue() == path.read_text()

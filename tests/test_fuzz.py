@@ -223,11 +223,11 @@ def works_or_says_where(body: Callable, name: str, section: str, packed: tuple[s
     kept.write_bytes(data)
     with open("params.yaml", "w") as written:
         YAML(typ="safe").dump(raw, written)
-    sys.argv = ["stage", name]
+    sys.argv, kind = ["stage", name], {"corpora": "corpus", "tasks": "task"}[section]
     started, status, said, was = time.process_time(), 0, io.StringIO(), (sys.stderr, sys.stdout)
     sys.stderr, sys.stdout = said, io.StringIO()
     try:
-        stage.main(section, body, section)
+        stage.main(kind, body, section)
     except SystemExit as exit:
         status = exit.code
     finally:
@@ -237,7 +237,7 @@ def works_or_says_where(body: Callable, name: str, section: str, packed: tuple[s
     message = said.getvalue().strip()
     target = Path("data", section, name)
     assert status in (0, 2) and time.process_time() - started < SECONDS, message
-    assert status == 0 or (message.startswith(f"{section}@{name}: ") and len(message.split("\n")) == 1 and len(message) > 20), message
+    assert status == 0 or (message.startswith(f"{kind}@{name}: ") and len(message.split("\n")) == 1 and len(message) > 20), message
     assert (target / "card.json").exists() == (status == 0), message
     assert not [path for path in Path("data").rglob(".*")], message
     if status == 0:

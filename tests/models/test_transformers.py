@@ -672,6 +672,25 @@ def test_a_unigram_tokenizer_reads_and_is_not_written(project):
         pieces.convert(tokens.path)
 
 
+def test_an_export_has_a_card_with_its_licence(given, project):
+    """That of the weights from elsewhere, or of the text that it was trained on."""
+    bring(given("bert"))
+    folder, _ = export.export("brought")
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\nlicense: other\nlicense_name: \"none\"\n---\n# brought\n")
+    assert "`BertForPreTraining`" in card and "1. by imported licence none" in card
+    YAML().dump(tiny_params(), project / "params.yaml")
+    Path("data/models/brought").rename("data/models/bert")
+    config = Path("data/models/bert/config.json")
+    lineage = [{"by": "pretrained", "objective": "mlm", "tokens": 1000, "flops": 5}]
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"lineage": lineage}))
+    corpus = Path("data/corpora/base/card.json")
+    corpus.write_text(json.dumps(json.loads(corpus.read_text()) | {"licence": "CC BY-SA 4.0"}))
+    folder, _ = export.export("bert")
+    card = (folder / "README.md").read_text()
+    assert "CC BY-SA 4.0" in card and "1. by pretrained objective mlm tokens 1,000 flops 5" in card
+
+
 def test_the_command(ours):
     done = CliRunner().invoke(cli.app, ["export", "ours", "--out", "elsewhere/new"])
     assert done.exit_code == 0 and re.match(r"elsewhere/new: .*largest difference \S+e-\d+", done.output)

@@ -447,7 +447,8 @@ def vectors(
     method: Annotated[str | None, typer.Option(help="Of an alignment: whose maps; the first by default.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/NAME by default.")] = None,
 ) -> None:
-    """Write vectors as word2vec's text, of an alignment both sides in one space and the test words: for gensim, MUSE, VecMap."""
+    """Write vectors as word2vec's text, of an alignment both sides in one space and the test words: for gensim, MUSE,
+    VecMap."""
     from components.spaces import interchange
     from pipelines import terminal
 

@@ -23,8 +23,7 @@ def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
     """The model card: licences, what the model is, and what made it, step by step."""
     licences = list(dict.fromkeys(licence for step in lineage for licence in licences_of(step, name)))
     steps = [
-        " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items())
-        for step in lineage
+        " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items()) for step in lineage
     ]
     front = f"library_name: {LIBRARY}\nlicense: other\nlicense_name: {json.dumps('; '.join(licences) or 'not stated')}"
     made = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
@@ -33,7 +32,7 @@ def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
 ---
 # {name}
 
-A {kind} model for `{loaded_by}`, written by Sesame. Licences of the weights or texts it was made of: {', '.join(licences) or 'not stated'}.
+A {kind} model for `{loaded_by}`, written by Sesame. Licences of the weights or texts it was made of: {", ".join(licences) or "not stated"}.
 
 How it was made:
 

@@ -155,7 +155,8 @@ class IdenticalDictionary(Block):
 
 
 class Pairs(Block):
-    """A list of word pairs: two words a line, between them a tab or blanks (MUSE's, xling-eval's, TSV), or JSONL with two keys."""
+    """A list of word pairs: two words a line, between them a tab or blanks (MUSE's, xling-eval's, TSV), or JSONL with
+    two keys."""
 
     source: Source
     format: Literal["lines", "jsonl"] = "lines"
@@ -172,7 +173,8 @@ class PairsDictionary(Block):
     train: Pairs
     test: Pairs
     lowercase: bool | None = None
-    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by itself."""
+    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by
+    itself."""
     reverse: bool = False
     """The files have the target's words first."""
 
@@ -185,7 +187,8 @@ class ParallelDictionary(Block):
     """Two files (`paths`, in this order): the source's sentences, and on the same lines their translations."""
     test: Pairs
     lowercase: bool | None = None
-    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by itself."""
+    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by
+    itself."""
     min_count: Count = 3
     """Sentences that a word must be in, on either side."""
     rounds: Count = 5

@@ -1,4 +1,5 @@
-"""`sesame vectors NAME`: vectors, or both sides of an alignment and its test words, in the forms that other tools read."""
+"""`sesame vectors NAME`: vectors, or both sides of an alignment and its test words, in the forms that other tools
+read."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,8 +16,9 @@ FOLDER = Path("data/export")
 
 
 def export(all_params: params.Params, name: str, method: str | None, out: Path | None) -> list[Path]:
-    """Write `<name>.vec`; of an alignment `<name>.source.vec` and `<name>.target.vec` in the space they share by one of its methods (the
-    first if none is named), and `<name>.test.txt`, the pairs of words that are asked for as MUSE's evaluation reads them.
+    """Write `<name>.vec`; of an alignment `<name>.source.vec` and `<name>.target.vec` in the space they share by one of
+    its methods (the first if none is named), and `<name>.test.txt`, the pairs of words that are asked for as MUSE's
+    evaluation reads them.
 
     Raises SesameError where there is nothing of the name, no such method, or a folder of the name is in use.
     """

@@ -313,7 +313,8 @@ def test_a_token_that_a_checkpoint_adds_is_one_piece_of_a_text(given, name):
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["bpe", "byte_level_bpe"])
 def test_pipelines_read_and_write_an_exported_model_as_we_do(project, kind):
-    """Nothing is put between a mask and what follows, a continuation keeps its first blank, and padding is on the left."""
+    """Nothing is put between a mask and what follows, a continuation keeps its first blank, and padding is on the
+    left."""
     from components.tokenizer import __main__ as tokenizer_stage
 
     raw = tiny_params()
@@ -677,7 +678,7 @@ def test_an_export_has_a_card_with_its_licence(given, project):
     bring(given("bert"))
     folder, _ = export.export("brought")
     card = (folder / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: transformers\nlicense: other\nlicense_name: \"none\"\n---\n# brought\n")
+    assert card.startswith('---\nlibrary_name: transformers\nlicense: other\nlicense_name: "none"\n---\n# brought\n')
     assert "`BertForPreTraining`" in card and "1. by imported licence none" in card
     YAML().dump(tiny_params(), project / "params.yaml")
     Path("data/models/brought").rename("data/models/bert")

@@ -516,7 +516,8 @@ def test_few_pairs_are_warned_of_and_numerals_alone_do(tmp_path, monkeypatch, ca
 
 
 def test_gensim_reads_vectors_and_an_alignment(tmp_path, monkeypatch):
-    """In the shared space the nearest word of the other file is the translation, for as many test words as were found by `align`."""
+    """In the shared space the nearest word of the other file is the translation, for as many test words as were found
+    by `align`."""
     monkeypatch.chdir(tmp_path)
     made = own_spaces(methods=[{"preset": "xing_2015"}])
     found = align.body(made, "pair", None)["methods"]["xing_2015"]["nn"]["p1"]

@@ -445,6 +445,21 @@ def export(
 
 
 @command
+def vectors(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Vectors of data/vectors, or an alignment.")],
+    method: Annotated[str | None, typer.Option(help="Of an alignment: whose maps; the first by default.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/NAME by default.")] = None,
+) -> None:
+    """Write vectors as word2vec's text, of an alignment both sides in one space and the test words: for gensim, MUSE,
+    VecMap."""
+    from components.spaces import interchange
+    from pipelines import terminal
+
+    for path in interchange.export(params.load(), name, method, out):
+        terminal.say(str(path))
+
+
+@command
 def verify(
     remove: Annotated[bool, typer.Option("--remove", help="Take damaged objects out, so that what needs them is built anew.")] = False,
 ) -> None:

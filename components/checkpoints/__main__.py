@@ -22,7 +22,8 @@ from components.tokenizer.fast import FILE, SETTINGS, FastTokenizer
 from components.tracking import Run
 
 PICKLED = "pytorch_model*.bin"
-"""Weights as they were saved before safetensors, read where there are no others; by torch without running what a pickle may hold."""
+"""Weights as they were saved before safetensors, read where there are no others; by torch without running what a pickle
+may hold."""
 KEPT = ("*.json", "*.txt", "*.model", "*.safetensors", PICKLED)
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 SENTINEL = "<extra_id_"
@@ -92,8 +93,9 @@ def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:
 
 
 def with_markers(file: Path, settings: Path) -> None:
-    """Make a piece of text of each token that the checkpoint added as special for its own use, as `<ent>`: texts are written with it.
-    What frames a text, stands for a hidden or an unknown piece or pads stays out of reach of a text."""
+    """Make a piece of text of each token that the checkpoint added as special for its own use, as `<ent>`: texts are
+    written with it. What frames a text, stands for a hidden or an unknown piece or pads stays out of reach of a
+    text."""
     raw, named = stage.read_json(file), stage.read_json(settings)
     roles = {value["content"] if isinstance(value, dict) else value for key, value in named.items() if key.endswith("_token") and value}
     for token in raw["added_tokens"]:

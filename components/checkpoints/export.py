@@ -1,10 +1,11 @@
 """`sesame export MODEL`: data/models/<model> -> a folder that `transformers` reads."""
 
+import json
 from pathlib import Path
 
 from safetensors.torch import save_file
 
-from components import stage
+from components import params, stage
 from components.checkpoints import hub, parity, pieces
 from components.errors import SesameError
 from components.models import store
@@ -12,6 +13,47 @@ from components.params.models import ARCHITECTURES
 from components.tokenizer import Tokenizer
 
 FOLDER = Path("data/export")
+
+
+LIBRARY = "transformers"
+"""In the front matter of a model card: which library loads it."""
+
+
+def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
+    """The model card: licences, what the model is, and what made it, step by step."""
+    licences = list(dict.fromkeys(licence for step in lineage for licence in licences_of(step, name)))
+    steps = [
+        " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items()) for step in lineage
+    ]
+    front = f"library_name: {LIBRARY}\nlicense: other\nlicense_name: {json.dumps('; '.join(licences) or 'not stated')}"
+    made = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
+    return f"""---
+{front}
+---
+# {name}
+
+A {kind} model for `{loaded_by}`, written by Sesame. Licences of the weights or texts it was made of: {", ".join(licences) or "not stated"}.
+
+How it was made:
+
+{made}
+"""
+
+
+def licences_of(step: dict, name: str) -> list[str]:
+    """Of a step of a model's lineage: that of the weights, or of the corpora of its encoding, as far as their cards
+    are here."""
+    if "licence" in step or not Path("params.yaml").exists():
+        return [step["licence"]] if "licence" in step else []
+    declared = params.load()
+    # the step that a model begins with names no text: that of its section is
+    text = step.get("on") or (declared.models[name].encoding if name in declared.models else None)
+    if (encoding := declared.encodings.get(text)) is None:
+        return []
+    cards = [Path("data/corpora", encoding.corpus, "card.json")]
+    if cards[0].exists() and (mix := declared.mixes.get(encoding.corpus)):
+        cards.append(Path("data/corpora", mix.corpus, "card.json"))
+    return [licence for path in cards if path.exists() and (licence := stage.read_json(path).get("licence"))]
 
 
 def export(name: str, out: Path | None = None) -> tuple[Path, float]:
@@ -53,6 +95,7 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
         config.save_pretrained(written)
         save_file(layout.restore(layout.write(state), architecture), written / "model.safetensors", metadata={"format": "pt"})
         without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
+        (written / "README.md").write_text(card(name, kind, config.architectures[0], store.about(folder).lineage), encoding="utf-8")
         difference = parity.check(written, model, layout, tokens, [*absent, *without])
     if without:
         print(f"left out, since transformers' {kind} has no such part: {', '.join(without)}")

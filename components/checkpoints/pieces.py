@@ -60,7 +60,8 @@ def convert(path: Path) -> Fast:
 
 
 def within_a_text(fast: Fast) -> None:
-    """Have a byte-level tokenizer put its blank before a whole text alone, and not before what follows on a `[MASK]` in it."""
+    """Have a byte-level tokenizer put its blank before a whole text alone, and not before what follows on a `[MASK]` in
+    it."""
     lower = [normalizers.Lowercase()] if fast.normalizer.normalize_str("A") == "a" else []
     fast.normalizer = normalizers.Sequence([
         normalizers.NFKC(), *lower, normalizers.Replace(Regex(r"^\s+"), " "), normalizers.Strip(left=False, right=True),
@@ -70,11 +71,11 @@ def within_a_text(fast: Fast) -> None:
 
 
 def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path) -> None:
-    """Put `tokenizer.json` and its settings into a folder. `form`: a family's `hub`, which says how a text and a pair are framed, which
-    inputs the model takes, on which side it is padded and whether it goes on where a text ends.
+    """Put `tokenizer.json` and its settings into a folder. `form`: a family's `hub`, which says how a text and a pair
+    are framed, which inputs the model takes, on which side it is padded and whether it goes on where a text ends.
 
-    Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True` turns that off.
-    """
+    Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True`
+    turns that off."""
     fast = convert(tokens.path) if isinstance(tokens, SentencePieces) else Fast.from_file(str(tokens.path))
     if isinstance(fast.decoder, decoders.ByteLevel):
         within_a_text(fast)

@@ -53,7 +53,8 @@ def fits(method: str, task: params.Task, pair: bool) -> bool:
 
 
 def usable(methods: Sequence[str], bench: Bench) -> list[str]:
-    """The baselines that say anything of a task; a bag of words is left out, with a line, where no training text has a word."""
+    """The baselines that say anything of a task; a bag of words is left out, with a line, where no training text has a
+    word."""
     chosen = [method for method in methods if fits(method, bench.task, bench.pair)]
     texts = {method: [row.text_b if method == "second_text" else f"{row.text_a} {row.text_b or ''}" for row in bench.rows["train"]]
              for method in LINEAR}  # fmt: skip

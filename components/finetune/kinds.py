@@ -16,8 +16,8 @@ from components.tasks import Example
 from components.tokenizer import Tokenizer
 
 MAX_ANSWER = 30
-"""Tokens of the longest answer that is given, as in BERT's SQuAD code; more where one of the training examples is longer, as every name
-is where a token is a character."""
+"""Tokens of the longest answer that is given, as in BERT's SQuAD code; more where one of the training examples is
+longer, as every name is where a token is a character."""
 
 
 class Kind:

@@ -19,6 +19,7 @@ from components.finetune import loop
 from components.finetune.bench import Bench, Ready, judged, readable
 from components.finetune.data import Encoded
 from components.finetune.kinds import Extraction
+from components.finetune.methods.in_context import Likelihood
 from components.models import store
 from components.tasks import Example, calibration, metrics
 from components.tracking import Run
@@ -122,6 +123,7 @@ def over_seeds(
         "costs": {arm.init: arm.costs for arm in arms},
         "cut": {split: texts.cut for split, texts in reader.encoded.items()},
         "lost": {split: texts.lost for split, texts in reader.encoded.items()},
+        **({"shots": {"cut": ready.kind.cut, "lost": ready.kind.lost}} if isinstance(ready.kind, Likelihood) else {}),
         **({"too_long": too_long(ready.kind, reader.encoded)} if isinstance(ready.kind, Extraction) else {}),
         **({"outside": {arm.init: arm.outside for arm in arms}} if ready.kind.outside is not None else {}),
         **({"calibration": {arm.init: summaries(arm.calibration) for arm in arms}} if ready.kind.outputs_are_labels else {}),

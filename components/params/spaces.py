@@ -177,7 +177,8 @@ class IdenticalDictionary(Block):
 
 
 class Pairs(Block):
-    """A list of word pairs: two words a line, between them a tab or blanks (MUSE's, xling-eval's, TSV), or JSONL with two keys."""
+    """A list of word pairs: two words a line, between them a tab or blanks (MUSE's, xling-eval's, TSV), or JSONL with
+    two keys."""
 
     source: Source
     """Brings the file of pairs."""
@@ -198,7 +199,8 @@ class PairsDictionary(Block):
     test: Pairs
     """Pairs that are asked for."""
     lowercase: bool | None = None
-    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by itself."""
+    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by
+    itself."""
     reverse: bool = False
     """The files have the target's words first."""
 
@@ -212,7 +214,8 @@ class ParallelDictionary(Block):
     test: Pairs
     """Pairs that are asked for."""
     lowercase: bool | None = None
-    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by itself."""
+    """Of the words: null as the vectors have them, which are small where a vocabulary has no capitals; each language by
+    itself."""
     min_count: Count = 3
     """Sentences that a word must be in, on either side."""
     rounds: Count = 5

@@ -281,7 +281,8 @@ IDLE = {
         "pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing", "temperature_scaling",
     ),
 }  # fmt: skip
-"""Settings that have no effect under a method: all of an example is in one prompt, there is no head, or nothing of the model learns."""
+"""Settings that have no effect under a method: all of an example is in one prompt, there is no head, or nothing of the
+model learns."""
 OF_CLASSES = {
     "label_smoothing": ("classification", "tagging", "text"), "class_weights": ("classification", "tagging"),
     "temperature_scaling": ("classification",),

@@ -19,8 +19,8 @@ def micro_batches(accumulate: int, world_size: int, rank: int) -> tuple[int, sli
 
 
 class Idle(dict):
-    """Rows of another rank, for one that has none in a step: it reads along, since all ranks together gather the layers of a sharded
-    model, and counts nothing."""
+    """Rows of another rank, for one that has none in a step: it reads along, since all ranks together gather the layers
+    of a sharded model, and counts nothing."""
 
 
 class Windows(IterableDataset):

@@ -45,8 +45,9 @@ class Pretraining(L.LightningModule):
         self, block: params.Model, model: LanguageModel, networks: dict[str, nn.Module], objective: Objective, steps: int | None, run: Run,
         bytes_as_came: float = 1.0,
     ):  # fmt: skip
-        """`networks` are the objective's, trained with the model; `steps` is None for a budget in minutes; `bytes_as_came` of the
-        validation text for each byte of its pieces, so that bits per byte compare across tokenizers that normalise it differently."""
+        """`networks` are the objective's, trained with the model; `steps` is None for a budget in minutes;
+        `bytes_as_came` of the validation text for each byte of its pieces, so that bits per byte compare across
+        tokenizers that normalise it differently."""
         super().__init__()
         self.block, self.model, self.objective, self.steps, self.run = block, model, objective, steps, run
         self.bytes_as_came = bytes_as_came
@@ -273,7 +274,7 @@ def parts(counts: Mapping[str, Any]) -> list[str]:
 
 
 def standard_error(losses: np.ndarray, counts: np.ndarray) -> float | None:
-    """Of the mean loss a target: targets of one batch are not independent, so it is from batch to batch, and of a single one it is not
-    known. losses, counts (batches,)."""
+    """Of the mean loss a target: targets of one batch are not independent, so it is from batch to batch, and of a
+    single one it is not known. losses, counts (batches,)."""
     squares, batches = np.square(losses - counts * losses.sum() / counts.sum()).sum(), len(losses)
     return float(np.sqrt(squares * batches / (batches - 1)) / counts.sum()) if batches > 1 else None

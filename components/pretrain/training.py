@@ -105,7 +105,8 @@ class Setup:
     untrained: list[str]
     """Parts of the model that this objective leaves alone."""
     bytes_as_came: float
-    """Of the validation text as it came, for each byte of its pieces: normalised text may have more or fewer, an unknown piece has none."""
+    """Of the validation text as it came, for each byte of its pieces: normalised text may have more or fewer, an
+    unknown piece has none."""
     unknown: float
     """Share of the validation text's pieces that are unknown."""
 

@@ -10,7 +10,8 @@ BOM = b"\xef\xbb\xbf"
 
 
 def fields(line: str) -> list[str]:
-    """A line taken apart at tabs, where there are none at blanks. Other white space belongs to a word: `new<U+00A0>york` is one."""
+    """A line taken apart at tabs, where there are none at blanks. Other white space belongs to a word:
+    `new<U+00A0>york` is one."""
     return line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
 
 

@@ -147,7 +147,8 @@ def check(name: str, task: params.Task, divided: dict[str, list[Example]], dropp
 
 
 def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
-    """How many examples have the texts of one to learn from: to the letter, and but for case, forms of letters and what is no word."""
+    """How many examples have the texts of one to learn from: to the letter, and but for case, forms of letters and what
+    is no word."""
 
     def exact(example: Example) -> tuple[str, ...]:
         return example.text_a, example.text_b or "", *(example.choices or {}).values()

@@ -292,7 +292,7 @@ MISTAKES = [
     Mistake("what is asked for is a seed", "components/spaces/align.py",
             "if words[0] not in pair.pairs.test]", "if words[0]]", named("spaces")),
     Mistake("no word counts as taught", "components/spaces/align.py",
-            "not pair.pairs.test[word] & taught", "not pair.pairs.test[word] & set()", named("spaces")),
+            "not pair.pairs.test[word] & brought.taught", "not pair.pairs.test[word] & set()", named("spaces")),
     Mistake("a last dictionary of a tenth of the words", "components/spaces/self_learning.py",
             "    if keep < 1:  # the", "    if False:  # the", named("maps")),
     Mistake("pairs that are asked for are learned from", "components/spaces/dictionaries/pairs.py",

@@ -263,7 +263,7 @@ def test_a_choice_is_judged_by_the_mean_over_its_tokens(tokens):
         kind.encode([Example("3", "the dog", None, None, choices={"a": "", "b": "so"})], tokens)
 
 
-def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows):
+def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows, capsys):
     _, kind = build("decoder", tokens, task(), recipe("in_context", shots=3, max_length=60))
     said = []
     for seed in (1, 1, 2):
@@ -280,6 +280,13 @@ def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows):
     kind.begin([Example(str(i), "the old dog sees the river " * 9, None, "yes") for i in range(4)], 1)
     encoded = kind.encode([Example("x", "a man " * 40, None, None)], tokens)
     assert all(len(ids) <= 60 for ids in encoded.texts[0]) and encoded.cut == 1, "long ones are cut to their share"
+    assert kind.cut == 4, "so are those of the prompt, and counted"
+    asked = task(prompt=prompt("the old dog sees the river in the morning and {text_a} near the sea"))
+    _, kind = build("decoder", tokens, asked, recipe("in_context", shots=4, max_length=60))
+    kind.begin(rows, 1)
+    assert (kind.cut, kind.lost) == (4, 4)
+    said = "of 4 examples in the prompt of same 4 are cut, 4 lost their answer, 4 words of the prompt itself: each has 11 of"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("labels", "words", "said"), [
@@ -387,6 +394,7 @@ def test_a_model_is_asked_in_context(project):
     figures = finetune.finetune(params.load(), "gpt-same", Run(None))
     assert figures["protocol"].endswith("nothing trained, 1 examples in the prompt, calibrated, pairs read jointly; 1 labelled examples")
     assert figures["trainable_parameters"] == 0 and figures["cost"]["flops"] > 0 and figures["cut"]["train"] == 0 < figures["cut"]["test"]
+    assert figures["shots"] == {"cut": 1, "lost": 1}, "of the seed that was last"
     predictions = [json.loads(line) for line in Path("data/scores/gpt/same/predictions.jsonl").read_text().splitlines()]
     assert {row["prediction"] for row in predictions} <= {"no", "yes"} and {row["init"] for row in predictions} == {"pretrained", "random"}
     asked = {(row["seed"], row["id"]): row["prediction"] for row in predictions if row["init"] == "pretrained"}

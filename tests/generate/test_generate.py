@@ -301,6 +301,10 @@ def test_what_can_not_be_is_one_line(translated, tokens):
         return str(done.exception)
 
     assert "--top-p: Input should be less than or equal to 1" in said("gpt", "a", "--how", "sample", "--top-p", "2")
+    for idle, needs in (("--temperature", "sample"), ("--top-k", "sample"), ("--beams", "beam"), ("--length-penalty", "beam")):
+        assert said("gpt", "a", idle, "7") == f"sesame: {idle} has no effect with --how greedy: it needs --how {needs}"
+    beams = said("gpt", "a", "--how", "beam", "--repetition-penalty", "2")
+    assert beams == "sesame: --repetition-penalty has no effect with --how beam: it needs --how greedy or sample"
     assert "nowhere.txt: no such file" in said("gpt", "--file", "nowhere.txt")
     assert "data/models/none: no model there" in said("none", "a")
     assert "the beginning has 200 tokens, and the model reads 32" in said("gpt", "the " * 199)

@@ -313,7 +313,8 @@ def test_a_token_that_a_checkpoint_adds_is_one_piece_of_a_text(given, name):
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["bpe", "byte_level_bpe"])
 def test_pipelines_read_and_write_an_exported_model_as_we_do(project, kind):
-    """Nothing is put between a mask and what follows, a continuation keeps its first blank, and padding is on the left."""
+    """Nothing is put between a mask and what follows, a continuation keeps its first blank, and padding is on the
+    left."""
     from components.tokenizer import __main__ as tokenizer_stage
 
     raw = tiny_params()
@@ -670,6 +671,25 @@ def test_a_unigram_tokenizer_reads_and_is_not_written(project):
     assert figures["vocab_size"] == 320 and tokens.decode(tokens.encode(["the dog sees 東京 ."])[0]) == "the dog sees 東京 ."
     with pytest.raises(SesameError, match="a unigram tokenizer can't be written"):
         pieces.convert(tokens.path)
+
+
+def test_an_export_has_a_card_with_its_licence(given, project):
+    """That of the weights from elsewhere, or of the text that it was trained on."""
+    bring(given("bert"))
+    folder, _ = export.export("brought")
+    card = (folder / "README.md").read_text()
+    assert card.startswith('---\nlibrary_name: transformers\nlicense: other\nlicense_name: "none"\n---\n# brought\n')
+    assert "`BertForPreTraining`" in card and "1. by imported licence none" in card
+    YAML().dump(tiny_params(), project / "params.yaml")
+    Path("data/models/brought").rename("data/models/bert")
+    config = Path("data/models/bert/config.json")
+    lineage = [{"by": "pretrained", "objective": "mlm", "tokens": 1000, "flops": 5}]
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"lineage": lineage}))
+    corpus = Path("data/corpora/base/card.json")
+    corpus.write_text(json.dumps(json.loads(corpus.read_text()) | {"licence": "CC BY-SA 4.0"}))
+    folder, _ = export.export("bert")
+    card = (folder / "README.md").read_text()
+    assert "CC BY-SA 4.0" in card and "1. by pretrained objective mlm tokens 1,000 flops 5" in card
 
 
 def test_the_command(ours):

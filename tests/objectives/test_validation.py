@@ -1,4 +1,5 @@
-"""Validation reads all of a text, and says the same whatever the batches of the training and however many devices there are."""
+"""Validation reads all of a text, and says the same whatever the batches of the training and however many devices there
+are."""
 
 import numpy as np
 import pytest

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from components import params, stage
 from components.errors import SesameError
-from components.spaces import align, dictionaries, evaluate, published, trainers, vectors
+from components.spaces import align, dictionaries, evaluate, interchange, published, trainers, vectors
 from components.spaces.dictionaries import wordnet as wordnets
 from components.spaces.maps import normalise, unit
 from components.spaces.neighbours import nearest
@@ -513,6 +513,29 @@ def test_few_pairs_are_warned_of_and_numerals_alone_do(tmp_path, monkeypatch, ca
     assert metrics["methods"]["numerals"]["seed_pairs"] == 30 and metrics["methods"]["numerals"]["csls"]["p1"] > 0.95
     assert metrics["methods"]["numerals"]["csls"]["queries_unseen"] == 70, "no gold is among what numerals taught"
     assert metrics["unlikeness"] == pytest.approx(0, abs=1)
+
+
+def test_gensim_reads_vectors_and_an_alignment(tmp_path, monkeypatch):
+    """In the shared space the nearest word of the other file is the translation, for as many test words as were found
+    by `align`."""
+    monkeypatch.chdir(tmp_path)
+    made = own_spaces(methods=[{"preset": "xing_2015"}])
+    found = align.body(made, "pair", None)["methods"]["xing_2015"]["nn"]["p1"]
+    [file] = interchange.export(made, "one", None, None)
+    keyed, space = KeyedVectors.load_word2vec_format(str(file)), load("data/vectors/one")
+    assert keyed.index_to_key == space.words and np.array_equal(keyed.vectors, space.vectors)
+    source, target, test = interchange.export(made, "pair", "xing_2015", tmp_path / "new")
+    here, there = (KeyedVectors.load_word2vec_format(str(path)) for path in (source, target))
+    pairs = [line.split() for line in test.read_text().splitlines()]
+    assert len(pairs) == 70
+    hits = [there.similar_by_vector(here[word], topn=1)[0][0] == gold for word, gold in pairs]
+    assert np.mean(hits) == pytest.approx(found) and found > 0.9
+    for args, said in ((("none", None), "none: neither an alignment"), (("pair", "other"), "--method other: alignment pair has xing_2015")):
+        with pytest.raises(SesameError, match=said):
+            interchange.export(made, *args, None)
+    save(Space(["new york"], np.zeros(1, int), np.ones((1, 2), np.float32)), Path("data/vectors/blank"))
+    [file] = interchange.export(made, "blank", None, None)
+    assert KeyedVectors.load_word2vec_format(str(file)).index_to_key == ["new_york"]
 
 
 def test_nothing_to_begin_with_is_one_line(tmp_path, monkeypatch):

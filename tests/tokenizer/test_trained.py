@@ -80,8 +80,8 @@ def test_it_is_the_same_bits_every_time_and_a_model_is_trained_with_it(made):
 
 @pytest.mark.parametrize("kind", ["bpe", *KINDS])
 def test_bits_per_byte_are_over_the_text_as_it_came(kind, project, capsys):
-    """In full-width letters, which sentencepiece makes ASCII of, and with a word that a WordPiece does not know: bytes of its pieces are
-    a third, or none."""
+    """In full-width letters, which sentencepiece makes ASCII of, and with a word that a WordPiece does not know: bytes
+    of its pieces are a third, or none."""
     wide = {ord(letter): ord(letter) + 0xFEE0 for letter in "abcdefghijklmnopqrstuvwxyz"}
     for split in ("train", "valid"):
         file = project / f"data/corpora/tiny/{split}.txt"

@@ -60,12 +60,23 @@ class Likelihood(InWords):
         drawn = np.random.default_rng([seed, 3]).permutation(len(train))[: self.recipe.shots]
         if len(drawn) < self.recipe.shots:
             raise SesameError(f"shots: {self.recipe.shots}, and there are {len(train)} training examples to draw from")
-        self.train, self.pair, self.before = train, train[0].text_b is not None, []
+        self.train, self.pair, self.before, self.cut, self.lost = train, train[0].text_b is not None, [], 0, 0
+        tight = 0
         for example in (train[i] for i in drawn):
             [answer] = self.answers([self.answer(example)])
-            answer = answer[: self.share - SHORTEST]
-            prompt = self.prompt(example, self.share - len(answer) - len(self.between))
-            self.before += [*prompt.ids, *answer, *self.between]
+            kept = answer[: self.share - SHORTEST]
+            prompt = self.prompt(example, self.share - len(kept) - len(self.between))
+            self.cut += prompt.cut or len(kept) < len(answer)
+            self.lost += prompt.lost or len(kept) < len(answer)
+            self.before += [*prompt.ids, *kept, *self.between]
+            tight += prompt.empty
+        if self.cut:
+            print(
+                f"of {len(drawn)} examples in the prompt of {self.name} {self.cut} are cut, {self.lost} lost their answer, {tight} "
+                f"words of the prompt itself: each has {self.share} of the {self.recipe.max_length} tokens of max_length; raise it "
+                "or lower shots",
+                flush=True,
+            )
 
     def encode(self, examples: list[Example], tokens: Tokens) -> Encoded:
         data = Encoded([], [], [], choices=True)

@@ -51,7 +51,8 @@ class CausalLM(Contract):
 
 
 class PackedBatches(Batches):
-    """Rows of max_length + 1 tokens of the stream; the last token of a row is the first of the next. The last row of an epoch is padded."""
+    """Rows of max_length + 1 tokens of the stream; the last token of a row is the first of the next. The last row of an
+    epoch is padded."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.stream, self.batch_size, self.max_length = Stream(text, seed), batch_size, max_length

@@ -16,8 +16,8 @@ HIDDEN, SPLIT, KEPT_SPLIT, CUT, SPOILT = 1, 2, 3, 4, 5  # what a keyed number de
 
 
 class DenoisingBatches(Batches):
-    """Rows of the stream, as many tokens each as make source and target fit the model. No row is padded where all lose as much: the last
-    one of an epoch begins in the row before it."""
+    """Rows of the stream, as many tokens each as make source and target fit the model. No row is padded where all lose
+    as much: the last one of an epoch begins in the row before it."""
 
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.noise, self.stream, self.batch_size, self.seed = config.noise, Stream(text, seed), batch_size, seed

@@ -134,8 +134,8 @@ def smaller(model: LanguageModel, size: float, layers: float) -> LanguageModel:
 
 
 def sampled(logits: Tensor, labels: Tensor, training: bool) -> Tensor:
-    """logits (batch, targets, vocab_size), labels (batch, targets) -> a token of each target, drawn; where nothing is trained the same ones
-    every time for the same row, whatever rows are beside it."""
+    """logits (batch, targets, vocab_size), labels (batch, targets) -> a token of each target, drawn; where nothing is
+    trained the same ones every time for the same row, whatever rows are beside it."""
     noise = torch.ones(logits.shape, dtype=torch.float32, device=logits.device)
     if training:
         noise.exponential_()

@@ -13,13 +13,14 @@ LANES, LANE_TOKENS = 32, 1024
 
 
 def validation_lanes(text: Split) -> int:
-    """In which a whole text is validated on, whatever the batches of the training: long ones, since each begins without a memory."""
+    """In which a whole text is validated on, whatever the batches of the training: long ones, since each begins without
+    a memory."""
     return min(LANES, max(1, text.num_tokens // LANE_TOKENS))
 
 
 class LaneBatches(Batches):
-    """Row i of every step continues row i of the step before: the text is cut into batch_size lanes, read in windows. What is left of a
-    window behind the end of a lane is padding."""
+    """Row i of every step continues row i of the step before: the text is cut into batch_size lanes, read in windows.
+    What is left of a window behind the end of a lane is padding."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, window: int, seed: int):
         self.stream, self.batch_size, self.window = Stream(text, seed), batch_size, window
@@ -38,7 +39,8 @@ class LaneBatches(Batches):
         return sum(min(self.window, left) for _, left in self._place(step)[1])
 
     def _place(self, step: int) -> tuple[int, list[tuple[int, int]]]:
-        """The epoch of a step, and of each lane where in it its window begins, and how many tokens are left of the lane."""
+        """The epoch of a step, and of each lane where in it its window begins, and how many tokens are left of the
+        lane."""
         epoch, index = divmod(step, self.epoch_steps())
         starts = [(lane * self.lane + index * self.window, (lane + 1) * self.lane) for lane in range(self.batch_size)]
         return epoch, [(start, max(0, min(end, self.stream.size - 1) - start)) for start, end in starts]

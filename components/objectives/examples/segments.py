@@ -17,8 +17,8 @@ def spans(text: Shard, max_length: int) -> np.ndarray:
 
 
 def pieces(text: Shard, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The segments, those of more than `longest` tokens cut into as few pieces as fit, about as long as each other: the first token of
-    each, (n,), its end, (n,), and of each document the first one, as `Shard.documents`."""
+    """The segments, those of more than `longest` tokens cut into as few pieces as fit, about as long as each other: the
+    first token of each, (n,), its end, (n,), and of each document the first one, as `Shard.documents`."""
     firsts, ends = np.asarray(text.segments, np.int64).T
     sizes = ends - firsts
     counts = np.maximum(1, -(-sizes // longest))
@@ -55,18 +55,20 @@ def ranges(firsts: np.ndarray, counts: np.ndarray, step: int = 1) -> np.ndarray:
 
 
 def pairs(text: Shard, max_length: int, rng: np.random.Generator, single: bool = False, swapped: bool = False) -> np.ndarray:
-    """Examples for next-sentence prediction, (n, 5): A's first token and end, B's first token and end, 1 where B is random.
+    """Examples for next-sentence prediction, (n, 5): A's first token and end, B's first token and end, 1 where B is
+    random.
 
-    With `single` A and B are a segment each; with `swapped` B is always what follows, and 1 says that the two were exchanged
-    (sentence-order prediction, Lan et al. 2020, section 3.1).
+    With `single` A and B are a segment each; with `swapped` B is always what follows, and 1 says that the two were
+    exchanged (sentence-order prediction, Lan et al. 2020, section 3.1).
 
-    As in BERT's data (Devlin et al. 2019, appendix A.2): segments of a document are gathered up to max_length, split at a random
-    place into A and B, and half of the time B is text of another document instead; the segments B would have had go back and open
-    the next example. Unlike there,
-    - nothing is cut off: as many segments are gathered as fit, and one that would leave no room for a second is read in pieces. Of a
-      random B alone, which is read in its own document too, the last segments are left out where A leaves it less room;
-    - random examples change their Bs among each other (`exchanged`), so that B alone, or its length, says nothing of the answer:
-      drawn from anywhere, a random B would often open its document, which a true one never does;
+    As in BERT's data (Devlin et al. 2019, appendix A.2): segments of a document are gathered up to max_length, split at
+    a random place into A and B, and half of the time B is text of another document instead; the segments B would have
+    had go back and open the next example. Unlike there,
+    - nothing is cut off: as many segments are gathered as fit, and one that would leave no room for a second is read in
+      pieces. Of a random B alone, which is read in its own document too, the last segments are left out where A leaves
+      it less room;
+    - random examples change their Bs among each other (`exchanged`), so that B alone, or its length, says nothing of
+      the answer: drawn from anywhere, a random B would often open its document, which a true one never does;
     - a segment left alone is an example without a B and without a question (IGNORED): paired with random text it would
       make "random" the answer nine times in ten where a document does not open with A.
     """
@@ -100,8 +102,9 @@ def pairs(text: Shard, max_length: int, rng: np.random.Generator, single: bool =
 def _gathered(
     taken: np.ndarray, firsts: np.ndarray, limit: int, rng: np.random.Generator, single: bool, swapped: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Of each example the first segment of A, of B, the one after B, the answer, the document. All documents are read side by side.
-    `taken`: the tokens of all segments before each one; `firsts`: the first segment of each document, and their number."""
+    """Of each example the first segment of A, of B, the one after B, the answer, the document. All documents are read
+    side by side. `taken`: the tokens of all segments before each one; `firsts`: the first segment of each document, and
+    their number."""
     document, segment, drawn = np.arange(len(firsts) - 1), firsts[:-1], []
     last = firsts[1:]
     while len(document):

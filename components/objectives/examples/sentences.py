@@ -23,8 +23,8 @@ NEAREST = 3
 
 
 class SentenceBatches(Batches):
-    """Steps of sentences, `[CLS] ... [SEP]` each, in a new order in every epoch; one that is longer than a row is read as several. A
-    document of a single sentence has no neighbours and is left out. Memory holds 50 bytes a sentence."""
+    """Steps of sentences, `[CLS] ... [SEP]` each, in a new order in every epoch; one that is longer than a row is read
+    as several. A document of a single sentence has no neighbours and is left out. Memory holds 50 bytes a sentence."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.text, self.batch_size, self.max_length, self.seed = text, batch_size, max_length, seed

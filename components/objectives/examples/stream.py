@@ -78,10 +78,9 @@ class Stream:
 def asked(ids: np.ndarray | Tensor, backward: bool = False) -> np.ndarray | Tensor:
     """ids (rows, length + 1) -> of each but the first whether it is predicted, (rows, length).
 
-    What opens a document is not: `[CLS]`, or the last `[SEP]` of a text read backwards, which always follows on the `[CLS]` that ends the
-    document behind it. So each direction predicts a document's text and its end, and as many targets. Nor is what fills up a row behind
-    the end of the text.
-    """
+    What opens a document is not: `[CLS]`, or the last `[SEP]` of a text read backwards, which always follows on the
+    `[CLS]` that ends the document behind it. So each direction predicts a document's text and its end, and as many
+    targets. Nor is what fills up a row behind the end of the text."""
     return ((ids[:, :-1] if backward else ids[:, 1:]) != CLS) & (ids[:, 1:] != PAD)
 
 

@@ -84,8 +84,8 @@ class Batches(ABC):
     drawn: tuple[int, list[Batch]] | None = None
     """The window that was asked for last."""
     left_out: float = 0.0
-    """Share of the text's tokens that are in no row, in any epoch. What fills no last batch of an epoch is not counted: it is other text
-    in each."""
+    """Share of the text's tokens that are in no row, in any epoch. What fills no last batch of an epoch is not counted:
+    it is other text in each."""
 
     @abstractmethod
     def epoch_steps(self) -> int:
@@ -113,8 +113,8 @@ class Batches(ABC):
 
 
 class Grouped(Batches):
-    """All rows of batches of one row each, some at a time; the last step has what is left. What a row is does not depend on how many
-    there are in a step."""
+    """All rows of batches of one row each, some at a time; the last step has what is left. What a row is does not
+    depend on how many there are in a step."""
 
     def __init__(self, single: Batches, batch_size: int):
         self.single, self.batch_size = single, batch_size

@@ -15,7 +15,8 @@ from components.objectives.examples.segments import ranges
 from components.objectives.examples.windows import Batch, Grouped, Rows, Window
 
 RIVALS = 64
-"""Sentences that a neighbour is found among in validation: among more it is harder, whatever the batches of the training."""
+"""Sentences that a neighbour is found among in validation: among more it is harder, whatever the batches of the
+training."""
 
 
 class QuickThoughts(sentences.SentenceObjective):
@@ -76,7 +77,8 @@ class Rivals(Grouped):
 
 
 def asked(documents: np.ndarray) -> np.ndarray:
-    """documents (steps, batch) that the rows of steps are of -> which rows have a neighbour in their step, (steps * batch,)."""
+    """documents (steps, batch) that the rows of steps are of -> which rows have a neighbour in their step, (steps *
+    batch,)."""
     beside = documents[:, 1:] == documents[:, :-1]
     return (np.pad(beside, ((0, 0), (1, 0))) | np.pad(beside, ((0, 0), (0, 1)))).ravel()
 

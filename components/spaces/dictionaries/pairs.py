@@ -33,7 +33,8 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
 
 
 def lowered(asked: bool | None, source: list[str], target: list[str]) -> tuple[bool, bool]:
-    """Whether small letters are made of the words of either language: as asked, else where its vocabulary has nothing but these."""
+    """Whether small letters are made of the words of either language: as asked, else where its vocabulary has nothing
+    but these."""
     return tuple(not has_capitals(words) if asked is None else asked for words in (source, target))
 
 

@@ -21,7 +21,7 @@ LIBRARY = "transformers"
 
 def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
     """The model card: licences, what the model is, and what made it, step by step."""
-    licences = list(dict.fromkeys(licence for step in lineage for licence in licences_of(step, name)))
+    licences = licences_of(name)
     steps = [
         " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items()) for step in lineage
     ]
@@ -40,20 +40,23 @@ How it was made:
 """
 
 
-def licences_of(step: dict, name: str) -> list[str]:
-    """Of a step of a model's lineage: that of the weights, or of the corpora of its encoding, as far as their cards
-    are here."""
-    if "licence" in step or not Path("params.yaml").exists():
-        return [step["licence"]] if "licence" in step else []
-    declared = params.load()
-    # the step that a model begins with names no text: that of its section is
-    text = step.get("on") or (declared.models[name].encoding if name in declared.models else None)
-    if (encoding := declared.encodings.get(text)) is None:
+def licences_of(name: str) -> list[str]:
+    """Of a model's weights from elsewhere and of the texts that it was trained on, as params.yaml states them."""
+    if not Path("params.yaml").exists():  # a model that was carried away by itself
         return []
-    cards = [Path("data/corpora", encoding.corpus, "card.json")]
-    if cards[0].exists() and (mix := declared.mixes.get(encoding.corpus)):
-        cards.append(Path("data/corpora", mix.corpus, "card.json"))
-    return [licence for path in cards if path.exists() and (licence := stage.read_json(path).get("licence"))]
+    declared = params.load()
+    if name not in {**declared.models, **declared.checkpoints, **declared.derived}:
+        return []
+    root = declared.root(name)
+    found = [declared.checkpoints[root].licence] if root in declared.checkpoints else []
+    for encoding in [encoding for encoding, _ in declared.read_by(name)]:
+        corpus = declared.encodings[encoding].corpus
+        if mix := declared.mixes.get(corpus):
+            found += [] if mix.only_tasks else [declared.corpora[mix.corpus].licence]
+            found += [declared.tasks[task].licence for task in mix.tasks]
+        else:
+            found.append(declared.corpora[corpus].licence)
+    return list(dict.fromkeys(found))
 
 
 def export(name: str, out: Path | None = None) -> tuple[Path, float]:

@@ -125,7 +125,7 @@ class Lane:
             if start.lock is not None:
                 (self.folder / "dvc.lock").write_bytes(start.lock)
             share(self.folder, start.config, start.cache, start.links)
-            call(*DVC, "checkout", "--quiet", "--force", "--allow-missing", cwd=self.folder)
+            call(*DVC, "checkout", "--force", "--allow-missing", cwd=self.folder)
             return lock
         except BaseException:
             self.remove()
@@ -138,13 +138,13 @@ class Lane:
         """
         built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
         if params.load(self.folder / "params.yaml").away:
-            call(*DVC, "pull", "--quiet", *built, cwd=self.folder)  # an experiment has its data here
+            call(*DVC, "pull", *built, cwd=self.folder)  # an experiment has its data here
         files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
         files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git
         with _turn():
             if files:
                 git("add", "--pathspec-from-file=-", "--pathspec-file-nul", cwd=self.folder, feed="\0".join(files).encode())
-            call(*DVC, "exp", "save", "--quiet", "--force", "--name", self.name, *built, cwd=self.folder)
+            call(*DVC, "exp", "save", "--force", "--name", self.name, *built, cwd=self.folder)
             self.added = {md5: size for md5, size in origin.outs(self.folder).items() if md5 not in start.known}
             self.scores = headline(self.folder / "data/report/scores.csv")
             page = self.folder / "data/report/index.html"

@@ -57,6 +57,9 @@ def look(variants: Sequence[Variant]) -> Origin:
         raise SesameError("lanes are git worktrees: run in a git repository with at least one commit") from None
     if Path(top).resolve() != Path.cwd():
         raise SesameError(f"run from the top of the git repository, {top}")
+    if above := git("rev-parse", "--show-superproject-working-tree").decode().strip():
+        # its DVC takes the files of such a worktree for files of another repository
+        raise SesameError(f"this is a git submodule of {above}, and DVC can't work in its worktrees: clone it by itself to run experiments")
     _names([variant.name for variant in variants])
     untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
     patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}

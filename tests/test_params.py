@@ -206,7 +206,7 @@ def problems(change) -> list[str]:
         (lambda raw: raw["models"]["elmo"].update(prompts=["no star"]), "models.elmo: prompt 'no star' must mark one *word*"),
         (
             lambda raw: raw["finetune"]["recipes"]["bert"].update(max_length=64),
-            "the file: finetune.recipes.bert.max_length 64 is more than the model reads",
+            "finetune.recipes.bert.max_length 64 is more than the model reads",
         ),
         (
             lambda raw: raw["search"]["space"].update(learning_rat={"low": 0.1, "high": 0.2}),
@@ -227,20 +227,20 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["search"].update(models=["bert"], space={"max_length": {"choices": [16, 64]}}),
-            "the file: search.space.max_length 64 is more than the model reads",
+            "search.space.max_length 64 is more than the model reads",
         ),
         (
             lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}),
-            "the file: search.space.method lora goes into a Transformer's blocks",
+            "search.space.method lora goes into a Transformer's blocks",
         ),
         (lambda raw: raw["search"].update(budget={}), "search.budget: give trials, hours or both"),
         (
             lambda raw: raw["search"].update(models=["bert"], pruner={"name": "hyperband", "min_epochs": 2}),
-            "the file: search.pruner: bert has at most 2 epochs",
+            "search.pruner: bert has at most 2 epochs",
         ),
         (
             lambda raw: raw["search"].update(tasks=["same"], metric="pearson"),
-            "the file: search.metric pearson is not among those of the dev split of tasks.same (accuracy)",
+            "search.metric pearson is not among those of the dev split of tasks.same (accuracy)",
         ),
         (
             lambda raw: raw.update(search=raw["search"] | {"models": ["gpt"]}, finetune=raw["finetune"] | {"models": [], "recipes": {}}),
@@ -402,3 +402,20 @@ def test_many_problems_are_not_all_told():
     with pytest.raises(SesameError, match="500 problems") as told:
         params.check(raw)
     assert len(str(told.value).splitlines()) == params.MOST + 2 and str(told.value).endswith("and 470 more")
+
+
+def test_a_wrong_key_of_a_study_names_the_file_of_the_studies():
+    raw = tiny_params()
+    studies = {"ablations": raw.pop("ablations")}
+    studies["ablations"]["rate"]["variants"]["40"] = {"change": {"objectve": {}}}
+    with pytest.raises(SesameError, match=r"^studies/params.yaml: ablations.rate.variants.40.change.objectve: unknown key$"):
+        params.check(raw, studies=studies)
+
+
+def test_a_block_that_names_no_seed_takes_the_top_level_one():
+    """Models, vectors and what is derived; one that names a seed keeps it, and so does a process that checks another file after it."""
+    raw = tiny_params(seed=7)
+    raw["derived"] = {"short": {"start": "gpt", "on": "tasks/same", "by": {"name": "tuned", "recipe": raw["finetune"]["recipes"]["gpt"]}}}
+    checked = params.check(raw)
+    assert checked.models["bert"].seed == checked.vectors["one"].seed == checked.derived["short"].by.seed == 7
+    assert checked.vectors["two"].seed == 2 and params.check(tiny_params()).models["bert"].seed == 1

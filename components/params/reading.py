@@ -75,7 +75,9 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
         params._of_studies = own_names
     except ValidationError as error:
         for problem in error.errors():
-            problems.append(f"{where(problem['loc'], raw) or 'the file'}: {message(problem)}")
+            # what the whole is checked for says itself where it is
+            place = where(problem["loc"], raw)
+            problems.append(f"{place}: {message(problem)}" if place else message(problem))
     finally:
         TOP_SEED.reset(top)
     if problems := [plain(problem) for problem in problems + references(raw, own_names)]:

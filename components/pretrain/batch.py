@@ -15,5 +15,8 @@ def batch(all_params: params.Params, name: str, step: int) -> list[dict[str, str
     if step < 1:
         raise SesameError(f"step {step}: the first is 1")
     setup = set_up(all_params.models[name], None)
+    # a budget in minutes says no number of steps
+    if setup.train.steps and step > setup.train.steps:
+        raise SesameError(f"step {step:,}: the pre-training of {name} has {setup.train.steps:,}")
     phase, first = setup.train.at(step - 1)
     return setup.objective.explain(phase.batches, step - 1 - first)

@@ -277,6 +277,8 @@ def test_every_token_is_in_a_row_of_an_epoch(inputs, question):
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
 def test_what_a_step_reads_is_shown_with_its_documents(name, project, tokens, train_split):
     """The text of a row stands in the documents that it is said to be of; a masked LM's targets are marked."""
+    with pytest.raises(SesameError, match=f"step 13: the pre-training of {name} has 12"):
+        batch(params.check(tiny_params()), name, 13)
     rows = batch(params.check(tiny_params()), name, 3)
     assert rows == batch(params.check(tiny_params()), name, 3) != batch(params.check(tiny_params()), name, 4) and len(rows) == 8
     for row in rows:

@@ -43,7 +43,9 @@ def wheel(tmp_path_factory) -> Path:
 
 
 def test_a_wheel_has_every_file_that_code_reads(wheel):
-    read = subprocess.run(["git", "ls-files", "components", "pipelines"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    read = subprocess.run(
+        ["git", "ls-files", "components", "pipelines"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
     assert set(zipfile.ZipFile(wheel).namelist()) >= set(read)
 
 

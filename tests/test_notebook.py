@@ -17,6 +17,7 @@ from tests.conftest import away, save_random, tiny_params
 ROOT = Path(__file__).parents[1]
 TEXT = "the dog sees the river in the morning"
 
+
 @pytest.fixture
 def models(project, tokens) -> Path:
     """One of each way to read that Sesame has a head for."""

@@ -181,8 +181,6 @@ def test_the_runs_of_a_killed_flow_are_closed_by_the_next(bare, monkeypatch):
     bare.sesame("down")
 
 
-
-
 def test_a_database_that_is_away_costs_seconds_and_keeps_its_password(lab, monkeypatch):
     lab.env |= {"SESAME_TRACKING": "", "MLFLOW_TRACKING_URI": "postgresql://joe:s3cret@127.0.0.1:9/mlflow"}
     lab.write("step.py", textwrap.dedent(STEP)).stages(STEPS)

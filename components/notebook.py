@@ -24,7 +24,9 @@ class Loaded:
         """What the model reads of a text, specials around it. Raises SesameError where that is more than it reads."""
         ids = [*self.tokenizer.prefix, *self.tokenizer.encode([text])[0], *self.tokenizer.suffix]
         if len(ids) > self.model.max_length:
-            raise SesameError(f"the text has {len(ids)} tokens, and {self.name} reads {self.model.max_length}: cut it into several")
+            raise SesameError(
+                f"the text has {len(ids)} tokens, and {self.name} reads {self.model.max_length}: cut it into several"
+            )  # fmt: skip
         return ids
 
     @torch.no_grad()
@@ -43,8 +45,9 @@ class Loaded:
     def log_probability(self, text: str) -> float:
         """Of a text's tokens, in nats, not of the specials.
 
-        Left to right: of each token from those before it (the first from what opens a text, where the tokenizer has such a token).
-        From both sides: the pseudo-log-likelihood, each token hidden by itself (Salazar et al. 2020). ELMo: the mean of its two models.
+        Left to right: of each token from those before it (the first from what opens a text, where the tokenizer has
+        such a token). From both sides: the pseudo-log-likelihood, each token hidden by itself (Salazar et al. 2020).
+        ELMo: the mean of its two models.
         Raises SesameError for models that predict no token, or only from another text.
         """
         ids, first = torch.tensor(self.ids(text)), len(self.tokenizer.prefix)
@@ -52,18 +55,25 @@ class Loaded:
         if isinstance(self.model, MaskedLanguageModel):
             return self._of_hidden(ids, places)
         if self.reads not in ("left_to_right", "recurrent", "each_direction"):
-            raise SesameError(f"{self.name} has no log-probability of a text: it reads {self.reads}; take a model that predicts its tokens")
+            raise SesameError(
+                f"{self.name} has no log-probability of a text: it reads {self.reads}; take a model that predicts its tokens"
+            )  # fmt: skip
         top = self.model.top(ids[None], torch.tensor([len(ids)]))[0]
         backward = getattr(self.model.config, "backward", False) if self.reads == "recurrent" else False
         # a state predicts the token that its direction reads next
-        ahead, back = top.chunk(2, 1) if self.reads == "each_direction" else (None if backward else top, top if backward else None)
+        if self.reads == "each_direction":
+            ahead, back = top.chunk(2, 1)
+        else:
+            ahead, back = (None, top) if backward else (top, None)
         sums = [] if ahead is None else [self._sum(ahead[places[places > 0] - 1], ids[places[places > 0]])]
         sums += [] if back is None else [self._sum(back[places + 1], ids[places])]
         return sum(sums) / len(sums)
 
     def _of_hidden(self, ids: Tensor, places: Tensor) -> float:
         if "head_transform" in self.model.absent or not isinstance(self.tokenizer, Tokenizer):
-            raise SesameError(f"{self.name} has no trained head for masked tokens, or its [MASK] is not known here; take another model")
+            raise SesameError(
+                f"{self.name} has no trained head for masked tokens, or its [MASK] is not known here; take another model"
+            )  # fmt: skip
         rows = ids.repeat(len(places), 1)
         rows[torch.arange(len(places)), places] = MASK
         hidden = self.model(rows, torch.full((len(places),), len(ids)))

@@ -1,4 +1,4 @@
-"""A model of data/models as MLflow loads it, wherever that is: `components.tracking` logs this file with the code that it imports."""
+"""A model of data/models as MLflow loads it anywhere: `components.tracking` logs this file with the code it imports."""
 
 from pathlib import Path
 
@@ -18,14 +18,15 @@ SIGNATURE = ModelSignature(
 
 
 class Served(PythonModel):
-    """Of each text the mean over its tokens of the last layer, and its log-probability, NaN for models that have none."""
+    """Of each text the last layer's mean over its tokens, and its log-probability, NaN for models that have none."""
 
     def load_context(self, context):
         self.loaded = Loaded(Path(context.artifacts["model"]))
 
     def predict(self, context, model_input: pd.DataFrame, params=None):
-        rows = [{"vector": self.loaded.vector(text).tolist(), "log_probability": self._likely(text)} for text in model_input["text"]]
-        return pd.DataFrame(rows)
+        texts = model_input["text"]
+        vectors = [self.loaded.vector(text).tolist() for text in texts]
+        return pd.DataFrame({"vector": vectors, "log_probability": [self._likely(text) for text in texts]})
 
     def _likely(self, text: str) -> float:
         try:

@@ -169,8 +169,9 @@ def energy_kwh(energy: params_file.Energy, seconds: float, cpu_seconds: float, g
 
 
 def began(pid: int | str = "self") -> float:
-    """When a process began, in seconds since the machine's boot: unlike the time of day, nobody sets that clock while a stage runs."""
-    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # field 22 of proc(5); a name may hold blanks
+    """When a process began, in seconds since the machine's boot: a clock that, unlike the time of day, nobody sets."""
+    # field 22 of proc(5); the process's name, in parentheses before, may hold blanks
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 

@@ -137,7 +137,7 @@ ADDRESSES = (
 
 
 def _follow(before: str) -> None:
-    """Addresses of a checkout that was moved, or copied, become those of where it is now: MLflow makes even relative ones absolute."""
+    """Give a checkout that was moved, or copied, its files again: MLflow makes even relative addresses absolute."""
     import sqlalchemy
 
     now = Path("mlartifacts").resolve().as_uri()
@@ -146,8 +146,9 @@ def _follow(before: str) -> None:
     engine = sqlalchemy.create_engine(uri())
     with engine.begin() as database:
         for table, column in ADDRESSES:
-            change = f"UPDATE {table} SET {column} = :now || substr({column}, :rest) WHERE substr({column}, 1, :rest - 1) = :before"
-            database.execute(sqlalchemy.text(change), {"now": now, "before": before, "rest": len(before) + 1})
+            follows = f"{column} = :now || substr({column}, :rest) WHERE substr({column}, 1, :rest - 1) = :before"
+            change = sqlalchemy.text(f"UPDATE {table} SET {follows}")
+            database.execute(change, {"now": now, "before": before, "rest": len(before) + 1})
     engine.dispose()
 
 
@@ -168,10 +169,9 @@ def _read_by_dvc(address: str) -> list:
     file, _, name = address.rpartition(":")
     with Repo(os.environ["DVC_ROOT"]) as repo:
         # the place is said from the project's folder: it holds wherever that is
-        read = {
-            Path(dep.fs_path).relative_to(repo.root_dir).as_posix(): dep.get_hash().value
-            for dep in repo.stage.load_one(file or "dvc.yaml", name).deps if dep.protocol == "local" and not hasattr(dep, "params")
-        }  # fmt: skip
+        deps = repo.stage.load_one(file or "dvc.yaml", name).deps
+        files = [dep for dep in deps if dep.protocol == "local" and not hasattr(dep, "params")]
+        read = {Path(dep.fs_path).relative_to(repo.root_dir).as_posix(): dep.get_hash().value for dep in files}
     kind = [InputTag("mlflow.data.context", "input")]
     sets = [Dataset(path.removeprefix("data/"), md5, "local", json.dumps({"uri": path})) for path, md5 in read.items()]
     return [DatasetInput(dataset, kind) for dataset in sets]
@@ -185,7 +185,7 @@ NEEDED = (
 
 
 def log_model(run_id: str, folder: Path, name: str, **more: str):
-    """Log a model of data/models with the code that reads it: whoever loads it needs packages, and no checkout of ours."""
+    """Log a model of data/models with the code that reads it: whoever loads it needs packages and no checkout."""
     import mlflow
 
     with warnings.catch_warnings():
@@ -196,7 +196,8 @@ def log_model(run_id: str, folder: Path, name: str, **more: str):
 def _log_model(mlflow, run_id: str, folder: Path, name: str, **more: str):
     from components import served
 
-    needed = [f"{package}=={version(package).partition('+')[0]}" for package in NEEDED]  # no index has a build's own `+cpu`
+    # without the `+cpu` of a build, which no index has
+    needed = [f"{package}=={version(package).partition('+')[0]}" for package in NEEDED]
     ours = Path(__file__).parent
     with tempfile.TemporaryDirectory() as code, mlflow.start_run(run_id=run_id, log_system_metrics=False):
         shutil.copytree(ours, Path(code, ours.name), ignore=shutil.ignore_patterns("__pycache__", "*.schema.json"))
@@ -215,8 +216,8 @@ class Run:
     def log(self, metrics: dict, step: int | None = None) -> None:
         """Log the numbers of a nested dictionary: final figures, or with a step a point of the curves `curves/<name>`.
 
-        What is not a number is left out. Of several points under one name MLflow shows that of the highest step, which would be the last
-        validation's and not the report's figure: hence two names.
+        What is not a number is left out. Of several points under one name MLflow shows that of the highest step, which
+        would be the last validation's and not the report's figure: hence two names.
         """
         if self.id is None:
             return
@@ -240,7 +241,7 @@ class Run:
             self.attempt(lambda ledger, batch=batch: ledger.log_batch(self.id, params=[Param(key, value) for key, value in batch]))
 
     def inputs(self) -> None:
-        """Log the data that DVC has this stage read, whoever started DVC: each by its name, its hash and its place in the project."""
+        """Log the data that DVC has this stage read, whoever started DVC: name, hash and place in the project."""
         if "DVC_STAGE" in os.environ:
             self.attempt(lambda ledger: ledger.log_inputs(self.id, _read_by_dvc(os.environ["DVC_STAGE"])))
 

@@ -100,8 +100,8 @@ def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
 
 @contextmanager
 def _while_prefect_lives() -> Iterator[None]:
-    """Says in one line that Prefect's server went away or no longer answers, and ends. Raises SesameError when it answers with errors:
-    its database may be gone."""
+    """Says in one line that Prefect's server went away or no longer answers, and ends the process. Raises SesameError
+    when it answers with errors: its database may be gone."""
     from httpx import TransportError
     from prefect.exceptions import PrefectHTTPStatusError
 
@@ -109,9 +109,10 @@ def _while_prefect_lives() -> Iterator[None]:
     try:
         yield
     except TransportError:
-        print(f"sesame: Prefect's server went away; {kept} (`sesame status` shows the servers)", file=sys.stderr, flush=True)
         sys.stdout.flush()
-        os._exit(1)  # at the exit of Python Prefect would wait for that server again, with all that it could not tell it
+        said = f"sesame: Prefect's server went away; {kept} (`sesame status` shows the servers)"
+        print(said, file=sys.stderr, flush=True)
+        os._exit(1)  # at Python's exit Prefect would wait for that server again, to send what it has left
     except PrefectHTTPStatusError as error:
         answer = f"{error.response.status_code} {error.response.reason_phrase}"
         raise SesameError(

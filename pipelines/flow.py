@@ -326,7 +326,8 @@ def _show(build: Build, summary: str) -> None:
             }
         )
     address = services.page(services.PREFECT)
-    if address and services.healthy(services.PREFECT, address, patience=5):  # one that is silent would be waited for several times
+    # a server that is silent would be waited for several times
+    if address and services.healthy(services.PREFECT, address, patience=5):
         with suppress(Exception):  # without the server the terminal still has it
             create_table_artifact(rows, key="stages", description=summary)
     if worth := [row for row in rows if row["state"] != "Cached"]:

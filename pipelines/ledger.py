@@ -96,7 +96,8 @@ def _close_left(client) -> None:
     left = OPEN.read_text()
     OPEN.unlink()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
-    below = client.search_runs([experiment.experiment_id], f"tags.{tracking.FLOW} = '{left}' and attributes.status = 'RUNNING'")
+    open_below = f"tags.{tracking.FLOW} = '{left}' and attributes.status = 'RUNNING'"
+    below = client.search_runs([experiment.experiment_id], open_below)
     for run_id in (*(run.info.run_id for run in below), left):
         with suppress(MlflowException):  # one that somebody has deleted
             if client.get_run(run_id).info.status == "RUNNING":

@@ -42,7 +42,7 @@ class OwnPageOnly:
             await PlainTextResponse("This server answers its own page and programs on this machine.\n", 403)(scope, receive, send)
 
     def _welcome(self, headers: Headers) -> bool:
-        # programs name no origin; browsers do, except for visits and for what a page shows of others, which they say is of another site
+        # programs name no origin; browsers do, except for visits, and for what a page shows of others: `cross-site`
         origin = headers.get("origin")
         if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
             return False

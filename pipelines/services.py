@@ -70,7 +70,7 @@ def environment() -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-        # two tries of 8 s: by Prefect's own settings a flow whose server is gone, or takes requests and answers none, ends after minutes
+        # two tries of 8 s: by Prefect's defaults a flow ends minutes after its server is gone or has fallen silent
         "PREFECT_CLIENT_MAX_RETRIES": "1",
         "PREFECT_API_REQUEST_TIMEOUT": "8",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",

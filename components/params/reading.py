@@ -211,7 +211,7 @@ def _blocks() -> dict[str, type[Block]]:
 
 class _Schema(GenerateJsonSchema):
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """Names that don't fit their pattern are refused, as they are by `check`: pydantic leaves their blocks unchecked."""
+        """Names that don't fit their pattern are refused, as by `check`: pydantic leaves their blocks unchecked."""
         made = super().dict_schema(schema)
         return made | {"additionalProperties": False} if "patternProperties" in made else made
 

@@ -327,9 +327,9 @@ def _preset(raw: Any) -> Any:
 
 
 class Preset(Method):
-    """A method from a paper with some settings changed. Settings that are not given are the preset's, which docs/spaces.md lists."""
+    """A method from a paper with some settings changed; those that are not given are the preset's (docs/spaces.md)."""
 
-    # what editors check a block with `preset` by: `_preset` makes a Method of it, and the defaults of Method are not the preset's
+    # editors check a block with `preset` by it; `_preset` makes a Method of that, whose defaults are not the preset's
     model_config = ConfigDict(json_schema_extra=lambda schema: [key.pop("default", None) for key in schema["properties"].values()])
 
     preset: Literal[tuple(PRESETS)]

@@ -148,15 +148,23 @@ def test_a_ledger_that_is_away_costs_one_line(lab):
     assert nothing.format("SESAME_TRACKING=off") in output.splitlines()
 
 
-def test_the_runs_of_a_killed_flow_are_closed_by_the_next(lab, monkeypatch):
-    lab.env["SESAME_TRACKING"] = ""
-    waits = "\n".join(["from pathlib import Path", "import time", "Path('begun').touch()", "while not Path('go').exists(): time.sleep(0.1)"])
-    lab.write("step.py", waits + textwrap.dedent(STEP).replace("def body", "\ndef body")).stages(STEPS)
-    run = lab.start("run", "step@a")
-    lab.until((lab.path / "begun").exists)
+WAITS = """
+import time
+from pathlib import Path
+Path("begun").touch()
+while not Path("go").exists():
+    time.sleep(0.1)
+"""
+
+
+def test_the_runs_of_a_killed_flow_are_closed_by_the_next(bare, monkeypatch):
+    bare.env["SESAME_TRACKING"] = ""
+    bare.write("step.py", WAITS + textwrap.dedent(STEP)).stages(STEPS)
+    run = bare.start("run", "step@a")
+    bare.until((bare.path / "begun").exists)
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{lab.path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{bare.path}/mlflow.db")
     tracking.client.cache_clear()
 
     def statuses() -> list[str]:
@@ -164,12 +172,13 @@ def test_the_runs_of_a_killed_flow_are_closed_by_the_next(lab, monkeypatch):
         return sorted(own.info.status for own in tracking.client().search_runs([experiment]))
 
     assert statuses() == ["RUNNING"]
-    (lab.path / "go").touch()
-    lab.until(lambda: not any("step.py" in " ".join(process.cmdline()) for process in lab.processes()))
-    assert "1 done" in lab.sesame("run", "step@a")
+    (bare.path / "go").touch()
+    bare.until(lambda: not any("step.py" in " ".join(process.cmdline()) for process in bare.processes()))  # its guard ends what it began
+    assert "1 done" in bare.sesame("run", "step@a")
     assert statuses() == ["FINISHED", "FINISHED", "KILLED"]
-    assert not (lab.path / ".sesame/mlflow_run").exists()
+    assert not (bare.path / ".sesame/mlflow_run").exists()
     tracking.client.cache_clear()
+    bare.sesame("down")
 
 
 def test_a_database_that_is_away_costs_seconds_and_keeps_its_password(lab, monkeypatch):

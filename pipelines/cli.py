@@ -127,7 +127,7 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     params.load()  # every mistake in it is said before anything runs
     services.foreign(services.PREFECT)  # as is an address that can't be one
     # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
-    plan = forecast.announce(targets, force, recheck, jobs)
+    plan = forecast.announce(targets, force, recheck, jobs, wait)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()

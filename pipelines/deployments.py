@@ -52,7 +52,7 @@ def pipeline(
         options = ["--force"] * force + ["--recheck"] * recheck + (["--jobs", str(jobs)] if jobs else [])
         return _lane(overrides or {}, experiment, targets or [], options)
     try:
-        forecast.announce(targets or [], force, recheck, jobs, get_run_logger().info)
+        forecast.announce(targets or [], force, recheck, jobs, True, get_run_logger().info)
         return sesame.fn(targets, force, jobs or forecast.default_jobs(params.load()), wait=True, recheck=recheck)
     except SesameError as error:
         return Failed(message=str(error))

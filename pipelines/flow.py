@@ -259,7 +259,7 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     runner.reset()
     try:
         with heard() as cancelled, _only_flow(wait, cancelled):
-            with graph.at_once():
+            with graph.at_once(wait):
                 plan, all_params = graph.plan(targets or []), params.load()
                 forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
                 if all_params.away:

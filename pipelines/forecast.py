@@ -151,17 +151,17 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
 
 
 def announce(
-    targets: Sequence[str], force: bool, recheck: bool, jobs: int | None, say: Callable[[str], None] = terminal.say
+    targets: Sequence[str], force: bool, recheck: bool, jobs: int | None, wait: bool, say: Callable[[str], None] = terminal.say
 ) -> list[graph.Stage]:  # fmt: skip
     """Say in a line what a run of `targets` will take, nothing where nothing is to be done; the plan of that run.
 
-    Raises SesameError for wrong targets, and where it can't fit.
+    `wait` for another DVC that is at work. Raises SesameError for wrong targets, and where it can't fit.
     """
     all_params = params.load()
     stage.STATE.mkdir(exist_ok=True)
     away = all_params.away
     try:
-        with FileLock(stage.STATE / "flow.lock").acquire(timeout=0), graph.at_once():
+        with FileLock(stage.STATE / "flow.lock").acquire(timeout=0), graph.at_once(wait):
             plan = graph.plan(targets)
             forced = {each.name for each in plan} if force else sources.unfixed(all_params) if recheck else set()
             states = graph.states(plan, forced, away)

@@ -137,11 +137,14 @@ def _graph(repo: Repo, studies: bool) -> networkx.DiGraph:
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
-    """What is asked of the graph inside reads DVC's files once, a second less for each question. Not while stages run."""
+def at_once(wait: bool = False) -> Iterator[None]:
+    """What is asked of the graph inside reads DVC's files once, a second less for each question; `wait` for another DVC.
+
+    Not while stages run.
+    """
     global _shared
     refresh()
-    with opened() as repo, lock_repo(repo):
+    with opened(wait) as repo, lock_repo(repo):
         _shared = repo
         try:
             yield

@@ -48,7 +48,10 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     # git has no other file of these: DVC's cache has the stages' own
     stage.write_json(stage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
     beyond = {"gains_beyond_noise": sum(verdict(row["gain"]) == "higher" for row in gains), "ahead": sum(row["ahead"] for row in gains)}
-    return {"scores": nested, **beyond, "total": total}
+    gained = [
+        {"model": row["model"], "task": row["task"], "gain": less(row["gain"]), "verdict": verdict(row["gain"])} for row in gains
+    ]
+    return {"scores": nested, "gains": gained, **beyond, "total": total}
 
 
 def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from ruamel.yaml import YAML
@@ -11,7 +12,7 @@ from ruamel.yaml import YAML
 from components import params, stage
 from components.errors import SesameError
 from pipelines import graph, lockfile
-from tests.pipelines.conftest import ROOT
+from tests.pipelines.conftest import ROOT, until
 
 DIAMOND = """
   side: {cmd: echo > side.out, outs: [side.out]}
@@ -100,6 +101,31 @@ def test_a_locked_repository_is_one_line(inside):
     plan = graph.plan()
     with Repo() as repo, lock_repo(repo), pytest.raises(SesameError, match="DVC is at work in this checkout"):
         graph.unchanged(plan)
+
+
+HOLD = """
+import time
+from pathlib import Path
+from threading import Timer
+from dvc.repo import Repo, lock_repo
+with Repo() as repo, lock_repo(repo):
+    Path("held").touch()
+    while not Path("enough").exists():
+        time.sleep(0.05)
+"""
+
+
+def test_a_run_that_waits_waits_for_dvc_too(inside):
+    """As a scheduled one does, where a `dvc` of the user's is at work."""
+    inside.stages(DIAMOND)
+    holder = subprocess.Popen([sys.executable, "-c", HOLD])
+    until(Path("held").exists)
+    with pytest.raises(SesameError, match="DVC is at work in this checkout"), graph.at_once():
+        pass
+    Timer(2, Path("enough").touch).start()
+    with graph.at_once(wait=True):
+        assert Path("enough").exists() and graph.plan()
+    assert holder.wait() == 0
 
 
 def test_a_checkpoint_is_a_model_like_others(inside):

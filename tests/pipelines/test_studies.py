@@ -30,7 +30,7 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     planned = lab.sesame("plan").splitlines()
     assert not any(line.startswith(("variant@", "study@", "encode@words")) for line in planned), "a plain run leaves studies out"
     output = lab.sesame("study", "rate")
-    assert "17 stages: 0 cached, 17 done, 0 failed" in output
+    assert "19 stages: 0 cached, 19 done, 0 failed" in output
     assert "rate: How much should be masked? (2 seeds)" in output and "Against 15" in output and "data/report/studies/rate.html" in output
     assert not (lab.path / "data/studies/rate/99").exists()
     assert stale(lab) == set() and (lab.path / "studies/dvc.lock").exists() and not (lab.path / "data/models").exists()

@@ -28,7 +28,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     whole(lab, raw)
 
     output = lab.sesame("run")
-    assert "16 stages: 0 cached, 16 done, 0 failed" in output
+    assert "20 stages: 0 cached, 20 done, 0 failed" in output
     assert all((lab.path / "data" / name).exists() for name in SMALL)
     page = (lab.path / "data/report/index.html").read_text()
     assert page.count("<svg") == 4 and not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
@@ -40,7 +40,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
         ("majority", "baseline", "1"), ("logistic_regression", "baseline", "1"),
     }  # fmt: skip
     assert [row["model"] for row in rows(lab, "pretraining")] == ["bert", "gpt", "elmo"]
-    assert len(rows(lab, "alignment")) == 2 and len(rows(lab, "costs")) == 14
+    assert len(rows(lab, "alignment")) == 2 and len(rows(lab, "costs")) == 17
     assert all(float(row["seconds"]) > 0 and float(row["kwh"]) > 0 for row in rows(lab, "costs"))
 
     # DVC agrees, and shows the same numbers
@@ -54,7 +54,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
         subprocess.run(["git", *command], cwd=lab.path, check=True)
     assert max(map(len, dvc(lab, "exp", "show", "--only-changed").splitlines())) <= 100
     again = lab.sesame("run")
-    assert "16 stages: 16 cached, 0 done, 0 failed" in again and "gpt" in again
+    assert "20 stages: 20 cached, 0 done, 0 failed" in again and "gpt" in again
 
     # a command ends with what it was asked for, and the runs are listed with what they were
     tuned = lab.sesame("run", "finetune@gpt-same")
@@ -77,7 +77,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     by_name = {run.info.run_name: run for run in runs}
     stages = [run for run in runs if "stage" in run.data.tags and "seed" not in run.data.tags]
     [parent] = {run.data.tags["mlflow.parentRunId"] for run in stages}
-    assert len(stages) == 15 and {run.info.status for run in runs} == {"FINISHED"}
+    assert len(stages) == 18 and {run.info.status for run in runs} == {"FINISHED"}
     assert recorded(lab).keys() == {run.info.run_name for run in stages}
     assert sum(run.data.tags.get("mlflow.parentRunId") == by_name["finetune@gpt-same"].info.run_id for run in runs) == 4
     logged = by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()

@@ -193,7 +193,7 @@ def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed, sta
         YAML().dump(raw, file)
 
     said = ""
-    for stage in ("pretrain toy", "pretrain toy_mlm", "finetune toy-same", "resolve all"):
+    for stage in ("pretrain toy", "pretrain.sample toy", "pretrain toy_mlm", "finetune toy-same", "resolve all"):
         done = start("-m", *f"components.{stage}".split())
         said += done.communicate()[0]
         assert done.returncode == 0, said
@@ -206,6 +206,5 @@ def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed, sta
     assert not [name for name in saved if "generator" in name], "what is the objective's own is not saved"
     trained = json.loads(Path("data/metrics/pretrain/toy_mlm.json").read_text())
     assert trained["steps"] == 12, "an objective trains every family that reads as it needs"
-    assert "pretrained seed 1: " in said and "resolved.json" in said
-    entries = json.loads(Path("data/resolved.json").read_text())
-    assert entries["pretrain"]["toy"]["settings"]["architecture"]["hidden_size"] == 16
+    assert "pretrained seed 1: " in said and "data/resolved/" in said
+    assert json.loads(Path("data/resolved/pretrain/toy.json").read_text())["settings"]["architecture"]["hidden_size"] == 16

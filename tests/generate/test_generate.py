@@ -213,6 +213,7 @@ def made_translator() -> dict:
         YAML().dump(raw, file)
     for module, name in (
         ("corpora", "base"), ("tokenizer", "tiny"), ("encode", "tiny"), ("pretrain", "back"), ("pretrain", "gpt"),
+        ("pretrain.sample", "back"), ("pretrain.sample", "gpt"),
     ):  # fmt: skip
         assert (done := run_stage(f"components.{module}", name)).returncode == 0, done.stderr
     return raw

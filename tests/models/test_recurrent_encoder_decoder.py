@@ -278,7 +278,8 @@ def test_a_task_tunes_what_denoising_has_made(project):
     raw["ablations"] = {}
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
-    for stage, name in (("pretrain", "rnn"), ("finetune.adapt", "rnn-full-same"), ("finetune.adapt", "rnn-mix-same")):
+    stages = ("pretrain", "rnn"), ("pretrain.sample", "rnn"), ("finetune.adapt", "rnn-full-same"), ("finetune.adapt", "rnn-mix-same")
+    for stage, name in stages:
         done = run_stage(f"components.{stage}", name)
         assert done.returncode == 0, done.stderr
     assert json.loads(Path("data/samples/rnn.json").read_text())[0]["prompt"] == "the dog"

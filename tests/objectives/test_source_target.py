@@ -308,8 +308,9 @@ def test_a_model_trains_on_it_and_shows_what_it_read(project, objective):
     checked = params.check(raw)
     tokenizer_stage.train(checked, "tiny", Run(None))
     encode_stage.encode(checked, "tiny", Run(None))
-    done = run_stage("components.pretrain", "t5")
-    assert done.returncode == 0, done.stderr
+    for stage in ("components.pretrain", "components.pretrain.sample"):
+        done = run_stage(stage, "t5")
+        assert done.returncode == 0, done.stderr
     metrics = json.loads(Path("data/metrics/pretrain/t5.json").read_text())
     curve = Path("data/curves/t5.csv").read_text().splitlines()
     assert float(curve[-1].split(",")[4]) < float(curve[1].split(",")[4]) and metrics["perplexity"] < 400

@@ -209,7 +209,7 @@ def test_phases_share_the_budget_out(tokens, train_split):
 
 def test_a_phase_longer_than_what_a_model_reads_that_goes_on_is_one_line(project, tokens):
     raw = tiny_params()
-    training = {key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture")}
+    training = {key: value for key, value in raw["models"]["gpt"].items() if key not in ("encoding", "architecture", "prompts")}
     by = {"name": "pretrained", **training, "phases": [{"share": 0.5, "max_length": 64}]}
     raw["derived"] = {"more": {"start": "gpt", "on": "encoded/tiny", "by": by}}
     checked = params.check(raw)

@@ -33,8 +33,7 @@ class ReplacedTokens(MaskedInputs):
     stood there, over the targets (Replace MLM) or over all (All-Tokens MLM, without its copy mechanism)."""
 
     def check_prompt(self, prompt: str) -> None:
-        if not prompt.strip():
-            raise ValueError("a prompt is a text in which replaced tokens are looked for")
+        raise ValueError(f"prompts: objective {self.name} answers by a head that is not kept after training; leave prompts out")
 
 
 Objective = ReplacedTokens

@@ -40,8 +40,7 @@ class SubwordLM(MaskedInputs):
             raise ValueError(f"objective subwords is for models that read characters, and {architecture.name} reads pieces: it has mlm")
 
     def check_prompt(self, prompt: str) -> None:
-        if "[MASK]" not in prompt:
-            raise ValueError(f"prompt {prompt!r} has no [MASK] to fill")
+        raise ValueError(f"prompts: objective {self.name} answers by a head that is not kept after training; leave prompts out")
 
 
 Objective = SubwordLM

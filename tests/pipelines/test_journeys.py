@@ -367,3 +367,32 @@ def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
     editor, written = profiles.editor(), io.StringIO()
     editor.dump(profiles.parsed(editor, path.read_text()), written)
     assert written.getvalue() == path.read_text()
+
+
+def test_what_comes_in_comes_out_or_is_counted(built_pipeline):
+    """Documents, segments, rows and examples from the raw files to the predictions: a difference has a named reason."""
+
+    def metrics(stage: str, name: str) -> dict:
+        return json.loads((built_pipeline / f"data/metrics/{stage}/{name}.json").read_text())
+
+    raw = (built_pipeline / "raw/text.txt").read_text().strip().split("\n\n")
+    corpus, mix, encoded = metrics("corpus", "base"), metrics("mix", "tiny"), metrics("encode", "tiny")
+    assert corpus["documents"] + sum(corpus["dropped"].values()) == len(raw)
+    assert sum(split["documents"] for split in corpus["splits"].values()) == corpus["documents"]
+
+    rows = (built_pipeline / "raw/pairs.tsv").read_text().strip().split("\n")[1:]
+    task = metrics("task", "same")
+    assert sum(task["examples"].values()) + task["dropped"] == len(rows)
+
+    assert mix["documents"] + sum(mix["dropped"].values()) == corpus["documents"] + task["examples"]["train"]
+    for split, counts in mix["splits"].items():
+        assert {key: encoded[split][key] for key in ("documents", "segments")} == {key: counts[key] for key in ("documents", "segments")}
+    for model in ("bert", "gpt"):
+        assert metrics("pretrain", model)["left_out"] == 0, "every token is in some row of an epoch"
+        tuned = metrics("finetune", f"{model}-same")
+        predictions = (built_pipeline / f"data/scores/{model}/same/predictions.jsonl").read_text().splitlines()
+        starts, seeds, judged = 2, 2, task["examples"]["dev"] + task["examples"]["test"]
+        assert len(predictions) == starts * seeds * judged
+        assert all(lost == 0 for lost in tuned["lost"].values()), "examples whose text is cut away"
+    aligned = metrics("align", "again")
+    assert 0 < aligned["coverage"] <= 1

@@ -350,7 +350,7 @@ def test_entry_of_another_graph(inside):
     [a, b] = graph.plan()
     entries = lockfile.plain(Path("dvc.lock"))
     lines, md5 = entries["b"], re.search("md5: (.{32})", entries["b"]).group(1)
-    order = parcel.Order("", "", b.address, "b", [a.address], {"dvc.lock": entries}, False, None, {})
+    order = parcel.Order("", "", b.address, "b", [a.address], {}, {"dvc.lock": entries}, False, None, {})
     assert pools._wrong(b, order, parcel.Answer(0, 1.0, entry=lines)) == ""
     for other, why in (
         (lines.replace("cp a.out", "mv a.out"), "it ran `mv a.out b.out` as b"),
@@ -379,7 +379,7 @@ def test_a_stage_whose_inputs_came_out_as_they_were(inside):
 
     def same(**changed: str) -> bool:
         sent = {name: lines for name, lines in (entries | changed).items() if lines}
-        return pools._same(b, parcel.Order("", "", b.address, "b", [a.address], {"dvc.lock": sent}, False, None, {}))
+        return pools._same(b, parcel.Order("", "", b.address, "b", [a.address], {}, {"dvc.lock": sent}, False, None, {}))
 
     assert same()
     assert not same(a=re.sub("md5: .{32}", f"md5: {'0' * 32}", entries["a"]))

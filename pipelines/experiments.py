@@ -67,7 +67,10 @@ def read(name: str) -> Side:
     raw = {path: params.parse(files[path], f"{path} of {name}") for path in PARAMS if path in files}
     # each file apart, since both have sections of the same name
     written = {f"{path}  {key}": value for path, part in raw.items() if isinstance(part, dict) for key, value in flatten(part).items()}
-    kept = json.loads(files.get(str(METRICS), b"{}"))
+    try:
+        kept = json.loads(files.get(str(METRICS), b"{}"))
+    except ValueError:
+        raise SesameError(f"{METRICS} of {name} is not valid JSON (a conflict, or cut off): `sesame run report` writes it again") from None
     try:
         declared = tables.stages(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
     except SesameError:

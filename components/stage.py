@@ -220,10 +220,10 @@ def _as_watched(params: params_file.Params, stage: str, name: str) -> str:
 
 
 def _settings(params: params_file.Params, stage: str, name: str) -> dict[str, Any]:
-    """All that a stage's result depends on of params.yaml, defaults filled in."""
+    """All that a stage's result depends on of params.yaml, defaults filled in; empty of a stage that `resolve` does not know."""
     from components import resolve
 
-    return resolve.entry(params, stage, name).settings
+    return next((each.settings for each in resolve.entries(params) if (each.stage, each.name) == (stage, name)), {})
 
 
 def rank_zero() -> bool:

@@ -174,7 +174,7 @@ def test_the_runs_of_a_killed_flow_are_closed_by_the_next(bare, monkeypatch):
     assert statuses() == ["RUNNING"]
     (bare.path / "go").touch()
     bare.until(lambda: not any("step.py" in " ".join(process.cmdline()) for process in bare.processes()))  # its guard ends what it began
-    assert "1 done" in bare.sesame("run", "step@a")
+    assert "1 done" in bare.sesame("run", "--wait", "step@a")
     assert statuses() == ["FINISHED", "FINISHED", "KILLED"]
     assert not (bare.path / ".sesame/mlflow_run").exists()
     tracking.client.cache_clear()

@@ -95,8 +95,8 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     told = lab.sesame("price", "gpt", "--times", "10")
     assert re.search(r"^pretrain +1 .*\nfinetune +1 ", told, re.M) and "a task costs" in told and "where 1 share the model" in told
     assert "10.0 times the" in told and "how much it would bring is not known: no study has gpt as it is" in told and "estimated" in told
-    assert re.search(r"^all +15 ", lab.sesame("price", "--all"), re.M)
-    assert re.search(r"^all +15 .*\n(?s:.*)no ledger \(SESAME_TRACKING=off\)", lab.sesame("price", "--all", SESAME_TRACKING="off"), re.M)
+    assert re.search(r"^all +18 ", lab.sesame("price", "--all"), re.M)
+    assert re.search(r"^all +18 .*\n(?s:.*)no ledger \(SESAME_TRACKING=off\)", lab.sesame("price", "--all", SESAME_TRACKING="off"), re.M)
     assert re.search(r"^elmo +model +\d", lab.sesame("price"), re.M)
 
     # the same stage by dvc alone gives the same bytes

@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.params.studies import laid_over
+from components.report import readme
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
@@ -29,3 +30,10 @@ def test_a_block_of_the_docs_is_taken_beside_the_default(path, number, block):
 
 def test_there_are_such_blocks():
     assert {path.name for path, _, _ in BLOCKS} >= {"adaptation.md", "comparisons.md", "search.md", "studies.md"}
+
+
+def test_the_tables_of_the_readme_are_those_of_the_report(monkeypatch):
+    """As `python -m components.report.readme` fills them, from the committed files."""
+    monkeypatch.chdir(ROOT)
+    written = readme.README.read_text(encoding="utf-8")
+    assert readme.filled(written) == written and written.count("<!-- table: ") == len(readme.TABLES)

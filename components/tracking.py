@@ -162,7 +162,7 @@ def git_commit() -> str:
 
 
 def _read_by_dvc(address: str) -> list:
-    """What a stage depends on but params, for `log_inputs`."""
+    """The data that a stage depends on, for `log_inputs`; its settings are the run's params."""
     from dvc.repo import Repo
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -170,7 +170,7 @@ def _read_by_dvc(address: str) -> list:
     with Repo(os.environ["DVC_ROOT"]) as repo:
         # the place is said from the project's folder: it holds wherever that is
         deps = repo.stage.load_one(file or "dvc.yaml", name).deps
-        files = [dep for dep in deps if dep.protocol == "local" and not hasattr(dep, "params")]
+        files = [dep for dep in deps if dep.protocol == "local" and not dep.def_path.startswith("data/resolved/")]
         read = {Path(dep.fs_path).relative_to(repo.root_dir).as_posix(): dep.get_hash().value for dep in files}
     kind = [InputTag("mlflow.data.context", "input")]
     sets = [Dataset(path.removeprefix("data/"), md5, "local", json.dumps({"uri": path})) for path, md5 in read.items()]

@@ -169,7 +169,7 @@ MISTAKES = [
     Mistake("a default is not watched", "components/block.py", 'self.model_dump(mode="json"))',
             'self.model_dump(mode="json", exclude_unset=True))', named("resume")),
     Mistake("where it runs is watched", "components/block.py",
-            "return isinstance(mark, RunOnly) or value", "return value", named("resume")),
+            "return isinstance(mark, RunOnly | Label) or value", "return value", named("resume")),
     Mistake("FLOPs with fused attention", "components/flops.py",
             "sdpa_kernel(SDPBackend.MATH), ", "", named("pretrain", "test_flops_match_a_count_by_hand")),
     Mistake("norms and biases decayed", "components/optimizer.py",

@@ -78,7 +78,7 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     assert edited("recipe", {"epochs": 1}) == tuned
     assert edited("change", {"objective": {"mlm_probability": 0.5}}) == tuned | {"variant@rate-40-1", "variant@rate-40-2"}
     again = lab.sesame("study", "rate")
-    assert "17 stages: 12 cached, 5 done, 0 failed" in again
+    assert "19 stages: 14 cached, 5 done, 0 failed" in again
     raw["ablations"]["rate"]["seeds"] = [1, 2, 3]
     write_params(lab, raw, own)
     more = {line.split()[0] for line in lab.sesame("plan", "study@rate").splitlines() if " to run " in line}

@@ -31,7 +31,7 @@ def test_editing_params_leaves_the_form_of_entries():
     before = lockfile.entry("a", {"cmd": "x", "params": {"seed": None}})
     edited = io.StringIO()
     profiles.editor().dump({"seed": None}, edited)
-    assert edited.getvalue() == "seed: null\n"
+    assert edited.getvalue() == "seed:\n", "as DVC writes it"
     assert lockfile.entry("a", {"cmd": "x", "params": {"seed": None}}) == before
 
 

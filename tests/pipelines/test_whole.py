@@ -119,6 +119,6 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     write_params(lab, raw)
     plan = lab.sesame("plan")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in plan.splitlines() if "@" in line.split()[0] and " run " in line}
-    assert states == {"pretrain@elmo": "to run", "finetune@elmo-same": "may run"}
+    assert states == {"pretrain@elmo": "to run", "sample@elmo": "may run", "finetune@elmo-same": "may run"}
     assert "seconds from past runs here" in plan
     assert (lab.path / "data/report/scores.csv").exists()

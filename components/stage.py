@@ -147,16 +147,22 @@ def metrics_path(stage: str, name: str, of_studies: bool = False) -> Path:
     return Path("data/study_metrics" if of_studies else "data/metrics", stage, f"{name}.json")
 
 
-def last_metrics(stage: str, name: str, of_studies: bool = False) -> dict:
-    """The metrics of a stage's last run: its file, else what the report has of it; empty where neither can be read.
+def committed_metrics() -> dict[str, dict]:
+    """Stage -> its metrics as the last report has them, which git keeps; empty where they can't be read."""
+    with suppress(SesameError, AttributeError):
+        return {name: measured for name, measured in read_json(METRICS).items() if isinstance(measured, dict)}
+    return {}
+
+
+def last_metrics(stage: str, name: str, of_studies: bool = False, committed: dict[str, dict] | None = None) -> dict:
+    """The metrics of a stage's last run: its file, else what git has; empty where neither can be read. Who asks for
+    many stages reads `committed_metrics` once.
 
     For estimates alone: a damaged file must not keep the stage that writes it from running.
     """
     with suppress(SesameError):
         return read_json(metrics_path(stage, name, of_studies))
-    with suppress(SesameError, AttributeError):
-        return read_json(METRICS).get(f"{stage}@{name}", {})
-    return {}
+    return (committed_metrics() if committed is None else committed).get(f"{stage}@{name}", {})
 
 
 def energy_kwh(energy: params_file.Energy, seconds: float, cpu_seconds: float, gib: float, gpus: int) -> float:

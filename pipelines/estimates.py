@@ -14,7 +14,6 @@ from pathlib import Path
 
 from components import params, stage, tracking
 from components.errors import SesameError
-from components.stage import METRICS
 from pipelines import graph, trainings
 
 START, TUNING_START = 25.0, 12.0
@@ -87,17 +86,9 @@ def left(name: str, entry: Mapping, committed: Mapping[str, dict]) -> dict:
     return committed.get(name, {})
 
 
-def committed() -> dict[str, dict]:
-    """The metrics of every stage as the last report has them, which git keeps; empty where they can't be read."""
-    with suppress(SesameError):
-        read = stage.read_json(METRICS)
-        return {name: each for name, each in read.items() if isinstance(each, dict) and "seconds" in each.get("cost", {})}
-    return {}
-
-
 def lasting(entries: Mapping[str, Mapping]) -> dict[str, dict]:
     """Of each stage that has any the metrics of its last run, by the lock entries."""
-    kept = committed()
+    kept = {name: metrics for name, metrics in stage.committed_metrics().items() if "seconds" in metrics.get("cost", {})}
     return {name: metrics for name in {**entries, **kept} if (metrics := left(name, entries.get(name, {}), kept))}
 
 

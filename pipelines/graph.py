@@ -26,7 +26,7 @@ from ruamel.yaml.error import YAMLError
 
 from components import params, resolve
 from components.errors import SesameError
-from components.stage import last_metrics
+from components.stage import committed_metrics, last_metrics
 from pipelines import lockfile, terminal
 
 STUDIES = "studies/dvc.yaml"
@@ -214,16 +214,17 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     wanted = _select(stages, targets)
     downstream = downstream.subgraph(wanted.union(*(networkx.ancestors(downstream, name) for name in wanted)))
     chain: dict[str, int] = {}
+    committed = committed_metrics()
     for name in reversed(list(networkx.topological_sort(downstream))):
-        chain[name] = _weight(stages[name]) + max((chain[other] for other in downstream.successors(name)), default=0)
+        chain[name] = _weight(stages[name], committed) + max((chain[other] for other in downstream.successors(name)), default=0)
     order = networkx.lexicographical_topological_sort(downstream, key=lambda name: (-chain[name], name))
     return [stages[name] for name in order]
 
 
-def _weight(own: Stage) -> float:
+def _weight(own: Stage, committed: dict[str, dict]) -> float:
     """Seconds of the run whose metrics lie here, committed ones of elsewhere among them; where there are none those that are usual."""
     with suppress(LookupError, TypeError):
-        return float(last_metrics(*own.name.partition("@")[::2])["cost"]["seconds"])
+        return float(last_metrics(*own.name.partition("@")[::2], committed=committed)["cost"]["seconds"])
     return HEAVY if own.meta.resource else LIGHT
 
 

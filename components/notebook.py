@@ -1,14 +1,17 @@
 """Models and scores from Python, as in a notebook (docs/python.md). Nothing here writes."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from components.errors import SesameError
+from components.finetune.tuned import TunedModel
 from components.models import store
 from components.models.common.masked import MaskedLanguageModel
+from components.tasks import Example
 from components.tokenizer import MASK, Tokenizer
 
 
@@ -18,6 +21,7 @@ class Loaded:
     def __init__(self, folder: Path):
         """Raises SesameError where there is no model in the folder."""
         model, self.tokenizer = store.load(folder)
+        self.folder = folder
         self.model, self.name, self.reads = model.eval(), folder.name, store.about(folder).architecture.reads
 
     def ids(self, text: str) -> list[int]:
@@ -68,6 +72,21 @@ class Loaded:
         sums = [] if ahead is None else [self._sum(ahead[places[places > 0] - 1], ids[places[places > 0]])]
         sums += [] if back is None else [self._sum(back[places + 1], ids[places])]
         return sum(sums) / len(sums)
+
+    def predict(self, text: str, second: str | None = None) -> dict[str, Any]:
+        """What a model that was tuned on a task (`derived`, `by: tuned`) says of a text or a pair.
+
+        `prediction` is in the task's own words; a classification has `probabilities` by label, too.
+        Raises SesameError for a model without the head of a task, or one text where the task has two.
+        """
+        tuned = TunedModel(self.folder)
+        if (second is not None) != tuned.pair:
+            raise SesameError(f"{self.name} was tuned on {tuned.name}, which has {'two texts' if tuned.pair else 'one text'}")
+        [value], logits = tuned.predict([Example("", text, second, None)])
+        if logits is None:
+            return {"prediction": value}
+        shares = torch.tensor(logits[0]).softmax(0).tolist()
+        return {"prediction": value, "probabilities": dict(zip(tuned.task.labels, shares, strict=True))}
 
     def _of_hidden(self, ids: Tensor, places: Tensor) -> float:
         if "head_transform" in self.model.absent or not isinstance(self.tokenizer, Tokenizer):

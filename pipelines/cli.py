@@ -436,13 +436,15 @@ def submit(
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.")],
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/MODEL by default.")] = None,
+    classifier: Annotated[bool, typer.Option("--classifier", help="With the head of the task that it was tuned on.")] = False,
 ) -> None:
     """Write a model and its tokenizer so that `transformers` reads them, and check that it computes the same."""
     from components.checkpoints import export as exports
     from pipelines import terminal
 
-    folder, difference = exports.export(model, out)
-    terminal.say(f"{folder}: for AutoModel and AutoTokenizer; largest difference {difference:.2g}")
+    folder, difference = exports.export(model, out, classifier)
+    reader = "AutoModelForSequenceClassification" if classifier else "AutoModel"
+    terminal.say(f"{folder}: for {reader} and AutoTokenizer; largest difference {difference:.2g}")
 
 
 @command

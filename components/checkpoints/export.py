@@ -6,7 +6,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from components import params, stage
-from components.checkpoints import hub, parity, pieces
+from components.checkpoints import classifiers, hub, parity, pieces
 from components.errors import SesameError
 from components.models import store
 from components.params.models import ARCHITECTURES
@@ -59,22 +59,24 @@ def licences_of(name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def export(name: str, out: Path | None = None) -> tuple[Path, float]:
+def export(name: str, out: Path | None = None, classifier: bool = False) -> tuple[Path, float]:
     """Write a model; where it stands and the largest difference between what it computes here and there.
 
-    Raises SesameError when there is no such model, `transformers` has nothing like it, or `out` is in use.
+    `classifier`: with the head of the task that it was tuned on, in place of those of pre-training.
+    Raises SesameError when there is no such model or head, `transformers` has nothing like it, or `out` is in use.
     """
-    folder, target = Path("data/models", name), out or FOLDER / name
+    folder, target = Path("data/models", name), out or FOLDER / (f"{name}_classifier" if classifier else name)
     architecture = store.about(folder).architecture
     if (form := hub(architecture.name)) is None:
         written = ", ".join(family for family in ARCHITECTURES if hub(family))
         raise SesameError(f"{name} is a {architecture.name}, and transformers has no such model; what can be written: {written}")
     if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SesameError(f"{out} is not empty; name a new folder")
-    model, tokens = store.load(folder)
-    absent = model.absent
     kind = form.written(architecture)
     layout = form.LAYOUTS[kind]
+    tuned = classifiers.tuned(folder, kind, layout) if classifier else None
+    model, tokens = (tuned.module.model, tuned.tokens) if tuned else store.load(folder)
+    absent = model.absent
     if layout.code_points and isinstance(tokens, Tokenizer):
         raise SesameError(
             f"{name} reads characters of one form and case, by numbers of its own (tokenizers' kind: characters), and transformers' {kind} "
@@ -87,18 +89,25 @@ def export(name: str, out: Path | None = None) -> tuple[Path, float]:
         if layout.code_points:
             transformers.CanineTokenizer(model_max_length=architecture.max_length).save_pretrained(written)
         elif isinstance(tokens, Tokenizer):  # trained here
-            pieces.write(tokens, form, architecture.max_length, written)
+            pieces.write(tokens, form, architecture.max_length, written, classifier)
         else:
             tokens.save(written)
         theirs = (transformers.CanineTokenizer if layout.code_points else transformers.PreTrainedTokenizerFast).from_pretrained(written)
         numbers = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
         numbers |= {} if layout.code_points else {"vocab_size": tokens.vocab_size}
+        if tuned:
+            numbers |= classifiers.settings(tuned)
         config = transformers.AutoConfig.for_model(kind, **layout.config(architecture), **numbers)
-        config.architectures = [next(name for part, name in layout.classes.items() if part not in absent)]
+        weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
+        config.architectures = [
+            layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)
+        ]
         config.save_pretrained(written)
-        save_file(layout.restore(layout.write(state), architecture), written / "model.safetensors", metadata={"format": "pt"})
-        without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
+        save_file(layout.restore(weights, architecture), written / "model.safetensors", metadata={"format": "pt"})
         (written / "README.md").write_text(card(name, kind, config.architectures[0], store.about(folder).lineage), encoding="utf-8")
+        if tuned:
+            return target, classifiers.check(written, tuned)
+        without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
         difference = parity.check(written, model, layout, tokens, [*absent, *without])
     if without:
         print(f"left out, since transformers' {kind} has no such part: {', '.join(without)}")

@@ -70,9 +70,10 @@ def within_a_text(fast: Fast) -> None:
     fast.pre_tokenizer = pre_tokenizers.Sequence([blank, pre_tokenizers.ByteLevel(add_prefix_space=False)])
 
 
-def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path) -> None:
+def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path, classifier: bool = False) -> None:
     """Put `tokenizer.json` and its settings into a folder. `form`: a family's `hub`, which says how a text and a pair
-    are framed, which inputs the model takes, on which side it is padded and whether it goes on where a text ends.
+    are framed, which inputs the model takes, on which side it is padded and whether it goes on where a text ends. `classifier`: for
+    a model that says something of a text, and does not go on.
 
     Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True`
     turns that off."""
@@ -81,7 +82,7 @@ def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path) ->
         within_a_text(fast)
     if getattr(form, "CONTINUES", False) and isinstance(tokens, SentencePieces):
         fast.decoder = decoders.Sequence(AS_WRITTEN)  # a continuation is decoded alone, and its first blank is text
-    single, pair, inputs = form.FORM
+    single, pair, inputs = getattr(form, "CLASSIFIER_FORM", form.FORM) if classifier else form.FORM
     fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
     quiet_transformers().PreTrainedTokenizerFast(
         tokenizer_object=fast, model_input_names=inputs, model_max_length=max_length, clean_up_tokenization_spaces=False,

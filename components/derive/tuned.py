@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from components import params, stage
-from components.finetune import loop
+from components.finetune import loop, tuned
 from components.finetune.bench import Bench, readable
 from components.models import store
 from components.models.contract import LanguageModel
@@ -21,7 +21,7 @@ def parts(model: LanguageModel, part: str) -> list[Tensor]:
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Tune and write the model; its head is thrown away."""
+    """Tune and write the model with its head, which models derived from it do not take over."""
     block = all_params.derived[name]
     return tune(all_params, block.tasks, block.by, Path("data/models", block.start), folder)
 
@@ -43,6 +43,7 @@ def tune(all_params: params.Params, tasks: Sequence[str], by: params.Tuned, star
     step = {"by": "tuned", "on": task, "method": by.recipe.method, "tokens": fitted.tokens, "flops": fitted.flops}
     with stage.output(folder) as target:
         store.save(target, model.state_dict(), its.architecture, ready.tokens, absent, [*its.lineage, step])
+        tuned.save(target, ready, task, bench.task, by.recipe, bench.pair)
     return {
         "task": task, "dev": metrics.evaluate(bench.task, "dev", bench.rows["dev"], fitted.predict(data["dev"]).values),
         "protocol": bench.protocol(by.recipe, "dev"), "examples": {task: fitted.epochs * len(bench.rows["train"])},

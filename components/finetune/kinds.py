@@ -3,7 +3,7 @@
 A kind knows the task, not the model: a method gives `(inputs, outputs)`, or `(inputs, length, outputs)` where `per_token`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ class Kind:
     """Whether inputs depend on the seed."""
     outside: int | None = None
     """Predictions so far that were no answer to the task; None where there can be none."""
+    learned: tuple[str, ...] = ()
+    """Attributes that `prepare` takes from the training targets and `predict` needs."""
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         self.task, self.recipe, self.joined = task, recipe, joined(task, recipe)
@@ -62,6 +64,10 @@ class Kind:
     def target(self, example: Example) -> Any:
         """What the loss is held against; None without a label."""
         raise NotImplementedError
+
+    def counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
+        """What else was cut or can't be answered, for the metrics; `splits` are those that were encoded."""
+        return {}
 
     def prepare(self, train: Encoded) -> None:
         """Take from the training targets what the loss needs."""
@@ -105,6 +111,8 @@ class Classification(Kind):
 
 class Regression(Kind):
     """A score; learned in units of the training scores' deviation."""
+
+    learned = ("centre", "scale")
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         super().__init__(task, recipe)
@@ -161,6 +169,7 @@ class Extraction(Kind):
     """A piece of text_b: its first and last token (Devlin et al. 2019, section 4.2)."""
 
     per_token, apart = True, False
+    learned = ("longest_answer",)
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         super().__init__(task, recipe)
@@ -192,9 +201,16 @@ class Extraction(Kind):
     def prepare(self, train: Encoded) -> None:
         self.longest_answer = max([MAX_ANSWER, *(end - start + 1 for start, end in filter(None, train.targets))])
 
-    def too_long(self, data: Encoded) -> int:
-        """Answers that can't be given, since they are longer than any that is."""
-        return sum(end - start >= self.longest_answer for start, end in filter(None, data.targets))
+    def counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
+        """Of each split the answers that can't be given, since they are longer than any that is; said where there are any."""
+        too_long = {
+            split: sum(end - start >= self.longest_answer for start, end in filter(None, data.targets)) for split, data in splits.items()
+        }
+        for split, count in too_long.items():
+            if count:
+                print(f"{split}: {count:,} of {len(splits[split]):,} answers are longer than the {self.longest_answer} tokens of the "
+                      "longest that is given", flush=True)  # fmt: skip
+        return {"too_long": too_long}
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         losses = []

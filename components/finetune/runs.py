@@ -18,8 +18,6 @@ from components import params, stage
 from components.finetune import loop
 from components.finetune.bench import Bench, Ready, judged, readable
 from components.finetune.data import Encoded
-from components.finetune.kinds import Extraction
-from components.finetune.methods.in_context import Likelihood
 from components.models import store
 from components.tasks import Example, calibration, metrics
 from components.tracking import Run
@@ -79,16 +77,6 @@ class Reader:
         return self.read
 
 
-def too_long(kind: Extraction, encoded: Mapping[str, Encoded]) -> dict[str, int]:
-    """Of each split the answers that can't be given, said where there are any."""
-    found = {split: kind.too_long(texts) for split, texts in encoded.items()}
-    for split, count in found.items():
-        if count:
-            print(f"{split}: {count:,} of {len(encoded[split]):,} answers are longer than the {kind.longest_answer} tokens of the longest "
-                  "that is given", flush=True)  # fmt: skip
-    return found
-
-
 def over_seeds(
     all_params: params.Params, model_name: str, folders: Mapping[int, Path], task_name: str, recipe: params.Recipe, inits: Sequence[str],
     scores_folder: Path, run: Run, tags: Mapping[str, str],
@@ -123,8 +111,7 @@ def over_seeds(
         "costs": {arm.init: arm.costs for arm in arms},
         "cut": {split: texts.cut for split, texts in reader.encoded.items()},
         "lost": {split: texts.lost for split, texts in reader.encoded.items()},
-        **({"shots": {"cut": ready.kind.cut, "lost": ready.kind.lost}} if isinstance(ready.kind, Likelihood) else {}),
-        **({"too_long": too_long(ready.kind, reader.encoded)} if isinstance(ready.kind, Extraction) else {}),
+        **ready.kind.counts(reader.encoded),
         **({"outside": {arm.init: arm.outside for arm in arms}} if ready.kind.outside is not None else {}),
         **({"calibration": {arm.init: summaries(arm.calibration) for arm in arms}} if ready.kind.outputs_are_labels else {}),
         **{arm.init: summaries(arm.scores) for arm in arms},

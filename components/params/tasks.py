@@ -276,7 +276,7 @@ IN_WORDS = {"text_to_text": ("classification", "regression", "choice", "extracti
 IDLE = {
     "text_to_text": ("pair", "head", "class_weights", "temperature_scaling"),
     "early_exit": ("head", "temperature_scaling"),
-    **dict.fromkeys(FROZEN, ("layer_decay", "gradual_unfreezing")),
+    **dict.fromkeys(FROZEN, ("head", "layer_decay", "gradual_unfreezing")),
     "in_context": (
         "pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing", "temperature_scaling",
     ),

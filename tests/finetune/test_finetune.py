@@ -127,10 +127,10 @@ def test_answers_are_as_long_as_the_longest_of_train(tokens):
     kind = kinds.build(other_task("extraction", metrics=["f1"]), recipe(max_length=200))
     rows = [Example(str(i), "who", text, [text[:end].strip()], spans=[("text_b", 0, end)]) for i, end in enumerate((9, 249, 309))]
     short, long, longer = (kind.encode([row], tokens) for row in rows)
-    assert kind.longest_answer == 30 and kind.too_long(long) == 1
+    assert kind.longest_answer == 30 and kind.counts({"dev": long}) == {"too_long": {"dev": 1}}
     kind.prepare(kind.encode(rows[:2], tokens))
     first, last = long.targets[0]
-    assert kind.longest_answer == last - first + 1 > 30 and (kind.too_long(long), kind.too_long(longer)) == (0, 1)
+    assert kind.longest_answer == last - first + 1 > 30 and kind.counts({"dev": long, "test": longer})["too_long"] == {"dev": 0, "test": 1}
     output = torch.zeros(1, len(long.texts[0][0]), 2)
     output[0, long.notes[0][0] + first, 0] = output[0, long.notes[0][0] + last, 1] = 9.0
     assert kind.predict(output, long, only(long)) == [text[:249].strip()]

@@ -151,7 +151,7 @@ def test_settings_of_classes_are_refused_where_no_task_has_any(setting, value, n
         params.check(raw)
 
 
-@pytest.mark.parametrize("setting", [{"layer_decay": 0.5}, {"gradual_unfreezing": True}])
+@pytest.mark.parametrize("setting", [{"layer_decay": 0.5}, {"gradual_unfreezing": True}, {"head": "mix"}])
 def test_what_nothing_frozen_can_use_is_refused(setting):
     raw = tiny_params()
     raw["finetune"]["recipes"]["elmo"] |= setting | {"method": "mix"}

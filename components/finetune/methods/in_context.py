@@ -1,7 +1,8 @@
 """How likely the model finds each answer behind a prompt with some examples; nothing learns (GPT-3, Brown et al. 2020)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,6 +78,10 @@ class Likelihood(InWords):
                 "or lower shots",
                 flush=True,
             )
+
+    def counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
+        """Of the prompt's own examples those that were cut, and those that lost their answer."""
+        return {"shots": {"cut": self.cut, "lost": self.lost}}
 
     def encode(self, examples: list[Example], tokens: Tokens) -> Encoded:
         data = Encoded([], [], [], choices=True)

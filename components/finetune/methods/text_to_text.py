@@ -31,6 +31,10 @@ class Written(InWords):
         self.outside = None if task.kind == "text" else 0
         self.longest = recipe.target_length - 1  # and the end
 
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return ("centre",) if self.task.kind == "regression" else ()
+
     def asks(self, model: LanguageModel, tokens: Tokens) -> None:
         super().asks(model, tokens)
         self.labels = self.named({label: self.words(label) for label in self.task.labels})

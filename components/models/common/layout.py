@@ -102,6 +102,10 @@ class Layout:
     """Their class that has logits over the vocabulary."""
     classes: dict[str | None, str] = field(default_factory=dict)
     """Part of ours -> the class of theirs that has it; the first whose part is there is written."""
+    classifier: tuple[str, str] | None = None
+    """Their class that has a linear layer on what ours pools, and that layer's name; None where theirs pools otherwise."""
+    classifier_bias: str | None = "bias"
+    """None where that layer has none: ours goes into the bias of the last norm."""
 
     def architecture(self, config: Mapping[str, Any]) -> params.Architecture:
         """Our block out of their settings, defaults included. Raises SesameError that names a setting we have no counterpart for."""

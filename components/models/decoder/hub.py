@@ -28,6 +28,8 @@ LAYOUTS = {
         reads_segments=False,
         language_model="AutoModelForCausalLM",
         classes={None: "GPT2LMHeadModel"},
+        classifier=("GPT2ForSequenceClassification", "score"),
+        classifier_bias=None,
     ),
 }  # fmt: skip
 """model_type in config.json -> its layout."""
@@ -40,6 +42,8 @@ def written(architecture: DecoderArchitecture) -> str:
 
 FORM = ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"])
 """A text, a pair, and what the model takes. A decoder goes on where the text ends, so nothing stands behind it."""
+CLASSIFIER_FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ["input_ids", "attention_mask"])
+"""The same for a classifier, which reads the end of a text from the token behind it, as fine-tuning does."""
 PADDING_SIDE = "left"
 """What is generated goes on where the text ends, and not behind padding."""
 CONTINUES = True

@@ -29,6 +29,7 @@ BERT = Layout(
     },
     fixed={"position_embedding_type": "absolute"},
     classes={"next_sentence": "BertForPreTraining", "head_bias": "BertForMaskedLM", None: "BertModel"},
+    classifier=("BertForSequenceClassification", "classifier"),
 )  # fmt: skip
 
 ROBERTA = Layout(
@@ -69,6 +70,7 @@ ALBERT = Layout(
     fixed={"position_embedding_type": "absolute", "num_hidden_groups": 1, "inner_group_num": 1},
     own={"shared_layers": "all"},
     classes={"next_sentence": "AlbertForPreTraining", "head_bias": "AlbertForMaskedLM", None: "AlbertModel"},
+    classifier=("AlbertForSequenceClassification", "classifier"),
 )  # fmt: skip
 
 ELECTRA = Layout(

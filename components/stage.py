@@ -30,6 +30,7 @@ STATE = Path(".sesame")
 def output(path: Path) -> Iterator[Path]:
     """A temporary sibling of `path` to write a file or a folder to; renamed to `path` at the end, removed on failure.
 
+    What stands at `path` is replaced, but never a folder by a file. A path that a user names goes through `unused` first.
     Raises SesameError where nothing can be written, or the disk is full.
     """
     temporary = path.with_name(f".{path.name}.tmp")
@@ -39,10 +40,21 @@ def output(path: Path) -> Iterator[Path]:
             temporary.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
             if path.is_dir():
+                if not temporary.is_dir():
+                    raise SesameError(f"{path} is a folder; name a file")
                 _remove(path)
             temporary.replace(path)
     finally:
         _remove(temporary)
+
+
+def unused(path: Path) -> Path:
+    """A place for a command's output that a user has named. Raises SesameError where something stands: no command removes what another
+    one wrote."""
+    if path.is_symlink() or path.is_file() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        what = f"{path} is not empty; name a new folder" if path.is_dir() else f"{path} is there already; name a new file, or remove it first"
+        raise SesameError(what)
+    return path
 
 
 @contextmanager

@@ -304,6 +304,8 @@ def generate(
         raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file")
+    if out:
+        stage.unused(out)
     lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
     if rounds and not filling.fills(model):
         raise SesameError(f"--rounds is for models that fill holes, and {model} writes from left to right")

@@ -65,13 +65,12 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
     `classifier`: with the head of the task that it was tuned on, in place of those of pre-training.
     Raises SesameError when there is no such model or head, `transformers` has nothing like it, or `out` is in use.
     """
-    folder, target = Path("data/models", name), out or FOLDER / (f"{name}_classifier" if classifier else name)
+    folder = Path("data/models", name)
+    target = stage.unused(out) if out else FOLDER / (f"{name}_classifier" if classifier else name)
     architecture = store.about(folder).architecture
     if (form := hub(architecture.name)) is None:
         written = ", ".join(family for family in ARCHITECTURES if hub(family))
         raise SesameError(f"{name} is a {architecture.name}, and transformers has no such model; what can be written: {written}")
-    if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise SesameError(f"{out} is not empty; name a new folder")
     kind = form.written(architecture)
     layout = form.LAYOUTS[kind]
     tuned = classifiers.tuned(folder, kind, layout) if classifier else None

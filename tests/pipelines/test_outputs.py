@@ -1,0 +1,52 @@
+"""No command removes what it did not write."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from components import params, stage
+from components.errors import SesameError
+from components.spaces.space import Space, save
+from pipelines import cli
+from tests.conftest import save_random, tiny_params
+
+COMMANDS = {
+    "generate": ["generate", "gpt", "a man"], "export": ["export", "gpt"], "vectors": ["vectors", "words"],
+    "submit": ["submit", "glue", "gpt"],
+}  # fmt: skip
+"""Every command that writes where somebody says. `submit` puts a file of its own name into a folder."""
+
+
+def files() -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path().rglob("*") if path.is_file() and "components" not in path.parts}
+
+
+def test_these_are_all_commands_that_write_where_somebody_says():
+    group = typer.main.get_command(cli.app)
+    assert {name for name, command in group.commands.items() if any(option.name == "out" for option in command.params)} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("place", ["data", "raw", "raw/text.txt", "link"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_is_removed_at_a_named_place(project, tokens, name, place):
+    save_random(params.check(tiny_params()), "gpt", tokens)
+    save(Space(["a", "b"], np.ones(2, int), np.eye(2, dtype=np.float32)), Path("data/vectors/words"))
+    YAML().dump(tiny_params(), Path("params.yaml"))
+    Path("link").symlink_to("raw")
+    before = files()
+    done = CliRunner().invoke(cli.app, [*COMMANDS[name], "--out", place])
+    assert done.exit_code and files() == before and Path("link").is_symlink()
+    if name != "submit":
+        assert f"{place} is" in str(done.exception) + done.output
+
+
+def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/kept.txt").write_text("kept")
+    with pytest.raises(SesameError, match="there is a folder; name a file"), stage.output(tmp_path / "there") as file:
+        file.write_text("new")
+    assert (tmp_path / "there/kept.txt").read_text() == "kept" and [path.name for path in tmp_path.iterdir()] == ["there"]

@@ -51,9 +51,10 @@ def output(path: Path) -> Iterator[Path]:
 def unused(path: Path) -> Path:
     """A place for a command's output that a user has named. Raises SesameError where something stands: no command removes what another
     one wrote."""
-    if path.is_symlink() or path.is_file() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        what = f"{path} is not empty; name a new folder" if path.is_dir() else f"{path} is there already; name a new file, or remove it first"
-        raise SesameError(what)
+    if path.is_dir() and (path.is_symlink() or any(path.iterdir())):
+        raise SesameError(f"{path} is not empty; name a new folder")
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise SesameError(f"{path} is there already; name a new file, or remove it first")
     return path
 
 

@@ -47,9 +47,14 @@ class Afar:
         fetched = self.folder / "fetched"
         try:
             with stage.output(fetched) as target, tarfile.open(here) as whole:
+                target.mkdir()
                 whole.extractall(target, filter="data")
         except tarfile.TarError as error:
             raise SesameError(f"run.checkpoints_to: {self.place}/{newest}.tar can't be read ({one_line(error)}); remove it") from None
+        if (step := _step(fetched / "last.ckpt")) != newest:
+            shutil.rmtree(fetched)
+            what = "has no save that can be read" if step < 0 else f"is the save of step {step:,}"
+            raise SesameError(f"run.checkpoints_to: {self.place}/{newest}.tar {what}; remove it")
         for kept in fetched.glob("kept/*"):
             if not (own := self.folder / "kept" / kept.name).exists():
                 own.parent.mkdir(exist_ok=True)
@@ -107,8 +112,10 @@ class Afar:
 
 
 def _step(save: Path) -> int:
-    """After which a save was written; -1 without one that can be read, which is said where it is loaded."""
+    """After which a save was written; -1 without one that can be read, which is said where it is loaded.
+
+    Tensors and plain values alone are read: a pickle could run code, and what was fetched may be anybody's."""
     try:
-        return torch.load(save, map_location="cpu", weights_only=False, mmap=True)["global_step"]
+        return torch.load(save, map_location="cpu", weights_only=True, mmap=True)["global_step"]
     except Exception:  # pickle and zip raise whatever the broken bytes lead to
         return -1

@@ -235,7 +235,7 @@ def _fit(trainer: L.Trainer, module: Pretraining, data: PretrainData, last: Path
     if last.exists():
         check_readable(last)
     try:
-        trainer.fit(module, data, ckpt_path=str(last) if last.exists() else None, weights_only=False)
+        trainer.fit(module, data, ckpt_path=str(last) if last.exists() else None, weights_only=True)
     except SystemExit:
         if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
             raise KeyboardInterrupt from None
@@ -290,9 +290,10 @@ def few_rows(objective: Objective, text: encode.Split, batch_size: int, max_leng
 
 
 def check_readable(checkpoint: Path) -> None:
-    """Raises SesameError when a checkpoint can't be loaded, e.g. after a crash of the disk."""
+    """Raises SesameError when a checkpoint can't be loaded, e.g. after a crash of the disk, or holds more than tensors and plain values:
+    such a pickle could run code."""
     try:
-        saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
+        saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
         for key in ("state_dict", "optimizer_states", "loops", "global_step"):
             saved[key]
     except Exception as error:  # pickle and zip raise whatever the broken bytes lead to

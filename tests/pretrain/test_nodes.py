@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,6 +20,7 @@ import torch
 from components import launch, params
 from components.errors import SesameError
 from components.pretrain.afar import Afar
+from components.pretrain.training import check_readable
 from components.stage import LAUNCHED
 from tests.conftest import free_port, run_stage, s3_server, tiny_params
 from tests.hosts import Hosts
@@ -459,6 +461,33 @@ def test_the_newest_save_goes_on_with_the_models_kept_on_the_way(tmp_path):
         fetcher.fetch()
     fetcher.remove()
     assert not (store / "gpt-1").exists()
+
+
+class Runs:
+    """What a pickle does as it is read."""
+
+    def __reduce__(self):
+        return Path("ran").touch, ()
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"), [(Runs(), "has no save that can be read"), (None, "has no save"), ({"global_step": 5}, "is the save of step 5")]
+)
+def test_a_save_from_elsewhere_runs_no_code(tmp_path, monkeypatch, planted, said):
+    monkeypatch.chdir(tmp_path)
+    Path("store/gpt-1").mkdir(parents=True)
+    Path("gpt-1").mkdir()
+    with tarfile.open("store/gpt-1/99.tar", "w") as whole:
+        if planted:
+            torch.save(planted, "last.ckpt")
+            whole.add("last.ckpt")
+    with pytest.raises(SesameError, match=rf"gpt-1/99.tar {said}.*; remove it"):
+        Afar("store", Path("gpt-1"), 60).fetch()
+    if planted:
+        Path("last.ckpt").replace("gpt-1/last.ckpt")
+        with pytest.raises(SesameError, match="last.ckpt can't be read .*remove the folder"):
+            check_readable(Path("gpt-1/last.ckpt"))
+    assert not Path("ran").exists()
 
 
 def test_a_store_that_fails_costs_a_line_and_one_that_cannot_be_read_the_start(project, monkeypatch):

@@ -28,8 +28,8 @@ PATIENCE = 600
 """Seconds that a server which lives gets to come up: ten are usual, and a busy or throttled machine needs minutes."""
 QUIET = 20
 """Seconds of them that pass without a word."""
-PAGES = "SESAME_PREFECT_PAGES"
-"""In the environment of our Prefect server: the addresses under which its page may be open, with a comma between them."""
+PAGES = "SESAME_PAGES"
+"""In the environment of a server of ours: the addresses under which its page may be open, with a comma between them."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,16 @@ SERVICES = (PREFECT, MLFLOW)
 def command(service: Service, port: int) -> tuple[list[str], dict[str, str]]:
     """How a server of ours is started, and what only it gets to know: an address may hold a password, and all users see a command."""
     place = ["--host", "127.0.0.1", "--port", str(port)]
+    pages = [f"http://{host}:{port}" for host in ("127.0.0.1", "localhost")]
     if service is PREFECT:
-        pages = [f"http://{host}:{port}" for host in ("127.0.0.1", "localhost")]
         # the page asks port 4200 unless it is told, where another checkout's server may be
         own = {"PREFECT_SERVER_UI_API_URL": pages[0] + PREFECT.api, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(pages)}
         own |= {PAGES: ",".join(pages), "PREFECT__SERVER_FINAL": "1"}
         return [sys.executable, "-m", "uvicorn", "--factory", "pipelines.prefect_server:create_app", *place], own
     tracking.connected()  # its tables are made here, once, and not by the server's workers at the same time
     own = {"MLFLOW_BACKEND_STORE_URI": tracking.uri(), "MLFLOW_DEFAULT_ARTIFACT_ROOT": Path("mlartifacts").resolve().as_uri()}
-    return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1"], own
+    own |= {PAGES: ",".join(pages)}
+    return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1", "--app-name", "sesame"], own
 
 
 def environment() -> dict[str, str]:

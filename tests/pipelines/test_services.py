@@ -55,7 +55,8 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     assert bare.sesame("status").count(" up ") == 2
     assert requests.get(pages["prefect"]).ok
     assert requests.get(f"{pages['prefect']}/ui-settings").json()["api_url"] == f"{pages['prefect']}/api"
-    only_its_own_page(pages["prefect"])
+    answers_its_own_page_only(pages["prefect"], f"{pages['prefect']}/api/flows/filter", {})
+    no_socket_for_another_page(pages["prefect"])
     said = {line["message"] for line in requests.post(f"{pages['prefect']}/api/logs/filter", json={}).json()}
     assert {"[step@a] begins", "[step@b] begins", "[step@c] begins"} <= said
     takes_many_writes_at_once(f"{pages['prefect']}/api")
@@ -63,10 +64,9 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     mlflow = f"{pages['mlflow']}/api/2.0/mlflow"
     experiment = requests.get(f"{mlflow}/experiments/get-by-name", params={"experiment_name": tracking.EXPERIMENT}).json()
     body = {"experiment_ids": [experiment["experiment"]["experiment_id"]]}
-    for headers, code in (({"Origin": "http://evil.example"}, 403), ({"Host": "evil.example"}, 403), ({}, 200)):
-        assert requests.post(f"{mlflow}/runs/search", json=body, headers=headers).status_code == code, headers
-    foreign = requests.get(f"{pages['mlflow']}/health", headers={"Origin": "http://evil.example"})
-    assert "access-control-allow-origin" not in foreign.headers, "answered, and the browser keeps it from the other page"
+    answers_its_own_page_only(pages["mlflow"], f"{mlflow}/runs/search", body)
+    for headers in ({"Origin": "http://localhost:9999"}, {"Host": "evil.example"}):
+        assert requests.get(f"{pages['mlflow']}/health", headers=headers).status_code == 403, headers
     runs = {run["info"]["run_name"]: run for run in requests.post(f"{mlflow}/runs/search", json=body).json()["runs"]}
     tags = {name: {tag["key"]: tag["value"] for tag in run["data"]["tags"]} for name, run in runs.items()}
     parent = next(name for name in runs if not name.startswith("step@"))
@@ -91,22 +91,23 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
     assert bare.sesame("status").count(" down") == 2
 
 
-def only_its_own_page(address: str) -> None:
-    """Prefect answers its page and programs, but neither another web page nor a name bent to this machine."""
+def answers_its_own_page_only(address: str, question: str, body: dict) -> None:
+    """A server answers its page and programs, but neither another web page nor a name bent to this machine."""
     port = address.rpartition(":")[2]
-    flows = f"{address}/api/flows/filter"
     for headers, code in (
         ({}, 200), ({"Origin": address}, 200), ({"Origin": f"http://localhost:{port}"}, 200),
         ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403), ({"Origin": "http://127.0.0.1:1"}, 403),
         ({"Host": "evil.example"}, 403), ({"Host": f"localhost:{port}"}, 200), ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 200), ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
     ):  # fmt: skip
-        assert requests.post(flows, json={}, headers=headers).status_code == code, headers
-    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x" * 22 + "=="}
-    socket = f"{address}/api/events/in"
-    assert requests.get(socket, headers=upgrade | {"Origin": "http://evil.example"}).status_code == 403
+        assert requests.post(question, json=body, headers=headers).status_code == code, headers
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    assert "access-control-allow-origin" not in requests.options(flows, headers=asked).headers
+    assert "access-control-allow-origin" not in requests.options(question, headers=asked).headers
+
+
+def no_socket_for_another_page(address: str) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x" * 22 + "=="}
+    assert requests.get(f"{address}/api/events/in", headers=upgrade | {"Origin": "http://evil.example"}).status_code == 403
 
 
 def takes_many_writes_at_once(api: str, **options) -> None:

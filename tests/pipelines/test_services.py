@@ -226,6 +226,26 @@ def test_a_server_for_the_network(tmp_path):
         server.wait()
 
 
+@pytest.mark.cluster
+def test_an_mlflow_server_for_the_network(tmp_path):
+    """By the command of docs/operations.md: it asks for the password that the line before it gives to the clients."""
+    text = (ROOT / "docs/operations.md").read_text()
+    [command], [secret] = re.findall(r"^(MLFLOW_AUTH.*) &$", text, re.M), re.findall(r"MLFLOW_TRACKING_PASSWORD=(a-\S+)$", text, re.M)
+    port = free_port()
+    command = command.replace("mlflow server", f"exec {BIN}/mlflow server --port {port}")
+    with open(tmp_path / "log", "w") as log:
+        server = subprocess.Popen(command, shell=True, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+    try:
+        until(lambda: services.healthy(services.MLFLOW, f"http://127.0.0.1:{port}"))
+        for options, code in (({}, 401), ({"auth": ("me", secret)}, 200)):
+            search = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search"
+            asked = requests.post(search, json={"max_results": 1}, headers={"Host": f"lab:{port}"}, **options)
+            assert asked.status_code == code, (tmp_path / "log").read_text()
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
 def test_an_address_without_a_scheme_is_one_line(bare):
     bare.stages("  a: {cmd: echo > a.out, outs: [a.out]}")
     for command in ("run", "up", "status"):

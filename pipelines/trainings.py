@@ -188,12 +188,12 @@ def _tuned(
         if (root := all_params.root(model)) not in all_params.models:
             return None  # a checkpoint from elsewhere
         model = all_params.models[root].model_copy(update={"architecture": all_params.architecture(model)})
-    evaluated, examples, judged = all_params.finetune.eval_examples, [], []
+    config, examples, judged = all_params.finetune, [], []
     for task in tasks:
         counts = stage.last_metrics("task", task).get("examples", UNSEEN)
         most = limit[task] if isinstance(limit, Mapping) else limit
         examples.append(min(most or counts["train"], counts["train"]))
-        judged.append(sum(min(evaluated or count, count) for split, count in counts.items() if split != "train"))
+        judged.append(sum(min(config.evaluated(split) or count, count) for split, count in counts.items() if split != "train"))
     return _training(
-        all_params, model, runs * len(tasks), Tuning(recipe, statistics.fmean(examples), statistics.fmean(judged), all_params.finetune)
+        all_params, model, runs * len(tasks), Tuning(recipe, statistics.fmean(examples), statistics.fmean(judged), config)
     )

@@ -47,7 +47,7 @@ def tune(all_params: params.Params, tasks: Sequence[str], by: params.MultiTask, 
     """A model's folder -> another one."""
     recipe = by.recipe
     readable(start, recipe)
-    sizes = {task: {"train": by.examples_of(task), "dev": all_params.finetune.eval_examples} for task in tasks}
+    sizes = {task: {"train": by.examples_of(task), "dev": all_params.finetune.evaluated("dev")} for task in tasks}
     benches = {task: Bench.of(all_params, task, sizes[task]) for task in tasks}
     ready = heads(benches, start, by)
     data = {task: own.encode(benches[task].rows) for task, own in ready.items()}

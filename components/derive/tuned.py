@@ -29,7 +29,7 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
 def tune(all_params: params.Params, tasks: Sequence[str], by: params.Tuned, start: Path, folder: Path) -> dict:
     """A model's folder -> another one."""
     [task] = tasks
-    bench = Bench.of(all_params, task, {"train": by.examples_of(task), "dev": all_params.finetune.eval_examples})
+    bench = Bench.of(all_params, task, {"train": by.examples_of(task), "dev": all_params.finetune.evaluated("dev")})
     readable(start, by.recipe)
     ready = bench.ready(start, by.recipe, by.seed)
     data, its, model = ready.encode(bench.rows), store.about(start), ready.module.model

@@ -72,7 +72,7 @@ class Setting:
 
     def ready(self, seed: int) -> Ready:
         """The model as it is tuned: with thin matrices, and weights rounded in training, where a point asks for that."""
-        made = self.bench.ready(Path("data/models", self.own.model), self.recipe, seed, self.own.init == "pretrained")
+        made = self.bench.ready(Path("data/models", self.own.model), self.recipe, seed, self.own.init)
         if self.own.factorised:
             factorised.factorise(made.module, self.own.factorised)
         if self.own.quantised and self.own.quantised.trained:

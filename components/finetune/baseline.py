@@ -1,8 +1,8 @@
 """`python -m components.finetune.baseline TASK`: what needs no pre-training, on the same examples -> data/baselines/<task>/.
 
 The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or of its second text alone, which
-shows what the labels owe to the way that the texts were written (Gururangan et al. 2018); all these draw no random numbers and so
-have one run and no spread; and networks over token vectors that start at random: a deep averaging network, decomposable attention and
+shows what the labels owe to the way that the texts were written (Gururangan et al. 2018): all these draw no random numbers, and their
+spread is that of the training examples, one run where these are all that there are; and networks over token vectors that start at random: a deep averaging network, decomposable attention and
 a biLSTM with attention.
 """
 
@@ -26,8 +26,8 @@ from components.finetune import kinds, loop, runs
 from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
 from components.models import store
-from components.models.common.decomposable_attention import DecomposableAttentionHead
-from components.models.common.heads import BiLSTMAttentionHead, compared
+from components.models.common.decomposable_attention import pair_head
+from components.models.common.heads import BiLSTMAttentionHead, OneLayer, compared
 from components.tasks import Example, calibration, metrics
 from components.tracking import Run
 
@@ -44,7 +44,7 @@ FITS = {
 }  # fmt: skip
 """The kinds of tasks that a baseline can do."""
 WORD = re.compile(r"(?u)\b\w+\b")
-OF_PAIRS = ("second_text", "decomposable_attention")
+OF_PAIRS = ("second_text",)
 
 
 def fits(method: str, task: params.Task, pair: bool) -> bool:
@@ -82,7 +82,7 @@ class Fitted(NamedTuple):
     """A baseline that has learned."""
 
     predictions: list[dict[str, list]]
-    """Of every split, by each seed; by one run where nothing is drawn."""
+    """Of every split, by each seed; by one run where nothing is drawn, neither weights nor training examples."""
     parameters: int
     tokens: int = 0
     """Read in training."""
@@ -163,17 +163,19 @@ class Averaging(nn.Module):
 
 
 class DecomposableAttention(nn.Module):
-    """Token vectors under the head that compares two texts token by token (Parikh et al. 2016)."""
+    """Token vectors under the head of that name: a pair is compared token by token (Parikh et al. 2016), a text is the mean of its
+    vectors."""
 
     def __init__(self, vocab_size: int, block: params.Baselines, kind: kinds.Kind, pair: bool):
         super().__init__()
         self.vectors = token_vectors(vocab_size, block)
         recipe = block.recipe
-        self.head = DecomposableAttentionHead(nn.Identity(), block.embedding_size, recipe.hidden_size, kind.outputs, recipe.dropout)
+        mix, apart = OneLayer(normalised=True), pair and not kind.joined
+        self.head = pair_head(mix, block.embedding_size, recipe.hidden_size, kind.outputs, recipe.dropout, apart, kind.per_token)
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
         ids, lengths = stacked(texts)
-        return self.head(self.vectors(ids), lengths, len(texts))
+        return self.head(self.vectors(ids)[:, :, None], lengths, len(texts))
 
 
 class BiLSTM(nn.Module):
@@ -203,7 +205,7 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
     for method in usable(block.methods, bench):
         fitted = fit(all_params, bench, method)
         tokens, flops = tokens + fitted.tokens, flops + fitted.flops
-        seeds = all_params.finetune.seeds if method in NETWORKS else [None]
+        seeds = all_params.finetune.seeds if len(fitted.predictions) > 1 or method in NETWORKS else [None]
         likely = fitted.likely(bench, labelled, block.recipe.temperature_scaling)
         for seed, predicted, own in zip(seeds, fitted.predictions, likely or [None] * len(seeds), strict=True):
             for split in labelled:
@@ -233,9 +235,16 @@ def summary_of(bench: Bench, split: str, likely: list[tuple[dict[str, np.ndarray
 
 
 def fit(all_params: params.Params, bench: Bench, method: str) -> Fitted:
-    """Learn what a baseline learns, on the training examples of `bench`."""
+    """Learn what a baseline learns, on the training examples that each seed draws."""
     if method in NETWORKS:
         return networks(all_params, bench, method)
+    seeds = all_params.finetune.seeds if bench.draws else all_params.finetune.seeds[:1]
+    fitted = [_one(method, bench.of_seed(seed)) for seed in seeds]
+    return Fitted([own.predictions[0] for own in fitted], fitted[0].parameters, logits=[part for own in fitted for part in own.logits])
+
+
+def _one(method: str, bench: Bench) -> Fitted:
+    """What draws no random numbers, on one set of training examples."""
     if method == "majority":
         return Fitted([majority(bench.task, bench.rows)], 0)
     return linear(method, bench.task, bench.rows, bench.pair)
@@ -248,9 +257,10 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> Fitted:
     encoded: dict[str, Encoded] = {}
     for seed in all_params.finetune.seeds:
         torch.manual_seed(seed)
-        kind = kinds.build(bench.task, block.recipe)
+        kind, rows = kinds.build(bench.task, block.recipe), bench.of_seed(seed).rows
         module = bench.fabric.to_device(NETWORKS[method](tokens.vocab_size, block, kind, bench.pair))
-        encoded = encoded or {split: kind.encode(part, tokens) for split, part in bench.rows.items()}
+        # what is judged is the same for every seed
+        encoded |= {split: kind.encode(part, tokens) for split, part in rows.items() if split == "train" or split not in encoded}
         fitted = loop.fit(
             bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
         )  # fmt: skip

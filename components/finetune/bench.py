@@ -1,7 +1,7 @@
 """What all trainings on a task share: the examples, the machine, how they are judged, and how a model is made ready for it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from components.errors import SesameError
 from components.finetune import kinds, methods
 from components.finetune.data import Encoded
 from components.models import sparse, store
+from components.models.token_vectors import TokenVectors
 from components.tasks import Example, metrics
 from components.tokenizer import Tokenizer, fast
 
@@ -74,6 +75,10 @@ class Bench:
     rows: dict[str, list[Example]]
     """Of each split: the subset that is learned from, those that are judged, and all that are submitted."""
     fabric: Fabric
+    whole: list[Example]
+    """The training split, of which each seed draws as many examples as there are in `rows`."""
+    drawn_by: int
+    """The top-level seed."""
 
     @classmethod
     def of(cls, all_params: params.Params, name: str, sizes: Mapping[str, int | None] | None = None) -> "Bench":
@@ -83,14 +88,31 @@ class Bench:
         """
         config, task, folder = all_params.finetune, all_params.tasks[name], Path("data/tasks", name)
         if sizes is None:
-            eval_sizes = {split: config.eval_examples if block.labelled else None for split, block in task.splits.items()}
+            eval_sizes = {split: config.evaluated(split) if block.labelled else None for split, block in task.splits.items()}
             sizes = eval_sizes | {"train": config.train_examples}
-        rows = {split: tasks.subset(tasks.read(folder, split), size, all_params.seed) for split, size in sizes.items()}
-        if task.kind == "classification" and len({row.label for row in rows["train"]}) == 1:
-            raise SesameError(
-                f"the {len(rows['train'])} training examples drawn from {name} have one label only; raise finetune.train_examples"
-            )
-        return cls(task, name, rows, machine(config))
+        whole = {split: tasks.read(folder, split) for split in sizes}
+        rows = {split: tasks.subset(whole[split], size, all_params.seed) for split, size in sizes.items()}
+        return cls(task, name, rows, machine(config), whole["train"], all_params.seed).checked()
+
+    def checked(self) -> "Bench":
+        """Itself. Raises SesameError where there is one label only to learn."""
+        train = self.rows["train"]
+        if self.task.kind == "classification" and len({row.label for row in train}) == 1:
+            raise SesameError(f"the {len(train)} training examples drawn from {self.name} have one label only; raise finetune.train_examples")
+        return self
+
+    @property
+    def draws(self) -> bool:
+        """Whether a seed draws what is learned from, since it is not all that there is."""
+        return len(self.rows["train"]) < len(self.whole)
+
+    def of_seed(self, seed: int) -> "Bench":
+        """The same with the training examples that this seed draws: which ones these happen to be moves scores as much as first weights
+        do, and belongs into their spread. Raises SesameError where these have one label only."""
+        if not self.draws:
+            return self
+        train = tasks.subset(self.whole, len(self.rows["train"]), [self.drawn_by, seed])
+        return replace(self, rows=self.rows | {"train": train}).checked()
 
     @property
     def pair(self) -> bool:
@@ -101,12 +123,21 @@ class Bench:
     def on_gpu(self) -> bool:
         return self.fabric.device.type == "cuda"
 
-    def ready(self, folder: Path, recipe: params.Recipe, seed: int, pretrained: bool = True) -> Ready:
-        """A model from its folder (or its architecture with random weights) with a head for this task, drawn from `seed`."""
+    def ready(self, folder: Path, recipe: params.Recipe, seed: int, init: str = "pretrained") -> Ready:
+        """A model from its folder with a head for this task, drawn from `seed`. `init`: from its weights, from random ones of its
+        architecture, or its token vectors alone. Raises SesameError where these are no table and are to be scaled."""
         torch.manual_seed(seed)
-        model, tokens = store.load(folder, pretrained)
-        if pretrained and sparse.is_sparse(store.about(folder).lineage):
+        model, tokens = store.load(folder, init != "random")
+        if init == "token_vectors":
+            model = TokenVectors(model)
+        elif init == "pretrained" and sparse.is_sparse(store.about(folder).lineage):
             sparse.keep_zeros(model)
+        if (scale := recipe.embedding_scale(init)) != 1:
+            vectors = getattr(model, model.embedding)
+            if not isinstance(vectors, nn.Embedding):
+                raise SesameError(f"starts.{init}.embedding_scale: {folder.name} makes its token vectors of characters; leave it out")
+            with torch.no_grad():
+                vectors.weight *= scale
         kind = methods.reading(self.task, recipe, self.name)
         parameters = store.count_parameters(model)  # before a method adds its own
         return Ready(self.fabric.to_device(methods.build(model, tokens, recipe, kind, self.pair)), kind, tokens, parameters, seed)
@@ -120,4 +151,4 @@ class Bench:
         split = split or judged(self.task)
         reading = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
         labelled = recipe.shots if recipe.method == "in_context" else len(self.rows["train"])
-        return metrics.protocol(split, selection(recipe) + reading + note, labelled, len(self.rows[split]))
+        return metrics.protocol(split, selection(recipe) + reading + note, labelled, len(self.rows[split])) + ", others for each seed" * self.draws

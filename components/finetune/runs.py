@@ -57,24 +57,24 @@ class Reader:
         self.seconds = 0.0
         """That the reading of the training split took; each training would have to."""
 
-    def inputs(self, ready: Ready, folder: Path, arm: Arm) -> dict[str, Encoded]:
-        """Of the training split and those that the arm predicts."""
-        if not self.encoded or ready.kind.drawn:  # else ids are the same for every seed and start
-            self.encoded = ready.encode(self.bench.rows)
-            for split, texts in self.encoded.items():
-                if texts.cut:
-                    print(
-                        f"{split}: {texts.cut:,} of {len(texts):,} examples cut, {texts.lost:,} lost their answer or a marked word",
-                        flush=True,
-                    )
+    def inputs(self, ready: Ready, folder: Path, arm: Arm, seed: int) -> dict[str, Encoded]:
+        """Of the training examples that the seed draws, and of the splits that the arm predicts."""
+        rows, again = self.bench.of_seed(seed).rows, not self.encoded or ready.kind.drawn
+        encoded = ready.encode(rows if again else {"train": rows["train"]})
+        for split, texts in encoded.items():
+            if texts.cut and (again or self.bench.draws):
+                print(f"{split}: {texts.cut:,} of {len(texts):,} examples cut, {texts.lost:,} lost their answer or a marked word", flush=True)
+        self.encoded |= encoded
+        started = time.perf_counter()
+        train = ready.module.inputs(self.encoded["train"], self.bench.fabric)
+        self.seconds = time.perf_counter() - started
+        arm.flops += train.flops
         # the same frozen weights make the same features of the same inputs for every seed
         if (folder, arm.init) != self.read_from or arm.init == "random" or ready.kind.drawn:
-            started = time.perf_counter()
-            self.read, self.read_from = {"train": ready.module.inputs(self.encoded["train"], self.bench.fabric)}, (folder, arm.init)
-            self.seconds = time.perf_counter() - started
-            self.read |= {split: ready.module.inputs(self.encoded[split], self.bench.fabric) for split in arm.splits}
+            self.read = {split: ready.module.inputs(self.encoded[split], self.bench.fabric) for split in arm.splits}
+            self.read_from = folder, arm.init
             arm.flops += sum(texts.flops for texts in self.read.values())
-        return self.read
+        return {"train": train, **self.read}
 
 
 def over_seeds(
@@ -94,11 +94,14 @@ def over_seeds(
         splits = [split for split in task.splits if split != "train" and (split in labelled or init == "pretrained")]
         arm = Arm(init, splits, {split: [] for split in labelled})
         for seed, folder in folders.items():
-            ready = bench.ready(folder, recipe, seed, init == "pretrained")
-            inputs = reader.inputs(ready, folder, arm)
-            about = {"model": model_name, "task": task_name, "init": init, "seed": str(seed), "method": recipe.method, **tags}
-            with run.child(f"{model_name}-{task_name} {recipe.method} {init} {seed}", about, recipe.model_dump(mode="json")) as child:
-                fitted = one(bench, arm, ready, inputs, recipe, seed, child)
+            own = recipe.of_start(init)
+            ready = bench.ready(folder, own, seed, init)
+            inputs = reader.inputs(ready, folder, arm, seed)
+            about = {"model": model_name, "task": task_name, "init": init, "seed": str(seed), "method": own.method, **tags}
+            with run.child(f"{model_name}-{task_name} {own.method} {init} {seed}", about, own.model_dump(mode="json")) as child:
+                fitted = one(bench, arm, ready, inputs, own, seed, child)
+            if init == inits[0]:
+                trainable = fitted.trained_parameters, ready.parameters + store.count_parameters(ready.module.head)
             arm.seconds.append(reader.seconds + fitted.seconds)
         arm.memory_mib = peak_memory(bench.fabric)
         arms.append(arm)
@@ -106,8 +109,7 @@ def over_seeds(
     return {
         "model": model_name, "derived": store.about(folder).derived_by, "task": task_name, "method": recipe.method,
         "metric": task.metric, "split": judged(task), "pair": recipe.pair if bench.pair else None, "protocol": bench.protocol(recipe),
-        "trainable_parameters": fitted.trained_parameters,
-        "trainable_share": fitted.trained_parameters / (ready.parameters + store.count_parameters(ready.module.head)),
+        "trainable_parameters": trainable[0], "trainable_share": trainable[0] / trainable[1],
         "costs": {arm.init: arm.costs for arm in arms},
         "cut": {split: texts.cut for split, texts in reader.encoded.items()},
         "lost": {split: texts.lost for split, texts in reader.encoded.items()},

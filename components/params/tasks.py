@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
-from components.block import Added, Block, Count, Label, Name, RunOnly, Seed, Share, Size, Threads
+from components.block import Added, Block, Count, Label, Name, Once, RunOnly, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
@@ -268,6 +268,10 @@ ATTACHED = ("adapters", "lora")
 """Those that go into a Transformer's layers."""
 FROZEN = ("features", "mix", "decomposable_attention", "linear_probe", "sentence_probe", "cosine")
 """Those that read the texts through the model once, and never backward."""
+TUNED = ("full", "bitfit", "adapters", "lora", "prompt")
+"""Those that run the model in every step, under the recipe's `head`."""
+MIXING = ("features", "mix", "decomposable_attention", "linear_probe")
+"""Methods and heads that read layers as `normalise_layers` says."""
 ONE_LAYER = ("linear_probe", "sentence_probe", "cosine")
 """Those that read `layer`."""
 
@@ -288,6 +292,16 @@ OF_CLASSES = {
     "temperature_scaling": ("classification",),
 }  # fmt: skip
 """Settings of a recipe -> the kinds of task on which they have an effect."""
+
+
+class Start(Block):
+    """What the tuning of a start other than the pre-trained weights takes in place of the recipe's."""
+
+    learning_rate: PositiveFloat | None = None
+    """Null: that of the recipe."""
+    embedding_scale: PositiveFloat = 1.0
+    """`random`: the token vectors are multiplied by it. Drawn as small as positions are (deviation .02), they hide which word stands
+    where."""
 
 
 class Recipe(Block):
@@ -343,6 +357,13 @@ class Recipe(Block):
     hidden_size: Size = 128
     """Width of the biLSTM, of `features` and of `head: bilstm`; of the comparison of `decomposable_attention`, method and head; of the
     block of `head: concat` (50 in the paper)."""
+    normalise_layers: Annotated[bool, Added(neutral=False)] = True
+    """Each token's vector of each layer is normalised before layers are mixed or one is read: `features`, `mix`,
+    `decomposable_attention`, `linear_probe`, `sentence_probe`, `cosine`, and `head: mix | decomposable_attention` (Peters et al. 2018,
+    section 3.2). Without it the scale of first weights decides how models compare."""
+    starts: Annotated[dict[Literal["random", "token_vectors"], Start], Added(neutral={})] = {}
+    """What a tuning from another start than the pre-trained weights takes in place of the recipe's: each start is held against the others
+    at its own best, found with the same effort."""
     layer: int = -1
     """`linear_probe`, and `vector: mean`: 0 is the embedding, -1 the top layer."""
     vector: Annotated[Literal["pooled", "mean"], Added(neutral="pooled")] = "pooled"
@@ -380,9 +401,22 @@ class Recipe(Block):
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
         if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
             raise ValueError(f"{idle[0]} has no effect under method {self.method}: leave it out")
+        if not self.normalise_layers and self.method not in MIXING and not (self.head in MIXING and self.method in TUNED):
+            raise ValueError(f"normalise_layers has no effect under method {self.method}, head {self.head}: leave it out")
+        if "token_vectors" in self.starts and self.starts["token_vectors"].embedding_scale != 1:
+            raise ValueError("starts.token_vectors.embedding_scale: they are trained, and stay as they are; leave it out")
         if self.method != "in_context" and (self.shots or self.calibrated):
             raise ValueError(f"shots and calibrated are of method in_context, not {self.method}")
         return self
+
+    def of_start(self, init: str) -> "Recipe":
+        """The recipe for a start: `pretrained`, `random`, `token_vectors`."""
+        own = self.starts.get(init)
+        return self.model_copy(update={"learning_rate": own.learning_rate}) if own and own.learning_rate else self
+
+    def embedding_scale(self, init: str) -> float:
+        """By which token vectors are multiplied before anything learns."""
+        return self.starts[init].embedding_scale if init in self.starts else 1.0
 
     def idle(self, kinds: Collection[str]) -> str | None:
         """A setting that has no effect on any task of these kinds, and what it needs."""
@@ -394,6 +428,12 @@ class Recipe(Block):
         return None
 
 
+Init = Literal["pretrained", "random", "token_vectors"]
+"""Where a tuning starts."""
+STARTED = ("full", "features", "mix", "decomposable_attention")
+"""Methods that can start from a model's token vectors alone."""
+
+
 class Finetune(Block):
     """Every model on every task; what all adaptations have in common: the seeds, the examples, the machine."""
 
@@ -401,14 +441,15 @@ class Finetune(Block):
     """Of `models`, `checkpoints`, `derived`."""
     tasks: list[Name]
     """Of `tasks`."""
-    inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1)]
-    """From the model's weights, and from random ones of the same architecture."""
+    inits: Annotated[list[Init], Field(min_length=1), Once]
+    """From the model's weights; from random ones of the same architecture; from the model's own token vectors alone, without positions
+    and layers: what these add is what the context brings."""
     seeds: Annotated[list[Seed], Field(min_length=1)]
-    """Each draws the head's and the random model's weights, the order of examples and dropout."""
+    """Each draws the training examples, the head's and the random model's weights, their order and dropout."""
     train_examples: Count | None = None
-    """Labelled examples used, a seeded subset, the same for every model; null takes all."""
-    eval_examples: Count | None = None
-    """Of dev and of test, a seeded subset; null takes all."""
+    """Labelled examples used, another subset for each seed, the same for every model; null takes all."""
+    eval_examples: Count | dict[Name, Count] | None = None
+    """Of dev, of test and other splits, a seeded subset; null takes all. `{dev: 2000}`: of dev so many, of the others all."""
     accelerator: Annotated[Accelerator, RunOnly()] = "auto"
     """`auto`: a GPU where there is one."""
     precision: Precision = "auto"
@@ -418,10 +459,21 @@ class Finetune(Block):
     recipes: dict[Name, Recipe]
     """By model."""
 
+    def evaluated(self, split: str) -> int | None:
+        """How many examples of a split are judged; None for all."""
+        return self.eval_examples.get(split) if isinstance(self.eval_examples, dict) else self.eval_examples
+
     @model_validator(mode="after")
     def begins_pretrained(self):
         if "pretrained" not in self.inits:
             raise ValueError("inits needs pretrained: random weights are what it is held against")
+        if "token_vectors" in self.inits:
+            for name, recipe in self.recipes.items():
+                if recipe.method not in STARTED:
+                    raise ValueError(
+                        f"recipes.{name}: method {recipe.method} reads layers, which the start token_vectors has not; take one of "
+                        f"{', '.join(STARTED)}, or leave token_vectors out of inits"
+                    )
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {self.seeds}: one stands twice, and would count as two runs")
         return self

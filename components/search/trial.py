@@ -49,7 +49,7 @@ class Trials:
     def of(cls, all_params: params.Params, model: str, task: str, init: str) -> "Trials":
         """Read the examples. Raises SesameError where the machine or the data are not there."""
         search = all_params.search
-        sizes = {"train": search.train_examples, "dev": all_params.finetune.eval_examples}
+        sizes = {"train": search.train_examples, "dev": all_params.finetune.evaluated("dev")}
         return cls(all_params, model, init, search.metric or all_params.tasks[task].metric, Bench.of(all_params, task, sizes))
 
     @property
@@ -72,7 +72,7 @@ class Trials:
     def _train(self, trial: Trial, recipe: params.Recipe, seed: int, stop: Callable, report: Callable) -> None:
         folder = Path("data/models", self.model)
         readable(folder, recipe)
-        ready = self.bench.ready(folder, recipe, seed, self.init == "pretrained")
+        ready = self.bench.ready(folder, recipe, seed, self.init)
         inputs = {split: ready.module.inputs(texts, self.bench.fabric) for split, texts in ready.encode(self.bench.rows).items()}
 
         def watch(epoch: int, score: float | None) -> bool:

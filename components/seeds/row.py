@@ -30,14 +30,14 @@ def row(all_params: params.Params, name: str, run: Run) -> dict:
     model, task, seed = config.runs[name]
     recipe, folder = all_params.finetune.recipes[model], Path("data/models", model)
     readable(folder, recipe)
-    sizes = dict.fromkeys(("dev", judged(all_params.tasks[task])), all_params.finetune.eval_examples)
+    sizes = {split: all_params.finetune.evaluated(split) for split in ("dev", judged(all_params.tasks[task]))}
     bench = Bench.of(all_params, task, {"train": config.train_examples, **sizes})
     about = {"stage": "seed_row", "model": model, "task": task, "init": config.init, "initialisation": str(seed)}
     run.tag(**about)
     lines, tokens, flops = [], 0, 0
     for order in config.orders:
         with run.child(f"{name} order {order}", about | {"order": str(order)}, recipe.model_dump(mode="json")) as child:
-            own, spent = training(bench, folder, recipe, seed, order, config.init == "pretrained", child)
+            own, spent = training(bench, folder, recipe, seed, order, config.init, child)
         lines.append({"initialisation": seed, "order": order, **own})
         tokens, flops = tokens + spent.tokens, flops + spent.flops
         print(f"order {order}: {' '.join(metrics.shown(own[key]) for key in own if key.startswith('epoch'))}", flush=True)
@@ -47,12 +47,12 @@ def row(all_params: params.Params, name: str, run: Run) -> dict:
     return {"protocol": bench.protocol(recipe, "dev"), "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)}}
 
 
-def training(bench: Bench, folder: Path, recipe: params.Recipe, seed: int, order: int, pretrained: bool, child: Run) -> tuple:
+def training(bench: Bench, folder: Path, recipe: params.Recipe, seed: int, order: int, init: str, child: Run) -> tuple:
     """One training: dev after each epoch, dev and the judged split with the weights that count; and what it cost.
 
     Raises SesameError where the loss is not a number: a recipe that diverges is no matter of seeds.
     """
-    ready, scores = bench.ready(folder, recipe, seed, pretrained), {}
+    ready, scores = bench.ready(folder, recipe, seed, init), {}
     inputs = {split: ready.module.inputs(texts, bench.fabric) for split, texts in ready.encode(bench.rows).items()}
 
     def watch(epoch: int, score: float | None) -> bool:

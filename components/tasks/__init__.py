@@ -79,7 +79,7 @@ def card(path: str | Path) -> dict:
     return read_json(Path(path) / "card.json")
 
 
-def subset(examples: list[Example], size: int | None, seed: int) -> list[Example]:
+def subset(examples: list[Example], size: int | None, seed: int | list[int]) -> list[Example]:
     """A seeded subset in a fixed order; the smaller of two sizes is a part of the larger.
 
     Examples that are judged together stay together: whole groups are drawn, as many as fit into `size`, and one at least.

@@ -53,7 +53,7 @@ def rounds(all_params: params.Params, name: str, run: Run) -> dict:
     recipe, start = all_params.finetune.recipes[model], Path("data/models", model)
     readable(start, recipe)
     split = judged(all_params.tasks[task])
-    bench = Bench.of(all_params, task, {"train": config.train_examples, **dict.fromkeys(("dev", split), all_params.finetune.eval_examples)})
+    bench = Bench.of(all_params, task, {"train": config.train_examples, **{part: all_params.finetune.evaluated(part) for part in ("dev", split)}})
     about = {"stage": "tickets", "model": model, "task": task, "seed": str(seed)}
     run.tag(**about)
     lines, tokens, flops = [], 0, 0
@@ -91,7 +91,7 @@ class Tuning:
         ready = self.bench.ready(self.start, self.recipe, self.seed)
         matrices = sparse.matrices(ready.module.model)
         if not pretrained:
-            masks.copy(matrices, sparse.matrices(self.bench.ready(self.start, self.recipe, self.seed, pretrained=False).module.model))
+            masks.copy(matrices, sparse.matrices(self.bench.ready(self.start, self.recipe, self.seed, "random").module.model))
         if kept:
             masks.put_on(matrices, kept)
             sparse.keep_zeros(ready.module.model)

@@ -14,7 +14,7 @@ class DecomposableAttention(Frozen):
     """The head of that name on frozen layers (Parikh et al. 2016)."""
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
-        mix = ScalarMix(model.num_layers + 1)
+        mix = ScalarMix(model.num_layers + 1, recipe.normalise_layers)
         return pair_head(mix, model.width, recipe.hidden_size, kind.outputs, recipe.dropout, pair, kind.per_token)
 
 

@@ -13,7 +13,7 @@ class Features(Frozen):
     """Layers mixed, biLSTM and attention on top (Peters et al. 2018; Wang et al. 2018)."""
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
-        mix = ScalarMix(model.num_layers + 1)
+        mix = ScalarMix(model.num_layers + 1, recipe.normalise_layers)
         return BiLSTMAttentionHead(mix, model.width, recipe.hidden_size, kind.outputs, recipe.dropout, pair, kind.per_token)
 
 

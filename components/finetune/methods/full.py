@@ -24,9 +24,9 @@ class Full(nn.Module):
         if recipe.head == "bilstm":
             self.head = BiLSTMAttentionHead(nn.Flatten(2), width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "mix":
-            self.head = MeanHead(ScalarMix(model.num_layers + 1), width, outputs, dropout, apart, kind.per_token)
+            self.head = MeanHead(ScalarMix(model.num_layers + 1, recipe.normalise_layers), width, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "decomposable_attention":
-            mix = ScalarMix(model.num_layers + 1)
+            mix = ScalarMix(model.num_layers + 1, recipe.normalise_layers)
             self.head = pair_head(mix, width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "concat":
             if kind.per_token:

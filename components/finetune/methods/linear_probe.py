@@ -6,18 +6,20 @@ from components import params
 from components.errors import SesameError
 from components.finetune.kinds import Kind
 from components.finetune.methods.frozen import Frozen
-from components.models.common.heads import MeanHead
+from components.models.common.heads import MeanHead, OneLayer
 from components.models.contract import LanguageModel
 
 
 class LinearProbe(Frozen):
     """One layer, the mean over the tokens, a linear layer: what that layer makes easy to read (Alain and Bengio 2017)."""
 
+    normalises = True
+
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
         if not -model.num_layers - 1 <= recipe.layer <= model.num_layers:
             raise SesameError(f"layer {recipe.layer}: the model has 0 (embedding) to {model.num_layers}")
         self.layer = recipe.layer
-        return MeanHead(nn.Flatten(2), model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
+        return MeanHead(OneLayer(self.normalises and recipe.normalise_layers), model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
 
     def kept(self, layers: Tensor) -> Tensor:
         return layers[:, :, self.layer, None]

@@ -19,6 +19,8 @@ class SentenceProbe(LinearProbe):
     """The model's own vector of each text, or the mean over the tokens of a layer, frozen under a linear layer (Kiros et al. 2015, section
     3: how sentence encoders are judged)."""
 
+    normalises = False  # a text's vector is judged as it is
+
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         if kind.per_token:
             raise SesameError(f"method {recipe.method} makes one vector of a text, and this task asks for one of each token")

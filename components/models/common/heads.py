@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm
+from torch.nn.functional import batch_norm, layer_norm
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from components.models.common.dropout import Dropout
@@ -10,16 +10,34 @@ from components.models.common.transformer import length_mask
 
 
 class ScalarMix(nn.Module):
-    """gamma * sum of softmax(w) times the layers; w starts at 0, gamma at 1 (Peters et al. 2018, equation 1)."""
+    """gamma * sum of softmax(w) times the layers; w starts at 0, gamma at 1 (Peters et al. 2018, equation 1).
 
-    def __init__(self, num_layers: int):
+    `normalised`: each token's vector of each layer is normalised first (section 3.2: "it also helped to apply layer normalization"), so
+    that no layer is lost behind one whose numbers are larger, and weights of any scale can be compared.
+    """
+
+    def __init__(self, num_layers: int, normalised: bool):
         super().__init__()
+        self.normalised = normalised
         self.weights = nn.Parameter(torch.zeros(num_layers))
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Tensor) -> Tensor:
         """(batch, length, layers, width) -> (batch, length, width)."""
+        layers = layer_norm(layers, layers.shape[-1:]) if self.normalised else layers
         return self.gamma * torch.einsum("bldw,d->blw", layers, self.weights.softmax(0))
+
+
+class OneLayer(nn.Module):
+    """The one layer that is there, each token's vector normalised where the recipe says so."""
+
+    def __init__(self, normalised: bool):
+        super().__init__()
+        self.normalised = normalised
+
+    def forward(self, layers: Tensor) -> Tensor:
+        """(batch, length, 1, width) -> (batch, length, width)."""
+        return layer_norm(layers[:, :, 0], layers.shape[-1:]) if self.normalised else layers[:, :, 0]
 
 
 class PooledHead(nn.Module):

@@ -1,0 +1,97 @@
+"""What a pre-trained model is held against: random weights and its token vectors alone, each at its own best; other examples a seed."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+from components import params
+from components.errors import SesameError
+from components.finetune import __main__ as finetune
+from components.finetune.bench import Bench
+from components.models import store
+from components.tracking import Run
+from tests.conftest import save_random, tiny_params
+
+STARTS = ["pretrained", "random", "token_vectors"]
+
+
+def declared(model: str = "bert", **recipe) -> params.Params:
+    raw = tiny_params()
+    raw["finetune"] |= {"models": [model], "inits": STARTS}
+    raw["finetune"]["recipes"] = {model: raw["finetune"]["recipes"]["bert"] | {"head": "mix", "pair": "apart"} | recipe}
+    YAML().dump(raw, Path("params.yaml"))
+    return params.check(raw)
+
+
+@pytest.mark.parametrize(
+    ("model", "recipe"), [("bert", {}), ("gpt", {"head": "decomposable_attention"}), ("elmo", {"method": "mix", "head": "pooled"})]
+)
+def test_each_start_is_scored_and_predicts(project, tokens, model, recipe):
+    checked = declared(model, **recipe)
+    save_random(checked, model, tokens)
+    found = finetune.finetune(checked, f"{model}-same", Run(None))
+    rows = [json.loads(line) for line in Path(f"data/scores/{model}/same/predictions.jsonl").read_text().splitlines()]
+    assert {row["init"] for row in rows} == set(STARTS) and all(found[start]["test"]["accuracy"]["n"] == 2 for start in STARTS)
+    assert found["costs"]["token_vectors"]["seconds"] < found["costs"]["pretrained"]["seconds"]
+
+
+def test_token_vectors_are_those_of_the_model_wherever_they_stand(project, tokens):
+    checked = declared()
+    save_random(checked, "bert", tokens)
+    bench, recipe = Bench.of(checked, "same"), checked.finetune.recipes["bert"]
+    model = bench.ready(Path("data/models/bert"), recipe, 1, "token_vectors").module.model
+    whole, _ = store.load(Path("data/models/bert"))
+    ids = torch.tensor([[7, 8, 9, 10]])
+    [read], [turned] = (model.layers(order, torch.tensor([4])) for order in (ids, ids.flip(1)))
+    assert torch.equal(read, whole.token_embedding(ids)) and torch.equal(read, turned.flip(1)) and model.num_layers == 0
+    assert store.count_parameters(model) == whole.token_embedding.weight.numel()
+
+
+def test_another_start_takes_its_own_rate_and_scale(project, tokens):
+    checked = declared(starts={"random": {"learning_rate": 0.02, "embedding_scale": 10.0}, "token_vectors": {"learning_rate": 0.01}})
+    save_random(checked, "bert", tokens)
+    recipe, bench = checked.finetune.recipes["bert"], Bench.of(checked, "same")
+    assert [recipe.of_start(start).learning_rate for start in STARTS] == [0.003, 0.02, 0.01]
+    drawn = {
+        scale: params.Recipe.model_validate(recipe.model_dump() | {"starts": {"random": {"embedding_scale": scale}}}) for scale in (1, 10)
+    }
+    one, ten = (bench.ready(Path("data/models/bert"), own, 1, "random").module.model for own in drawn.values())
+    assert torch.equal(one.token_embedding.weight * 10, ten.token_embedding.weight)
+    assert torch.equal(one.position_embedding.weight, ten.position_embedding.weight)
+    kept = bench.ready(Path("data/models/bert"), drawn[10], 1).module.model
+    assert torch.equal(kept.token_embedding.weight, store.load(Path("data/models/bert"))[0].token_embedding.weight), (
+        "pre-trained: as they are"
+    )
+
+
+def test_each_seed_draws_its_training_examples_the_same_for_every_model(project):
+    bench = Bench.of(declared(), "same")
+    drawn = {seed: [row.id for row in bench.of_seed(seed).rows["train"]] for seed in (1, 2)}
+    assert len(drawn[1]) == len(drawn[2]) == 60 and set(drawn[1]) != set(drawn[2])
+    assert drawn[1] == [row.id for row in Bench.of(declared("gpt"), "same").of_seed(1).rows["train"]]
+    assert bench.of_seed(1).rows["test"] is bench.rows["test"] and "60 labelled examples, others for each seed" in bench.protocol(
+        declared().finetune.recipes["bert"]
+    )
+
+
+def test_dev_may_be_a_part_and_test_all(project):
+    raw = tiny_params()
+    raw["finetune"]["eval_examples"] = {"dev": 5}
+    whole, part = Bench.of(params.check(tiny_params()), "same"), Bench.of(params.check(raw), "same")
+    assert len(part.rows["dev"]) == 5 < len(whole.rows["dev"]) and len(part.rows["test"]) == len(whole.rows["test"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ({"method": "bitfit"}, "method bitfit reads layers, which the start token_vectors has not; take one of full, features"),
+        ({"starts": {"token_vectors": {"embedding_scale": 2}}}, "they are trained, and stay as they are; leave it out"),
+        ({"head": "pooled", "normalise_layers": False}, "normalise_layers has no effect under method full, head pooled: leave it out"),
+    ],
+)
+def test_what_has_no_effect_is_refused(project, recipe, said):
+    with pytest.raises(SesameError, match=said):
+        declared(**recipe)

@@ -2,8 +2,8 @@
 
 The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or of its second text alone, which
 shows what the labels owe to the way that the texts were written (Gururangan et al. 2018): all these draw no random numbers, and their
-spread is that of the training examples, one run where these are all that there are; and networks over token vectors that start at random: a deep averaging network, decomposable attention and
-a biLSTM with attention.
+spread is that of the training examples, one run where these are all that there are; and networks over token vectors that start at
+random: a deep averaging network, decomposable attention and a biLSTM with attention.
 """
 
 import re

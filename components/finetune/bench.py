@@ -98,7 +98,8 @@ class Bench:
         """Itself. Raises SesameError where there is one label only to learn."""
         train = self.rows["train"]
         if self.task.kind == "classification" and len({row.label for row in train}) == 1:
-            raise SesameError(f"the {len(train)} training examples drawn from {self.name} have one label only; raise finetune.train_examples")
+            drawn = f"the {len(train)} training examples drawn from {self.name}"
+            raise SesameError(f"{drawn} have one label only; raise finetune.train_examples")
         return self
 
     @property
@@ -151,4 +152,5 @@ class Bench:
         split = split or judged(self.task)
         reading = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
         labelled = recipe.shots if recipe.method == "in_context" else len(self.rows["train"])
-        return metrics.protocol(split, selection(recipe) + reading + note, labelled, len(self.rows[split])) + ", others for each seed" * self.draws
+        shown = metrics.protocol(split, selection(recipe) + reading + note, labelled, len(self.rows[split]))
+        return shown + ", others for each seed" * self.draws

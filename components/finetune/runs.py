@@ -63,7 +63,8 @@ class Reader:
         encoded = ready.encode(rows if again else {"train": rows["train"]})
         for split, texts in encoded.items():
             if texts.cut and (again or self.bench.draws):
-                print(f"{split}: {texts.cut:,} of {len(texts):,} examples cut, {texts.lost:,} lost their answer or a marked word", flush=True)
+                lost = f"{texts.lost:,} lost their answer or a marked word"
+                print(f"{split}: {texts.cut:,} of {len(texts):,} examples cut, {lost}", flush=True)
         self.encoded |= encoded
         started = time.perf_counter()
         train = ready.module.inputs(self.encoded["train"], self.bench.fabric)

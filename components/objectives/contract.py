@@ -22,6 +22,8 @@ class Objective(ABC):
 
     main: ClassVar[str]
     """The part whose loss is the language model's: perplexity and bits per byte are its."""
+    chain_rule: ClassVar[bool] = False
+    """Whether every token of the text is asked for after those before it (or behind it), so that the losses add up to the text's."""
     weights: Mapping[str, float] = MappingProxyType({})
     """Of parts that do not count as 1 in what is trained."""
 
@@ -53,6 +55,11 @@ class Objective(ABC):
     @abstractmethod
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
         """What the model makes of each prompt: `{"prompt": ..., "output": ...}`."""
+
+    def asked(self, rows: Rows) -> tuple[Tensor, Tensor | None] | None:
+        """The tokens that the main part asks for, (n,), IGNORED where nothing is asked, and what stands in their places, (n,), None where
+        nothing does. None of an objective that asks for something else."""
+        return None
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
         """Networks of the objective's own, trained beside the model and thrown away after it, as ELECTRA's generator.

@@ -28,6 +28,7 @@ from components.objectives.contract import Objective
 from components.objectives.examples.phases import Phase, Phases
 from components.objectives.examples.windows import Batch, Batches
 from components.params import Model
+from components.pretrain import zero
 from components.pretrain.afar import Afar
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData, micro_batches
@@ -96,6 +97,7 @@ class Setup:
 
     tokens: Tokenizer | fast.FastTokenizer
     objective: Objective
+    train_text: encode.Split
     valid_text: encode.Split
     train: Phases
     valid: Batches
@@ -146,7 +148,7 @@ def set_up(block: Model, start: Path | None) -> Setup:
     if block.trainer.compile:
         model.compile(fullgraph=True)
     bytes_as_came = texts["valid"].num_bytes / (counts @ tokens.byte_lengths)
-    return Setup(tokens, objective, texts["valid"], train, valid, model, networks, untrained, bytes_as_came, float(unknown))
+    return Setup(tokens, objective, texts["train"], texts["valid"], train, valid, model, networks, untrained, bytes_as_came, float(unknown))
 
 
 def recomputed(layer: nn.Module) -> None:
@@ -261,7 +263,7 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     peak = matmul_peak(trainer.strategy.root_device, torch.bfloat16 if "bf16" in str(trainer.precision) else torch.float32)
     speed = module.timed_tokens / module.timed_seconds if module.timed_seconds else module.tokens / module.seconds
     flops = setup.train.flops(module.tokens)
-    return module.valid | setup.objective.controls(setup.train.phases[-1].batches, setup.valid) | {
+    return module.valid | setup.objective.controls(setup.train.phases[-1].batches, setup.valid) | _without_network(setup, module.tokens) | {
         "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,
@@ -276,6 +278,22 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
             "earlier_seconds": module.earlier_seconds,
         },
     }  # fmt: skip
+
+
+def _without_network(setup: Setup, tokens: int) -> dict[str, float]:
+    """What the loss is to be held against: that of the best guess without context and, of a chain of tokens, of an n-gram model."""
+    train, vocab_size, found = setup.train.phases[-1].batches, setup.tokens.vocab_size, {}
+    if (loss := zero.context_free_loss(setup.objective, setup.train_text, vocab_size, train, setup.valid)) is not None:
+        found["context_free_loss"] = loss
+    if setup.objective.chain_rule:
+        ngram = zero.ngram_loss(setup.train_text, setup.valid_text, vocab_size, tokens)
+        bits = ngram["ngram_loss"] * ngram.pop("ngram_targets") / math.log(2)
+        perplexity = math.exp(min(ngram["ngram_loss"], 50))
+        found |= ngram | {"ngram_perplexity": perplexity, "ngram_bits_per_byte": bits / setup.valid_text.num_bytes}
+    for name in ("context_free_loss", "ngram_loss"):
+        if name in found:
+            print(f"{name.replace('_', ' ')} {found[name]:.4f}", flush=True)
+    return found
 
 
 def few_rows(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batch:

@@ -53,7 +53,8 @@ def rounds(all_params: params.Params, name: str, run: Run) -> dict:
     recipe, start = all_params.finetune.recipes[model], Path("data/models", model)
     readable(start, recipe)
     split = judged(all_params.tasks[task])
-    bench = Bench.of(all_params, task, {"train": config.train_examples, **{part: all_params.finetune.evaluated(part) for part in ("dev", split)}})
+    judged_sizes = {part: all_params.finetune.evaluated(part) for part in ("dev", split)}
+    bench = Bench.of(all_params, task, {"train": config.train_examples, **judged_sizes})
     about = {"stage": "tickets", "model": model, "task": task, "seed": str(seed)}
     run.tag(**about)
     lines, tokens, flops = [], 0, 0

@@ -420,7 +420,7 @@ def test_baselines_use_the_same_examples(project):
     raw["baselines"]["methods"] = ["majority", "logistic_regression", "linear_svm", "averaging", "decomposable_attention", "bilstm"]
     found = baseline.baseline(params.check(raw), "same", Run(None))
     assert list(found["baselines"]) == raw["baselines"]["methods"] and "60 labelled examples" in found["protocol"]
-    for method, part in found["baselines"].items():
+    for part in found["baselines"].values():
         assert part["test"]["accuracy"]["n"] == 2, "each seed draws its examples"
     raw["finetune"]["train_examples"] = None
     found = baseline.baseline(params.check(raw), "same", Run(None))

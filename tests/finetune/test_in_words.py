@@ -392,7 +392,8 @@ def test_a_model_is_asked_in_context(project):
     done = run_stage("components.pretrain", "gpt")
     assert done.returncode == 0, done.stderr
     figures = finetune.finetune(params.load(), "gpt-same", Run(None))
-    assert figures["protocol"].endswith("nothing trained, 1 examples in the prompt, calibrated, pairs read jointly; 1 labelled examples, others for each seed")
+    how = "nothing trained, 1 examples in the prompt, calibrated, pairs read jointly; 1 labelled examples, others for each seed"
+    assert figures["protocol"].endswith(how)
     assert figures["trainable_parameters"] == 0 and figures["cost"]["flops"] > 0 and figures["cut"]["train"] == 0 < figures["cut"]["test"]
     assert figures["shots"] == {"cut": 1, "lost": 1}, "of the seed that was last"
     predictions = [json.loads(line) for line in Path("data/scores/gpt/same/predictions.jsonl").read_text().splitlines()]

@@ -19,7 +19,8 @@ class LinearProbe(Frozen):
         if not -model.num_layers - 1 <= recipe.layer <= model.num_layers:
             raise SesameError(f"layer {recipe.layer}: the model has 0 (embedding) to {model.num_layers}")
         self.layer = recipe.layer
-        return MeanHead(OneLayer(self.normalises and recipe.normalise_layers), model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
+        layer = OneLayer(self.normalises and recipe.normalise_layers)
+        return MeanHead(layer, model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
 
     def kept(self, layers: Tensor) -> Tensor:
         return layers[:, :, self.layer, None]

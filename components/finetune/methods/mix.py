@@ -13,7 +13,8 @@ class Mix(Frozen):
     """Layers mixed, the mean over the tokens, a linear layer (Peters et al. 2018, equation 1)."""
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
-        return MeanHead(ScalarMix(model.num_layers + 1, recipe.normalise_layers), model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
+        mix = ScalarMix(model.num_layers + 1, recipe.normalise_layers)
+        return MeanHead(mix, model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
 
 
 Method = Mix

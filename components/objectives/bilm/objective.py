@@ -24,6 +24,7 @@ class BidirectionalLM(Contract):
     """The forward LM predicts token t + 1, the backward one t - 1; perplexity is the full-softmax average of both."""
 
     main = "bilm"
+    chain_rule = True
 
     def __init__(self, config: block.BidirectionalLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
@@ -39,6 +40,9 @@ class BidirectionalLM(Contract):
         hidden = torch.cat([ahead, back]).flatten(0, 1)
         wanted = torch.cat([labels(rows["forward"]), labels(rows["backward"], backward=True)])
         return {"bilm": score_tokens(model, hidden, wanted)}, pack(states)
+
+    def asked(self, rows: Rows) -> tuple[Tensor, None]:
+        return torch.cat([labels(rows["forward"]), labels(rows["backward"], backward=True)]), None
 
     def explain(self, batches: BothEnds, step: int) -> list[dict[str, str]]:
         """The windows of the model that reads ahead."""

@@ -20,6 +20,7 @@ class RecurrentLM(Contract):
     """Predicts each token from what the state keeps of all before it."""
 
     main = "bptt"
+    chain_rule = True
 
     def __init__(self, config: block.RecurrentLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
@@ -34,6 +35,9 @@ class RecurrentLM(Contract):
         hidden, states = model(rows["ids"][:, :-1], unpack(carry, model) if carry is not None else None)
         loss = score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"], self.config.backward))
         return {"bptt": loss}, torch.cat([part.detach() for state in states for part in state], 1)
+
+    def asked(self, rows: Rows) -> tuple[Tensor, None]:
+        return labels(rows["ids"], self.config.backward), None
 
     def explain(self, batches: "OneDirection", step: int) -> list[dict[str, str]]:
         """Also what is read backwards stands as people read it."""

@@ -22,6 +22,7 @@ class CausalLM(Contract):
     """Predicts each token from those before it."""
 
     main = "clm"
+    chain_rule = True
 
     def __init__(self, config: block.CausalLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
@@ -33,6 +34,9 @@ class CausalLM(Contract):
         ids = rows["ids"][:, :-1]
         hidden = model(ids, *isolate(ids)) if self.config.isolate_documents else model(ids)
         return {"clm": score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"]))}, None
+
+    def asked(self, rows: Rows) -> tuple[Tensor, None]:
+        return labels(rows["ids"]), None
 
     def explain(self, batches: "PackedBatches", step: int) -> list[dict[str, str]]:
         return explained(batches[step].rows["ids"], batches.documents(step), self.tokenizer)

@@ -39,7 +39,7 @@ class Distillation(Contract):
     def __init__(self, config: block.Distillation, tokens: Tokenizer):
         self.config = config
         self.hard = objectives.build(TypeAdapter(HardObjective).validate_python(config.hard), tokens)
-        self.main = self.hard.main
+        self.main, self.chain_rule = self.hard.main, self.hard.chain_rule
         # no network of the objective's: it is not trained, not saved with the student, and not cut into shards
         self.teacher = store.load(Path(config.teacher))[0].eval().requires_grad_(False)
 
@@ -64,6 +64,9 @@ class Distillation(Contract):
 
     def controls(self, train: "Taught", valid: "Taught") -> dict[str, float]:
         return self.hard.controls(train.own, valid.own)
+
+    def asked(self, rows: Rows) -> tuple[Tensor, Tensor | None] | None:
+        return self.hard.asked(rows)
 
     def explain(self, batches: "Taught", step: int) -> list[dict[str, str]]:
         return self.hard.explain(batches.own, step)

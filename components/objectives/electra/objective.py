@@ -86,6 +86,9 @@ class ReplacedTokens(Contract):
         said, right = figures.pop("predicted_loss", 0.0), figures.pop("predicted_accuracy", 0.0)
         return figures | ({"detector_precision": right / said if said else 0.0} if self.detects else {})
 
+    def asked(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        return rows["labels"].flatten(), rows["ids"].gather(1, rows["places"]).flatten()
+
     def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
         """What the generator reads: `[dog → MASK]`; what it fills in changes as it learns."""
         return explained(batches, step, self.tokenizer)

@@ -60,6 +60,9 @@ class MaskedLM(Contract):
             parts[self.config.question] = score(logits, rows["answers"], model.training)
         return parts, None
 
+    def asked(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        return rows["labels"].flatten(), rows["ids"].gather(1, rows["places"]).flatten()
+
     def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
         return explained(batches, step, self.tokenizer)
 

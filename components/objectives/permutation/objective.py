@@ -42,6 +42,9 @@ class PermutationLM(Contract):
         hidden, carry = model(ids, rows["order"], rows["places"], documents, carry)
         return {"permutation": score_tokens(model, hidden.flatten(0, 1), rows["labels"].flatten())}, carry
 
+    def asked(self, rows: Rows) -> tuple[Tensor, None]:
+        return rows["labels"].flatten(), None
+
     def explain(self, batches: PermutedBatches, step: int) -> list[dict[str, str]]:
         """`[dog 3]` is the third token that is predicted, from all but the later ones; `¶` is where a document opens."""
         rows, documents = batches[step].rows, batches.documents(step)

@@ -1,0 +1,140 @@
+"""What needs no network: the losses that a pre-training is held against, on the same text.
+
+A loss means little by itself. The context-free loss is that of a model that has learned how often each token occurs and nothing else; a
+model near it is not trained yet. The n-gram model is what counting alone makes of the same tokens.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from math import ceil, log2
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from components.encode import Split
+from components.objectives.contract import Objective
+from components.objectives.examples.windows import Batches
+from components.objectives.scoring import IGNORED
+from components.tokenizer import CLS, MASK
+
+ORDER = 4
+"""Of the n-gram model: a token from the three before it."""
+MOST_TOKENS = 2 * 10**7
+"""That it is counted on: the counts of so many take some two GiB."""
+STEPS = 20
+"""Of training, from which the share of hidden tokens that are shown all the same is told."""
+
+
+def context_free_loss(objective: Objective, text: Split, vocab_size: int, train: Batches, valid: Batches) -> float | None:
+    """Nats a target of the best guess without context: how often each token occurs in the training text and, where some targets are shown
+    as they are (Devlin et al. 2019, section 3.1), that the token shown is right in so many cases. None where no tokens are predicted."""
+    counts = text.occurrences(vocab_size) + 1.0  # each token may come
+    frequency = torch.tensor(counts / counts.sum())
+    kept = shown_and_right(objective, train)
+    loss, targets = 0.0, 0
+    for label, seen in _asked(objective, valid):
+        likely = frequency[label]
+        if seen is not None:
+            shown = seen != MASK
+            likely = torch.where(shown, (1 - kept) * likely + kept * (seen == label), likely)
+        loss, targets = loss - float(likely.log().sum()), targets + len(label)
+    return loss / targets if targets else None
+
+
+def shown_and_right(objective: Objective, train: Batches) -> float:
+    """Of the targets in whose place a token stands and no [MASK]: the share where it is the one that is asked for."""
+    right = shown = 0.0
+    for label, seen in islice(_asked(objective, train), STEPS):
+        if seen is not None:
+            right, shown = right + float((seen == label).sum()), shown + float((seen != MASK).sum())
+    return right / shown if shown else 0.0
+
+
+def _asked(objective: Objective, batches: Batches) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Of each step of an epoch the labels (n,), and what stands in their places, (n,) or None."""
+    for step in range(batches.epoch_steps()):
+        asked = objective.asked(batches[step].rows)
+        if asked is None:
+            return
+        labels, seen = asked
+        real = labels != IGNORED
+        yield labels[real], None if seen is None else seen[real]
+
+
+def ngram_loss(train: Split, valid: Split, vocab_size: int, tokens: int, order: int = ORDER) -> dict[str, float]:
+    """An n-gram model's loss in nats a target, and the tokens that it was counted on: as many as a model read, at most all of the text.
+
+    Interpolated Kneser-Ney smoothing with three discounts an order (Chen and Goodman 1999, section 4.1.6), over the stream of
+    documents as a left-to-right model reads it. A token that opens a document is no target. The order falls where the ids of so many
+    tokens are no 63 bits.
+    """
+    bits = ceil(log2(vocab_size))
+    model = KneserNey(_stream(train, min(tokens, MOST_TOKENS)), vocab_size, min(order, 63 // bits))
+    stream = _stream(valid, valid.num_tokens)
+    likely = model.probabilities(stream)
+    asked = (np.arange(len(stream)) > 0) & (stream != CLS)
+    return {"ngram_loss": float(-np.log(likely[asked]).mean()), "ngram_tokens": model.tokens, "ngram_targets": int(asked.sum())}
+
+
+def _stream(text: Split, most: int) -> np.ndarray:
+    """The first tokens of a text, (n,)."""
+    taken, parts = 0, []
+    for shard in text.shards:
+        parts.append(np.asarray(shard.tokens[: most - taken], np.int64))
+        taken += len(parts[-1])
+        if taken >= most:
+            break
+    return np.concatenate(parts)
+
+
+class KneserNey:
+    """Counts of the n-grams of a stream, and the probabilities that they give."""
+
+    def __init__(self, stream: np.ndarray, vocab_size: int, order: int):
+        self.vocab_size, self.order, self.bits, self.tokens = vocab_size, order, ceil(log2(vocab_size)), len(stream)
+        grams, counts = np.unique(self._grams(stream, order)[order - 1 :], return_counts=True)
+        self.levels = [self._level(grams, counts)]
+        for size in range(order - 1, 0, -1):  # a shorter one counts as often as it has different tokens before it
+            grams, counts = np.unique(grams & ((1 << size * self.bits) - 1), return_counts=True)
+            self.levels.append(self._level(grams, counts))
+        self.levels.reverse()
+
+    def _grams(self, stream: np.ndarray, size: int) -> np.ndarray:
+        """At each place the last `size` tokens in one number, the newest in the lowest bits; (n,), right from place size - 1 on."""
+        grams = np.zeros(len(stream), np.int64)
+        for back in range(size):
+            grams[back:] |= stream[: len(stream) - back] << (back * self.bits)
+        return grams
+
+    def _level(self, grams: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """What is needed of the n-grams of one length, sorted: those, what is left of their counts after the discount, their contexts, and
+        of each context the sum of counts and the share that its discounts free for shorter ones."""
+        n1, n2, n3, n4 = ((counts == times).sum() for times in (1, 2, 3, 4))
+        y = n1 / max(1, n1 + 2 * n2)
+        discounts = np.array([0, 1 - 2 * y * n2 / max(1, n1), 2 - 3 * y * n3 / max(1, n2), 3 - 4 * y * n4 / max(1, n3)])
+        # on little text a class may be empty; half a count is then the usual choice
+        discounts[1:] = np.where((discounts[1:] > 0) & (discounts[1:] < [1, 2, 3]), discounts[1:], 0.5)
+        taken = discounts[np.minimum(counts, 3)]
+        contexts, first = np.unique(grams >> self.bits, return_index=True)
+        totals = np.add.reduceat(counts.astype(float), first)
+        freed = np.add.reduceat(taken, first) / totals
+        return {"grams": grams, "left": counts - taken, "contexts": contexts, "totals": totals, "freed": freed}
+
+    def probabilities(self, stream: np.ndarray) -> np.ndarray:
+        """Of each token of a stream after those before it, (n,)."""
+        likely = np.full(len(stream), 1 / self.vocab_size)
+        for size, level in enumerate(self.levels, start=1):
+            places = np.arange(size - 1, len(stream))  # the first ones have fewer tokens before them
+            grams = self._grams(stream, size)[places]
+            context, known = _find(level["contexts"], grams >> self.bits)
+            own, there = _find(level["grams"], grams)
+            likely[places[known]] *= level["freed"][context[known]]
+            likely[places[there]] += level["left"][own[there]] / level["totals"][context[there]]
+        return likely
+
+
+def _find(values: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each of `wanted` stands in sorted `values`, and whether it does."""
+    places = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return places, values[places] == wanted

@@ -1,0 +1,100 @@
+"""Each start of each model at its own best: `python -m tests.benchmarks.starts` tries a grid on dev and writes docs/starts.csv.
+
+Every start gets the same rates; a grid whose best stands at its edge is not done, and another rate beyond the edge is tried. Random weights
+also get scales of their token vectors, each at the best rate so far, and then rates once more. That is more effort than the pre-trained
+weights have, so that what these are ahead by is not owed to it. A score is of one seed, dev as `finetune` says, the mean over the tasks
+decides. It takes half an hour on two cores, after `sesame run pretrain task`.
+"""
+
+import csv
+import statistics
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from components import params
+from components.finetune import loop
+from components.finetune.bench import Bench
+
+TABLE = Path("docs/starts.csv")
+FIELDS = ("model", "start", "embedding_scale", "learning_rate", "task", "score")
+RATES = [5e-4, 1e-3, 2e-3]
+SCALES = [1.0, 3.0, 10.0, 30.0]
+SEED = 1
+
+
+def score(model: str, start: str, scale: float, rate: float, task: str) -> float:
+    """On dev, by the task's headline."""
+    all_params = params.load()
+    recipe = all_params.finetune.recipes[model]
+    starts = {start: {"learning_rate": rate, "embedding_scale": scale}} if start != "pretrained" else {}
+    recipe = params.Recipe.model_validate(recipe.model_dump() | {"learning_rate": rate, "starts": starts})
+    bench = Bench.of(all_params, task).of_seed(SEED)
+    ready = bench.ready(Path("data/models", model), recipe, SEED, start)
+    rows = {split: bench.rows[split] for split in ("train", "dev")}
+    inputs = {split: ready.module.inputs(texts, bench.fabric) for split, texts in ready.encode(rows).items()}
+    fitted = loop.fit(
+        bench.fabric, ready.module, ready.kind, inputs["train"], recipe, SEED, lambda *_: None, bench.judge(), inputs["dev"]
+    )  # fmt: skip
+    return bench.judge()(fitted.predict(inputs["dev"]).values) or 0.0
+
+
+class Grid:
+    """What was tried of one start of one model: (scale, rate) -> the mean over the tasks."""
+
+    def __init__(self, pool: ProcessPoolExecutor, model: str, start: str, tasks: list[str], write):
+        self.pool, self.model, self.start, self.tasks, self.write, self.tried = pool, model, start, tasks, write, {}
+
+    def run(self) -> None:
+        self.rates(1.0)
+        if self.start == "random":
+            rate = self.best[1]
+            self.all((scale, rate) for scale in SCALES)
+            self.rates(self.best[0])
+        scale, rate = self.best
+        print(f"{self.model} {self.start}: best {self.tried[self.best]:.3f} at scale {scale:g}, rate {rate:g}", flush=True)
+
+    @property
+    def best(self) -> tuple[float, float]:
+        return max(self.tried, key=self.tried.get)
+
+    def rates(self, scale: float) -> None:
+        """Rates at a scale, until the best of them has a neighbour on either side."""
+        self.all((scale, rate) for rate in RATES)
+        while True:
+            own = sorted(rate for known, rate in self.tried if known == scale)
+            best = max(own, key=lambda rate: self.tried[scale, rate])
+            if best not in (own[0], own[-1]):
+                return
+            self.all([(scale, best / 2 if best == own[0] else best * 2)])
+
+    def all(self, points: Iterable[tuple[float, float]]) -> None:
+        new = [point for point in points if point not in self.tried]
+        asked = [(scale, rate, task) for scale, rate in new for task in self.tasks]
+        scores = list(self.pool.map(partial(score, self.model, self.start), *zip(*asked, strict=True))) if asked else []
+        for (scale, rate, task), value in zip(asked, scores, strict=True):
+            self.write({"model": self.model, "start": self.start, "embedding_scale": f"{scale:g}", "learning_rate": f"{rate:g}",
+                        "task": task, "score": f"{value:.4f}"})  # fmt: skip
+        for point in new:
+            self.tried[point] = statistics.fmean(value for (*own, _), value in zip(asked, scores, strict=True) if tuple(own) == point)
+
+
+def main() -> None:
+    finetune = params.load().finetune
+    with TABLE.open("w", newline="") as file, ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        table = csv.DictWriter(file, FIELDS)
+        table.writeheader()
+
+        def write(row: dict) -> None:
+            table.writerow(row)
+            file.flush()
+
+        for model in finetune.models:
+            for start in finetune.inits:
+                Grid(pool, model, start, finetune.tasks, write).run()
+
+
+if __name__ == "__main__":
+    main()

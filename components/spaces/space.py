@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from components import stage
+from components.words import LETTERS
 
-WORD = re.compile(r"[^\W\d_]+")
-"""What a word is here: a run of letters. Digits, punctuation and the apostrophe separate."""
+WORD = re.compile(LETTERS)
+"""What a word is here: a run of letters with their marks. Digits, punctuation and the apostrophe separate."""
 
 
 def written(word: str, lowercase: bool) -> str:

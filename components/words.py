@@ -31,5 +31,5 @@ LETTERS = _word(r"[^\W\d_]")
 """A run of letters with their marks: digits, punctuation and the apostrophe separate."""
 WORD = _word(r"\w")
 """The same of letters, digits and `_`."""
-UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Thai, Lao, Burmese, Khmer, kana and Han, to stand within brackets: where no blank says where a word ends."""
+HAN, OTHERS = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff", r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff"
+"""Chinese, and Thai, Lao, Burmese, Khmer and kana, to stand within brackets: where no blank says where a word ends."""

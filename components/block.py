@@ -13,7 +13,16 @@ from itertools import product
 from types import NoneType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import AfterValidator, AnyHttpUrl, BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    model_validator,
+)
 
 from components.errors import without_secrets
 
@@ -85,7 +94,7 @@ class Block(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def true_is_no_number(cls, given: Any) -> Any:
-        """pydantic takes true for 1 and false for 0: with `patience: false` a training would stop at the first chance, not never."""
+        """pydantic takes true for 1 and false for 0: `patience: false` would stop a training at the first chance, not never."""
         for key, value in given.items() if isinstance(given, dict) else ():
             if key in cls.model_fields and (said := _boolean(value)) is not None:
                 taken = _leaves(cls.model_fields[key].annotation)

@@ -40,9 +40,11 @@ def test_every_part_takes_a_word_whole(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "train.txt").write_text(f"{HINDI}।\n", encoding="utf-8")
     for numerals in (True, False):
-        block = TypeAdapter(params.Vectors).validate_python({"kind": "ppmi_svd", "corpus": "hindi", "numerals": numerals})
+        raw = {"kind": "ppmi_svd", "corpus": "hindi", "numerals": numerals}
+        block = TypeAdapter(params.Vectors).validate_python(raw)
         assert vectors.sentences_of(block) == [HINDI.split()]
-    assert [word.lowered() for word in contexts.words_in(HINDI)] == mix.words_in(HINDI) == Words().word_tokenize(HINDI) == HINDI.split()
+    assert [word.lowered() for word in contexts.words_in(HINDI)] == HINDI.split()
+    assert mix.words_in(HINDI) == Words().word_tokenize(HINDI) == HINDI.split()
     example = Example("1", HINDI, None, "a")
     assert baseline.bag_of_words({"train": [example]}, pair=False)["train"].shape == (1, 3)
 

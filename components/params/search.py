@@ -117,12 +117,17 @@ class Search(Block):
             ends = []
             for value in draw.ends:
                 try:
-                    recipe = Recipe.model_validate({"method": "full", "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value})
+                    recipe = Recipe.model_validate(
+                        {"method": "full", "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value}
+                    )
                 except ValidationError as error:
-                    raise ValueError(f"{key}: {first(error).lstrip('.: ').removeprefix(f'{key}: ')} (it is {value!r})") from None
+                    said = first(error).lstrip(".: ").removeprefix(f"{key}: ")
+                    raise ValueError(f"{key}: {said} (it is {value!r})") from None
                 ends.append(getattr(recipe, key))
             if draw.choices is not None and len(set(map(repr, ends))) < len(ends):
-                raise ValueError(f"{key}: choices {draw.choices} are to a recipe {ends}, and one stands twice: leave it out")
+                raise ValueError(
+                    f"{key}: choices {draw.choices} are to a recipe {ends}, and one stands twice: leave it out"
+                )
             taken[key] = draw if draw.choices is None else draw.model_copy(update={"choices": ends})
         return taken
 

@@ -77,7 +77,8 @@ def embedded(
         for first, end in windows(len(ids), places[there], room):
             rows.append(torch.tensor([*tokens.prefix, *ids[first:end], *tokens.suffix]))
             inside = there[slice(*np.searchsorted(places[there, 0], [first, end]))].tolist()
-            asked.append([(own[i], [piece - first for piece in range(places[i, 0], min(places[i, 1], end))]) for i in inside])
+            pieces = (range(places[i, 0] - first, min(places[i, 1], end) - first) for i in inside)
+            asked.append(list(zip((own[i] for i in inside), pieces, strict=True)))
     for at in range(0, len(rows), BATCH):
         part = rows[at : at + BATCH]
         lengths = torch.tensor([len(row) for row in part])
@@ -88,8 +89,8 @@ def embedded(
 
 
 def windows(size: int, words: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """The first piece of each window of at most `room` of so many pieces, and its end. `words` (n, 2) are the first piece of each word and
-    the one after its last: no window ends within a word, unless that word alone is longer."""
+    """The first piece of each window of at most `room` of so many pieces, and its end. `words` (n, 2) are the first piece
+    of each word and the one after its last: no window ends within a word, unless that word alone is longer."""
     first = 0
     while first < size:
         end = min(first + room, size)
@@ -115,7 +116,8 @@ def words_in(text: str) -> list[Word]:
 def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments: int, k: int) -> tuple[int, list[tuple[float, str]]]:
     """The layer, and the k words in context of a corpus' validation text nearest to the marked one: cosine, context.
 
-    Of the model `data/models/<name>`. Raises SesameError where the model has no such layer, or does not read all of the prompt.
+    Of the model `data/models/<name>`. Raises SesameError where the model has no such layer, or does not read all of the
+    prompt.
     """
     asked = marked(prompt)
     compute.prepare(None)

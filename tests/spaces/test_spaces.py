@@ -155,17 +155,19 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
         vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
 
 
-@pytest.mark.parametrize("kind", [SGNS | {"epochs": 3}, CBOW | {"epochs": 3}, FASTTEXT | {"epochs": 3}], ids=lambda kind: kind["kind"])
+@pytest.mark.parametrize("kind", [SGNS, CBOW, FASTTEXT], ids=lambda kind: kind["kind"])
 def test_all_words_of_a_text_on_one_line_are_learned_from(tmp_path, monkeypatch, kind):
     """gensim counts the words of a sentence behind its 10,000th, and learns nothing from them (its issue 2880)."""
     monkeypatch.chdir(tmp_path)
     draw = random.Random(0)
     topics = [[f"{chr(97 + t)}{chr(97 + w)}" for w in range(8)] for t in range(16)]
-    first, later = ([draw.choice(own) for own in draw.choices(half, k=3000) for _ in range(8)] for half in (topics[:8], topics[8:]))
+    first, later = (
+        [draw.choice(own) for own in draw.choices(half, k=3000) for _ in range(8)] for half in (topics[:8], topics[8:])
+    )
     folder = Path("data/corpora/made_up")
     folder.mkdir(parents=True)
     (folder / "train.txt").write_text(" ".join(first + later) + "\n")
-    vectors.body(settings({"one": {"corpus": "made_up", "sample": 0, **kind}}), "one", None)
+    vectors.body(settings({"one": {**kind, "corpus": "made_up", "sample": 0, "epochs": 3}}), "one", None)
     read = load("data/vectors/one")
     rows = torch.from_numpy(unit(read.vectors))
     near = [read.words[n] for n in nearest(rows, rows, 2)[1][:, 1].tolist()]

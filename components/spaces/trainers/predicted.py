@@ -20,7 +20,8 @@ def options(settings: params.spaces.Predicted) -> dict[str, Any]:
 
 
 def whole(sentences: list[list[str]]) -> list[list[str]]:
-    """The same words, a sentence of more than gensim reads of one in several: it counts the others and learns nothing from them."""
+    """The same words, a sentence of more than gensim reads of one in several: it would count the others and learn nothing
+    from them."""
     from gensim.models.word2vec import MAX_WORDS_IN_BATCH as LONGEST
 
     return [sentence[at : at + LONGEST] for sentence in sentences for at in range(0, len(sentence), LONGEST)]

@@ -50,7 +50,8 @@ def value(place: str, row: Row, column: str | int) -> Any:
 
 
 def text(place: str, row: Row, column: str | int) -> str:
-    """One field as text, true and false as JSON writes them. Raises SesameError where there is none: pandas writes NaN for that."""
+    """One field as text, true and false as JSON writes them. Raises SesameError where there is none, for which pandas
+    writes NaN."""
     field = value(place, row, column)
     nothing = field is None or field != field  # NaN alone is not itself
     if nothing or isinstance(field, list | dict):

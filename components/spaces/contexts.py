@@ -21,7 +21,7 @@ from components.models import store
 from components.models.contract import LanguageModel
 from components.spaces.maps import normalise
 from components.spaces.neighbours import nearest
-from components.spaces.space import WORD, load
+from components.spaces.space import WORD, load, written
 from components.tokenizer import PAD, Tokenizer
 
 MARKED = re.compile(r"\*(\S[^*]*)\*")
@@ -150,7 +150,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
 def without_context(name: str, word: str, k: int) -> list[tuple[float, str]]:
     """The k words nearest to a word by the vectors `data/vectors/<name>`. Raises SesameError where they have no such word."""
     space = load(Path("data/vectors", name))
-    own = word if word in space.words else word.lower()
+    own = next((own for own in (written(word, small) for small in (False, True)) if own in space.words), word)
     if own not in space.words:
         raise SesameError(f"data/vectors/{name} has no vector of {own!r}")
     row, rows = space.words.index(own), torch.from_numpy(normalise(space.vectors).astype(np.float32))

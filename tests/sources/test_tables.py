@@ -44,7 +44,7 @@ def test_byte_order_mark_is_removed(rows):
 
 def test_lines_that_end_in_cr_alone(rows):
     """As on Macs before 2001: the file would be one line."""
-    with pytest.raises(SesameError, match="^data: one line, with CR in it; lines end in LF or CRLF: `tr '"):
+    with pytest.raises(SesameError, match="^data: one line, with CR in it, and lines end in LF or CRLF: convert"):
         rows(b"a\tb\rc\td\r", "tsv")
     assert rows(b"a\tb\rc\n", "tsv") == [("data, line 1", {0: "a", 1: "b\rc"})]
     assert rows(b"a\tb\r", "tsv") == [("data, line 1", {0: "a", 1: "b"})]

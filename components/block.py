@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import product
-from typing import Annotated, Any, Union, get_args
+from types import NoneType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import AfterValidator, AnyHttpUrl, BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    model_validator,
+)
 
 from components.errors import without_secrets
 
@@ -81,9 +91,36 @@ class Block(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def true_is_no_number(cls, given: Any) -> Any:
+        """pydantic takes true for 1 and false for 0: `patience: false` would stop a training at the first chance, not never."""
+        for key, value in given.items() if isinstance(given, dict) else ():
+            if key in cls.model_fields and (said := _boolean(value)) is not None:
+                taken = _leaves(cls.model_fields[key].annotation)
+                if taken & {int, float} and not taken & {bool, Any}:
+                    none = ", or null for none" if NoneType in taken else ""
+                    raise ValueError(f"{key}: {str(said).lower()} is no number; give one{none}")
+        return given
+
     def settings(self) -> dict[str, Any]:
         """What results depend on, as JSON, defaults filled in: without RunOnly and Label settings, and Added ones that are neutral."""
         return _lasting(self, self.model_dump(mode="json"))
+
+
+@cache
+def _leaves(annotation: Any) -> frozenset[Any]:
+    """The types that an annotation is made of."""
+    if get_origin(annotation) is Literal:
+        return frozenset(map(type, get_args(annotation)))
+    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    return frozenset().union(*map(_leaves, parts)) if parts else frozenset([annotation])
+
+
+def _boolean(value: Any) -> bool | None:
+    """The value where it is true or false, or the first such in a list or a table of plain values."""
+    parts = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else ()
+    return value if isinstance(value, bool) else next((part for part in parts if isinstance(part, bool)), None)
 
 
 def _lasting(value: Any, dumped: Any) -> Any:

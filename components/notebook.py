@@ -9,6 +9,7 @@ from torch import Tensor
 
 from components.errors import SesameError
 from components.finetune.tuned import TunedModel
+from components.frames import of_csv
 from components.models import store
 from components.models.common.masked import MaskedLanguageModel
 from components.tasks import Example
@@ -113,4 +114,4 @@ def scores(table: str = "scores", project: Path | str = ".") -> pd.DataFrame:
     if not (folder / f"{table}.csv").exists():
         there = ", ".join(sorted(path.stem for path in folder.glob("*.csv"))) or "none: `sesame run report` writes them"
         raise SesameError(f"{folder}: no table {table!r} (there are: {there})")
-    return pd.read_csv(folder / f"{table}.csv")
+    return of_csv(folder / f"{table}.csv")

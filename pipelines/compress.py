@@ -2,12 +2,11 @@
 
 import re
 
-import pandas as pd
-
 from components import params
 from components.efficiency.__main__ import PAGE, spread
 from components.efficiency.point import FOLDER
 from components.errors import SesameError
+from components.frames import of_csv
 from pipelines import terminal
 from pipelines.forecast import number
 
@@ -53,7 +52,7 @@ def compress(model: str, to: str, task: str | None) -> None:
     path = PAGE.with_suffix(".csv")
     if not path.exists():
         raise SesameError(f"{path}: no such file; run the points first (`sesame run efficiency`)")
-    table = pd.read_csv(path)
+    table = of_csv(path)
     table = table[(table["task"] == task) & table["series"].isin(block.points)].set_index("point")
     if whole not in table.index or "dev" not in table:  # as a page of an older version
         raise SesameError(f"{path} has no {whole} on {task} with its score on dev; `sesame run efficiency` makes it anew")

@@ -77,6 +77,14 @@ def test_what_goes_wrong_is_a_line(models, tokens):
         notebook.load("half").log_probability(TEXT)
 
 
+def test_a_model_may_be_called_null(tmp_path):
+    """What pandas takes for nothing, unless told otherwise."""
+    (tmp_path / "data/report").mkdir(parents=True)
+    (tmp_path / "data/report/scores.csv").write_text("model,mean\nnull,0.5\nnan,\n")
+    table = notebook.scores(project=tmp_path)
+    assert table["model"].tolist() == ["null", "nan"] and table["mean"].isna().tolist() == [False, True]
+
+
 def test_the_five_lines_of_the_docs(models, capsys):
     """As they stand in docs/python.md."""
     Path("data/report").mkdir(parents=True)

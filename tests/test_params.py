@@ -248,11 +248,37 @@ def problems(change) -> list[str]:
         ),
         (lambda raw: raw["search"].update(tasks=["other"]), "search.tasks[0]: no 'other' in tasks (there are: same)"),
         (lambda raw: raw["finetune"].update(tasks=5), "finetune.tasks: Input should be a valid list"),
+        (
+            lambda raw: raw["finetune"]["recipes"]["bert"].update(patience=False),
+            "finetune.recipes.bert: patience: false is no number; give one, or null for none",
+        ),
+        (
+            lambda raw: raw["corpora"]["base"].update(cleaning={"near_duplicates": False}),
+            "corpora.base.cleaning: near_duplicates: false is no number; give one, or null for none",
+        ),
+        (lambda raw: raw["finetune"].update(seeds=[2, True]), "finetune: seeds: true is no number; give one"),
+        (
+            lambda raw: raw["models"]["gpt"]["optimizer"].update(schedule="wsd", warmup=0.5, decay=0.75),
+            "models.gpt.optimizer: warmup 0.5 and decay 0.75 of schedule wsd are more than the budget: lower one of them",
+        ),
+        (
+            lambda raw: raw["models"]["gpt"]["optimizer"].update(decay=0.5),
+            "models.gpt.optimizer: decay has no effect on schedule linear: leave it out, or take schedule: wsd",
+        ),
+        (
+            lambda raw: raw["search"].update(space={"epochs": {"choices": [1, 1.0]}}),
+            "search.space: epochs: choices [1, 1.0] are to a recipe [1, 1], and one stands twice",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_its_path(change, said):
     found = problems(change)
     assert len(found) == 1 and found[0].startswith("params.yaml: " + said), found
+
+
+def test_a_choice_is_drawn_as_a_recipe_takes_it():
+    space = params.Search(space={"learning_rate": {"choices": ["1e-3", 1]}, "epochs": {"choices": [1.0, 2]}}).space
+    assert [repr(draw.choices) for draw in space.values()] == ["[0.001, 1.0]", "[1, 2]"]
 
 
 def test_all_problems_at_once():

@@ -14,13 +14,14 @@ from components.corpora import SPLITS, Document, writer
 from components.corpora.cleaning import words_of
 from components.corpora.sentences import sentences
 from components.params import Params
+from components.words import MARKS, WORD
 
 NEAR = 6
 """Words from which a held-out text is looked for with one word changed, too: "A man is cooking." is near to much that is not its copy."""
 TELLING = 8
 """Words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's."""
-_SKIPPED = re.compile(r"[\W_]+")
-_WORD = re.compile(r"\w+")
+_SKIPPED = re.compile(rf"[^\w{MARKS}]+|_+")
+_WORD = re.compile(WORD)
 
 
 def key_of(sentence: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from components.corpora import Document
 
 SENTENCE_END = re.compile(
-    r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))   # an end mark, perhaps with a closing quote or bracket
+    r"""(?:(?<=[.!?…।॥؟۔։።])|(?<=[.!?…।॥؟۔։።]["'”’»)\]]))   # an end mark, perhaps with a closing quote or bracket
         (?<!\b[^\W\d_]\.)                       # not the dot of an initial
         (?<!\b(?:Mr|Ms|Dr|St|No|Jr|Sr|Mt)\.)(?<!\b(?:Mrs|Gen|Col|Hon|Gov|Rev)\.)
         \s+(?![a-zß-öø-ÿ])                      # and what follows is not in lower case
@@ -14,7 +14,7 @@ SENTENCE_END = re.compile(
     re.VERBOSE,
 )
 """Rough on purpose: sentences only set the places where next-sentence prediction may cut."""
-_MARK, _CLOSING = re.compile("[.!?…。！？]"), "\"'”’»)]"
+_MARK, _CLOSING = re.compile("[.!?…।॥؟۔։።。！？]"), "\"'”’»)]"
 """After which alone a sentence may end. A set of characters is searched for ten times as fast as a look behind."""
 
 

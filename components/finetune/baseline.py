@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC, LinearSVR
 from torch import Tensor, nn
 
-from components import params, stage, tokenizer
+from components import params, stage, tokenizer, words
 from components.finetune import kinds, loop, runs
 from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
@@ -43,7 +43,7 @@ FITS = {
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline can do."""
-WORD = re.compile(r"(?u)\b\w+\b")
+WORD = re.compile(words.WORD)
 OF_PAIRS = ("second_text",)
 
 

@@ -51,6 +51,12 @@ class Optimizer(Block):
     def falls_from_somewhere(self):
         if self.schedule == "inverse_sqrt" and not self.warmup:
             raise ValueError("schedule inverse_sqrt falls from where the warm-up ends: give it a warmup above 0")
+        if self.schedule == "wsd" and self.warmup + self.decay > 1:
+            raise ValueError(
+                f"warmup {self.warmup:g} and decay {self.decay:g} of schedule wsd are more than the budget: lower one of them"
+            )
+        if self.schedule != "wsd" and "decay" in self.model_fields_set:
+            raise ValueError(f"decay has no effect on schedule {self.schedule}: leave it out, or take schedule: wsd")
         return self
 
 

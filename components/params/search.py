@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, ValidationError, field_validator, model_validator
 
 from components.block import Block, Count, DrawnSeed, Name, Once, named
+from components.params.messages import first
 from components.params.tasks import MetricName, Recipe
 
 
@@ -104,7 +105,8 @@ class Search(Block):
     @field_validator("space")
     @classmethod
     def fields_of_a_recipe(cls, space: dict[str, Draw]) -> dict[str, Draw]:
-        """Every value that may be drawn is one that a recipe takes."""
+        """Every value that may be drawn is one that a recipe takes, and as it takes it: `1.0` epochs are 1."""
+        taken = {}
         for key, draw in space.items():
             if key not in Recipe.model_fields:
                 close = difflib.get_close_matches(key, Recipe.model_fields, n=1)
@@ -112,12 +114,22 @@ class Search(Block):
                 raise ValueError(f"{key} is no field of a recipe ({hint})")
             if draw.choices is None and Recipe.model_fields[key].annotation not in (int, float):
                 raise ValueError(f"{key} is no plain number: give its choices")
+            ends = []
             for value in draw.ends:
                 try:
-                    Recipe.model_validate({"method": "full", "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value})
+                    recipe = Recipe.model_validate(
+                        {"method": "full", "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value}
+                    )
                 except ValidationError as error:
-                    raise ValueError(f"{key}: {error.errors()[0]['msg']} (it is {value!r})") from None
-        return space
+                    said = first(error).lstrip(".: ").removeprefix(f"{key}: ")
+                    raise ValueError(f"{key}: {said} (it is {value!r})") from None
+                ends.append(getattr(recipe, key))
+            if draw.choices is not None and len(set(map(repr, ends))) < len(ends):
+                raise ValueError(
+                    f"{key}: choices {draw.choices} are to a recipe {ends}, and one stands twice: leave it out"
+                )
+            taken[key] = draw if draw.choices is None else draw.model_copy(update={"choices": ends})
+        return taken
 
     @model_validator(mode="after")
     def draws_something(self):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from components import params, price, stage
+from components.frames import of_csv
 from components.tasks import calibration as believed
 from components.tasks import verdicts
 
@@ -267,4 +268,4 @@ def unguarded(all_params: params.Params) -> list[str]:
 def csv(path: Path) -> pd.DataFrame:
     """A table that a stage wrote. Raises SesameError where it is not there, or broken."""
     with stage.reading(path):
-        return pd.read_csv(path, keep_default_na=False, na_values=[""])  # "nan" and "null" are words too
+        return of_csv(path)

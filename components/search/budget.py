@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from components import params, stage
 from components.errors import SesameError
+from components.frames import of_csv
 from components.report import pages
 from components.report.plots import svg
 from components.search import FOLDER, metrics_file, page
@@ -104,7 +105,7 @@ def read(name: str) -> Searched:
     path = metrics_file(name)
     metrics = stage.read_json(path)
     called = metrics["model"] if metrics["init"] == "pretrained" else f"{metrics['model']} from random weights"
-    return Searched(called, metrics, pd.read_csv(path.with_suffix(".csv")))
+    return Searched(called, metrics, of_csv(path.with_suffix(".csv")))
 
 
 def points(task: str, model: str, curve: Curve) -> list[dict]:

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from components import params, stage
 from components.errors import SesameError
 from components.finetune.bench import judged
+from components.frames import of_csv
 from components.report import pages
 from components.report.plots import plt, styles, svg
 from components.seeds import FOLDER, chance
@@ -34,7 +35,7 @@ def seed_grid(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"seed_grid of {params.STUDIES} names no models or no tasks")
     found, parts = [], []
     for model, task in config.pairs:
-        frame = pd.concat([pd.read_csv(FOLDER / model / task / f"{seed}.csv") for seed in config.initialisations], ignore_index=True)
+        frame = pd.concat([of_csv(FOLDER / model / task / f"{seed}.csv") for seed in config.initialisations], ignore_index=True)
         if (bad := frame[["dev", "judged"]].isna().any(axis=1)).any():
             first = frame[bad].iloc[0]
             raise SesameError(

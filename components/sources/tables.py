@@ -50,10 +50,12 @@ def value(place: str, row: Row, column: str | int) -> Any:
 
 
 def text(place: str, row: Row, column: str | int) -> str:
-    """One field as text, true and false as JSON writes them. Raises SesameError where there is none."""
+    """One field as text, true and false as JSON writes them. Raises SesameError where there is none, for which pandas
+    writes NaN."""
     field = value(place, row, column)
-    if field is None or isinstance(field, list | dict):
-        holds = "nothing" if field is None else f"a {type(field).__name__}"
+    nothing = field is None or field != field  # NaN alone is not itself
+    if nothing or isinstance(field, list | dict):
+        holds = "nothing" if nothing else f"a {type(field).__name__}"
         raise SesameError(f"{place}: column {column!r} holds {holds}, where text is wanted")
     return str(field).lower() if isinstance(field, bool) else str(field)
 

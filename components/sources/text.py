@@ -19,12 +19,17 @@ def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> 
     """`(number from 1, line)` without line ends (LF or CRLF) and byte-order mark.
 
     Raises SesameError with file and line on a NUL byte (that is no text), on invalid UTF-8 unless `errors` is
-    `replace` (then it becomes U+FFFD), and on a damaged archive.
+    `replace` (then it becomes U+FFFD), on a file whose lines end in CR alone, and on a damaged archive.
     """
     with file.open() as stream:
         for number, raw in enumerate(stream, start=1):
             if number == 1:
                 raw = raw.removeprefix(BOM)
+                if b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):  # all of the file
+                    raise SesameError(
+                        f"{file.name}: one line, with CR in it, and lines end in LF or CRLF: "
+                        "convert the file by `tr '\\r' '\\n'`"
+                    )
             if b"\0" in raw:
                 raise SesameError(f"{file.name}, line {number}: a NUL byte: this is a binary file or UTF-16, not UTF-8 text")
             try:

@@ -21,7 +21,7 @@ from components.models import store
 from components.models.contract import LanguageModel
 from components.spaces.maps import normalise
 from components.spaces.neighbours import nearest
-from components.spaces.space import WORD, load
+from components.spaces.space import WORD, load, written
 from components.tokenizer import PAD, Tokenizer
 
 MARKED = re.compile(r"\*(\S[^*]*)\*")
@@ -62,17 +62,43 @@ def marked(prompt: str) -> Word:
 def embedded(
     model: LanguageModel, tokens: Tokenizer, texts: list[str], words: list[list[Word]], layer: int
 ) -> Iterator[tuple[Word, Tensor]]:
-    """Each of the `words` of each text that fits the model, with its unit vector (width,) in that layer; 0 is below all context."""
+    """Each of the `words` of each text, with its unit vector (width,) in that layer; 0 is below all context.
+
+    A text that is longer than the model reads is read in several windows, which end before a word.
+    """
     room = model.max_length - len(tokens.prefix) - len(tokens.suffix)
-    encoded = [(ids[:room], offsets[:room]) for ids, offsets in tokens.encode_offsets(texts)]
-    rows = [torch.tensor([*tokens.prefix, *ids, *tokens.suffix]) for ids, _ in encoded]
-    lengths = torch.tensor([len(row) for row in rows])
-    hidden = model.layers(pad_sequence(rows, batch_first=True, padding_value=PAD), lengths)[layer]
-    for (_, offsets), own, vectors_of in zip(encoded, words, hidden, strict=True):
-        for word in own:
-            pieces = [i for i, (start, end) in enumerate(offsets) if start < word.end and end > word.start]
-            if pieces:
+    rows, asked = [], []
+    for (ids, offsets), own in zip(tokens.encode_offsets(texts), words, strict=True):
+        starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+        # of each word its first piece, and the one after its last
+        places = np.stack([np.searchsorted(ends, [word.start for word in own], side="right"),
+                           np.searchsorted(starts, [word.end for word in own])], 1)  # fmt: skip
+        there = np.flatnonzero(places[:, 0] < places[:, 1])
+        for first, end in windows(len(ids), places[there], room):
+            rows.append(torch.tensor([*tokens.prefix, *ids[first:end], *tokens.suffix]))
+            inside = there[slice(*np.searchsorted(places[there, 0], [first, end]))].tolist()
+            pieces = (range(places[i, 0] - first, min(places[i, 1], end) - first) for i in inside)
+            asked.append(list(zip((own[i] for i in inside), pieces, strict=True)))
+    for at in range(0, len(rows), BATCH):
+        part = rows[at : at + BATCH]
+        lengths = torch.tensor([len(row) for row in part])
+        hidden = model.layers(pad_sequence(part, batch_first=True, padding_value=PAD), lengths)[layer]
+        for inside, vectors_of in zip(asked[at : at + BATCH], hidden, strict=True):
+            for word, pieces in inside:
                 yield word, normalize(vectors_of[[i + len(tokens.prefix) for i in pieces]].mean(dim=0).float(), dim=0)
+
+
+def windows(size: int, words: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
+    """The first piece of each window of at most `room` of so many pieces, and its end. `words` (n, 2) are the first piece
+    of each word and the one after its last: no window ends within a word, unless that word alone is longer."""
+    first = 0
+    while first < size:
+        end = min(first + room, size)
+        before = np.searchsorted(words[:, 0], end) - 1  # the last word that begins before the end
+        if before >= 0 and words[before, 1] > end and words[before, 0] > first:
+            end = int(words[before, 0])
+        yield first, end
+        first = end
 
 
 def layer_of(model: LanguageModel, name: str, layer: int | None) -> int:
@@ -90,16 +116,20 @@ def words_in(text: str) -> list[Word]:
 def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments: int, k: int) -> tuple[int, list[tuple[float, str]]]:
     """The layer, and the k words in context of a corpus' validation text nearest to the marked one: cosine, context.
 
-    Of the model `data/models/<name>`. Raises SesameError where the model has no such layer, or nothing marked is left of the prompt.
+    Of the model `data/models/<name>`. Raises SesameError where the model has no such layer, or does not read all of the
+    prompt.
     """
     asked = marked(prompt)
     compute.prepare(None)
     model, tokens = store.load(Path("data/models", name))
     model.eval()
     layer = layer_of(model, name, layer)
+    size = len(tokens.prefix) + len(tokens.encode([asked.text])[0]) + len(tokens.suffix)
+    if size > model.max_length:
+        raise SesameError(f"the prompt has {size} tokens, and model {name} reads {model.max_length}: shorten it")
     found = list(embedded(model, tokens, [asked.text], [[asked]], layer))
     if not found:
-        raise SesameError(f"the marked word stands beyond the {model.max_length} tokens that model {name} reads")
+        raise SesameError(f"model {name} has no token for the marked word of {prompt!r}: mark another one")
     bank: list[Tensor] = []
     words: list[Word] = []
     texts = list(islice(chain.from_iterable(corpora.read(Path("data/corpora", corpus), "valid")), segments))
@@ -120,7 +150,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
 def without_context(name: str, word: str, k: int) -> list[tuple[float, str]]:
     """The k words nearest to a word by the vectors `data/vectors/<name>`. Raises SesameError where they have no such word."""
     space = load(Path("data/vectors", name))
-    own = word if word in space.words else word.lower()
+    own = next((own for own in (written(word, small) for small in (False, True)) if own in space.words), word)
     if own not in space.words:
         raise SesameError(f"data/vectors/{name} has no vector of {own!r}")
     row, rows = space.words.index(own), torch.from_numpy(normalise(space.vectors).astype(np.float32))

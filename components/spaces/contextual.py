@@ -49,7 +49,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
             seen[row[word.lowered()]] += 1
     if sums is None:
         raise SesameError(f"model {settings.model} reads no word of corpus {settings.corpus!r}")
-    read = np.flatnonzero(seen)  # a word that stands beyond what the model reads, each time, has no vector
+    read = np.flatnonzero(seen)  # a word that the tokenizer makes nothing of has no vector
     space = Space([words[i] for i in read], seen[read], sums[read] / seen[read, None])
     save(space, Path("data/vectors", name))
     total = sum(counts.values())

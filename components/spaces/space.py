@@ -2,6 +2,7 @@
 `word<TAB>count` for each row, most frequent first."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from components import stage
+from components.words import LETTERS
 
-WORD = re.compile(r"[^\W\d_]+")
-"""What a word is here: a run of letters. Digits, punctuation and the apostrophe separate."""
+WORD = re.compile(LETTERS)
+"""What a word is here: a run of letters with their marks. Digits, punctuation and the apostrophe separate."""
 
 
-def written(word: str, lowercase: bool) -> str:
-    """A word of a list as vocabularies have it: white space of any kind in it is one blank."""
-    return " ".join((word.lower() if lowercase else word).split())
+def written(text: str, lowercase: bool) -> str:
+    """A word of a list, or a sentence, as vocabularies have it: in NFC, the form of Unicode that corpora are cleaned to,
+    and white space of any kind in it is one blank."""
+    text = unicodedata.normalize("NFC", text)
+    return " ".join((text.lower() if lowercase else text).split())
 
 
 def has_capitals(words: Iterable[str]) -> bool:

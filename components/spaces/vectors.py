@@ -12,10 +12,11 @@ from components import corpora, params, stage
 from components.errors import SesameError
 from components.spaces import intrinsic, trainers
 from components.spaces.space import WORD, Space, save
+from components.words import LETTERS
 
 Sentence = list[Any]
 """The words of a segment."""
-OR_NUMERAL = re.compile(r"[^\W\d_]+|[0-9]+")
+OR_NUMERAL = re.compile(f"{LETTERS}|[0-9]+")
 """What a word is where numerals are words, too."""
 
 

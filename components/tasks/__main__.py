@@ -14,8 +14,9 @@ from components.sources import tables
 from components.tasks import Example, readers
 from components.tasks.readers.fields import Examples, unknown_label
 from components.tracking import Run
+from components.words import WORD
 
-WORDS = re.compile(r"\w+")
+WORDS = re.compile(WORD)
 
 
 def examples(task: params.Task, split: str, dropped: Counter) -> Examples:

@@ -18,6 +18,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from components import params
 from components.errors import SesameError
 from components.tasks import Example
+from components.words import HAN, MARKS, OTHERS, WORD
 
 Metric = Callable[[params.Task, list[Example], list], float | None]
 """Over (task, examples, predictions), as a fraction; None where it is undefined."""
@@ -114,25 +115,54 @@ def _mean(value: Value) -> Metric:
     return lambda task, examples, predicted: statistics.fmean(value(*pair) for pair in zip(predicted, _gold(examples), strict=True))
 
 
+UNSPACED = re.compile(rf"([{HAN}{OTHERS}][{MARKS}]*)")
+WORDS = re.compile(WORD)
+
+
+class RougeTokens:
+    """ROUGE's own tokens, with stems, of English words. Of others, of which it would leave the letters a to z (and of
+    Russian nothing), the words as they are, or the characters where no blank parts them."""
+
+    def __init__(self):
+        from rouge_score.tokenizers import DefaultTokenizer
+
+        self.english = DefaultTokenizer(use_stemmer=True)
+
+    def tokenize(self, text: str) -> list[str]:
+        words = WORDS.findall(UNSPACED.sub(r" \1 ", text.lower()))
+        return [token for word in words for token in (self.english.tokenize(word) if word.isascii() else [word])]
+
+
 @cache
 def _rouge(name: str) -> Value:
-    """F1 of ROUGE (Lin 2004) with stems, as T5 and BART report it."""
+    """F1 of ROUGE (Lin 2004), as T5 and BART report it."""
     from rouge_score.rouge_scorer import RougeScorer
 
-    scorer = RougeScorer([name], use_stemmer=True)
+    scorer = RougeScorer([name], tokenizer=RougeTokens())
     return lambda prediction, answers: max(scorer.score(answer, prediction)[name].fmeasure for answer in answers)
 
 
 @cache
-def _sacrebleu(metric: str, lowercase: bool) -> Any:
+def _sacrebleu(metric: str, lowercase: bool, tokens: str = "13a") -> Any:
     import sacrebleu
 
-    return {"bleu": sacrebleu.BLEU, "chrf": sacrebleu.CHRF}[metric](lowercase=lowercase)
+    if metric == "chrf":
+        return sacrebleu.CHRF(lowercase=lowercase)
+    return sacrebleu.BLEU(lowercase=lowercase, tokenize=tokens)
+
+
+def bleu_tokens(texts: Sequence[str]) -> str:
+    """Sacrebleu's name of how such texts are taken apart: `13a` at blanks, of which Chinese (`zh`), Thai or Japanese
+    (`char`) have none: a sentence would be one token, right or wrong as a whole."""
+    whole = "".join(texts)
+    han, others = (len(re.findall(f"[{script}]", whole)) for script in (HAN, OTHERS))
+    return "13a" if 2 * (han + others) <= sum(map(str.isalpha, whole)) else "char" if others else "zh"
 
 
 def counted(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
     """What a metric of `SUMMED` counts on each example, (examples, counts): the score is one of their sum, not a mean of scores."""
-    scorer = _sacrebleu(metric, task.lowercase)
+    right = [answer for example in examples for answer in example.label]
+    scorer = _sacrebleu(metric, task.lowercase, bleu_tokens(right))
     # sacrebleu's own resampling takes the counts so; a test holds their sum against its score of the whole
     return np.array([
         scorer._extract_corpus_statistics([written], [[answer] for answer in example.label])[0]

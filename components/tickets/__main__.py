@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from components import params, stage
 from components.errors import SesameError
+from components.frames import of_csv
 from components.report import pages
 from components.report.plots import plt, styles, svg
 from components.tasks import verdicts
@@ -30,7 +31,7 @@ def tickets(all_params: params.Params, name: str, run: Run) -> dict:
     for model, task in config.pairs:
         about = stage.read_json(FOLDER / model / task / str(config.seeds[0]) / "metrics.json")
         frame = pd.concat(
-            [pd.read_csv(FOLDER / model / task / str(seed) / "scores.csv").assign(seed=seed) for seed in config.seeds], ignore_index=True
+            [of_csv(FOLDER / model / task / str(seed) / "scores.csv").assign(seed=seed) for seed in config.seeds], ignore_index=True
         )
         scored = sides(all_params, model, task, about, frame)
         compared = comparisons(scored, config.rounds)

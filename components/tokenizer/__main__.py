@@ -46,11 +46,13 @@ def train(params: Params, name: str, run: Run) -> dict:
     run.artifact(Path("data/tokenizers", name), "tokenizer")
     if not ids:
         raise SesameError(f"{corpus / 'valid.txt'} has no text to measure the tokenizer on; raise splits.valid of its corpus")
-    print(f"{tokens.vocab_size} pieces, {len(ids) / words:.3f} tokens a word")
+    unknown = sum(i == tokenizer.UNK for i in ids) / len(ids)
+    said = f"; {unknown:.2%} of the pieces of held-out text are unknown" if unknown else ""
+    print(f"{tokens.vocab_size} pieces, {len(ids) / words:.3f} tokens a word{said}")
     return {
         "vocab_size": tokens.vocab_size,
         "fertility": len(ids) / words,
-        "unknown_rate": sum(i == tokenizer.UNK for i in ids) / len(ids),
+        "unknown_rate": unknown,
         "byte_fallback_rate": sum(map(tokens.falls_back, ids)) / len(ids),
         "bytes_per_token": sum(len(segment.encode()) for segment in segments) / len(ids),
     }

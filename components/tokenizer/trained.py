@@ -17,8 +17,9 @@ from components.tokenizer.fast import BYTES_OF_PIECES, FILE, SETTINGS, FastToken
 
 MARK = "##"
 """Of a WordPiece that goes on with a word."""
-ALPHABET = 1000
-"""Characters that are pieces of WordPiece, at most."""
+LONGEST_WORD = 100
+"""Characters that the library makes pieces of: a longer word would be unknown as a whole, as a sentence of Thai, which
+has no blanks. It is several words here."""
 MEASURED_SEGMENTS = 20_000
 """Of the text that is trained on, for the bytes behind a piece."""
 
@@ -89,10 +90,12 @@ def _wordpiece(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]
     made.normalizer = normalizers.Sequence([
         normalizers.NFKC(), normalizers.BertNormalizer(lowercase=settings.lowercase, strip_accents=False),
     ])  # fmt: skip
-    made.pre_tokenizer, made.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(MARK)
+    parts = pre_tokenizers.Split(tokenizers.Regex(f".{{1,{LONGEST_WORD}}}"), "isolated")
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), parts])
+    made.decoder = decoders.WordPiece(MARK)
     times = Counter(chain.from_iterable(map(made.normalizer.normalize_str, segments())))
     # each character may stand in twice, and a third at least of the vocabulary is left for what merges
-    most = min(ALPHABET, (settings.vocab_size - len(SPECIALS)) // 3)
+    most = (settings.vocab_size - len(SPECIALS)) // 3
     alphabet = sorted(sorted(times.keys() - {" "}), key=times.get, reverse=True)[:most]
     # punctuation and Han characters are words of their own, and never go on with one
     inside = [own for own in alphabet if len(made.pre_tokenizer.pre_tokenize_str(made.normalizer.normalize_str(f"a{own}a"))) == 1]

@@ -95,6 +95,14 @@ def test_sentences_are_cut_roughly():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("यह एक वाक्य है। यह दूसरा है॥ हाँ।", 3), ("هل أنت هنا؟ نعم. یہ ہے۔ ہاں", 4), ("Սա է։ Այո", 2), ("ሰላም ነው። አዎ", 2)],
+)
+def test_sentences_end_with_the_marks_of_other_scripts(text, count):
+    assert len(sentences(text)) == count and " ".join(sentences(text)) == text
+
+
 def test_sentences_end_where_the_pattern_says():
     """They are looked for faster than by it."""
     draw = random.Random(0)

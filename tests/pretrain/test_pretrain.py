@@ -427,7 +427,7 @@ def test_flops_match_a_count_by_hand(tokens, train_split, dropout, isolate_docum
 
 def test_schedules():
     def rates(schedule):
-        config = params.Optimizer(learning_rate=1.0, schedule=schedule, warmup=0.1, decay=0.2)
+        config = params.Optimizer(learning_rate=1.0, schedule=schedule, warmup=0.1)
         return [round(factor(config, x), 3) for x in (0.05, 0.1, 0.55, 0.9, 1.0)]
 
     assert rates("linear") == [0.5, 1.0, 0.5, 0.111, 0.0]

@@ -42,6 +42,14 @@ def test_byte_order_mark_is_removed(rows):
     assert rows(b"\xef\xbb\xbfa\tb\n1\t2\n", "tsv", header=True) == [("data, line 2", {"a": "1", "b": "2"})]
 
 
+def test_lines_that_end_in_cr_alone(rows):
+    """As on Macs before 2001: the file would be one line."""
+    with pytest.raises(SesameError, match="^data: one line, with CR in it, and lines end in LF or CRLF: convert"):
+        rows(b"a\tb\rc\td\r", "tsv")
+    assert rows(b"a\tb\rc\n", "tsv") == [("data, line 1", {0: "a", 1: "b\rc"})]
+    assert rows(b"a\tb\r", "tsv") == [("data, line 1", {0: "a", 1: "b"})]
+
+
 def test_wrong_number_of_fields(rows):
     with pytest.raises(SesameError, match="^data, line 3: 2 fields expected, 3 found$"):
         rows(b"a\tb\nc\td\ne\tf\tg\n", "tsv")
@@ -126,6 +134,8 @@ def test_a_field_that_holds_no_text():
     assert tables.text("f, line 1", {"a": True}, "a") == "true" and tables.text("f, line 1", {"a": 3}, "a") == "3"
     with pytest.raises(SesameError, match="f, line 1: column 'a' holds nothing, where text is wanted"):
         tables.text("f, line 1", {"a": None}, "a")
+    with pytest.raises(SesameError, match="f, line 1: column 'a' holds nothing, where text is wanted"):
+        tables.text("f, line 1", json.loads('{"a": NaN}'), "a")
     with pytest.raises(SesameError, match="f, line 1: column 'a' holds a list, where text is wanted"):
         tables.text("f, line 1", {"a": []}, "a")
 

@@ -51,7 +51,8 @@ def test_a_word_differs_by_its_context_and_not_by_its_batch(model):
         ("no stars", {}, "one word between stars expected, as in 'a .play. in context'; 0 found"),
         ("*two* *words*", {}, "; 2 found"),
         ("a *word*", {"layer": 3}, r"model bert has no layer 3 \(0, below all context, to 2\)"),
-        ("long " * 200 + "*word*", {}, "the marked word stands beyond the 32 tokens"),
+        ("long " * 200 + "*word*", {}, "the prompt has [0-9]+ tokens, and model bert reads 32: shorten it"),
+        ("*a* " + "long " * 200, {}, "the prompt has [0-9]+ tokens, and model bert reads 32: shorten it"),
     ],
 )
 def test_what_is_wrong_is_one_line(model, prompt, options, said):
@@ -92,6 +93,26 @@ def test_a_word_is_the_mean_of_its_occurrences(model):
         found += [vector for at, vector in contexts.embedded(bert, tokens, [text], [contexts.words_in(text)], 1) if at.lowered() == word]
     assert len(found) == own.counts[5]
     np.testing.assert_allclose(own.vectors[5], torch.stack(found).mean(dim=0).numpy(), atol=1e-5)
+
+
+def test_words_beyond_what_the_model_reads_at_once_are_read_too(model):
+    """As behind the cut of sentence-transformers (its issue 4060): a long segment is read in windows."""
+    folder = Path("data/corpora/long")
+    folder.mkdir()
+    line = " ".join(["The dog sees the river."] * 12 + ["Two children paint a wooden house."] * 12)
+    (folder / "train.txt").write_text(f"{line}\n\n{line}\n")
+    block = params.ContextualVectors(model="bert", corpus="long", min_count=3)
+    contextual.body(params.Params.model_construct(contextual_vectors={"own": block}), "own", None)
+    own = space.load("data/vectors/own")
+    words = space.WORD.findall(f"{line} {line}".lower())
+    assert dict(zip(own.words, own.counts.tolist(), strict=True)) == {word: words.count(word) for word in words}
+    bert, tokens = store.load(Path("data/models/bert"))
+    asked = contexts.words_in(line)
+    read = list(contexts.embedded(bert.eval(), tokens, [line], [asked], 2))
+    assert [word for word, _ in read] == asked
+    assert list(contexts.windows(7, np.array([[0, 1], [1, 4], [4, 7]]), 3)) == [(0, 1), (1, 4), (4, 7)]
+    assert list(contexts.windows(9, np.array([[0, 8]]), 4)) == [(0, 4), (4, 8), (8, 9)]
+    assert not list(contexts.windows(0, np.zeros((0, 2), dtype=np.int64), 4))
 
 
 def test_two_layers_of_a_model_are_aligned_like_two_languages(model):

@@ -23,7 +23,7 @@ from components.spaces import align, dictionaries, evaluate, interchange, publis
 from components.spaces.dictionaries import wordnet as wordnets
 from components.spaces.maps import normalise, unit
 from components.spaces.neighbours import nearest
-from components.spaces.space import Space, load, save
+from components.spaces.space import Space, load, save, written
 
 # ---------------------------------------------------------------- scores
 
@@ -85,6 +85,19 @@ def test_wordnet_pairs_share_a_synset_and_are_single_words(tmp_path):
     dictionary = wordnet(tmp_path, SQL.format(table="english_lemma", dog="dog", many="many", cat="cat"), french, train=10, test=1)
     candidates, translations = wordnets.translations(dictionary, ["cat", "bird", "dog"])
     assert candidates == ["cat", "dog"] and translations["dog"] == {"chien": 2, "clebs": 1} and translations["cat"] == {"chat": 1}
+
+
+def test_words_of_all_sources_are_in_the_form_of_corpora(tmp_path):
+    """NFC: a letter and its accent are one character, a Devanagari letter and its dot two."""
+    assert written("E\u0301te\u0301", True) == "été" and written("\u095c", True) == "\u0921\u093c"
+    english = SQL.format(table="english_lemma", dog="dog", many="many", cat="cat")
+    french = SQL.format(table="french_lemma", dog="e\u0301te\u0301", many="plusieurs", cat="chat")
+    dictionary = wordnet(tmp_path, english, french, train=10, test=1)
+    assert wordnets.translations(dictionary, ["dog"])[1]["dog"] == {"été": 2}
+    settings = parallel(tmp_path)
+    (tmp_path / "de.txt").write_text((tmp_path / "de.txt").read_text().replace("ä", "a\u0308"))
+    built = dictionaries.load("parallel")(settings, ["dog", "house", "runs"], ["hund", "haus", "läuft"], 1)
+    assert ("runs", "läuft") in built.train
 
 
 def test_no_source_word_is_both_learned_from_and_asked_for(tmp_path):
@@ -153,6 +166,26 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
     assert len(load("data/vectors/v", limit=10).words) == 10
     with pytest.raises(SesameError, match="lower min_count or take more text"):
         vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
+
+
+@pytest.mark.parametrize("kind", [SGNS, CBOW, FASTTEXT], ids=lambda kind: kind["kind"])
+def test_all_words_of_a_text_on_one_line_are_learned_from(tmp_path, monkeypatch, kind):
+    """gensim counts the words of a sentence behind its 10,000th, and learns nothing from them (its issue 2880)."""
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(0)
+    topics = [[f"{chr(97 + t)}{chr(97 + w)}" for w in range(8)] for t in range(16)]
+    first, later = (
+        [draw.choice(own) for own in draw.choices(half, k=3000) for _ in range(8)] for half in (topics[:8], topics[8:])
+    )
+    folder = Path("data/corpora/made_up")
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text(" ".join(first + later) + "\n")
+    vectors.body(settings({"one": {**kind, "corpus": "made_up", "sample": 0, "epochs": 3}}), "one", None)
+    read = load("data/vectors/one")
+    rows = torch.from_numpy(unit(read.vectors))
+    near = [read.words[n] for n in nearest(rows, rows, 2)[1][:, 1].tolist()]
+    found = [word[0] == other[0] for word, other in zip(read.words, near, strict=True) if word[0] >= "i"]
+    assert len(found) == 64 and sum(found) > 60
 
 
 def test_every_kind_that_can_be_declared_is_a_file():
@@ -446,6 +479,9 @@ def test_lists_of_pairs(tmp_path, monkeypatch):
     options = {"format": "jsonl", "keys": ("en", "de")}
     built = dictionaries.load("pairs")(listed(lines, "cat katze\n", train=options), ENGLISH, GERMAN, 1)
     assert built.train == [("the", "der"), ("the", "die"), ("dog", "hund")]
+    decomposed = listed("dog hu\u0308ndin\n", "cat katze\n")
+    built = dictionaries.load("pairs")(decomposed, ENGLISH, [*GERMAN, "hündin"], 1)
+    assert built.train == [("dog", "hündin")]
     built = dictionaries.load("pairs")(listed("der the\nhund dog\n", "katze cat\n", reverse=True), ENGLISH, GERMAN, 1)
     assert built.train == [("the", "der"), ("dog", "hund")] and built.test == {"cat": {"katze"}}
     built = dictionaries.load("pairs")(listed("the der\ndog hund\n", "cat katze\n", train={"max_pairs": 1}), ENGLISH, GERMAN, 1)

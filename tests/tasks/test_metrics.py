@@ -116,3 +116,34 @@ def test_a_split_has_its_own_metrics_or_no_labels():
 def test_protocol_names_the_split():
     said = metrics.protocol("dev", "last of 3 epochs, nothing selected on dev", 1500, 277)
     assert said == "dev split (277 examples); last of 3 epochs, nothing selected on dev; 1500 labelled examples"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["я иду на работу сегодня", "我今天去上班工作了", "ไทยแล้วครับผม", "私は今日仕事に行きます", "आधुनिक मानक हिन्दी है"],
+)
+def test_a_right_text_in_any_script_is_right(text):
+    """ROUGE's own tokens are a to z, so that it gave 0.0 (google/adk-python's issue 3111); a sentence without blanks was
+    one token to BLEU."""
+    texts = task("text")
+    assert metrics.evaluate(texts, "dev", examples([[text]]), [text]) == dict.fromkeys(texts.metrics, pytest.approx(1.0))
+    half = metrics.evaluate(texts, "dev", examples([[text]]), [text[: 2 * len(text) // 3]])
+    assert 0.4 < half["rouge_1"] < 1 and (" " in text or 0 < half["bleu"] < 1)
+
+
+def test_words_of_other_letters_are_whole_and_english_ones_are_rouges_own():
+    tokens = metrics.RougeTokens()
+    assert tokens.tokenize("Schöne Türen, cafés") == ["schöne", "türen", "cafés"]
+    for text in ("Two dogs running; the U.S.A.'s snake_case at 3.5%", "a  b\tCATS-and-dogs"):
+        assert tokens.tokenize(text) == tokens.english.tokenize(text)
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        (["ein Satz", "über 我们"], "13a"), (["我们在2016年去了 Paris"], "zh"), (["私は仕事"], "char"), (["ไทย"], "char"),
+        (["12", ""], "13a"), ([""], "13a"),
+    ],
+)  # fmt: skip
+def test_how_texts_are_taken_apart_for_bleu(texts, name):
+    assert metrics.bleu_tokens(texts) == name

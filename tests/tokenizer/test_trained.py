@@ -78,6 +78,29 @@ def test_it_is_the_same_bits_every_time_and_a_model_is_trained_with_it(made):
     assert isinstance(again, trained.TrainedTokenizer) and torch.isfinite(model.token_embedding.weight).all()
 
 
+def test_a_wordpiece_knows_what_no_blank_divides_and_as_many_characters_as_fit(project, capsys):
+    """The library takes a word of more than 100 characters for unknown as a whole (transformers' issue 17551), and by
+    default 1,000 characters at most for pieces (tokenizers' 1004)."""
+    rng = random.Random(0)
+    words = ["".join(chr(rng.randint(0xE01, 0xE2E)) for _ in range(rng.randint(2, 5))) for _ in range(40)]
+    hangul = [chr(0xAC00 + i) for i in range(1500)]
+    for split, count in (("train", 40), ("valid", 8)):
+        lines = ["".join(rng.choices(words, k=80)) for _ in range(count)]
+        lines += ["".join(rng.sample(hangul, 99)) for _ in range(count * 5)]
+        (project / f"data/corpora/tiny/{split}.txt").write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+    raw = tiny_params()
+    raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 5000, "kind": "wordpiece"}
+    made = tokenizer_stage.train(params.check(raw), "tiny", Run(None))
+    assert made["unknown_rate"] == 0 and "unknown" not in capsys.readouterr().out
+    tokens, text = tokenizer.load(Path("data/tokenizers/tiny")), "".join(words)
+    assert len(text) > 100
+    [ids] = tokens.encode([text])
+    assert b"".join(tokens.pieces[i].strip() for i in ids).decode() == text
+    raw["tokenizers"]["tiny"]["vocab_size"] = 400
+    assert tokenizer_stage.train(params.check(raw), "tiny", Run(None))["unknown_rate"] > 0
+    assert "% of the pieces of held-out text are unknown" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", ["bpe", *KINDS])
 def test_bits_per_byte_are_over_the_text_as_it_came(kind, project, capsys):
     """In full-width letters, which sentencepiece makes ASCII of, and with a word that a WordPiece does not know: bytes

@@ -10,8 +10,9 @@ from datatrove.pipeline.filters.gopher_repetition_filter import GopherRepetition
 from datatrove.utils.word_tokenizers import WordTokenizer, simple_span_tokenize
 
 from components.corpora.sentences import sentences
+from components.words import WORD
 
-_PIECE = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")
+_PIECE = re.compile(rf"{WORD}(?:['’]{WORD})*|[^\w\s]+")
 
 
 class Words(WordTokenizer):

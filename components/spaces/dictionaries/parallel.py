@@ -9,7 +9,7 @@ from components.errors import SesameError
 from components.sources.parallel import translations
 from components.spaces.dictionaries import Dictionary
 from components.spaces.dictionaries.pairs import by_word, check, lowered, read
-from components.spaces.space import WORD
+from components.spaces.space import WORD, written
 from components.word_translation import most_probable
 
 
@@ -37,7 +37,7 @@ def _sentences(settings: params.ParallelDictionary, lowercase: tuple[bool, bool]
     here, there = [], []
     for pair in translations("dictionary.texts", settings.texts):
         for side, line, small in zip((here, there), pair, lowercase, strict=True):
-            side.append(WORD.findall(line.lower() if small else line))
+            side.append(WORD.findall(written(line, small)))
     return here, there
 
 

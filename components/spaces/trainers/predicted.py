@@ -19,8 +19,17 @@ def options(settings: params.spaces.Predicted) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def whole(sentences: list[list[str]]) -> list[list[str]]:
+    """The same words, a sentence of more than gensim reads of one in several: it would count the others and learn nothing
+    from them."""
+    from gensim.models.word2vec import MAX_WORDS_IN_BATCH as LONGEST
+
+    return [sentence[at : at + LONGEST] for sentence in sentences for at in range(0, len(sentence), LONGEST)]
+
+
 def trained(model: Any, sentences: list[list[str]], settings: params.spaces.Predicted) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Words, counts, vectors of a gensim model. Raises SesameError when the text is too short."""
+    sentences = whole(sentences)
     model.build_vocab(sentences)
     vocabulary.check(len(model.wv), FEWEST, settings)
     model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from pipelines.own_page import OwnPageOnly
 
+
 class SqliteInTurns(AioSqliteConfiguration):
     """One transaction of this server at a time, which may write from its begin on: none is refused, and none waits inside SQLite,
     where a wait can hold up the thread that all requests share, the one waited for among them, until SQLite gives up after 60 s."""

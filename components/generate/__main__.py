@@ -16,6 +16,7 @@ from components.errors import SesameError
 from components.generate import novelty, writing
 from components.generate.word_by_word import WordByWord
 from components.sources.parallel import translations
+from components.tasks.metrics import bleu_tokens
 from components.tokenizer import SEP
 from components.tracking import Run
 
@@ -122,7 +123,7 @@ def scored(
     baseline first, with half the width of their 95 % intervals over the texts, and how probable such a difference is where there is none
     (Koehn 2004)."""
     told_apart = {"lowercase": lowercase, "references": [references]}
-    metrics = {"BLEU": sacrebleu.BLEU(**told_apart), "chrF2": sacrebleu.CHRF(**told_apart)}
+    metrics = {"BLEU": sacrebleu.BLEU(tokenize=bleu_tokens(references), **told_apart), "chrF2": sacrebleu.CHRF(**told_apart)}
     names = {"BLEU": "bleu", "chrF2": "chrf"}
     if len(systems) == 1:
         [(system, texts)] = systems.items()

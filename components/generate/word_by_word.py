@@ -6,9 +6,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from components.word_translation import most_probable
+from components.words import WORD
 
 ROUNDS = 5
-WORDS = re.compile(r"\w+|[^\w\s]")
+WORDS = re.compile(rf"{WORD}|[^\w\s]")
 
 
 class WordByWord:

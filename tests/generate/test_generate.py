@@ -19,6 +19,7 @@ from components.checkpoints import export
 from components.encode import Shard, Split
 from components.errors import SesameError
 from components.generate import novelty, search, word_by_word, writing
+from components.generate.__main__ import scored
 from components.models import store
 from components.params import Beam, Greedy, Sample
 from pipelines import cli
@@ -327,3 +328,9 @@ def test_what_can_not_be_is_one_line(translated, tokens):
     raw["generations"]["reversed"]["model"] = "nobody"
     with pytest.raises(SesameError, match=r"generations\.reversed\.model: no 'nobody' in models or checkpoints or derived"):
         params.check(raw)
+
+
+def test_bleu_of_a_writing_without_blanks_is_of_its_characters():
+    signatures: dict[str, str] = {}
+    figures = scored({"ours": ["他 在 河边 看到 一只 狗".replace(" ", "")]}, ["他在河边看到一只猫"], False, signatures)
+    assert figures["ours"]["bleu"] > 50 and "tok:zh" in signatures["BLEU"]

@@ -26,7 +26,9 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "pretraining": tables.pretraining(metrics), "learning_curve": tables.learning(all_params, metrics),
         "calibration": tables.calibration(metrics),
     }  # fmt: skip
-    gains, papers = tables.gains(frames["scores"], tables.comparisons(all_params, metrics)), _papers(all_params, metrics)
+    compared = tables.comparisons(all_params, metrics)
+    gains, papers = tables.gains(frames["scores"], compared), _papers(all_params, metrics)
+    frames["gains"] = tables.judged(frames["scores"], compared)
     figures = _figures(all_params, frames, gains)
     if believed := tables.reliability(all_params, metrics):
         figures["reliability"] = plots.reliability(believed)
@@ -47,11 +49,11 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     stage.write_json(FOLDER / "summary.json", summary)
     # git has no other file of these: DVC's cache has the stages' own
     stage.write_json(stage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
-    beyond = {"gains_beyond_noise": sum(verdict(row["gain"]) == "higher" for row in gains), "ahead": sum(row["ahead"] for row in gains)}
-    gained = [
-        {"model": row["model"], "task": row["task"], "gain": less(row["gain"]), "verdict": verdict(row["gain"])} for row in gains
-    ]
-    return {"scores": nested, "gains": gained, **beyond, "total": total}
+    beyond = {
+        "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, helped(gains, "higher").values())),
+        "ahead": sum(row["ahead"] for row in gains),
+    }  # fmt: skip
+    return {"scores": nested, **beyond, "total": total}
 
 
 def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:
@@ -79,7 +81,8 @@ def _page(
 ) -> None:  # fmt: skip
     pages.write(
         FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
-        gains=gains, reading=reading(gains), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
+        gains=gains, starts=list(dict.fromkeys(start for row in gains for start in row["starts"])), start_names=tables.STARTS,
+        reading=reading(gains), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
         protocols=sorted({row["pretrained"]["protocol"] for row in gains}), papers=papers, published=benchmarks.PUBLISHED,
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
@@ -105,7 +108,7 @@ def _nested(gains: list[dict]) -> dict:
     """model -> task -> start -> mean; None where it is undefined."""
     nested: dict = {}
     for row in gains:
-        starts = {init: row[init]["mean"] for init in ("pretrained", "random") if row[init] is not None}
+        starts = {init: own["mean"] for init, own in {"pretrained": row["pretrained"], **row["starts"]}.items()}
         figures = {init: None if mean != mean else float(mean) for init, mean in starts.items()}
         nested.setdefault(row["model"], {})[row["task"]] = figures
     return nested
@@ -121,23 +124,35 @@ def less(judged: tables.Judged | None) -> str:
     return "–" if judged is None or np.isnan(judged.difference.difference) else judged.difference.shown
 
 
+def helped(gains: list[dict], word: str) -> dict[str, list[str]]:
+    """Other start -> the models and tasks on which the pre-trained weights are `higher` or `lower` than it beyond noise."""
+    starts = dict.fromkeys(start for row in gains for start in row["gains"])
+    return {
+        start: [f"{row['model']} on {row['task']}" for row in gains if start in row["gains"] and row["gains"][start].verdict == word]
+        for start in starts
+    }  # fmt: skip
+
+
 def reading(gains: list[dict]) -> str:
-    """What the numbers support, in two sentences."""
-    compared = [row for row in gains if row["gain"] is not None]
-    cases = {word: [f"{row['model']} on {row['task']}" for row in compared if verdict(row["gain"]) == word] for word in ("higher", "lower")}
-    if not compared:
-        return "No model was held against random weights of its own architecture."
-    unclear = sum(verdict(row["gain"]) in ("one run", "undefined") for row in compared)
-    rest = len(compared) - len(cases["higher"]) - len(cases["lower"]) - unclear
-    sentence = (
-        f"Pre-training helps beyond noise in {len(cases['higher'])} of {len(compared)} cases ({', '.join(cases['higher']) or 'none'})"
-    )
-    sentence += f"; it hurts in {len(cases['lower'])} ({', '.join(cases['lower'])})" if cases["lower"] else ""
-    sentence += f"; in {rest} the difference is not beyond the noise of seeds and examples" if rest else ""
-    sentence += f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."
+    """What the numbers support, a sentence for each start, and one for the baselines."""
+    higher, lower, sentences = helped(gains, "higher"), helped(gains, "lower"), []
+    for start in higher:
+        compared = [row["gains"][start] for row in gains if start in row["gains"]]
+        unclear = sum(own.verdict in ("one run", "undefined") for own in compared)
+        rest = len(compared) - len(higher[start]) - len(lower[start]) - unclear
+        said = f"Pre-training is ahead of {tables.STARTS[start]} beyond noise in {len(higher[start])} of {len(compared)} cases"
+        said += f" ({', '.join(higher[start]) or 'none'})"
+        said += f"; behind in {len(lower[start])} ({', '.join(lower[start])})" if lower[start] else ""
+        if rest:
+            could = sorted(own.difference.detectable for own in compared if own.verdict == "not beyond noise")
+            said += f"; in {rest} the difference is not beyond the noise of seeds and examples"
+            said += f" (alone, each could have seen {could[0]:.3f} to {could[-1]:.3f} in four cases of five)"
+        sentences.append(said + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
+    if not sentences:
+        return "No model was held against another start, as random weights of its own architecture."
     ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
     return (
-        f"{sentence} Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}. "
+        f"{' '.join(sentences)} Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}. "
         "Each model was pre-trained once: another pre-training may come out differently."
     )
 

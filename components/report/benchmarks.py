@@ -6,7 +6,7 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from components import params
-from components.report.tables import named
+from components.report.tables import STARTS, named
 from components.tasks.benchmarks import CONVENTIONS, Score
 
 COLUMNS = {"glue": "glue_bert_paper", "superglue": "superglue"}
@@ -55,7 +55,7 @@ def _ours(metrics: Metrics, wanted: dict[str, list[Score]], stage: str, pattern:
         row[column] = None if None in values else sum(values) / len(values)
         if measured:
             splits.add(measured["split"])
-            row["system"] = (named(measured) if stage == "finetune" else system) + (", random weights" if init == "random" else "")
+            row["system"] = (named(measured) if stage == "finetune" else system) + (f", {STARTS[init]}" if init in STARTS else "")
     values = [row[column] for column in wanted]
     # A mean over some of the tasks would be another benchmark's; and dev is not test, so that a row says which it is of.
     return row | {"mean": None if None in values else sum(values) / len(values), "from": f"ours, {' and '.join(sorted(splits))}"}

@@ -71,7 +71,7 @@ def curves(table: pd.DataFrame) -> Figure:
 
 
 def scores(gains: list[dict]) -> Figure:
-    """Each task's scores: pre-trained and random with the spread over seeds, the baseline as a line."""
+    """Each task's scores: of each start with the spread over seeds, the baseline as a line."""
     tasks = list(dict.fromkeys(row["task"] for row in gains))
     columns = min(len(tasks), 3)
     lines = -(-len(tasks) // columns)
@@ -81,22 +81,20 @@ def scores(gains: list[dict]) -> Figure:
     for axis, task in zip(axes.flat, tasks, strict=False):
         rows = [row for row in gains if row["task"] == task]
         for i, row in enumerate(rows):
-            for init, colour, shift in (("random", GREY, 0.12), ("pretrained", COLOURS[0], -0.12)):
-                figures = row[init]
-                if figures is None:
-                    continue
-                label = init if i == 0 else None  # once for the legend
+            shown = {"pretrained": row["pretrained"], **row["starts"]}
+            for (init, figures), colour, shift in zip(shown.items(), (COLOURS[0], GREY, COLOURS[2]), (-0.2, 0.0, 0.2), strict=False):
+                label = STARTS[init] if i == 0 else None  # once for the legend
                 axis.errorbar(figures["mean"], i + shift, xerr=figures["std"], fmt="o", color=colour, capsize=3, label=label)
         if rows[0]["baseline"] is not None:
             axis.axvline(rows[0]["baseline"]["mean"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="best baseline")
         axis.set_yticks(range(len(rows)), [row["model"] for row in rows])
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_title(f"{task}: {rows[0]['metric']}")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
-STARTS = {"pretrained": "pre-trained", "random": "random weights"}
+STARTS = {"pretrained": "pre-trained", "random": "random weights", "token_vectors": "own token vectors alone"}
 
 
 def learning(table: pd.DataFrame) -> Figure:

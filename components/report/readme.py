@@ -1,15 +1,18 @@
-"""`python -m components.report.readme`: the tables of README.md, filled from the report's files in data/report.
+"""`python -m components.report.readme`: the tables of README.md and docs, filled from committed files.
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`; the text around it is written by hand.
 """
 
 import csv
-import json
 import re
+import statistics
 from pathlib import Path
 
 REPORT = Path("data/report")
-README = Path("README.md")
+TRIED = Path("docs/starts.csv")
+PAGES = (Path("README.md"), Path("docs/comparisons.md"))
+PLACES = {"pretrained": "pretrained", "random": "random", "token_vectors": "own token vectors alone"}
+STARTS = {start: name for start, name in PLACES.items() if start != "pretrained"}
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}
 BASELINES = {
     "decomposable_attention": "the same head over random vectors", "averaging": "averaging network",
@@ -30,25 +33,55 @@ def table(head: list[str], body: list[list[str]]) -> str:
 
 
 def scores() -> str:
-    """Mean and standard deviation over seeds; bold where a start is beyond noise ahead of the other one."""
+    """Mean and standard deviation over seeds; bold where a model's own weights are beyond noise ahead of each of its other starts."""
     found = {(row["model"], row["init"], row["task"]): row for row in rows("scores")}
-    verdicts = {(row["model"], row["task"]): row["verdict"] for row in json.loads((REPORT / "figures.json").read_text())["gains"]}
-    better = {"higher": "pretrained", "lower": "random"}
+    verdicts: dict[tuple[str, str], set[str]] = {}
+    for row in rows("gains"):
+        if row["against"] in STARTS:
+            verdicts.setdefault((row["model"], row["task"]), set()).add(row["verdict"])
 
     def cell(model: str, init: str, task: str) -> str:
         if (row := found.get((model, init, task))) is None:
             return "–"
         shown = " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row[key])
-        return f"**{shown}**" if init in better.values() and better.get(verdicts.get((model, task))) == init else shown
+        return f"**{shown}**" if init == "pretrained" and verdicts.get((model, task)) == {"higher"} else shown
 
     def line(label: str, start: str, model: str, init: str) -> list[str]:
         return [label, start, *(cell(model, init, task) for task in TASKS)]
 
     models = [model for model in dict.fromkeys(row["model"] for row in rows("scores") if row["init"] == "random")]
     frozen = {"elmo": "elmo, frozen"}
-    body = [line(frozen.get(model, model), init, model, init) for model in models for init in ("pretrained", "random")]
+    body = [line(frozen.get(model, model), name, model, init) for model in models for init, name in PLACES.items()]
     body += [line(label, "", name, "baseline") for name, label in BASELINES.items()]
     return table(["model", "start", *TASKS.values()], [*body, line("MiniLM, frozen", "the yardstick", "minilm", "pretrained")])
+
+
+def gains() -> str:
+    """What the pre-trained weights have more than another start: the 95 % interval, and the verdict over all of them."""
+    body = [
+        [
+            row["model"], STARTS[row["against"]], row["task"],
+            f"{float(row['difference']):+.3f} [{float(row['low']):+.3f}, {float(row['high']):+.3f}]", row["verdict"],
+            f"{float(row['detectable']):.3f}",
+        ]
+        for row in rows("gains") if row["against"] in STARTS
+    ]  # fmt: skip
+    return table(["model", "less", "task", "difference", "verdict", "could have seen"], body)
+
+
+def starts() -> str:
+    """The best point of the grid of each start, by the mean over the tasks on dev, and how many were tried."""
+    tried: dict[tuple[str, str], dict[tuple[str, str], dict[str, float]]] = {}
+    with TRIED.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            points = tried.setdefault((row["model"], row["start"]), {})
+            points.setdefault((row["embedding_scale"], row["learning_rate"]), {})[row["task"]] = float(row["score"])
+    body = []
+    for (model, start), points in tried.items():
+        (scale, rate), best = max(points.items(), key=lambda point: statistics.fmean(point[1].values()))
+        rates = ", ".join(sorted({own for _, own in points}, key=float))
+        body.append([model, PLACES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in TASKS)])
+    return table(["model", "start", "points tried", "rates", "best rate", "scale of token vectors", *TASKS.values()], body)
 
 
 def pretraining() -> str:
@@ -57,11 +90,13 @@ def pretraining() -> str:
         [
             row["model"], f"{int(row['parameters']):,}", f"{int(row['tokens']):,}",
             f"{float(row['loss']):.2f} ± {float(row['loss_se']):.2f}", f"{float(row['perplexity']):.1f}",
-            f"{float(row['bits_per_byte']):.2f}", f"{float(row['tokens_per_second']):,.0f}",
+            f"{float(row['context_free_loss']):.2f}", f"{float(row['ngram_loss']):.2f}" if row["ngram_loss"] else "–",
+            f"{float(row['perplexity']):.1f}", f"{float(row['bits_per_byte']):.2f}", f"{float(row['tokens_per_second']):,.0f}",
         ]
         for row in rows("pretraining")
     ]  # fmt: skip
-    return table(["model", "parameters", "tokens", "loss", "perplexity", "bits/byte", "tokens/s"], body)
+    head = ["model", "parameters", "tokens", "loss", "without context", "4-gram", "perplexity", "bits/byte", "tokens/s"]
+    return table(head, body)
 
 
 def alignment() -> str:
@@ -77,7 +112,7 @@ def alignment() -> str:
     return table(["pair", "method", "pairs given", "P@1, CSLS", "P@5", "P@10", "coverage"], body)
 
 
-TABLES = {"scores": scores, "pretraining": pretraining, "alignment": alignment}
+TABLES = {"scores": scores, "gains": gains, "starts": starts, "pretraining": pretraining, "alignment": alignment}
 
 
 def filled(text: str) -> str:
@@ -87,4 +122,5 @@ def filled(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(filled(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

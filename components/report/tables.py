@@ -18,10 +18,16 @@ SCORES = [
     "median", "trainable_share",
     "seconds", "memory_mib", "cut", "lost", "outside", "stage",
 ]  # fmt: skip
+GAINS = ["model", "task", "metric", "against", "difference", "low", "high", "p", "verdict", "detectable"]
+STARTS = {"random": "random weights", "token_vectors": "own token vectors alone"}
+"""What `finetune` holds a model's own weights against."""
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh", "core_hours", "gpu_hours", "co2e_kg", "usd_preemptible", "usd_on_demand"]
 CALIBRATION = ["model", "task", "init", "expected_calibration_error", "ece_std", "brier_score", "brier_std", "temperature", "n"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
-PRETRAINING = ["model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second"]
+PRETRAINING = [
+    "model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second", "context_free_loss",
+    "ngram_loss", "ngram_perplexity", "ngram_bits_per_byte",
+]  # fmt: skip
 
 
 def stages(all_params: params.Params) -> list[tuple[str, str]]:
@@ -59,11 +65,11 @@ def named(measured: dict) -> str:
 
 
 def parts(metrics: dict[tuple[str, str], dict]) -> Iterator[tuple[dict, dict]]:
-    """Of each task, model, method and start (pretrained, random), and each baseline: what it is, and its figures by split."""
+    """Of each task, model, method and start, and each baseline: what it is, and its figures by split."""
     for (group, _), measured in metrics.items():
         if group in ("finetune", "adapt"):
             about = measured | {"model": named(measured), "method": measured.get("recipe", measured["method"]), "stage": group}
-            for init in ("pretrained", "random"):
+            for init in ("pretrained", *STARTS):
                 if init in measured:
                     yield about | {"init": init} | measured["costs"][init], measured[init]
         elif group == "baseline":
@@ -93,34 +99,34 @@ class Judged:
 
 
 def comparisons(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> dict[tuple[str, str, str], Judged]:
-    """(model as tables call it, task, `random` or a baseline) -> what `finetune` gave less that.
+    """(model as tables call it, task, another start or a baseline) -> what `finetune` gave less that.
 
-    A model is held against random weights of its architecture, and against every baseline: two questions, and Holm's correction is over
-    all comparisons that answer the same one.
+    A model is held against random weights of its architecture and its own token vectors, and against every baseline: two questions, and
+    Holm's correction is over all comparisons that answer the same one.
     """
     tuned = [measured for (group, _), measured in metrics.items() if group == "finetune"]
     names, compared = {own["model"]: named(own) for own in tuned}, {}
     for task in dict.fromkeys(measured["task"] for measured in tuned):
-        arms = [(own["model"], init) for own in tuned if own["task"] == task for init in ("pretrained", "random") if init in own]
+        arms = [(own["model"], init) for own in tuned if own["task"] == task for init in ("pretrained", *STARTS) if init in own]
         split, metric = next((own["split"], own["metric"]) for own in tuned if own["task"] == task)
         baselines = list(metrics["baseline", task]["baselines"])
         places = {arm: [(Path("data/scores", arm[0], task), arm[1])] for arm in arms}
         places |= {("baseline", method): [(Path("data/baselines", task), method)] for method in baselines}
         _, sides = verdicts.sides(all_params, task, split, metric, places)
         for model, init in arms:
-            others = [(model, "random")] if (model, "random") in sides else []
+            others = [(model, start) for start in STARTS if (model, start) in sides]
             for other in [*others, *(("baseline", method) for method in baselines)] if init == "pretrained" else ():
                 compared[names[model], task, other[1]] = verdicts.difference(sides[model, init], sides[other])
     judged = {}
     for question in (True, False):
-        asked = {key: difference for key, difference in compared.items() if (key[2] == "random") == question}
+        asked = {key: difference for key, difference in compared.items() if (key[2] in STARTS) == question}
         said = verdicts.verdicts(list(asked.values()))
         judged |= {key: Judged(difference, verdict) for (key, difference), verdict in zip(asked.items(), said, strict=True)}
     return judged
 
 
 def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> list[dict]:
-    """For each model and task of `finetune`: from its own weights, from random ones, the best baseline, and what it has less each."""
+    """For each model and task of `finetune`: from its own weights, from other starts, the best baseline, and what it has less each."""
     rows = []
     for (model, task), scored in table[table["stage"] == "finetune"].groupby(["model", "task"], sort=False):
         by_init = scored.set_index("init")
@@ -128,13 +134,26 @@ def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> 
         # a baseline whose score is undefined is none to be held against
         baselines = table[(table["init"] == "baseline") & (table["task"] == task)].dropna(subset="mean").sort_values("mean")
         best = baselines.iloc[-1] if len(baselines) else None
-        said = {judged.verdict for other, judged in against.items() if other != "random"} - {"undefined"}
+        said = {judged.verdict for other, judged in against.items() if other not in STARTS} - {"undefined"}
         rows.append({
             "model": model, "task": task, "metric": by_init.loc["pretrained"]["metric"], "pretrained": by_init.loc["pretrained"],
-            "random": by_init.loc["random"] if "random" in by_init.index else None, "baseline": best,
-            "gain": against.get("random"), "lead": None if best is None else against.get(best["model"]), "ahead": said == {"higher"},
+            "starts": {start: by_init.loc[start] for start in STARTS if start in by_init.index}, "baseline": best,
+            "gains": {start: against[start] for start in STARTS if start in against},
+            "lead": None if best is None else against.get(best["model"]), "ahead": said == {"higher"},
         })  # fmt: skip
     return rows
+
+
+def judged(table: pd.DataFrame, compared: dict[tuple[str, str, str], Judged]) -> pd.DataFrame:
+    """A row for each comparison: the difference, its 95 % interval, the verdict after correction, and the smallest effect that it could
+    have seen by itself."""
+    metrics = dict(zip(table["task"], table["metric"], strict=True))
+    rows = [
+        (model, task, metrics[task], other, own.difference.difference, own.difference.low, own.difference.high, own.difference.p,
+         own.verdict, own.difference.detectable)
+        for (model, task, other), own in compared.items()
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=GAINS)
 
 
 def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:

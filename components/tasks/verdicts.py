@@ -28,6 +28,7 @@ from components.tasks.metrics import MEANS, METRICS, SUMMED, counted, of_counts
 BLOCKS = 100
 """Of examples that are left out in turn; fewer where there are fewer groups."""
 LEVEL = 0.05
+POWER = 0.8
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -74,10 +75,18 @@ class Difference:
     """Variance that comes from the runs; NaN with one run."""
     of_examples: float
     """Variance that comes from the examples."""
+    degrees: float = nan
+    """Of freedom, of Student's t."""
 
     @property
     def difference(self) -> float:
         return self.a - self.b
+
+    @property
+    def detectable(self) -> float:
+        """The smallest true difference that such a comparison by itself would call beyond noise in four cases of five; NaN for one run."""
+        error = sqrt(self.of_runs + self.of_examples)
+        return float(error * (student.ppf(1 - LEVEL / 2, self.degrees) + student.ppf(POWER, self.degrees)))
 
     @property
     def deviations(self) -> float:
@@ -169,9 +178,10 @@ def difference(a: Side, b: Side) -> Difference:
         degrees = freedom(parts)
         reach, p = student.ppf(1 - LEVEL / 2, degrees) * sqrt(variance), 2 * student.sf(abs(middle) / sqrt(variance), degrees)
     else:  # the two sides are equal in all that was tried
-        reach, p = 0.0, float(middle == 0)
+        degrees, reach, p = nan, 0.0, float(middle == 0)
     return Difference(
-        a.mean, b.mean, middle - reach, middle + reach, nan if isnan(of_runs) else float(p), (a.runs, b.runs), of_runs, of_examples
+        a.mean, b.mean, middle - reach, middle + reach, nan if isnan(of_runs) else float(p), (a.runs, b.runs), of_runs, of_examples,
+        degrees,
     )
 
 

@@ -22,6 +22,7 @@ from components.spaces import history
 from components.spaces.space import Space, save
 from tests.conftest import tiny_params
 
+STARTS = ("pretrained", "random", "token_vectors")
 FIGURES = {"mean": 0.5, "median": 0.5, "std": None, "n": 1}
 
 
@@ -29,8 +30,8 @@ def measured(model: str, task: str, split="dev", method="full", **metrics) -> di
     scores = {split: {metric: FIGURES | {"mean": value} for metric, value in metrics.items()}}
     return {
         "model": model, "task": task, "method": method, "derived": [], "metric": next(iter(metrics)), "split": split,
-        "cut": {split: 3}, "lost": {split: 1}, "pretrained": scores, "random": scores, "trainable_parameters": 10, "trainable_share": 0.1,
-        "costs": dict.fromkeys(("pretrained", "random"), {"memory_mib": 300.0, "seconds": 2.0}),
+        "cut": {split: 3}, "lost": {split: 1}, **dict.fromkeys(STARTS, scores), "trainable_parameters": 10, "trainable_share": 0.1,
+        "costs": dict.fromkeys(STARTS, {"memory_mib": 300.0, "seconds": 2.0}),
     }  # fmt: skip
 
 
@@ -53,19 +54,21 @@ def predictions(folder: str, init: str, seeds: Sequence[int | None], right: floa
 
 
 def gains(
-    trained: float, untrained: float | None, seeds: Sequence[int] = SEEDS, baseline: float = 0.5, derived: Sequence[str] = ()
+    trained: float, untrained: float | None, seeds: Sequence[int] = SEEDS, baseline: float = 0.5, derived: Sequence[str] = (),
+    vectors: float | None = None,
 ) -> dict:  # fmt: skip
-    """The row of a model of which so much is right, from its own and from random weights."""
+    """The row of a model of which so much is right, from its own and from random weights, and from its token vectors."""
     for folder in ("data/scores", "data/baselines"):
         shutil.rmtree(folder, ignore_errors=True)
-    inits = {"pretrained": trained} | ({} if untrained is None else {"random": untrained})
+    inits = {"pretrained": trained, "random": untrained, "token_vectors": vectors}
+    inits = {init: right for init, right in inits.items() if right is not None}
     for init, right in inits.items():
         predictions("data/scores/bert/same", init, seeds, right)
     predictions("data/baselines/same", "linear_svm", [None], baseline)
     predictions("data/baselines/same", "majority", [None], 0.3)
     model = measured("bert", "same", split="test", accuracy=trained) | {"derived": list(derived)}
-    if untrained is None:
-        del model["random"]
+    for init in {"random", "token_vectors"} - inits.keys():
+        del model[init]
     own = {"task": "same", "metric": "accuracy", "split": "test", "protocol": "p"}
     part = {"trainable_parameters": 1}
     own["baselines"] = {
@@ -78,28 +81,45 @@ def gains(
 
 def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     row = gains(0.95, 0.5)
-    assert (row["gain"].verdict, row["lead"].verdict, row["ahead"], row["baseline"]["model"]) == ("higher", "higher", True, "linear_svm")
-    assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", less(row["gain"]))
+    assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("higher", "higher", True)
+    assert row["baseline"]["model"] == "linear_svm"
+    assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", less(row["gains"]["random"]))
     assert reading([row]) == (
-        "Pre-training helps beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond noise: bert on same. "
+        "Pre-training is ahead of random weights beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond "
+        "noise: bert on same. "
         "Each model was pre-trained once: another pre-training may come out differently."
     )
     row = gains(0.6, 0.55, baseline=0.6)
-    assert (row["gain"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
+    assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
+    could = row["gains"]["random"].difference.detectable
     assert reading([row]) == (
-        "Pre-training helps beyond noise in 0 of 1 cases (none); in 1 the difference is not beyond the noise of seeds and examples. "
-        "Ahead of every simple baseline beyond noise: none. Each model was pre-trained once: another pre-training may come out differently."
+        "Pre-training is ahead of random weights beyond noise in 0 of 1 cases (none); in 1 the difference is not beyond the noise of seeds "
+        f"and examples (alone, each could have seen {could:.3f} to {could:.3f} in four cases of five). Ahead of every simple baseline "
+        "beyond noise: none. Each model was pre-trained once: another pre-training may come out differently."
     )
     row = gains(0.95, 0.5, derived=["tuned on snli"])
-    assert row["model"] == "bert (tuned on snli)" and row["gain"].verdict == "higher" and row["ahead"]
+    assert row["model"] == "bert (tuned on snli)" and row["gains"]["random"].verdict == "higher" and row["ahead"]
     row = gains(0.3, 0.95)
-    assert row["gain"].verdict == "lower" and "it hurts in 1 (bert on same)" in reading([row])
+    assert row["gains"]["random"].verdict == "lower" and "behind in 1 (bert on same)" in reading([row])
+
+
+def test_own_token_vectors_are_a_start_to_be_ahead_of(project):
+    """Each comparison stands in a table with its interval, its verdict, and the smallest effect that it could have seen."""
+    row = gains(0.95, 0.5, vectors=0.94)
+    assert [row["gains"][start].verdict for start in ("random", "token_vectors")] == ["higher", "not beyond noise"]
+    said = reading([row])
+    assert "ahead of random weights beyond noise in 1 of 1" in said and "ahead of own token vectors alone beyond noise in 0 of 1" in said
+    compared = {("bert", "same", start): own for start, own in row["gains"].items()}
+    table = tables.judged(pd.DataFrame({"task": ["same"], "metric": ["accuracy"]}), compared).set_index("against")
+    own = row["gains"]["random"].difference
+    assert table.loc["random", ["difference", "low", "high", "verdict"]].tolist() == [own.difference, own.low, own.high, "higher"]
+    assert 0 < table.loc["token_vectors", "detectable"] < 0.5 and 0 <= table.loc["token_vectors", "p"] <= 1
 
 
 def test_one_seed_claims_nothing(project):
     row = gains(0.95, 0.5, seeds=[1])
     assert (
-        row["gain"].verdict == "one run"
+        row["gains"]["random"].verdict == "one run"
         and not row["ahead"]
         and "in 1 it can't be said (one seed, or an undefined score)." in reading([row])
     )
@@ -109,8 +129,8 @@ def test_one_seed_claims_nothing(project):
 
 def test_without_random_weights_nothing_is_claimed(project):
     row = gains(0.95, None)
-    assert row["random"] is None and row["gain"] is None and less(None) == "–"
-    assert reading([row]).startswith("No model was held against random weights")
+    assert not row["starts"] and not row["gains"] and less(None) == "–"
+    assert reading([row]).startswith("No model was held against another start")
 
 
 def test_an_undefined_baseline_makes_a_table():
@@ -122,7 +142,7 @@ def test_an_undefined_baseline_makes_a_table():
         }
     )
     [row] = tables.gains(table, {})
-    assert row["baseline"] is None and row["lead"] is None and table["mean"].isna().tolist() == [False, False, True]
+    assert row["baseline"] is None and row["lead"] is None and table["mean"].isna().tolist() == [False, False, False, True]
 
 
 def test_tasks_that_the_pre_training_text_was_not_cleared_of_are_named():

@@ -1,14 +1,17 @@
-"""What the docs show can be pasted: every block of params is one that the project takes."""
+"""What the docs show can be pasted: every block of params is one that the project takes; what they name is there."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import typer
 from ruamel.yaml import YAML
 
 from components import params
 from components.params.studies import laid_over
 from components.report import readme
+from pipelines import cli
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
@@ -37,3 +40,63 @@ def test_the_tables_of_the_readme_are_those_of_the_report(monkeypatch):
     monkeypatch.chdir(ROOT)
     written = readme.README.read_text(encoding="utf-8")
     assert readme.filled(written) == written and written.count("<!-- table: ") == len(readme.TABLES)
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = {path: [*re.findall(r"^```(?:console|sh|bash)\n(.*?)^```", text, re.M | re.S), *re.findall(r"`([^`\n]+)`", text)]
+        for path in PAGES for text in [path.read_text(encoding="utf-8")]}  # fmt: skip
+EACH = pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The words behind each `sesame` of a page, without comments."""
+    lines = [line.partition(" #")[0] for code in CODE[path] for line in code.splitlines()]
+    found = [part for line in lines for part in re.findall(r"(?:^|[\s/'(])sesame ([a-z].*?)(?=$| && |'|\))", line)]
+    return [part.split() for part in found]
+
+
+@EACH
+def test_commands_of_the_docs_are_there_with_their_options(path):
+    groups = typer.main.get_command(cli.app).commands
+    for words in commands(path):
+        assert words[0] in groups, words
+        command, rest = groups[words[0]], words[1:]
+        if rest and rest[0] in getattr(command, "commands", {}):
+            command, rest = command.commands[rest[0]], rest[1:]
+        known = {option for own in command.params for option in own.opts}
+        assert {word.partition("=")[0] for word in rest if word.startswith("-")} <= known, words
+
+
+@EACH
+def test_stages_and_studies_of_the_docs_are_there(path):
+    yaml = YAML(typ="safe")
+    stages = {name for file in ("dvc.yaml", "studies/dvc.yaml") for name in yaml.load(ROOT / file)["stages"]}
+    studies = yaml.load(ROOT / "studies/params.yaml")["ablations"].keys()
+    for words in commands(path):
+        named = [word for word in words[1:] if re.fullmatch(r"[a-z_]+(@[\w-]+)?", word)]
+        if words[0] == "run":
+            assert {word.partition("@")[0] for word in named} <= stages, words
+        if words[0] == "study":
+            assert set(named) <= studies, words
+
+
+@EACH
+def test_files_modules_and_targets_of_the_docs_are_there(path):
+    targets = " ".join(re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.M)).split()
+    for code in CODE[path]:
+        for file in re.findall(r"(?<![\w/.~-])((?:components|pipelines|tests|studies|docs)/[\w./-]+)", code):
+            assert (ROOT / file.rstrip(".")).exists(), file
+        for module in re.findall(r"python -m ((?:components|pipelines|tests)[\w.]*)", code):
+            assert find_spec(module), module
+        for target in re.findall(r"^make ([\w-]+)", code, re.M):
+            assert target in targets, target
+
+
+@EACH
+def test_links_of_the_docs_lead_somewhere(path):
+    text = path.read_text(encoding="utf-8")
+    for file, anchor in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text):
+        target = path.parent / file if file else path
+        assert target.exists(), file
+        headings = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8"), re.M) if anchor else []
+        assert not anchor or anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings], anchor

@@ -89,6 +89,8 @@ def test_a_study_made_anew_from_its_trials_goes_on_as_the_first(sampler, pruner)
         assert play(config, json.loads(json.dumps(whole[:cut])), 24) == whole
     assert len({row["seed"] for row in whole}) == len({row["drawn"]["learning_rate"] for row in whole}) == 24
     assert any(row["state"] == "pruned" for row in whole) == (pruner != "none")
+    other = Draws(config, params.check(tiny_params()).finetune.recipes["elmo"]).ask()
+    assert (other[0].params, other[1]) == (whole[0]["drawn"], whole[0]["seed"]), "the same for every model"
     if sampler == "random":
         unpruned = play(config.model_copy(update={"pruner": params.Pruner()}), [], 24)
         assert [row["drawn"] for row in whole] == [row["drawn"] for row in unpruned]
@@ -147,6 +149,14 @@ def test_a_diverged_trial_is_a_result(project, tokens, capsys):
     assert set(states) == {("complete", False, False, False), ("failed", True, True, True)}
     assert found["failed"] + found["complete"] == 6 and "failed (the " in capsys.readouterr().out
     assert found["best"]["drawn"]["learning_rate"] == 1e-3
+
+
+def test_constant_predictions_have_no_correlation_and_fail(project, tokens):
+    save_models(tokens)
+    raw = raw_params(space={"learning_rate": {"choices": [1e-12]}, "epochs": {"choices": [1]}}, budget={"trials": 1})
+    raw["tasks"]["same"]["metrics"] = ["matthews_correlation"]
+    found = searched(params.check(raw))
+    assert found["failed"] == 1 and "matthews_correlation is undefined: constant predictions" in rows()[0]["note"]
 
 
 def test_hours_end_a_search(project, tokens):

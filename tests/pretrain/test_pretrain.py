@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from mlflow import MlflowClient
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch import nn
@@ -85,9 +86,14 @@ def test_killed_and_resumed_equals_uninterrupted(project, start):
     assert done.returncode == 0, done.stderr
     whole, curve = weights(name), Path(f"data/curves/{name}.csv").read_text()
     killed(name, start)
-    again = pretrain(name)
+    ledger = f"sqlite:///{project}/ledger.db"
+    again = pretrain(name, SESAME_TRACKING="on", MLFLOW_TRACKING_URI=ledger)
     assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr
-    assert int(again.stdout.split("resumed at step ")[1].split()[0]) < 60
+    at = again.stdout.split("resumed at step ")[1].split()[0]
+    assert int(at) < 60
+    [run] = MlflowClient(ledger).search_runs(["1"])
+    assert re.fullmatch(rf"from step 0 on 1 x cpu.*; from step {at} on 1 x cpu.*", run.data.tags["attempts"])
+    assert run.data.tags["same_bits"] == "yes"
     resumed = weights(name)
     assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
     fixed = [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in Path(f"data/curves/{name}.csv").read_text().splitlines()]

@@ -72,6 +72,13 @@ def test_dropouts_are_of_what_they_say(tokens):
     assert torch.equal(model.eval()(ids)[0], model(ids)[0])
 
 
+def test_the_dropouts_are_ulmfits_by_default():
+    """Howard and Ruder 2018, section 4.1."""
+    block = RecurrentArchitecture(name="recurrent", hidden_size=8)
+    published = {"embedding_dropout": 0.05, "input_dropout": 0.4, "hidden_dropout": 0.3, "dropout": 0.4, "weight_dropout": 0.5}
+    assert {name: getattr(block, name) for name in OFF} == published
+
+
 def test_padding_changes_nothing(tokens):
     for backward in (False, True):
         model = built(tokens, backward=backward).eval()

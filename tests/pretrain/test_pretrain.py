@@ -31,7 +31,7 @@ from components.objectives.examples.phases import Phases
 from components.optimizer import factor, parameter_groups
 from components.pretrain import training
 from components.pretrain.cost import training_flops
-from components.pretrain.data import Windows
+from components.pretrain.data import PretrainData, Windows
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
 from components.pretrain.training import phases_of, recomputed
@@ -112,6 +112,16 @@ def test_killed_at_any_boundary_and_resumed_ends_the_same(project, start, name, 
     assert done.returncode == 0 and len(ends) == 1 + (len(where) or 11), said
     assert ends["in peace"].count("[") == 4, "a row for either validation and the milestone"
     assert {where: end for where, end in ends.items() if end != ends["in peace"]} == {}
+
+
+@pytest.mark.parametrize(("device", "asked", "workers"), [("cpu", None, 0), ("cuda", None, 2), ("cuda", 0, 0), ("cpu", 3, 3)])
+def test_two_processes_draw_ahead_for_a_gpu_and_none_for_a_cpu(tokens, train_split, device, asked, workers):
+    """Unless `run.workers` says otherwise."""
+    batches = objectives.build(params.check(tiny_params()).models["bert"].objective, tokens).batches(train_split, 4, 32, seed=0)
+    data = PretrainData(batches, batches, 1, 1, asked)
+    strategy = SimpleNamespace(root_device=torch.device(device))
+    data.trainer = SimpleNamespace(world_size=1, global_rank=0, global_step=0, strategy=strategy)
+    assert data.train_dataloader().loader.num_workers == workers
 
 
 def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_split):

@@ -202,6 +202,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     [parent] = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     trials = [run for run in runs if run.data.tags.get("state") == "complete" and run.data.tags["mlflow.parentRunId"] == parent.info.run_id]
     assert {run.data.tags["trial"] for run in trials} == {"1", "2", "3", "4", "5"} and 5 <= len(runs) - 1 <= 6
+    assert {run.data.tags["search"] for run in trials} == {"bert-same-pretrained"}
     for run in trials:
         assert {"learning_rate", "epochs", "seed"} <= run.data.params.keys()
         assert {"curves/score", "final_score", "kwh"} <= run.data.metrics.keys()

@@ -225,6 +225,24 @@ def test_cancelled(training):
 
 
 @cluster
+def test_a_flow_is_killed(hosts):
+    """Its stage goes on there; the next flow sends it again, and the worker has it in its cache."""
+    lab, meeting = hosts.lab, hosts.folder / "meeting"
+    command = "touch $MEETING/begun; while [ ! -e $MEETING/go ]; do sleep 0.1; done; echo > model.out; echo ran >> $MEETING/ran"
+    lab.stages(f'  model: {{cmd: "{command}", deps: [first.txt], outs: [model.out]}}\n')
+    hosts.commit("one stage")
+    hosts.worker("one")
+    run = lab.start("run")
+    until((meeting / "begun").exists)
+    run.kill()
+    run.wait()
+    (meeting / "go").touch()
+    until(lambda: (meeting / "ran").exists() and not hosts.at_work())
+    assert "1 stage: 1 cached, 0 done" in lab.sesame("run")
+    assert (meeting / "ran").read_text() == "ran\n"
+
+
+@cluster
 def test_refused(hosts):
     """What can't be done is one line, from here before anything runs or from the worker; nothing is written down; then all is well."""
     lab = hosts.lab

@@ -351,6 +351,12 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert list(further.columns) == ["variant", "same elsewhere: accuracy"] and list(further["variant"]) == ["15", "40"]
     assert "Further splits" in page and further.iloc[1, 1] in page and tables.further(CHECKED, "rate").empty
 
+    file = transfer.metrics_file(everything, "rate-40-1")
+    own = json.loads(file.read_text())
+    own["tasks"]["same"]["last"]["outside"] = {"pretrained": {"test": [0.25]}}
+    file.write_text(json.dumps(own))
+    assert tables.further(everything, "rate")["same test: no answer"].tolist() == ["–", "25.0%"]
+
     best = champion.best(everything, "rate")
     results = {name: tables.transferred(everything, "rate", name)["same"]["last"] for name in ("15", "40")}
     dev = {name: result["scores"]["dev"]["accuracy"]["values"] for name, result in results.items()}

@@ -9,6 +9,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
 
 from components import objectives, params, tokenizer
 from components.corpora import __main__ as corpus_stage
@@ -27,6 +28,7 @@ from components.pretrain.batch import batch
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, sentinels
 from components.tokenizer import __main__ as tokenizer_stage
 from components.tracking import Run
+from pipelines import cli
 from tests.conftest import run_stage, text, tiny_params
 
 ARCHITECTURE = {
@@ -328,6 +330,8 @@ def test_a_model_trains_on_it_and_shows_what_it_read(project, objective):
     assert [sample["prompt"] for sample in samples] == prompts
     rows = batch(checked, "t5", 3)
     assert len(rows) == 8 and all(row["text"] and row["target"] for row in rows)
+    shown = CliRunner().invoke(cli.app, ["batch", "t5", "3", "--rows", "2"])
+    assert shown.exit_code == 0 and shown.output.count("→") == 2 and "2 of 8 rows of step 3" in shown.output, shown.output
 
 
 def test_no_sentinel_is_drawn_as_a_replacement():

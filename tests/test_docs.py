@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
 from components import params
@@ -98,5 +99,46 @@ def test_links_of_the_docs_lead_somewhere(path):
     for file, anchor in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text):
         target = path.parent / file if file else path
         assert target.exists(), file
-        headings = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8"), re.M) if anchor else []
-        assert not anchor or anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings], anchor
+        headings = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8").lower(), re.M) if anchor else [""]
+        assert anchor in [re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in headings], anchor
+
+
+SIZES = {"num_layers": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "max_length": 192}
+LAID_OVER = {
+    "recurrent.md": {"architecture": {"name": "recurrent"}, "objective": {"name": "bptt"}},
+    "writing.md": {"architecture": {"name": "encoder_decoder"}, "objective": {"name": "denoising"}},
+}
+SETTING = re.compile(
+    r"(architecture|objective|run|phases|trainer): [{[]|\{kind: (spans|dropped|prefix|whole)\b|(positions|activation): \w+, "
+)
+
+
+def inline(path: Path) -> list[str]:
+    """Settings that stand within the sentences of a page, but those with a name to be filled in."""
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S).replace("\n", " ")
+    found = [span.replace("\\|", "|") for span in re.findall(r"`([^`]+)`", prose) if SETTING.match(span)]
+    return [span for span in found if "..." not in span and not re.search(r"\b[A-Z]{4,}\b", span)]
+
+
+INLINE = [(path, span) for path in PAGES for span in inline(path)]
+
+
+@pytest.mark.parametrize(("path", "span"), INLINE, ids=[f"{path.name}-{span[:40]}" for path, span in INLINE])
+def test_a_setting_within_a_sentence_is_taken(path, span):
+    """Laid over the default's `bert`, or what the page is about; of several values the first."""
+    span = re.sub(r" \| \w+", "", span)
+    span = f"objective: {{noise: {span}}}" if span.startswith("{") else span
+    span = f"architecture: {{{span}}}" if re.match("positions|activation", span) else span
+    [(key, own)] = YAML(typ="safe").load(span).items()
+    bert = YAML(typ="safe").load(ROOT / "params.yaml")["models"]["bert"]
+    if key in ("architecture", "objective"):
+        base = LAID_OVER.get(path.name, {}).get(key) or bert[key]
+        own = {**(base if own.get("name", base["name"]) == base["name"] and "size" not in own else {}), **own}
+    if key == "architecture":
+        own = {**({} if "size" in own else SIZES), **own}
+    kind = TypeAdapter(params.Model.model_fields[key].annotation)
+    try:
+        kind.validate_python(own)
+    except ValidationError as error:
+        unasked = {problem["loc"][-1] for problem in error.errors() if problem["type"] == "extra_forbidden"}
+        kind.validate_python({name: value for name, value in own.items() if name not in unasked & SIZES.keys()})

@@ -102,8 +102,9 @@ def test_the_same_text_as_in_memory(project, count):
 
 def test_what_is_packed_or_one_document_goes_whole_to_one_shard(project):
     for name, reader, cut in (
-        ("lines.txt", LINES, True), ("groups.txt", GROUPS, True), ("rows.jsonl", {"format": "jsonl", "column": "text"}, True),
-        ("rows.tsv", {"format": "tsv", "column": 1, "fields": 2}, True), ("one.txt", {"format": "text"}, False),
+        ("lines.txt", LINES, True), ("groups.txt", GROUPS, True),
+        ("rows.jsonl", {"format": "jsonl", "column": "text"}, True), ("one.txt", {"format": "text"}, False),
+        ("rows.tsv", {"format": "tsv", "column": 1, "fields": 2}, True),
         ("packed.txt.gz", LINES, False), ("rows.csv", {"format": "csv", "column": "text"}, False),
         ("named.tsv", {"format": "tsv", "column": "text", "header": True}, False),
     ):  # fmt: skip

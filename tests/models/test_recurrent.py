@@ -75,8 +75,7 @@ def test_dropouts_are_of_what_they_say(tokens):
 def test_the_dropouts_are_ulmfits_by_default():
     """Howard and Ruder 2018, section 4.1."""
     block = RecurrentArchitecture(name="recurrent", hidden_size=8)
-    published = {"embedding_dropout": 0.05, "input_dropout": 0.4, "hidden_dropout": 0.3, "dropout": 0.4, "weight_dropout": 0.5}
-    assert {name: getattr(block, name) for name in OFF} == published
+    assert [getattr(block, name) for name in OFF] == [0.05, 0.4, 0.3, 0.4, 0.5]
 
 
 def test_padding_changes_nothing(tokens):

@@ -228,7 +228,8 @@ def test_every_pair_is_read_once_an_epoch(reverse, capsys):
         for step in range(13 * epoch, 13 * (epoch + 1)):
             rows, counts = batches[step]
             assert counts["translation"] == (rows["targets"] != PAD).sum()
-            assert batches.tokens(step) == counts["tokens"] == sum((rows[side] != PAD).sum() for side in ("ids", "targets")), "of both sides"
+            both = sum((rows[side] != PAD).sum() for side in ("ids", "targets"))
+            assert batches.tokens(step) == counts["tokens"] == both
             for document, ids, length, target in zip(
                 batches.chosen(step).tolist(), rows["ids"].tolist(), rows["lengths"].tolist(), rows["targets"].tolist(), strict=True
             ):  # fmt: skip
@@ -331,7 +332,7 @@ def test_a_model_trains_on_it_and_shows_what_it_read(project, objective):
     rows = batch(checked, "t5", 3)
     assert len(rows) == 8 and all(row["text"] and row["target"] for row in rows)
     shown = CliRunner().invoke(cli.app, ["batch", "t5", "3", "--rows", "2"])
-    assert shown.exit_code == 0 and shown.output.count("→") == 2 and "2 of 8 rows of step 3" in shown.output, shown.output
+    assert shown.exit_code == 0 and shown.output.count("→") == 2 and "2 of 8 rows of step 3" in shown.output
 
 
 def test_no_sentinel_is_drawn_as_a_replacement():

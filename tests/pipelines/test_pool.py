@@ -228,7 +228,8 @@ def test_cancelled(training):
 def test_a_flow_is_killed(hosts):
     """Its stage goes on there; the next flow sends it again, and the worker has it in its cache."""
     lab, meeting = hosts.lab, hosts.folder / "meeting"
-    command = "touch $MEETING/begun; while [ ! -e $MEETING/go ]; do sleep 0.1; done; echo > model.out; echo ran >> $MEETING/ran"
+    command = "touch begun; while [ ! -e go ]; do sleep 0.1; done; echo ran >> ran"
+    command = f"(cd $MEETING; {command}); echo > model.out"
     lab.stages(f'  model: {{cmd: "{command}", deps: [first.txt], outs: [model.out]}}\n')
     hosts.commit("one stage")
     hosts.worker("one")

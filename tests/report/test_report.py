@@ -126,7 +126,8 @@ def test_an_undefined_baseline_makes_a_table():
 
 
 def test_what_was_no_answer_stands_beside_the_score():
-    own = measured("t5", "t", accuracy=0.5) | {"outside": {"pretrained": {"dev": [0.25, 0.75]}, "random": {"dev": [1.0, 1.0]}}}
+    outside = {"pretrained": {"dev": [0.25, 0.75]}, "random": {"dev": [1.0, 1.0]}}
+    own = measured("t5", "t", accuracy=0.5) | {"outside": outside}
     assert tables.scores({("finetune", "t5-t"): own})["outside"].tolist() == [0.5, 1.0]
 
 

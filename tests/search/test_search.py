@@ -18,6 +18,7 @@ from components.finetune import kinds, loop, methods
 from components.models import store
 from components.search import __main__ as search
 from components.search import budget
+from components.search import page as page_of
 from components.search.draws import Draws
 from components.tasks import read
 from components.tracking import Run
@@ -159,10 +160,14 @@ def test_constant_predictions_have_no_correlation_and_fail(project, tokens):
     assert found["failed"] == 1 and "matthews_correlation is undefined: constant predictions" in rows()[0]["note"]
 
 
-def test_hours_end_a_search(project, tokens):
+@pytest.mark.parametrize(("budget", "trials", "ended_by"), [
+    ({"hours": 1e-9}, 1, "1e-09 hours"), ({"hours": 1e-9, "trials": 3}, 1, "1e-09 hours"),
+    ({"hours": 9, "trials": 2}, 2, "2 trials"),
+])  # fmt: skip
+def test_what_is_spent_first_ends_a_search(project, tokens, budget, trials, ended_by):
     save_models(tokens)
-    found = searched(checked(budget={"hours": 1e-9}))
-    assert found["trials"] == 1 and found["ended_by"] == "1e-09 hours"
+    found = searched(checked(budget=budget))
+    assert (found["trials"], found["ended_by"]) == (trials, ended_by)
 
 
 def write_params(project: Path, **changes) -> None:
@@ -236,6 +241,10 @@ def test_the_page_compares_and_warns(project, tokens):
         table = list(csv.DictReader(lines))
     assert [int(float(row["trials"])) for row in table if row["model"] == "elmo"] == [1, 2, 3, 4], "no curve beyond the trials"
     assert all(float(row["low"]) <= float(row["median"]) <= float(row["high"]) for row in table) and html.count("<svg") == 1
+    own = {"sampler": "random", "pruner": "hyperband", "trials": 20, "pruned": 7, "failed": 2}
+    said = page_of.warnings("bert", own)
+    assert len(said) == 2 and "7 of 20 trials were stopped early" in said[0] and "2 of 20 trials failed" in said[1]
+    assert page_of.warnings("bert", own | {"pruner": "none", "failed": 0}) == []
     searched(checked(sampler="tpe"), "bert-same-pretrained")
     html, found = page(checked(sampler="tpe"))
     assert "bert: trials drawn by tpe depend on those before them" in html and not found["comparisons"]

@@ -53,7 +53,8 @@ def test_the_command_shows_a_word_with_and_without_its_context(model):
         YAML().dump(tiny_params(), file)
     rows = np.random.default_rng(0).standard_normal((30, 5)).astype(np.float32)
     space.save(space.Space(["river", *(f"w{i}" for i in range(29))], np.ones(30, int), rows), Path("data/vectors/one"))
-    done = CliRunner().invoke(cli.app, ["neighbours", "bert", "the dog sees the *river*", "--vectors", "one", "--top", "3"])
+    asked = ["neighbours", "bert", "the dog sees the *river*", "--vectors", "one", "--top", "3"]
+    done = CliRunner().invoke(cli.app, asked)
     assert done.exit_code == 0, done.output
     assert "bert, layer 2, among the words of" in done.output and "one: river without context" in done.output
     assert len([line for line in done.output.splitlines() if line.strip()[:2] in ("0.", "1.", "-0")]) == 6, done.output

@@ -4,6 +4,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -142,3 +143,43 @@ def test_a_setting_within_a_sentence_is_taken(path, span):
     except ValidationError as error:
         unasked = {problem["loc"][-1] for problem in error.errors() if problem["type"] == "extra_forbidden"}
         kind.validate_python({name: value for name, value in own.items() if name not in unasked & SIZES.keys()})
+
+
+REPORT = ROOT / "data/report/studies"
+NUMBER = r"[+−-]?\d*\.?\d+"
+
+
+def tables_of_studies() -> dict[str, str]:
+    """The part of a page that has a study's table."""
+    pages = {path.name: path.read_text(encoding="utf-8") for path in PAGES}
+    family, by_flops = pages["family.md"].split("At 3e12 FLOPs each")
+    ulmfit, sentences = pages["recurrent.md"].split("**Vectors of sentences**")
+    found = {"family": family, "family_flops": by_flops, "ulmfit": ulmfit, "sentences": sentences}
+    found["t5_objectives"] = pages["writing.md"]
+    sections = re.findall(r"^### (\w+)[: ](.*?)(?=^##|\Z)", pages["studies.md"], re.M | re.S)
+    return found | {name: text for name, text in sections if (REPORT / f"{name}.csv").exists()}
+
+
+def rounded(shown: str, value: float) -> bool:
+    places = len(shown.partition(".")[2])
+    return abs(float(shown.replace("−", "-")) - value) <= 0.5 * 10**-places + 1e-9
+
+
+@pytest.mark.parametrize(("study", "text"), tables_of_studies().items(), ids=tables_of_studies())
+def test_figures_of_a_studys_table_are_those_of_its_file(study, text):
+    table, checked = pd.read_csv(REPORT / f"{study}.csv"), 0
+    for line in text.splitlines():
+        first = re.match(r"\| [`*]*(\w+)", line)
+        own = table[table["variant"] == first[1]] if first else table[:0]
+        for mean, deviation in re.findall(rf"({NUMBER}) ± ({NUMBER})", line if len(own) else ""):
+            pairs = [(own[name], own[f"{name}_std"]) for name in own if f"{name}_std" in own]
+            there = [rounded(mean, a) and rounded(deviation, b) for one, other in pairs for a, b in zip(one, other, strict=True)]
+            assert any(there), (first[1], mean, deviation)
+            checked += 1
+        for shown in re.findall(rf"({NUMBER})\*{{0,2}} ?\[({NUMBER}), ({NUMBER})\]", line if len(own) else ""):
+            tasks = [name.removesuffix("_difference") for name in own if name.endswith("_difference")]
+            parts = [own[[f"{task}_{part}" for part in ("difference", "low", "high")]] for task in tasks]
+            rows = [row for part in parts for row in part.itertuples(index=False)]
+            assert any(all(map(rounded, shown, row)) for row in rows), (first[1], shown)
+            checked += 1
+    assert checked > 5

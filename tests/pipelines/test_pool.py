@@ -309,16 +309,21 @@ def test_many_stages_wait_at_home(hosts):
     ]
     hosts.lab.stages("".join(reversed(stages)))  # those of the other queue last, and sent all the same
     hosts.commit("stages")
-    flow = hosts.lab.start("run")
+    flow = hosts.lab.start("run", MLFLOW_TRACKING_URI="http://joe:s3cret@127.0.0.1:9")
+
+    def sent() -> list[dict[str, str]]:
+        asked = requests.post(f"{hosts.lab.env['PREFECT_API_URL']}/work_pools/{hosts.pool}/get_scheduled_flow_runs", json={})
+        return [own["flow_run"]["parameters"] for own in asked.json()] if asked.ok else []
 
     def waiting() -> list[str]:
-        asked = requests.post(f"{hosts.lab.env['PREFECT_API_URL']}/work_pools/{hosts.pool}/get_scheduled_flow_runs", json={})
-        return sorted(own["flow_run"]["parameters"]["name"] for own in asked.json()) if asked.ok else []
+        return sorted(own["name"] for own in sent())
 
     until(lambda: len(waiting()) == pools.QUEUED + 2)
     time.sleep(2)
     first = waiting()
     assert len(first) == pools.QUEUED + 2 and {"s0", "s1"} < set(first)
+    ledgers = {parcel.Order.unpacked(own["order"]).env["MLFLOW_TRACKING_URI"] for own in sent()}
+    assert ledgers == {"http://127.0.0.1:9"}, "without its password"
     hosts.worker("one")
     until(lambda: set(waiting()) - set(first))  # for one that was taken another one is sent
     flow.send_signal(signal.SIGINT)

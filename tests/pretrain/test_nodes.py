@@ -215,6 +215,18 @@ def test_a_node_that_joins_later_is_taken_in(project):
 
 
 @pytest.mark.cluster
+def test_restarts_come_to_an_end(project):
+    write_params(budget={"steps": 10000}, run=nodes(free_port(), restarts=0) | {"num_nodes": 1, "devices": 2})
+    with running(project, "components.pretrain", "gpt") as head:
+        until_saved(1, project, project, head)
+        for worker in psutil.Process(head.pid).children(recursive=True):
+            if worker.environ().get("LOCAL_RANK") == "1":
+                worker.kill()
+        assert head.wait() not in (0, 75), said(project)
+    assert "0 restarts were of no use" in said(project) and "Traceback" not in said(project), said(project)
+
+
+@pytest.mark.cluster
 def test_the_head_is_killed_and_begun_again(project):
     """Its processes go with it, and the node that had joined waits for the next head of the same training."""
     alone, _ = single()

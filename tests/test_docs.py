@@ -1,14 +1,19 @@
-"""What the docs show can be pasted: every block of params is one that the project takes."""
+"""What the docs show can be pasted: every block of params is one that the project takes; what they name is there."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import typer
+from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
 from components import params
 from components.params.studies import laid_over
 from components.report import readme
+from pipelines import cli
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
@@ -37,3 +42,144 @@ def test_the_tables_of_the_readme_are_those_of_the_report(monkeypatch):
     monkeypatch.chdir(ROOT)
     written = readme.README.read_text(encoding="utf-8")
     assert readme.filled(written) == written and written.count("<!-- table: ") == len(readme.TABLES)
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = {path: [*re.findall(r"^```(?:console|sh|bash)\n(.*?)^```", text, re.M | re.S), *re.findall(r"`([^`\n]+)`", text)]
+        for path in PAGES for text in [path.read_text(encoding="utf-8")]}  # fmt: skip
+EACH = pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The words behind each `sesame` of a page, without comments."""
+    lines = [line.partition(" #")[0] for code in CODE[path] for line in code.splitlines()]
+    found = [part for line in lines for part in re.findall(r"(?:^|[\s/'(])sesame ([a-z].*?)(?=$| && |'|\))", line)]
+    return [part.split() for part in found]
+
+
+@EACH
+def test_commands_of_the_docs_are_there_with_their_options(path):
+    groups = typer.main.get_command(cli.app).commands
+    for words in commands(path):
+        assert words[0] in groups, words
+        command, rest = groups[words[0]], words[1:]
+        if rest and rest[0] in getattr(command, "commands", {}):
+            command, rest = command.commands[rest[0]], rest[1:]
+        known = {option for own in command.params for option in own.opts}
+        assert {word.partition("=")[0] for word in rest if word.startswith("-")} <= known, words
+
+
+@EACH
+def test_stages_and_studies_of_the_docs_are_there(path):
+    yaml = YAML(typ="safe")
+    stages = {name for file in ("dvc.yaml", "studies/dvc.yaml") for name in yaml.load(ROOT / file)["stages"]}
+    studies = yaml.load(ROOT / "studies/params.yaml")["ablations"].keys()
+    for words in commands(path):
+        named = [word for word in words[1:] if re.fullmatch(r"[a-z_]+(@[\w-]+)?", word)]
+        if words[0] == "run":
+            assert {word.partition("@")[0] for word in named} <= stages, words
+        if words[0] == "study":
+            assert set(named) <= studies, words
+
+
+@EACH
+def test_files_modules_and_targets_of_the_docs_are_there(path):
+    targets = " ".join(re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.M)).split()
+    for code in CODE[path]:
+        for file in re.findall(r"(?<![\w/.~-])((?:components|pipelines|tests|studies|docs)/[\w./-]+)", code):
+            assert (ROOT / file.rstrip(".")).exists(), file
+        for module in re.findall(r"python -m ((?:components|pipelines|tests)[\w.]*)", code):
+            assert find_spec(module), module
+        for target in re.findall(r"^make ([\w-]+)", code, re.M):
+            assert target in targets, target
+
+
+@EACH
+def test_links_of_the_docs_lead_somewhere(path):
+    text = path.read_text(encoding="utf-8")
+    for file, anchor in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text):
+        target = path.parent / file if file else path
+        assert target.exists(), file
+        headings = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8").lower(), re.M) if anchor else [""]
+        assert anchor in [re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in headings], anchor
+
+
+SIZES = {"num_layers": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "max_length": 192}
+LAID_OVER = {
+    "recurrent.md": {"architecture": {"name": "recurrent"}, "objective": {"name": "bptt"}},
+    "writing.md": {"architecture": {"name": "encoder_decoder"}, "objective": {"name": "denoising"}},
+}
+SETTING = re.compile(
+    r"(architecture|objective|run|phases|trainer): [{[]|\{kind: (spans|dropped|prefix|whole)\b|(positions|activation): \w+, "
+)
+
+
+def inline(path: Path) -> list[str]:
+    """Settings that stand within the sentences of a page, but those with a name to be filled in."""
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S).replace("\n", " ")
+    found = [span.replace("\\|", "|") for span in re.findall(r"`([^`]+)`", prose) if SETTING.match(span)]
+    return [span for span in found if "..." not in span and not re.search(r"\b[A-Z]{4,}\b", span)]
+
+
+INLINE = [(path, span) for path in PAGES for span in inline(path)]
+
+
+@pytest.mark.parametrize(("path", "span"), INLINE, ids=[f"{path.name}-{span[:40]}" for path, span in INLINE])
+def test_a_setting_within_a_sentence_is_taken(path, span):
+    """Laid over the default's `bert`, or what the page is about; of several values the first."""
+    span = re.sub(r" \| \w+", "", span)
+    span = f"objective: {{noise: {span}}}" if span.startswith("{") else span
+    span = f"architecture: {{{span}}}" if re.match("positions|activation", span) else span
+    [(key, own)] = YAML(typ="safe").load(span).items()
+    bert = YAML(typ="safe").load(ROOT / "params.yaml")["models"]["bert"]
+    if key in ("architecture", "objective"):
+        base = LAID_OVER.get(path.name, {}).get(key) or bert[key]
+        own = {**(base if own.get("name", base["name"]) == base["name"] and "size" not in own else {}), **own}
+    if key == "architecture":
+        own = {**({} if "size" in own else SIZES), **own}
+    kind = TypeAdapter(params.Model.model_fields[key].annotation)
+    try:
+        kind.validate_python(own)
+    except ValidationError as error:
+        unasked = {problem["loc"][-1] for problem in error.errors() if problem["type"] == "extra_forbidden"}
+        kind.validate_python({name: value for name, value in own.items() if name not in unasked & SIZES.keys()})
+
+
+REPORT = ROOT / "data/report/studies"
+NUMBER = r"[+−-]?\d*\.?\d+"
+
+
+def tables_of_studies() -> dict[str, str]:
+    """The part of a page that has a study's table."""
+    pages = {path.name: path.read_text(encoding="utf-8") for path in PAGES}
+    family, by_flops = pages["family.md"].split("At 3e12 FLOPs each")
+    ulmfit, sentences = pages["recurrent.md"].split("**Vectors of sentences**")
+    found = {"family": family, "family_flops": by_flops, "ulmfit": ulmfit, "sentences": sentences}
+    found["t5_objectives"] = pages["writing.md"]
+    sections = re.findall(r"^### (\w+)[: ](.*?)(?=^##|\Z)", pages["studies.md"], re.M | re.S)
+    return found | {name: text for name, text in sections if (REPORT / f"{name}.csv").exists()}
+
+
+def rounded(shown: str, value: float) -> bool:
+    places = len(shown.partition(".")[2])
+    return abs(float(shown.replace("−", "-")) - value) <= 0.5 * 10**-places + 1e-9
+
+
+@pytest.mark.parametrize(("study", "text"), tables_of_studies().items(), ids=tables_of_studies())
+def test_figures_of_a_studys_table_are_those_of_its_file(study, text):
+    table, checked = pd.read_csv(REPORT / f"{study}.csv"), 0
+    for line in text.splitlines():
+        first = re.match(r"\| [`*]*(\w+)", line)
+        own = table[table["variant"] == first[1]] if first else table[:0]
+        for mean, deviation in re.findall(rf"({NUMBER}) ± ({NUMBER})", line if len(own) else ""):
+            pairs = [(own[name], own[f"{name}_std"]) for name in own if f"{name}_std" in own]
+            there = [rounded(mean, a) and rounded(deviation, b) for one, other in pairs for a, b in zip(one, other, strict=True)]
+            assert any(there), (first[1], mean, deviation)
+            checked += 1
+        for shown in re.findall(rf"({NUMBER})\*{{0,2}} ?\[({NUMBER}), ({NUMBER})\]", line if len(own) else ""):
+            tasks = [name.removesuffix("_difference") for name in own if name.endswith("_difference")]
+            parts = [own[[f"{task}_{part}" for part in ("difference", "low", "high")]] for task in tasks]
+            rows = [row for part in parts for row in part.itertuples(index=False)]
+            assert any(all(map(rounded, shown, row)) for row in rows), (first[1], shown)
+            checked += 1
+    assert checked > 5

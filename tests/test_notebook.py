@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch.nn.functional import cross_entropy
 
 from components import notebook, params, tracking
@@ -70,6 +71,11 @@ def test_what_goes_wrong_is_a_line(models, tokens):
         notebook.load("gpt").hidden_states(TEXT * 20)
     with pytest.raises(SesameError, match=r"data/report: no table 'scores' \(there are: none: `sesame run report`"):
         notebook.scores()
+    sizes = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
+    from_another = TypeAdapter(params.Architecture).validate_python({"name": "encoder_decoder", **sizes})
+    store.save(Path("data/models/t5"), store.build(from_another, tokens).state_dict(), from_another, tokens)
+    with pytest.raises(SesameError, match="t5 has no log-probability of a text: it reads source_then_target"):
+        notebook.load("t5").log_probability(TEXT)
     architecture = params.check(tiny_params()).models["bert"].architecture
     state = store.build(architecture, tokens).state_dict()
     store.save(Path("data/models/half"), state, architecture, tokens, ["head_transform", "head_bias"])

@@ -351,6 +351,12 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert list(further.columns) == ["variant", "same elsewhere: accuracy"] and list(further["variant"]) == ["15", "40"]
     assert "Further splits" in page and further.iloc[1, 1] in page and tables.further(CHECKED, "rate").empty
 
+    file = transfer.metrics_file(everything, "rate-40-1")
+    own = json.loads(file.read_text())
+    own["tasks"]["same"]["last"]["outside"] = {"pretrained": {"test": [0.25]}}
+    file.write_text(json.dumps(own))
+    assert tables.further(everything, "rate")["same test: no answer"].tolist() == ["–", "25.0%"]
+
     best = champion.best(everything, "rate")
     results = {name: tables.transferred(everything, "rate", name)["same"]["last"] for name in ("15", "40")}
     dev = {name: result["scores"]["dev"]["accuracy"]["values"] for name, result in results.items()}
@@ -453,6 +459,8 @@ def test_the_reading_says_no_more_than_the_numbers():
     first, second = read(scores(0.85, 0.86, 0.84), flops=2)
     assert re.fullmatch(r"Against 15: same is higher with 40 \(\+0\.1\d\d \[\+0\.\d+, \+0\.\d+\]\)\.", first), first
     assert second == "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's."
+    lines = [len(read(scores(0.72, 0.69, 0.70), flops=flops)) for flops in (0.89, 0.95, 1.09, 1.12)]
+    assert lines == [2, 1, 1, 2], "beyond a tenth"
     assert read(scores(0.9))[0].startswith("One seed says nothing of the noise of training")
 
 

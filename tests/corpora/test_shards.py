@@ -100,6 +100,19 @@ def test_the_same_text_as_in_memory(project, count):
     assert card["splits"]["train"]["bytes"] == sum(path.stat().st_size for path in Path("data/corpora/small").glob("train-*"))
 
 
+def test_what_is_packed_or_one_document_goes_whole_to_one_shard(project):
+    for name, reader, cut in (
+        ("lines.txt", LINES, True), ("groups.txt", GROUPS, True),
+        ("rows.jsonl", {"format": "jsonl", "column": "text"}, True), ("one.txt", {"format": "text"}, False),
+        ("rows.tsv", {"format": "tsv", "column": 1, "fields": 2}, True),
+        ("packed.txt.gz", LINES, False), ("rows.csv", {"format": "csv", "column": "text"}, False),
+        ("named.tsv", {"format": "tsv", "column": "text", "header": True}, False),
+    ):  # fmt: skip
+        (project / name).write_text("a line\n\n" * 40)
+        found = plan.portions("small", corpus((reader, [name]), shards=4))
+        assert sum(map(len, found)) == (4 if cut else 1), name
+
+
 def test_more_shards_than_there_is_text(project):
     (project / "data.txt").write_text("\n".join(f"the {i} th" for i in range(25)))
     memory, sharded = both(30, splits={"valid": 0.3, "test": 0.0}, cleaning={"near_duplicates": None})
@@ -308,6 +321,9 @@ def test_quality_filters(project):
     assert dropped["too_few_sentences"] == 1 and dropped["dup_line_frac"] == 2, dropped
     one = make(corpus(shards=3, cleaning={"quality": ["c4"]}))
     assert one["dropped"]["lorem_ipsum"] == 1 and one["documents"] == 61
+    for language, without_stop_words in (("en", 1), ("de", 0)):
+        found = make(corpus(language=language, shards=3, cleaning={"quality": ["gopher_quality"]}))["dropped"]
+        assert found.get("gopher_enough_stop_words", 0) == without_stop_words, found
 
 
 def test_a_shard_that_is_missing_is_named(project):

@@ -82,6 +82,7 @@ def test_jobs_that_wait_are_said_and_those_that_are_cancelled_are_not_waited_for
     write(TEXT, time="48:00:00")
     running = stage(slurm)
     slurm.until(lambda: "clean: waits for Slurm (PartitionTimeLimit)" in Path("said.txt").read_text(), 60)
+    assert set(slurm.do("squeue", "-h", "-o", "%m").split()) == {"2G"}
     slurm.do("scancel", "--name=sesame-clean")
     status, said = ended(running)
     assert status == 2 and "3 of 3 tasks of the step clean failed on Slurm, or were cancelled" in said, said

@@ -130,6 +130,12 @@ def test_what_layers_do_by_hand(project, tokens, architecture):
     assert float(same["layer"][0]) == pytest.approx(0, abs=1e-4)
 
 
+def test_a_teaching_has_distilberts_weights_by_default():
+    own = params.check(raw(ENCODER)).derived["less"].by
+    assert (own.soft_weight, own.hard_weight, own.cosine_weight, own.temperature) == (5, 2, 1, 2)
+    assert own.layer_weight == own.relation_weight == 0
+
+
 def test_relations_are_of_any_width(project, tokens):
     saved(tokens, ENCODER)
     changes = {"change": {"num_layers": 1, "hidden_size": 8, "num_heads": 1}, "layers": "random", "cosine_weight": 0, "relation_weight": 1}

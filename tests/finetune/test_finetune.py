@@ -512,6 +512,7 @@ def test_a_model_tuned_on_one_task_is_a_model_and_is_named_so(project, tokens):
     for name in raw["derived"]:
         assert 0 <= derive.derive(checked, name, Run(None))["dev"]["accuracy"] <= 1
     its = store.about(Path("data/models/bert_twice"))
+    assert all(step["tokens"] > 0 and step["flops"] > 0 for step in its.lineage), "each with its budget"
     assert its.derived_by == ["tuned on same"] * 2 and its.absent == ["next_sentence"], "its pooler has been trained"
     found = finetune.finetune(checked, "bert_twice-same", Run(None))
     assert found["derived"] == ["tuned on same"] * 2 and "random" not in found and found["cost"]["tokens"] > 0

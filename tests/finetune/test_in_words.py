@@ -185,6 +185,8 @@ def test_rows_of_prompt_and_answer(family, tokens):
         [ids], [segments] = encoded.texts[0], encoded.segments[0]
         [source], [target] = sources_targets(ids[None], torch.tensor([len(ids)]), segments[None])
         assert source.tolist() == [CLS, *tokens.encode([read])[0], *end] and target.tolist() == [*tokens.encode([written])[0], SEP]
+    _, kind = build(family, tokens, task(), recipe())
+    assert kind.prompt(replace(row, text_b=None), 30).ids == tokens.encode(["same: the dog"])[0]
 
 
 def test_a_long_text_loses_its_end_and_not_the_question_behind_it(tokens):
@@ -193,6 +195,11 @@ def test_a_long_text_loses_its_end_and_not_the_question_behind_it(tokens):
     encoded = kind.encode(rows, tokens)
     long = tokens.decode(encoded.texts[0][0].tolist())
     assert (encoded.segments[0][0] == 0).sum() <= 30 and encoded.cut == 1 and "a man sings, yes or no?" in re.sub(r" ([,?])", r"\1", long)
+    _, kind = build("decoder", tokens, KINDS["choice"][1], recipe(max_length=40))
+    of_choices = replace(rows[0], label=["b"], choices={"a": "a man sings", "b": "the river"})
+    [ids] = kind.encode([of_choices], tokens).texts[0]
+    said = re.sub(r" ([:;])", r"\1", tokens.decode(ids.tolist()))
+    assert "choices: a man sings; the river" in said, "which stand there whole"
     _, kind = build("decoder", tokens, task("text", metrics=["rouge_l"]), recipe(target_length=3))
     assert kind.encode([Example("1", "the dog", None, ["the old dog sees a river"])], tokens).lost == 1, "an answer too long is counted"
 
@@ -320,6 +327,10 @@ def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
         tokens.prefix if family == "encoder_decoder" else []
     )
     assert (encoded.segments[0][0] == 1).sum() == len(kind.opening) + len(answer) + 1
+    _, shown = build(family, tokens, task(), recipe("in_context", shots=2))
+    shown.begin(rows, 1)
+    line_break = tokens.encode(["\n"])[0]
+    assert shown.before[-len(line_break) :] == line_break != tokens.suffix, "where the pieces have one"
     judge = lambda found: float(np.mean([own == row.label for own, row in zip(found, rows, strict=True)]))  # noqa: E731
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
     assert fitted.predict(encoded).values == fitted.predict(unlabelled).values == ["no", "yes", "no"] and fitted.epochs < 200
@@ -441,6 +452,8 @@ def test_from_two_files_to_scores(project):
      "'maybe', which is none of the labels"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"no": "yes"}}), "'yes' stands for two labels"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(pair="apart"), "pair has no effect under method text_to_text"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(class_weights="balanced"),
+     "class_weights has no effect under method text_to_text"),
     (lambda raw: raw["finetune"]["recipes"]["gpt"].update(patience=1), "patience has no effect under method in_context"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(shots=4), "shots and calibrated are of method in_context"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(target_length=65), "target_length is 65, more than models.t5 has room for"),

@@ -76,6 +76,13 @@ def test_draws_depend_on_the_seed_and_the_number_of_the_text(filler):
     assert not {*both[0]} & {*range(len(SPECIALS))}
 
 
+def test_the_order_of_holes_is_drawn(filler):
+    """Of the likeliest piece alone there is nothing to draw but which hole is next."""
+    ids = filler.source(TEXT)
+    found = {tuple(filler.write([ids], Sample(kind="sample", seed=seed, top_k=1))[0]) for seed in range(8)}
+    assert len(found) > 1
+
+
 def test_the_command_and_what_can_not_be(filler, tokens):
     def said(*args: str) -> str:
         done = CliRunner().invoke(cli.app, ["generate", *args])

@@ -227,6 +227,8 @@ def test_what_models_write_is_kept_and_judged(translated):
     rows = [json.loads(line) for line in Path("data/generated/reversed/texts.jsonl").read_text().splitlines()]
     assert len(rows) == figures["texts"] == 20 and {"input", "written", "reference", "nearest", "likeness"} == rows[0].keys()
     assert {"bleu_interval", "bleu_p", "chrf_interval", "chrf_p"} <= figures.keys()
+    new = {*(f"novel_{size}" for size in (2, 3, 4, 6, 8)), "copy", "longest_copy"}
+    assert figures["written"].keys() == figures["by_people"].keys() == new
     assert 0 <= figures["bleu"] <= 100 and figures["word_by_word"]["bleu"] > 0 and figures["by_people"]["novel_2"] < 0.5
     card = json.loads(Path("data/generated/reversed/card.json").read_text())
     assert card["signatures"]["BLEU"].startswith("nrefs:1|bs:1000|seed:12345|case:lc|eff:no|tok:13a|smooth:exp|version:")

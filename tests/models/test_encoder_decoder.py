@@ -116,6 +116,9 @@ def test_a_task_reads_the_encoder_or_the_decoders_last_state(tokens):
     both.load_state_dict(alone.state_dict())
     assert (alone.num_layers, both.num_layers) == (2, 5)
     assert len(alone.layers(ids, lengths)) == 3 and len(both.layers(ids, lengths)) == 6
+    mean = torch.stack([own[:length].mean(0) for own, length in zip(alone.top(ids, lengths), lengths, strict=True)])
+    torch.testing.assert_close(alone.pool(alone.top(ids, lengths), lengths), mean)
+    assert architecture().task_states == "encoder"
     torch.testing.assert_close(both.pool(both.top(ids, lengths), lengths), both(ids, lengths, ids)[torch.arange(len(ids)), lengths - 1])
     longer = torch.nn.functional.pad(ids, (0, 3))
     for model in (alone, both):

@@ -72,6 +72,12 @@ def test_dropouts_are_of_what_they_say(tokens):
     assert torch.equal(model.eval()(ids)[0], model(ids)[0])
 
 
+def test_the_dropouts_are_ulmfits_by_default():
+    """Howard and Ruder 2018, section 4.1."""
+    block = RecurrentArchitecture(name="recurrent", hidden_size=8)
+    assert [getattr(block, name) for name in OFF] == [0.05, 0.4, 0.3, 0.4, 0.5]
+
+
 def test_padding_changes_nothing(tokens):
     for backward in (False, True):
         model = built(tokens, backward=backward).eval()

@@ -9,6 +9,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
 
 from components import objectives, params, tokenizer
 from components.corpora import __main__ as corpus_stage
@@ -27,6 +28,7 @@ from components.pretrain.batch import batch
 from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, sentinels
 from components.tokenizer import __main__ as tokenizer_stage
 from components.tracking import Run
+from pipelines import cli
 from tests.conftest import run_stage, text, tiny_params
 
 ARCHITECTURE = {
@@ -153,6 +155,12 @@ def test_a_spoilt_text_is_written_whole(noise, holds):
     assert sum(own != source for own, source, _ in rows) > 0.7 * len(rows)
 
 
+def test_a_tenth_of_what_is_masked_becomes_another_token():
+    rows = drawn({"kind": "whole", "masked": 0.3}, steps=12)[1]
+    changed = [new for own, source, _ in rows for old, new in zip(own, source, strict=True) if old != new]
+    assert sum(token != MASK for token in changed) / len(changed) == pytest.approx(0.1, abs=0.03)
+
+
 def segments(row: list[int]) -> list[tuple[int, ...]]:
     """Sorted: what stands between ends of segments, but the first and last, which rows cut."""
     parts, own = [], []
@@ -220,6 +228,8 @@ def test_every_pair_is_read_once_an_epoch(reverse, capsys):
         for step in range(13 * epoch, 13 * (epoch + 1)):
             rows, counts = batches[step]
             assert counts["translation"] == (rows["targets"] != PAD).sum()
+            both = sum((rows[side] != PAD).sum() for side in ("ids", "targets"))
+            assert batches.tokens(step) == counts["tokens"] == both
             for document, ids, length, target in zip(
                 batches.chosen(step).tolist(), rows["ids"].tolist(), rows["lengths"].tolist(), rows["targets"].tolist(), strict=True
             ):  # fmt: skip
@@ -243,6 +253,8 @@ def test_smoothing_is_that_of_torch(tokens):
     expected = cross_entropy(logits, labels(targets), label_smoothing=0.1, reduction="sum")
     torch.testing.assert_close(0.9 * loss + 0.1 * uniform, expected)
     assert right == (logits.argmax(1) == labels(targets)).sum()
+    objective = objectives.build(Translation(name="translation"), tokens)
+    assert objective.weights == {"translation": 0.9, "uniform": 0.1}, "as in the paper, where nothing is said"
 
 
 def test_what_can_not_be_is_one_line(tokens):
@@ -319,6 +331,8 @@ def test_a_model_trains_on_it_and_shows_what_it_read(project, objective):
     assert [sample["prompt"] for sample in samples] == prompts
     rows = batch(checked, "t5", 3)
     assert len(rows) == 8 and all(row["text"] and row["target"] for row in rows)
+    shown = CliRunner().invoke(cli.app, ["batch", "t5", "3", "--rows", "2"])
+    assert shown.exit_code == 0 and shown.output.count("→") == 2 and "2 of 8 rows of step 3" in shown.output
 
 
 def test_no_sentinel_is_drawn_as_a_replacement():

@@ -234,8 +234,9 @@ def test_which_sources_are_not_fixed():
     hub = {"kind": "hub", "path": "owner/name"}
     pinned = {**raw["corpora"]["base"], "parts": [{"source": {**hub, "revision": "v1"}, "reader": {"format": "parquet", "column": "text"}}]}
     loose = json.loads(json.dumps(pinned).replace(', "revision": "v1"', ""))
-    raw["corpora"] |= {"pinned": pinned, "loose": loose}
-    assert sources.unfixed(params.check(raw)) == {"corpus@base", "corpus@loose", "task@same"}
+    part = {"source": {"kind": "bucket", "addresses": ["s3://text/*"]}, "reader": {"format": "text"}}
+    raw["corpora"] |= {"pinned": pinned, "loose": loose, "far": raw["corpora"]["base"] | {"parts": [part]}}
+    assert sources.unfixed(params.check(raw)) == {"corpus@base", "corpus@loose", "corpus@far", "task@same"}
     default = YAML(typ="safe").load(ROOT / "params.yaml")
     default["published_vectors"]["glove"] = {"licence": "none", "source": {"kind": "files", "paths": ["x"]}}
     default["checkpoints"]["outside"] = {"family": "encoder", "licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}

@@ -225,6 +225,25 @@ def test_cancelled(training):
 
 
 @cluster
+def test_a_flow_is_killed(hosts):
+    """Its stage goes on there; the next flow sends it again, and the worker has it in its cache."""
+    lab, meeting = hosts.lab, hosts.folder / "meeting"
+    command = "touch begun; while [ ! -e go ]; do sleep 0.1; done; echo ran >> ran"
+    command = f"(cd $MEETING; {command}); echo > model.out"
+    lab.stages(f'  model: {{cmd: "{command}", deps: [first.txt], outs: [model.out]}}\n')
+    hosts.commit("one stage")
+    hosts.worker("one")
+    run = lab.start("run")
+    until((meeting / "begun").exists)
+    run.kill()
+    run.wait()
+    (meeting / "go").touch()
+    until(lambda: (meeting / "ran").exists() and not hosts.at_work())
+    assert "1 stage: 1 cached, 0 done" in lab.sesame("run")
+    assert (meeting / "ran").read_text() == "ran\n"
+
+
+@cluster
 def test_refused(hosts):
     """What can't be done is one line, from here before anything runs or from the worker; nothing is written down; then all is well."""
     lab = hosts.lab
@@ -290,16 +309,21 @@ def test_many_stages_wait_at_home(hosts):
     ]
     hosts.lab.stages("".join(reversed(stages)))  # those of the other queue last, and sent all the same
     hosts.commit("stages")
-    flow = hosts.lab.start("run")
+    flow = hosts.lab.start("run", MLFLOW_TRACKING_URI="http://joe:s3cret@127.0.0.1:9")
+
+    def sent() -> list[dict[str, str]]:
+        asked = requests.post(f"{hosts.lab.env['PREFECT_API_URL']}/work_pools/{hosts.pool}/get_scheduled_flow_runs", json={})
+        return [own["flow_run"]["parameters"] for own in asked.json()] if asked.ok else []
 
     def waiting() -> list[str]:
-        asked = requests.post(f"{hosts.lab.env['PREFECT_API_URL']}/work_pools/{hosts.pool}/get_scheduled_flow_runs", json={})
-        return sorted(own["flow_run"]["parameters"]["name"] for own in asked.json()) if asked.ok else []
+        return sorted(own["name"] for own in sent())
 
     until(lambda: len(waiting()) == pools.QUEUED + 2)
     time.sleep(2)
     first = waiting()
     assert len(first) == pools.QUEUED + 2 and {"s0", "s1"} < set(first)
+    ledgers = {parcel.Order.unpacked(own["order"]).env["MLFLOW_TRACKING_URI"] for own in sent()}
+    assert ledgers == {"http://127.0.0.1:9"}, "without its password"
     hosts.worker("one")
     until(lambda: set(waiting()) - set(first))  # for one that was taken another one is sent
     flow.send_signal(signal.SIGINT)

@@ -198,6 +198,37 @@ def test_a_node_is_killed_and_the_training_goes_on(project, min_nodes):
 
 
 @pytest.mark.cluster
+def test_a_node_that_joins_later_is_taken_in(project):
+    """By a training that has gone on without it: both go on from the last save."""
+    budget = {"budget": {"steps": 400}}
+    alone, _ = single(**budget)
+    port = free_port()
+    write_params(**SETTINGS | budget, run=nodes(port, min_nodes=1))
+    other = another(project)
+    with running(project, "components.pretrain", "gpt") as head:
+        with joining(other, port) as node:
+            until_saved(6, project, other, head, node)
+            node.kill()
+        until(lambda: "resumed at step" in said(project), 60)
+        with joining(other, port) as node:
+            assert (head.wait(), node.wait()) == (0, 0), said(project) + said(other)
+    assert said(project).count("resumed at step") >= 2, said(project)
+    same("gpt", alone)
+
+
+@pytest.mark.cluster
+def test_restarts_come_to_an_end(project):
+    write_params(budget={"steps": 10000}, run=nodes(free_port(), restarts=0) | {"num_nodes": 1, "devices": 2})
+    with running(project, "components.pretrain", "gpt") as head:
+        until_saved(1, project, project, head)
+        for worker in psutil.Process(head.pid).children(recursive=True):
+            if worker.environ().get("LOCAL_RANK") == "1":
+                worker.kill()
+        assert head.wait() not in (0, 75), said(project)
+    assert "0 restarts were of no use" in said(project) and "Traceback" not in said(project), said(project)
+
+
+@pytest.mark.cluster
 def test_the_head_is_killed_and_begun_again(project):
     """Its processes go with it, and the node that had joined waits for the next head of the same training."""
     alone, _ = single()

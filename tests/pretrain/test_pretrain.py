@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from mlflow import MlflowClient
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch import nn
@@ -30,7 +31,7 @@ from components.objectives.examples.phases import Phases
 from components.optimizer import factor, parameter_groups
 from components.pretrain import training
 from components.pretrain.cost import training_flops
-from components.pretrain.data import Windows
+from components.pretrain.data import PretrainData, Windows
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
 from components.pretrain.training import phases_of, recomputed
@@ -85,9 +86,14 @@ def test_killed_and_resumed_equals_uninterrupted(project, start):
     assert done.returncode == 0, done.stderr
     whole, curve = weights(name), Path(f"data/curves/{name}.csv").read_text()
     killed(name, start)
-    again = pretrain(name)
+    ledger = f"sqlite:///{project}/ledger.db"
+    again = pretrain(name, SESAME_TRACKING="on", MLFLOW_TRACKING_URI=ledger)
     assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr
-    assert int(again.stdout.split("resumed at step ")[1].split()[0]) < 60
+    at = again.stdout.split("resumed at step ")[1].split()[0]
+    assert int(at) < 60
+    [run] = MlflowClient(ledger).search_runs(["1"])
+    assert re.fullmatch(rf"from step 0 on 1 x cpu.*; from step {at} on 1 x cpu.*", run.data.tags["attempts"])
+    assert run.data.tags["same_bits"] == "yes"
     resumed = weights(name)
     assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
     fixed = [[row.split(",")[i] for i in (0, 1, 3, 4)] for row in Path(f"data/curves/{name}.csv").read_text().splitlines()]
@@ -106,6 +112,17 @@ def test_killed_at_any_boundary_and_resumed_ends_the_same(project, start, name, 
     assert done.returncode == 0 and len(ends) == 1 + (len(where) or 11), said
     assert ends["in peace"].count("[") == 4, "a row for either validation and the milestone"
     assert {where: end for where, end in ends.items() if end != ends["in peace"]} == {}
+
+
+@pytest.mark.parametrize(("device", "asked", "workers"), [("cpu", None, 0), ("cuda", None, 2), ("cpu", 3, 3)])
+def test_two_processes_draw_ahead_for_a_gpu_and_none_for_a_cpu(tokens, train_split, device, asked, workers):
+    """Unless `run.workers` says otherwise."""
+    objective = objectives.build(params.check(tiny_params()).models["bert"].objective, tokens)
+    batches = objective.batches(train_split, 4, 32, seed=0)
+    data = PretrainData(batches, batches, 1, 1, asked)
+    strategy = SimpleNamespace(root_device=torch.device(device))
+    data.trainer = SimpleNamespace(world_size=1, global_rank=0, global_step=0, strategy=strategy)
+    assert data.train_dataloader().loader.num_workers == workers
 
 
 def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_split):

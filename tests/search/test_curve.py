@@ -77,6 +77,12 @@ def test_the_band_holds_the_true_curve_as_often_as_it_says():
     assert min(held.values()) >= 48
 
 
+@pytest.mark.parametrize(("trials", "reach"), [(10, 1), (20, 2), (40, 4), (60, 6), (100, 10), (200, 19)])
+def test_how_far_the_band_has_an_upper_end(trials, reach):
+    """The table of docs/search.md."""
+    assert Curve(np.linspace(0.1, 0.9, trials).tolist(), ONE, 0.95).reach == reach
+
+
 def test_where_two_curves_cross_depends_on_what_a_trial_costs():
     steady = Curve([0.6] * 20, {"trials": 1, "hours": 1.0, "kwh": 1.0}, 0.95)
     rare = Curve([0.3] * 15 + [0.9] * 5, {"trials": 1, "hours": 4.0, "kwh": 30.0}, 0.95)  # 0.9 - 0.6 * 0.75^n > 0.6 from n = 3 on

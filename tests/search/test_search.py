@@ -18,6 +18,7 @@ from components.finetune import kinds, loop, methods
 from components.models import store
 from components.search import __main__ as search
 from components.search import budget
+from components.search import page as page_of
 from components.search.draws import Draws
 from components.tasks import read
 from components.tracking import Run
@@ -89,6 +90,8 @@ def test_a_study_made_anew_from_its_trials_goes_on_as_the_first(sampler, pruner)
         assert play(config, json.loads(json.dumps(whole[:cut])), 24) == whole
     assert len({row["seed"] for row in whole}) == len({row["drawn"]["learning_rate"] for row in whole}) == 24
     assert any(row["state"] == "pruned" for row in whole) == (pruner != "none")
+    other = Draws(config, params.check(tiny_params()).finetune.recipes["elmo"]).ask()
+    assert (other[0].params, other[1]) == (whole[0]["drawn"], whole[0]["seed"]), "the same for every model"
     if sampler == "random":
         unpruned = play(config.model_copy(update={"pruner": params.Pruner()}), [], 24)
         assert [row["drawn"] for row in whole] == [row["drawn"] for row in unpruned]
@@ -149,10 +152,22 @@ def test_a_diverged_trial_is_a_result(project, tokens, capsys):
     assert found["best"]["drawn"]["learning_rate"] == 1e-3
 
 
-def test_hours_end_a_search(project, tokens):
+def test_constant_predictions_have_no_correlation_and_fail(project, tokens):
     save_models(tokens)
-    found = searched(checked(budget={"hours": 1e-9}))
-    assert found["trials"] == 1 and found["ended_by"] == "1e-09 hours"
+    raw = raw_params(space={"learning_rate": {"choices": [1e-12]}, "epochs": {"choices": [1]}}, budget={"trials": 1})
+    raw["tasks"]["same"]["metrics"] = ["matthews_correlation"]
+    found = searched(params.check(raw))
+    assert found["failed"] == 1 and "matthews_correlation is undefined: constant predictions" in rows()[0]["note"]
+
+
+@pytest.mark.parametrize(("budget", "trials", "ended_by"), [
+    ({"hours": 1e-9}, 1, "1e-09 hours"), ({"hours": 1e-9, "trials": 3}, 1, "1e-09 hours"),
+    ({"hours": 9, "trials": 2}, 2, "2 trials"),
+])  # fmt: skip
+def test_what_is_spent_first_ends_a_search(project, tokens, budget, trials, ended_by):
+    save_models(tokens)
+    found = searched(checked(budget=budget))
+    assert (found["trials"], found["ended_by"]) == (trials, ended_by)
 
 
 def write_params(project: Path, **changes) -> None:
@@ -192,6 +207,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     [parent] = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     trials = [run for run in runs if run.data.tags.get("state") == "complete" and run.data.tags["mlflow.parentRunId"] == parent.info.run_id]
     assert {run.data.tags["trial"] for run in trials} == {"1", "2", "3", "4", "5"} and 5 <= len(runs) - 1 <= 6
+    assert {run.data.tags["search"] for run in trials} == {"bert-same-pretrained"}
     for run in trials:
         assert {"learning_rate", "epochs", "seed"} <= run.data.params.keys()
         assert {"curves/score", "final_score", "kwh"} <= run.data.metrics.keys()
@@ -225,6 +241,10 @@ def test_the_page_compares_and_warns(project, tokens):
         table = list(csv.DictReader(lines))
     assert [int(float(row["trials"])) for row in table if row["model"] == "elmo"] == [1, 2, 3, 4], "no curve beyond the trials"
     assert all(float(row["low"]) <= float(row["median"]) <= float(row["high"]) for row in table) and html.count("<svg") == 1
+    own = {"sampler": "random", "pruner": "hyperband", "trials": 20, "pruned": 7, "failed": 2}
+    said = page_of.warnings("bert", own)
+    assert len(said) == 2 and "7 of 20 trials were stopped early" in said[0] and "2 of 20 trials failed" in said[1]
+    assert page_of.warnings("bert", own | {"pruner": "none", "failed": 0}) == []
     searched(checked(sampler="tpe"), "bert-same-pretrained")
     html, found = page(checked(sampler="tpe"))
     assert "bert: trials drawn by tpe depend on those before them" in html and not found["comparisons"]

@@ -131,6 +131,14 @@ def test_wrong_params(changes, said):
         checked(**changes)
 
 
+def test_a_task_whose_test_split_has_no_labels_is_refused():
+    raw = tiny_params()
+    raw["tasks"]["same"]["test"] = {"source": {"kind": "files", "paths": ["raw/pairs.tsv"]}, "labelled": False}
+    raw["seed_grid"] = {"models": ["bert"], "tasks": ["same"], "initialisations": [1, 2], "orders": [1, 2]}
+    with pytest.raises(SesameError, match="seed_grid.tasks: same has no test split with labels"):
+        params.check(raw)
+
+
 def test_what_looks_undefined_looks_worst(made):
     for seed in (3, 4):
         frame = pd.DataFrame({"initialisation": seed, "order": [5, 6, 7], "epoch_1": [None, 0.2, 0.1], "epoch_2": 0.5, "dev": 0.5})

@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
 from components import corpora, params, tokenizer
 from components.errors import SesameError
 from components.models import store
 from components.spaces import align, contexts, contextual, space
 from components.spaces.contexts import Word
+from pipelines import cli
 from tests.conftest import tiny_params
 
 
@@ -43,6 +46,18 @@ def test_a_word_differs_by_its_context_and_not_by_its_batch(model):
         assert not torch.allclose(a, b, atol=1e-4) and float(a.norm()) == pytest.approx(1)
         (_, alone) = next(contexts.embedded(bert, tokens, texts[:1], words[:1], layer))
         torch.testing.assert_close(alone, a, atol=1e-5, rtol=1e-4)
+
+
+def test_the_command_shows_a_word_with_and_without_its_context(model):
+    with open("params.yaml", "w") as file:
+        YAML().dump(tiny_params(), file)
+    rows = np.random.default_rng(0).standard_normal((30, 5)).astype(np.float32)
+    space.save(space.Space(["river", *(f"w{i}" for i in range(29))], np.ones(30, int), rows), Path("data/vectors/one"))
+    asked = ["neighbours", "bert", "the dog sees the *river*", "--vectors", "one", "--top", "3"]
+    done = CliRunner().invoke(cli.app, asked)
+    assert done.exit_code == 0, done.output
+    assert "bert, layer 2, among the words of" in done.output and "one: river without context" in done.output
+    assert len([line for line in done.output.splitlines() if line.strip()[:2] in ("0.", "1.", "-0")]) == 6, done.output
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_bits_per_byte_are_over_the_text_as_it_came(kind, project, capsys):
     raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 320, "kind": kind, "lowercase": True}
     raw["models"]["gpt"]["batch_size"] = 3
     YAML().dump(raw, project / "params.yaml")
-    tokenizer_stage.train(params.load(), "tiny", Run(None))
+    learned = tokenizer_stage.train(params.load(), "tiny", Run(None))
     encode_stage.encode(params.load(), "tiny", Run(None))
     done = run_stage("components.pretrain", "gpt")
     assert done.returncode == 0, done.stderr
@@ -124,6 +124,8 @@ def test_bits_per_byte_are_over_the_text_as_it_came(kind, project, capsys):
     segments = [line for line in Path("data/corpora/tiny/valid.txt").read_text().splitlines() if line]
     as_it_came = sum(len(line.encode()) + 1 for line in segments)
     assert metrics["bits_per_byte"] == pytest.approx(bits / as_it_came, rel=1e-5)
+    pieces, words = sum(map(len, tokens.encode(segments))), sum(len(line.split()) for line in segments)
+    assert learned["fertility"] == pytest.approx(pieces / words), "tokens a word"
     unknown = (shard.tokens == UNK).sum() / (shard.tokens >= len(SPECIALS)).sum()
     assert metrics["unknown_share"] == pytest.approx(unknown) and (unknown > 0) == (kind == "wordpiece")
     assert ("of the pieces of the validation text are unknown" in done.stdout) == (unknown > 0)

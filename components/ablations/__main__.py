@@ -26,7 +26,8 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     frame = tables.table(all_params, name, compared)
     reads = tables.reads(all_params, name)
     climbed = ladder.climb(block, frame, reads)
-    readings = tables.readings(all_params, name, frame, compared) + ([climbed.sentence] if climbed else [])
+    readings = tables.readings(all_params, name, frame, compared, tables.untrained(all_params, name))
+    readings += [climbed.sentence] if climbed else []
     outcomes = [expectations.outcome(own, tables.find(compared, own, block.base)) for own in block.expects]
     metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
     figures = {
@@ -81,7 +82,8 @@ def _page(
         figures={key: Markup(svg(figure)) for key, figure in figures.items()},
         changes={variant: tables.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
-        contrasts=[[own for own in last if (own.variant, own.against) == pair] for pair in block.contrasts], comparisons=len(last),
+        contrasts=[[own for own in last if (own.variant, own.against) == pair and own.task in block.tasks] for pair in block.contrasts],
+        comparisons=len(last),
         further=tables.further(all_params, name), number=number, unguarded=tables.unguarded(all_params, name),
     )  # fmt: skip
 

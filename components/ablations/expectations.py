@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from components import params
 from components.ablations.folders import REPORTS
-from components.ablations.tables import Comparison
+from components.ablations.tables import UNTRAINED, Comparison
 from components.tasks import verdicts
 
 MOST = 200
@@ -32,6 +32,8 @@ def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
     difference, verdict = comparison.difference, comparison.verdict
     if verdict in ("higher", "lower"):
         said = "as expected" if verdict == expected.direction else "the opposite"
+    elif verdict == UNTRAINED:
+        said = "not resolved: a model that has not learned to read"
     elif verdict in ("undefined", "one run"):
         said = f"not resolved: {'one seed' if verdict == 'one run' else 'the score is undefined'}"
     elif -expected.matters < difference.low and difference.high < expected.matters:

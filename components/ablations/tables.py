@@ -1,8 +1,10 @@
 """The figures of a study: a row a variant, and for a study with milestones one for each of them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -12,8 +14,14 @@ from components.ablations.folders import LAST, pretrained_folder, transferred_fo
 from components.tasks import card, metrics, verdicts
 
 PRETRAINING = ("loss", "perplexity", "bits_per_byte")
-FIGURES = ("difference", "low", "high", "p", "deviations")
+FIGURES = ("difference", "low", "high", "p", "deviations", "detectable")
 """Of a comparison, in the table."""
+LOSS = "bits_per_byte"
+"""Judged beside the tasks, of variants whose losses can be compared."""
+NEAR = 0.3
+"""Nats from the loss of the best guess without context, within which a model has not learned to read."""
+UNTRAINED = "not trained"
+"""The verdict on tasks of a comparison with such a model."""
 
 
 def variants(all_params: params.Params, study: str) -> list[str]:
@@ -85,17 +93,56 @@ class Comparison:
 
 
 def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
-    """Every variant against the base, at each milestone, and the declared contrasts. Holm's correction is over those of the last models."""
-    block = all_params.ablations[study]
+    """Every variant against the base, at each milestone, and the declared contrasts; of the last models also by their held-out loss, where
+    it is of the same targets. The noise of runs is that of all variants together. Holm's correction is over those of the last models.
+
+    A model that has not learned to read says nothing of what it was trained by: on tasks it gets no verdict.
+    """
+    block, idle = all_params.ablations[study], untrained(all_params, study)
     against_base = [(variant, block.base) for variant in variants(all_params, study)[1:]]
-    compared = []
+    pairs, compared = [*against_base, *block.contrasts], []
+    ends = {variant: pretrained(all_params, study, variant, LAST) for variant in block.variants}
+    losses = {variant: verdicts.of_losses([own[LOSS] for own in figures]) for variant, figures in ends.items()}
+    alike = targets(all_params, study)
+    for variant, other in pairs:
+        if alike[variant] == alike[other] and not {variant, other} & {name for name in block.variants if block.variants[name].only_tuned}:
+            noise = verdicts.pool(side for name, side in losses.items() if alike[name] == alike[variant] and not np.isnan(side.mean))
+            compared.append((LOSS, variant, other, LAST, verdicts.difference(losses[variant], losses[other], noise)))
     for task in block.tasks:
         sides = scored(all_params, study, task)
         for milestone in (*map(str, block.milestones), LAST):
-            for variant, other in (*against_base, *(block.contrasts if milestone == LAST else ())):
-                compared.append((task, variant, other, milestone, verdicts.difference(sides[variant, milestone], sides[other, milestone])))
-    said = iter(verdicts.verdicts([difference for *_, milestone, difference in compared if milestone == LAST]))
-    return [Comparison(*own, next(said) if own[3] == LAST else "") for own in compared]
+            noise = verdicts.pool(side for (_, own), side in sides.items() if own == milestone)
+            for variant, other in pairs if milestone == LAST else against_base:
+                less = verdicts.difference(sides[variant, milestone], sides[other, milestone], noise)
+                compared.append((task, variant, other, milestone, less))
+
+    def judged(own: tuple) -> bool:
+        task, variant, other, milestone, _ = own
+        return milestone == LAST and (task == LOSS or not idle.keys() & {variant, other})
+
+    said = iter(verdicts.verdicts([own[-1] for own in compared if judged(own)]))
+    return [Comparison(*own, next(said) if judged(own) else UNTRAINED if own[3] == LAST else "") for own in compared]
+
+
+def untrained(all_params: params.Params, study: str) -> dict[str, tuple[float, float]]:
+    """Variant -> its loss, and that of the best guess without context, of those that are not NEAR nats below that."""
+    found = {}
+    for variant, block in all_params.ablations[study].variants.items():
+        figures = pretrained(all_params, study, variant, LAST)
+        if block.init == "pretrained" and all("context_free_loss" in own for own in figures):
+            loss, zero = (float(np.mean([own[key] for own in figures])) for key in ("loss", "context_free_loss"))
+            if loss > zero - NEAR:
+                found[variant] = loss, zero
+    return found
+
+
+def targets(all_params: params.Params, study: str) -> dict[str, str]:
+    """Variant -> what its loss is asked of: text, tokenizer, objective and length of rows. Losses of other targets don't compare."""
+    block, found = all_params.ablations[study], {}
+    for variant in block.variants:
+        model = params.varied(all_params.models, block, variant, block.seeds[0])
+        found[variant] = json.dumps([model.encoding, model.objective.settings(), model.architecture.max_length], sort_keys=True)
+    return found
 
 
 def find(compared: list[Comparison], expected: params.Expectation, base: str) -> Comparison:
@@ -151,6 +198,9 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
             for key in PRETRAINING:
                 values = [figure[key] for figure in figures]
                 row |= {key: np.mean(values), f"{key}_std": np.std(values, ddof=1) if len(values) > 1 else np.nan}
+            own = less.get((LOSS, variant, milestone))
+            row |= {f"{LOSS}_{key}": getattr(own.difference, key) if own else np.nan for key in FIGURES}
+            row[f"{LOSS}_verdict"] = own.verdict if own else ""
             for task in block.tasks:
                 part, own = scores[task][milestone], less.get((task, variant, milestone))
                 summary = part["scores"][part["split"]][part["metric"]]
@@ -168,13 +218,17 @@ def shown(own: Comparison, base: str) -> str:
     return f"{name} ({own.difference.shown})"
 
 
-def readings(all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison]) -> list[str]:
-    """What the numbers support: a sentence on the effects, and one on unequal budgets where there are."""
+def readings(
+    all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison],
+    idle: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+) -> list[str]:  # fmt: skip
+    """What the numbers support: a sentence on the effects, one on variants that are not trained (`untrained`), and one on unequal budgets
+    where there are."""
     block, last = all_params.ablations[study], frame[frame["milestone"] == LAST]
     base, others = last.iloc[0], last.iloc[1:]
     judged = [own for own in compared if own.milestone == LAST]
     said = []
-    for task in block.tasks:
+    for task in (LOSS, *block.tasks):
         for direction in ("higher", "lower"):
             names = [shown(own, block.base) for own in judged if (own.task, own.verdict) == (task, direction)]
             said += [f"{task} is {direction} with {', '.join(names)}"] if names else []
@@ -183,6 +237,9 @@ def readings(all_params: params.Params, study: str, frame: pd.DataFrame, compare
     sentence = f"Against {base['variant']}{when}: {'; '.join(said) if said else 'no difference is beyond the noise of seeds and examples'}."
     if said and count["not beyond noise"]:
         sentence += f" {count['not beyond noise']} of {len(judged)} comparisons are not beyond the noise of seeds and examples."
+    unseen = [own.difference.detectable for own in judged if own.verdict == "not beyond noise" and own.task != LOSS]
+    if unseen:
+        sentence += f" By itself one on a task could have seen {min(unseen):.3f} to {max(unseen):.3f} in four cases of five."
     if count["one run"]:
         sentence = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
     if count["undefined"]:
@@ -191,6 +248,9 @@ def readings(all_params: params.Params, study: str, frame: pd.DataFrame, compare
     for key, unit in (("tokens", "tokens"), ("steps", "steps"), ("flops", "FLOPs")):
         rows = [f"{row['variant']} {row[key] / base[key]:.2g} ×" for _, row in others.iterrows() if abs(row[key] / base[key] - 1) > 0.1]
         uneven += [f"in {unit} of pre-training {', '.join(rows)} the base's"] if rows else []
+    if idle:
+        names = ", ".join(f"{variant} (loss {loss:.2f}, without context {zero:.2f})" for variant, (loss, zero) in idle.items())
+        sentence += f" No verdict on tasks for {names}: within {NEAR} nats of the best guess without context a model has not learned."
     said = [sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
     return said + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
 

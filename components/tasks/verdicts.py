@@ -7,15 +7,16 @@ The one rule of the report, the studies and `sesame compare`. A difference of tw
   (the jackknife; Efron and Tibshirani 1993, chapter 11). Examples that are judged together, as the answers to a question, leave together.
 
 Both are added and taken against Student's t with the degrees of freedom of Welch and Satterthwaite, so that three seeds count as three.
+On a study's page the runs' variance is that of all variants together, since two sides of three seeds know little of their own.
 What the runs' disagreement on single examples adds is in both, which makes the interval a little too wide, never too narrow. Where
 a table makes many comparisons, a difference is beyond noise when it is so after Holm's correction over all of them (Holm 1979).
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan, sqrt
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.stats import t as student
@@ -57,6 +58,28 @@ class Side:
         if not self.drawn:
             return 0.0
         return float(self.scores.var(ddof=1) / self.runs) if self.runs > 1 else nan
+
+
+class Pooled(NamedTuple):
+    """What several sides' runs say of their noise together, which is taken for the same."""
+
+    variance: float
+    """Of one run; NaN where no side has two."""
+    degrees: int
+    """Of freedom."""
+
+
+def pool(sides: Iterable[Side]) -> Pooled:
+    """The noise of runs of all sides that draw random numbers."""
+    runs = [own.scores for own in sides if own.drawn]
+    degrees = sum(len(scores) - 1 for scores in runs)
+    return Pooled(float(sum(scores.var() * len(scores) for scores in runs) / degrees) if degrees else nan, degrees)
+
+
+def of_losses(losses: Sequence[float]) -> Side:
+    """A side of the losses of some runs on one text: how that text was drawn is left out, since it is the same for all."""
+    scores = np.array(losses, float)
+    return Side(scores, np.repeat(scores[None], 2, 0))
 
 
 @dataclass(frozen=True)
@@ -166,13 +189,18 @@ def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:
     return [np.concatenate([groups[i] for i in part]) for part in np.array_split(order, min(BLOCKS, len(groups)))]
 
 
-def difference(a: Side, b: Side) -> Difference:
-    """`a` less `b`. NaN where a score is undefined, or all examples are of one group."""
+def difference(a: Side, b: Side, noise: Pooled | None = None) -> Difference:
+    """`a` less `b`; the variance of runs is each side's own, or that of `noise`. NaN where a score is undefined, or all examples are of
+    one group."""
     blocks, middle = len(a.without), a.mean - b.mean
     left = a.without.mean(1) - b.without.mean(1)
     of_examples = float((blocks - 1) / blocks * np.square(left - left.mean()).sum()) if blocks else nan
-    of_runs = a.variance + b.variance
-    parts = [(of_examples, blocks - 1)] + [(own.variance, own.runs - 1) for own in (a, b) if own.drawn and own.runs > 1]
+    if noise:
+        of_runs = noise.variance * sum(1 / own.runs for own in (a, b) if own.drawn)
+        parts = [(of_examples, blocks - 1)] + ([(of_runs, noise.degrees)] if noise.degrees else [])
+    else:
+        of_runs = a.variance + b.variance
+        parts = [(of_examples, blocks - 1)] + [(own.variance, own.runs - 1) for own in (a, b) if own.drawn and own.runs > 1]
     variance = sum(part for part, _ in parts)
     if variance:
         degrees = freedom(parts)

@@ -1,9 +1,9 @@
 """Each start of each model at its own best: `python -m tests.benchmarks.starts` tries a grid on dev and writes docs/starts.csv.
 
 Every start gets the same rates; a grid whose best stands at its edge is not done, and another rate beyond the edge is tried. Random weights
-also get scales of their token vectors, each at the best rate so far, and then rates once more. That is more effort than the pre-trained
-weights have, so that what these are ahead by is not owed to it. A score is of one seed, dev as `finetune` says, the mean over the tasks
-decides. It takes half an hour on two cores, after `sesame run pretrain task`.
+also get scales of their token vectors, the others at the best rate of the first. That is more effort than the pre-trained weights have, so
+that what these are ahead by is not owed to it. A score is of one seed, dev as `finetune` says; the mean over the tasks decides. It takes
+half an hour on two cores, after `sesame run pretrain task`; what the table has already is not tried again.
 """
 
 import csv
@@ -21,7 +21,8 @@ from components.finetune.bench import Bench
 TABLE = Path("docs/starts.csv")
 FIELDS = ("model", "start", "embedding_scale", "learning_rate", "task", "score")
 RATES = [5e-4, 1e-3, 2e-3]
-SCALES = [1.0, 3.0, 10.0, 30.0]
+SCALES = [10.0, 1.0, 3.0, 30.0]
+"""Of random weights: rates are tried at the first, the others at the best of them."""
 SEED = 1
 
 
@@ -44,11 +45,11 @@ def score(model: str, start: str, scale: float, rate: float, task: str) -> float
 class Grid:
     """What was tried of one start of one model: (scale, rate) -> the mean over the tasks."""
 
-    def __init__(self, pool: ProcessPoolExecutor, model: str, start: str, tasks: list[str], write):
-        self.pool, self.model, self.start, self.tasks, self.write, self.tried = pool, model, start, tasks, write, {}
+    def __init__(self, pool: ProcessPoolExecutor, model: str, start: str, tasks: list[str], known: dict, write):
+        self.pool, self.model, self.start, self.tasks, self.known, self.write, self.tried = pool, model, start, tasks, known, write, {}
 
     def run(self) -> None:
-        self.rates(1.0)
+        self.rates(SCALES[0] if self.start == "random" else 1.0)
         if self.start == "random":
             rate = self.best[1]
             self.all((scale, rate) for scale in SCALES)
@@ -71,21 +72,27 @@ class Grid:
             self.all([(scale, best / 2 if best == own[0] else best * 2)])
 
     def all(self, points: Iterable[tuple[float, float]]) -> None:
-        new = [point for point in points if point not in self.tried]
-        asked = [(scale, rate, task) for scale, rate in new for task in self.tasks]
-        scores = list(self.pool.map(partial(score, self.model, self.start), *zip(*asked, strict=True))) if asked else []
-        for (scale, rate, task), value in zip(asked, scores, strict=True):
-            self.write({"model": self.model, "start": self.start, "embedding_scale": f"{scale:g}", "learning_rate": f"{rate:g}",
-                        "task": task, "score": f"{value:.4f}"})  # fmt: skip
-        for point in new:
-            self.tried[point] = statistics.fmean(value for (*own, _), value in zip(asked, scores, strict=True) if tuple(own) == point)
+        points = [point for point in points if point not in self.tried]
+        keys = [(self.model, self.start, f"{scale:g}", f"{rate:g}", task) for scale, rate in points for task in self.tasks]
+        new = [key for key in keys if key not in self.known]
+        asked = [(float(scale), float(rate), task) for *_, scale, rate, task in new]
+        for key, value in zip(new, self.pool.map(partial(score, self.model, self.start), *zip(*asked, strict=True)) if new else (), strict=True):
+            self.known[key] = value
+            self.write(dict(zip(FIELDS, (*key, f"{value:.4f}"), strict=True)))
+        for i, point in enumerate(points):
+            own = keys[i * len(self.tasks) : (i + 1) * len(self.tasks)]
+            self.tried[point] = statistics.fmean(self.known[key] for key in own)
 
 
 def main() -> None:
-    finetune = params.load().finetune
-    with TABLE.open("w", newline="") as file, ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        table = csv.DictWriter(file, FIELDS)
-        table.writeheader()
+    finetune, known = params.load().finetune, {}
+    if TABLE.exists():
+        with TABLE.open(newline="") as file:
+            known = {tuple(row[key] for key in FIELDS[:-1]): float(row["score"]) for row in csv.DictReader(file)}
+    with TABLE.open("a", newline="") as file, ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        table = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if not known:
+            table.writeheader()
 
         def write(row: dict) -> None:
             table.writerow(row)
@@ -93,7 +100,7 @@ def main() -> None:
 
         for model in finetune.models:
             for start in finetune.inits:
-                Grid(pool, model, start, finetune.tasks, write).run()
+                Grid(pool, model, start, finetune.tasks, known, write).run()
 
 
 if __name__ == "__main__":

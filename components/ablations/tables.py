@@ -11,6 +11,8 @@ import pandas as pd
 
 from components import params, stage
 from components.ablations.folders import LAST, pretrained_folder, transferred_folder, weights_folder
+from components.finetune import baseline
+from components.finetune.bench import Bench
 from components.tasks import card, metrics, verdicts
 
 PRETRAINING = ("loss", "perplexity", "bits_per_byte")
@@ -136,6 +138,23 @@ def untrained(all_params: params.Params, study: str) -> dict[str, tuple[float, f
     return found
 
 
+def blind(all_params: params.Params, study: str) -> dict[str, tuple[float, float]]:
+    """Task -> the best mean of a variant, and the score of a bag of words over the second text alone, of those pair tasks on which no
+    variant has more: its reading of pairs compares nothing, and says nothing of what was pre-trained (Gururangan et al. 2018)."""
+    block, found = all_params.ablations[study], {}
+    for task in block.tasks:
+        bench = Bench.of(all_params, task)
+        if not baseline.usable(["second_text"], bench):
+            continue
+        results = [transferred(all_params, study, variant)[task][LAST] for variant in block.variants]
+        split, metric = results[0]["split"], results[0]["metric"]
+        floor = baseline.fit(all_params, bench, "second_text").score(bench, split)[metric]["mean"]
+        means = [mean for result in results if (mean := result["scores"][split][metric]["mean"]) is not None]
+        if means and floor is not None and max(means) <= floor:
+            found[task] = max(means), floor
+    return found
+
+
 def targets(all_params: params.Params, study: str) -> dict[str, str]:
     """Variant -> what its loss is asked of: text, tokenizer, objective and length of rows. Losses of other targets don't compare."""
     block, found = all_params.ablations[study], {}
@@ -220,10 +239,10 @@ def shown(own: Comparison, base: str) -> str:
 
 def readings(
     all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison],
-    idle: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    idle: Mapping[str, tuple[float, float]] = MappingProxyType({}), unseen_by: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> list[str]:  # fmt: skip
-    """What the numbers support: a sentence on the effects, one on variants that are not trained (`untrained`), and one on unequal budgets
-    where there are."""
+    """What the numbers support: a sentence on tasks that tell nothing (`blind`), one on the effects and on variants that are not trained
+    (`untrained`), and one on unequal budgets where there are."""
     block, last = all_params.ablations[study], frame[frame["milestone"] == LAST]
     base, others = last.iloc[0], last.iloc[1:]
     judged = [own for own in compared if own.milestone == LAST]
@@ -251,7 +270,11 @@ def readings(
     if idle:
         names = ", ".join(f"{variant} (loss {loss:.2f}, without context {zero:.2f})" for variant, (loss, zero) in idle.items())
         sentence += f" No verdict on tasks for {names}: within {NEAR} nats of the best guess without context a model has not learned."
-    said = [sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
+    blinded = [
+        f"{task} says nothing here: no variant is above a bag of words over the second text alone ({best:.3f}, {floor:.3f})."
+        for task, (best, floor) in unseen_by.items()
+    ]  # fmt: skip
+    said = [*blinded, sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
     return said + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
 
 

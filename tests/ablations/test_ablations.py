@@ -357,6 +357,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     file.write_text(json.dumps(own))
     assert tables.further(everything, "rate")["same test: no answer"].tolist() == ["–", "25.0%"]
 
+    champion_is_the_best_on_dev(everything)
     losses = [own for own in tables.comparisons(everything, "rate") if own.task == tables.LOSS]
     assert not losses, "of other shares of hidden tokens, which don't compare"
     figures = [file.with_name("figures.json") for file in Path("data/variants/rate/40").glob("*/figures.json")]
@@ -367,6 +368,20 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     said = tables.readings(everything, "rate", tables.table(everything, "rate", compared), compared, tables.untrained(everything, "rate"))
     assert re.search(r"No verdict on tasks for .*40 \(loss 5.00, without context 5.20\): within 0.3 nats of the best guess", said[0])
 
+    results = [Path(transfer.metrics_file(everything, own.name)) for own in params.members(everything.ablations)]
+    for file, scale in [(file, scale) for scale in (0.0, 1.0) for file in results]:
+        own = json.loads(file.read_text())
+        for summary in own["tasks"]["same"]["last"]["pretrained"]["test"].values():
+            summary["values"] = [scale]
+        file.write_text(json.dumps(own))
+        if file == results[-1]:
+            told = tables.blind(everything, "rate")
+            assert list(told) == ([] if scale else ["same"])
+    [first, *_] = tables.readings(everything, "rate", tables.table(everything, "rate", compared), compared, {}, {"same": (0.0, 0.55)})
+    assert first == "same says nothing here: no variant is above a bag of words over the second text alone (0.000, 0.550)."
+
+
+def champion_is_the_best_on_dev(everything) -> None:
     best = champion.best(everything, "rate")
     results = {name: tables.transferred(everything, "rate", name)["same"]["last"] for name in ("15", "40")}
     dev = {name: result["scores"]["dev"]["accuracy"]["values"] for name, result in results.items()}

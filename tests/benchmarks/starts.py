@@ -76,7 +76,8 @@ class Grid:
         keys = [(self.model, self.start, f"{scale:g}", f"{rate:g}", task) for scale, rate in points for task in self.tasks]
         new = [key for key in keys if key not in self.known]
         asked = [(float(scale), float(rate), task) for *_, scale, rate, task in new]
-        for key, value in zip(new, self.pool.map(partial(score, self.model, self.start), *zip(*asked, strict=True)) if new else (), strict=True):
+        scores = self.pool.map(partial(score, self.model, self.start), *zip(*asked, strict=True)) if asked else ()
+        for key, value in zip(new, scores, strict=True):
             self.known[key] = value
             self.write(dict(zip(FIELDS, (*key, f"{value:.4f}"), strict=True)))
         for i, point in enumerate(points):

@@ -53,7 +53,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, helped(gains, "higher").values())),
         "ahead": sum(row["ahead"] for row in gains),
     }  # fmt: skip
-    return {"scores": nested, **beyond, "total": total}
+    return {"scores": nested, "reading": reading(gains), **beyond, "total": total}
 
 
 def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:

@@ -4,9 +4,12 @@ A table stands between `<!-- table: NAME -->` and `<!-- end -->`; the text aroun
 """
 
 import csv
+import json
 import re
 import statistics
 from pathlib import Path
+
+from components.tasks.verdicts import LEVEL, holm
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
@@ -84,6 +87,23 @@ def starts() -> str:
     return table(["model", "start", "points tried", "rates", "best rate", "scale of token vectors", *TASKS.values()], body)
 
 
+def reading() -> str:
+    """What the report says of the scores, in its own words."""
+    return json.loads((REPORT / "figures.json").read_text())["reading"]
+
+
+def comparisons() -> str:
+    """How many comparisons all committed pages make, how many are beyond noise on their page, and how many after correction over all."""
+    judged = {path.stem: json.loads(path.read_text()).get("comparisons", []) for path in sorted(REPORT.glob("studies/*.json"))}
+    judged["the report"] = [row for row in rows("gains") if row["p"]]
+    said = [(float(row["p"]), row["verdict"] in ("higher", "lower")) for page in judged.values() for row in page if row["p"] is not None]
+    beyond, after = sum(word for _, word in said), sum(p < LEVEL for p in holm([p for p, _ in said]))
+    return (
+        f"All pages together make {len(said)} comparisons. Of these {beyond} are beyond noise after the correction of their page, and {after} "
+        "after one over all of them (Holm)."
+    )
+
+
 def pretraining() -> str:
     """What each pre-training read, and its loss on the whole validation text."""
     body = [
@@ -112,7 +132,7 @@ def alignment() -> str:
     return table(["pair", "method", "pairs given", "P@1, CSLS", "P@5", "P@10", "coverage"], body)
 
 
-TABLES = {"scores": scores, "gains": gains, "starts": starts, "pretraining": pretraining, "alignment": alignment}
+TABLES = {"scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining, "alignment": alignment}
 
 
 def filled(text: str) -> str:

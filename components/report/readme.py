@@ -1,6 +1,7 @@
 """`python -m components.report.readme`: the tables of README.md and docs, filled from committed files.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`; the text around it is written by hand.
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`, a figure between `<!-- score: MODEL START TASK -->` (or `gain`: MODEL less
+that START) and `<!-- end -->`; the text around them is written by hand.
 """
 
 import csv
@@ -13,7 +14,7 @@ from components.tasks.verdicts import LEVEL, holm
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
-PAGES = (Path("README.md"), Path("docs/comparisons.md"))
+PAGES = (Path("README.md"), Path("docs/comparisons.md"), Path("docs/lectures.md"))
 PLACES = {"pretrained": "pretrained", "random": "random", "token_vectors": "own token vectors alone"}
 STARTS = {start: name for start, name in PLACES.items() if start != "pretrained"}
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}
@@ -132,13 +133,34 @@ def alignment() -> str:
     return table(["pair", "method", "pairs given", "P@1, CSLS", "P@5", "P@10", "coverage"], body)
 
 
-TABLES = {"scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining, "alignment": alignment}
+TABLES = {
+    "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
+    "alignment": alignment,
+}  # fmt: skip
+
+
+def score(model: str, start: str, task: str) -> str:
+    """`0.697 ± 0.011`; of a baseline the start is `baseline`."""
+    row = next(row for row in rows("scores") if (row["model"], row["init"], row["task"]) == (model, start, task))
+    return " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row[key])
+
+
+def gain(model: str, against: str, task: str) -> str:
+    """`+0.446 [+0.375, +0.518], beyond noise`."""
+    row = next(row for row in rows("gains") if (row["model"], row["against"], row["task"]) == (model, against, task))
+    said = "beyond noise" if row["verdict"] in ("higher", "lower") else row["verdict"]
+    return f"{float(row['difference']):+.3f} [{float(row['low']):+.3f}, {float(row['high']):+.3f}], {said}"
+
+
+FIGURES = {"score": score, "gain": gain}
 
 
 def filled(text: str) -> str:
-    """A text with its tables as the report has them now."""
+    """A text with its tables and figures as the report has them now."""
     place = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
-    return place.sub(lambda match: f"<!-- table: {match[1]} -->\n\n{TABLES[match[1]]()}\n\n<!-- end -->", text)
+    text = place.sub(lambda match: f"<!-- table: {match[1]} -->\n\n{TABLES[match[1]]()}\n\n<!-- end -->", text)
+    figure = re.compile(r"<!-- (score|gain): ([\w ]+) -->.*?<!-- end -->")
+    return figure.sub(lambda match: f"<!-- {match[1]}: {match[2]} -->{FIGURES[match[1]](*match[2].split())}<!-- end -->", text)
 
 
 if __name__ == "__main__":

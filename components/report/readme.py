@@ -100,8 +100,8 @@ def comparisons() -> str:
     said = [(float(row["p"]), row["verdict"] in ("higher", "lower")) for page in judged.values() for row in page if row["p"] is not None]
     beyond, after = sum(word for _, word in said), sum(p < LEVEL for p in holm([p for p, _ in said]))
     return (
-        f"All pages together make {len(said)} comparisons. Of these {beyond} are beyond noise after the correction of their page, and {after} "
-        "after one over all of them (Holm)."
+        f"All pages together make {len(said)} comparisons. Of these {beyond} are beyond noise after the correction of their page, and "
+        f"{after} after one over all of them (Holm)."
     )
 
 

@@ -445,3 +445,10 @@ def test_a_block_that_names_no_seed_takes_the_top_level_one():
     checked = params.check(raw)
     assert checked.models["bert"].seed == checked.vectors["one"].seed == checked.derived["short"].by.seed == 7
     assert checked.vectors["two"].seed == 2 and params.check(tiny_params()).models["bert"].seed == 1
+
+
+def test_what_is_written_out_is_read_again():
+    """As estimates do: with every default filled in a block says what it said."""
+    checked = params.load(ROOT / "params.yaml")
+    for block in (*checked.models.values(), *checked.finetune.recipes.values(), *checked.tasks.values()):
+        assert type(block).model_validate_json(block.model_dump_json()) == block

@@ -55,7 +55,7 @@ class Optimizer(Block):
             raise ValueError(
                 f"warmup {self.warmup:g} and decay {self.decay:g} of schedule wsd are more than the budget: lower one of them"
             )
-        if self.schedule != "wsd" and "decay" in self.model_fields_set:
+        if self.schedule != "wsd" and self.decay != type(self).model_fields["decay"].default:
             raise ValueError(f"decay has no effect on schedule {self.schedule}: leave it out, or take schedule: wsd")
         return self
 

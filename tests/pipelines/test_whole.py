@@ -37,7 +37,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     assert list(scores[0])[:10] == ["model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol"]
     assert {(row["model"], row["init"], row["n"]) for row in scores} == {
         ("gpt", "pretrained", "2"), ("gpt", "random", "2"), ("elmo", "pretrained", "2"), ("elmo", "random", "2"),
-        ("majority", "baseline", "1"), ("logistic_regression", "baseline", "1"),
+        ("majority", "baseline", "2"), ("logistic_regression", "baseline", "2"),
     }  # fmt: skip
     assert [row["model"] for row in rows(lab, "pretraining")] == ["bert", "gpt", "elmo"]
     assert len(rows(lab, "alignment")) == 2 and len(rows(lab, "costs")) == 17

@@ -14,9 +14,12 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+from torch import nn
+
 from components import params
 from components.finetune import loop
 from components.finetune.bench import Bench
+from components.models import store
 
 TABLE = Path("docs/starts.csv")
 FIELDS = ("model", "start", "embedding_scale", "learning_rate", "task", "score")
@@ -42,6 +45,12 @@ def score(model: str, start: str, scale: float, rate: float, task: str) -> float
     return bench.judge()(fitted.predict(inputs["dev"]).values) or 0.0
 
 
+def scalable(model: str) -> bool:
+    """Whether a model's token vectors are a table; ELMo makes them of characters."""
+    its, _ = store.load(Path("data/models", model))
+    return isinstance(getattr(its, its.embedding), nn.Embedding)
+
+
 class Grid:
     """What was tried of one start of one model: (scale, rate) -> the mean over the tasks."""
 
@@ -49,8 +58,9 @@ class Grid:
         self.pool, self.model, self.start, self.tasks, self.known, self.write, self.tried = pool, model, start, tasks, known, write, {}
 
     def run(self) -> None:
-        self.rates(SCALES[0] if self.start == "random" else 1.0)
-        if self.start == "random":
+        scaled = self.start == "random" and scalable(self.model)
+        self.rates(SCALES[0] if scaled else 1.0)
+        if scaled:
             rate = self.best[1]
             self.all((scale, rate) for scale in SCALES)
             self.rates(self.best[0])

@@ -10,7 +10,6 @@ from functools import partial
 
 import psutil
 from filelock import FileLock, Timeout
-from pydantic import BaseModel
 
 from components import params, stage
 from components.errors import SesameError
@@ -142,7 +141,7 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
         elif isinstance(value, params.HubSource | params.HubModelSource):
             to_fetch.add(value.model_dump_json())
         else:
-            for part in dict(value).values() if isinstance(value, BaseModel | dict) else value if isinstance(value, list) else ():
+            for part in sources.parts(value):
                 look(part)
 
     for kind, _, name in (name.partition("@") for name in names):

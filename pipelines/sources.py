@@ -1,5 +1,7 @@
 """Stages whose source can change while params.yaml stays the same: DVC can't see that, so a re-check runs them again."""
 
+from collections.abc import Collection
+
 from pydantic import BaseModel
 
 from components.params import BucketSource, FilesSource, HubSource, Params
@@ -25,5 +27,11 @@ def _unfixed(value: object) -> bool:
         return True
     if isinstance(value, HubSource):
         return value.revision is None
-    parts = dict(value).values() if isinstance(value, BaseModel | dict) else value if isinstance(value, list) else ()
-    return any(map(_unfixed, parts))
+    return any(map(_unfixed, parts(value)))
+
+
+def parts(value: object) -> Collection[object]:
+    """What a block, a dictionary or a list of params is made of; of anything else nothing."""
+    if isinstance(value, BaseModel):
+        return [part for _, part in value]  # `dict(value)` calls a block's field that is named `keys`
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

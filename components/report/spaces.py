@@ -142,7 +142,7 @@ def aligned(frame: pd.DataFrame) -> pd.DataFrame:
         return [f"{form} [{form}, {form}]" % tuple(row[column] for column in columns) for _, row in frame.iterrows()]
 
     shown = frame[["pair", "method", "retrieval"]].assign(**{"P@1": interval("%.3f", "p1", "p1_low", "p1_high")})
-    shown["less the first"] = interval("%+.3f", "less_first", "less_low", "less_high")
+    shown["less the first method"] = interval("%+.3f", "less_first", "less_low", "less_high")
     others = {
         "p5": "P@5", "p10": "P@10", "mrr": "MRR", "mutual": "mutual", "p1_mutual": "P@1 mutual",
         "p1_unseen": "P@1 untaught", "queries_unseen": "of", "hub_skew": "hub skew",

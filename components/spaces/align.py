@@ -80,7 +80,7 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
     }  # fmt: skip
     shares = f"coverage {facts['coverage']:.1%}, chance {facts['chance_p1']:.2%}"
     print(f"{len(queries)} queries, {shares}, {len(pair.pairs.train)} train pairs", flush=True)
-    scores, examples, hubs, matrices, reference, best_p1, shown = [], [], [], {}, None, -1.0, None
+    scores, examples, hubs, matrices, references, best_p1, shown = [], [], [], {}, {}, -1.0, None
     for method in alignment.methods:
         brought = learned(pair, method)
         metrics["methods"][method.name] = dict(brought.how)
@@ -89,7 +89,7 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
         for retrieval, found, mutual, figures in looked_up(pair, brought, alignment.retrievals, queries, alignment.csls_k):
             hits = evaluate.hits(found, queries, pair.pairs.test, target.words)
             figures |= {"mutual": float(mutual.mean()), "p1_mutual": float(hits[mutual, 0].mean()) if mutual.any() else None}
-            reference = hits[:, 0] if reference is None else reference  # that of the first method and retrieval
+            reference = references.setdefault(retrieval, hits[:, 0])  # the first method's, by the same retrieval: all else is alike
             figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
             metrics["methods"][method.name][retrieval] = figures
             scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | brought.how)

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.ndimage import median_filter
 from scipy.stats import binomtest, skew, ttest_1samp
-from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from components.spaces.neighbours import blocks, nearest
 from components.spaces.space import Space
 
 RANKS = (1, 5, 10)
+AS_FREQUENT = 101
+"""Words, among which the median is what is usual."""
 
 
 def index(space: Space) -> dict[str, int]:
@@ -145,9 +147,13 @@ def nearest_words(vectors: np.ndarray, words: list[str], rows: Sequence[int] | n
 def beyond_frequency(distance: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """(n,) each distance less what words as frequent have: rare words are far from themselves in any two texts.
 
-    That is the best fit that nowhere rises with frequency; a line says nothing true of the few most frequent words.
+    That is the median of the AS_FREQUENT words nearest in `counts` (n,). A fit that bends to each word, as an isotonic one or a
+    polynomial, runs through a word that stands alone at either end, of which nothing is then left beyond it.
     """
-    return distance - IsotonicRegression(increasing=False).fit_transform(counts, distance)
+    order = np.argsort(counts, kind="stable")
+    usual = np.empty(len(distance))
+    usual[order] = median_filter(distance[order], AS_FREQUENT, mode="reflect")
+    return distance - usual
 
 
 def write_csv(path: Path, rows: Iterable[dict]) -> None:

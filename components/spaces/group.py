@@ -28,6 +28,10 @@ SAID_EVERY = 20.0
 """Seconds."""
 NEIGHBOURS_OF = 100
 """Words, those that differ most."""
+OWN = 0.5
+"""Of the variance that a word's distance is measured in, how much is the word's own over the deals."""
+SMALLEST = 1e-6
+"""Deviation of a distance."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def apart(documents: Documents, first: np.ndarray, groups: params.Groups, asked:
     x, z = (space(documents, own, groups) for own in (first, ~first))
     distance = 1 - np.asarray(x.multiply(z).sum(axis=1)).ravel()[asked]
     rarer = np.minimum(documents.counts[first].sum(axis=0), documents.counts[~first].sum(axis=0))[asked]
-    return beyond_frequency(distance, np.maximum(rarer, 1))
+    return beyond_frequency(distance, rarer)
 
 
 def _compared(groups: params.Groups, documents: Documents, path: Path) -> dict:
@@ -164,13 +168,17 @@ def _compared(groups: params.Groups, documents: Documents, path: Path) -> dict:
 def scores(deals: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n,) of the true sets and (deals, n) of the others: how far each word is from itself, as scores that compare from word to word.
 
-    `deals` (1 + deals, n) has the distances, the true one first. A word's own mean over them is taken off (one of many senses is far from
-    itself in any two texts); the unit is the deviation that words as frequent have (a line through the logarithms), since a word's
-    own is large just where the writers do differ.
+    `deals` (1 + deals, n) has the distances, the true one first; each is held against the others. A word's own mean over them is taken off
+    (one of many senses is far from itself in any two texts). The unit is a moderated deviation, as of genes (Smyth 2004, section 3): the
+    variance is in OWN parts the word's own, which is large for words that few writers use a lot, and else that of words as frequent, since
+    the own is large, too, just where the writers do differ.
     """
-    x, y = np.log(counts), np.log(np.maximum(deals.std(axis=0), 1e-12))
-    deviation = np.exp(np.polyval(np.polyfit(x, y, 1), x)) if np.ptp(x) else np.full(len(x), np.exp(y.mean()))
-    scored = (deals - deals.mean(axis=0)) / deviation
+    others = len(deals) - 1
+    mean = (deals.sum(axis=0) - deals) / others
+    variance = ((deals**2).sum(axis=0) - deals**2) / others - mean**2
+    x, own = np.log(np.maximum(counts, 1)), np.log(np.maximum(deals.std(axis=0), SMALLEST))
+    usual = np.exp(np.polynomial.Polynomial.fit(x, own, min(2, len(np.unique(x)) - 1))(x))
+    scored = (deals - mean) / np.sqrt(OWN * np.maximum(variance, SMALLEST**2) + (1 - OWN) * usual**2)
     return scored[0], scored[1:]
 
 

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from components import params, sizing, tracking
 from components import stage as stage_frame
 from components.errors import SesameError
-from pipelines import estimates, forecast, graph
+from pipelines import estimates, forecast, graph, sources
 from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.forecast import Forecast
 from tests.conftest import tiny_params
@@ -208,6 +208,21 @@ def test_files_to_fetch_are_counted_once(empty):
     assert len(forecast._to_fetch(names, all_params)) == 4
     (kept / source.filename).touch()
     assert len(forecast._to_fetch(names, all_params)) == 3
+
+
+def test_the_files_of_a_list_of_word_pairs_are_counted_and_checked_again(empty):
+    """Its blocks have a field `keys`, as a dictionary has a method: docs/spaces.md has such a list for its example."""
+    raw = tiny_params()
+    own = {
+        part: {"source": {"kind": "url", "url": f"https://host/{part}.txt", "sha256": digit * 64}}
+        for part, digit in (("train", "1"), ("test", "2"))
+    }
+    raw["alignments"]["mine"] = raw["alignments"]["again"] | {"dictionary": {"kind": "pairs"} | own}
+    assert len(forecast._to_fetch(["align@mine"], params.check(raw))) == 2
+    assert "align@mine" not in sources.unfixed(params.check(raw))
+    own["test"]["source"] = {"kind": "files", "paths": ["pairs.txt"]}
+    assert len(forecast._to_fetch(["align@mine"], params.check(raw))) == 1
+    assert "align@mine" in sources.unfixed(params.check(raw))
 
 
 CHAIN = """

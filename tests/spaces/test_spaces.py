@@ -272,6 +272,9 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
     ways = [(method, retrieval) for method in ("mikolov_2013", "artetxe_2018a") for retrieval in ("nn", "csls")]
     assert [(row["method"], row["retrieval"]) for row in scores] == ways
     assert all(row["queries_unseen"] == "30" and row["p1_unseen"] == row["p1"] for row in scores), "each word has one translation"
+    for first, second in zip(scores[:2], scores[2:], strict=True):  # by the same retrieval: what is compared is the method alone
+        less = float(second["p1"]) - float(first["p1"])
+        assert float(first["less_first"]) == 0 and float(second["less_first"]) == pytest.approx(less)
     assert float(scores[3]["p10"]) == metrics["methods"]["artetxe_2018a"]["csls"]["p10"] and scores[0]["coverage"] == "1.0"
     assert np.load(folder / "mapping.npz")["artetxe_2018a_source"].shape == (20, 20) and not (folder / "moved.csv").exists()
     assert [(row["method"], row["seed_pairs"]) for row in table(folder / "curve.csv")] == [("xing_2015", "5"), ("xing_2015", "40")]

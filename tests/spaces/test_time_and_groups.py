@@ -40,6 +40,20 @@ def told(**options) -> dict:
     return history.body(params.Params.model_construct(histories={"own": block}), "own", None)
 
 
+@pytest.mark.parametrize(("row", "count"), [(3, 90_000), (250, 55)])
+def test_a_word_that_stands_alone_in_frequency_is_seen_to_move(centuries, row, count):
+    """The most frequent one, and the rarest: no fit to all words may run through it."""
+    counts = np.arange(3600, 600, -10)
+    counts[row] = count
+    for i, period in enumerate(PERIODS):
+        planted = np.load(Path("data/vectors", period, "vectors.npy"))
+        planted[row] = planted[10 + i]
+        save(Space(WORDS, counts, planted), Path("data/vectors", period))
+    told()
+    first = rows("data/align/own/changed.csv")[:2]
+    assert [line["word"] for line in first] == ["w7", WORDS[row]] and float(first[1]["beyond_frequency"]) > 0.9
+
+
 @pytest.mark.parametrize("onto", ["next", "last"])
 def test_a_word_that_goes_from_one_sense_to_another(centuries, onto):
     metrics = told(onto=onto, words=["w7", "w20", "gone"], known={"w7": {"towards": ["w2", "gone"], "away": ["w1"]}})
@@ -93,7 +107,9 @@ def writer(draw: random.Random, own: int) -> list[list[str]]:
         subject = draw.randrange(3)
         words = draw.choices(SUBJECTS[subject], k=7)
         if i % 2:
-            words[draw.randrange(7)] = "bank" if subject == own else "light"
+            words[draw.randrange(7)] = "light"
+        elif subject == own:
+            words[draw.randrange(7)] = "bank"
         sentences.append(words)
     return sentences
 
@@ -101,7 +117,7 @@ def writer(draw: random.Random, own: int) -> list[list[str]]:
 def corpora(different: bool) -> params.Groups:
     """Twenty-four writers each in two sets, who write `bank` of the sea and of the court, where they are different."""
     for name in ("one", "two"):
-        draw = random.Random(name)
+        draw = random.Random(f"{name} of many")
         sets = [writer(draw, int(name == "two") if different else i % 2) for i in range(24)]
         Path("data/corpora", name).mkdir(parents=True)
         text = "\n".join("\n".join(" ".join(sentence) for sentence in document) + "\n" for document in sets)
@@ -121,6 +137,40 @@ def test_the_word_that_two_sets_use_differently_is_found_and_no_other(tmp_path, 
     assert used[0]["word"] == "bank" and float(used[0]["p_family"]) <= 0.05
     assert all(word.startswith("sea") for word in used[0]["first_neighbours"].split())
     assert all(word.startswith("court") for word in used[0]["second_neighbours"].split())
+
+
+def planted(swapped: int) -> tuple[params.Groups, set[str]]:
+    """Sixty texts in two sets: words of twenty subjects, of which each text has a few, some words frequent, and a few that are everywhere.
+    In the second set so many words change places with one as frequent of another subject."""
+    draw = random.Random(1)
+    subjects = [[f"{a}{b}{letter}" for letter in "abcdefghijklmnopqrst"] for a in "bdfg" for b in "aeiou"]
+    everywhere, zipf = [f"the{letter}" for letter in "abcdef"], [1 / (rank + 2) for rank in range(20)]
+    one, other = subjects[:10], subjects[10:]
+    pairs = [(one[i % 10][2 + i // 2], other[i % 10][2 + i // 2]) for i in range(swapped // 2)]
+    swap = {a: b for pair in pairs for a, b in (pair, pair[::-1])}
+    for name in ("one", "two"):
+        documents = []
+        for _ in range(30):
+            own, lines = draw.sample(subjects, 8), []
+            for _ in range(120):
+                words = draw.choices(draw.choice(own), zipf, k=6) + draw.choices(everywhere, k=4)
+                draw.shuffle(words)
+                lines.append(" ".join(swap.get(word, word) if name == "two" else word for word in words))
+            documents.append("\n".join(lines) + "\n")
+        Path("data/corpora", name).mkdir(parents=True)
+        Path("data/corpora", name, "train.txt").write_text("\n".join(documents))
+    return params.Groups(first="one", second="two", window=3, min_count=20, permutations=99), set(swap)
+
+
+@pytest.mark.parametrize("swapped", [20, 0])
+def test_words_swapped_in_half_of_a_text_are_found(tmp_path, monkeypatch, swapped):
+    """Of any frequency, whatever the spread of function words is, and with no more false ones than is stated."""
+    monkeypatch.chdir(tmp_path)
+    groups, words = planted(swapped)
+    metrics = compared(groups)
+    found = [row["word"] for row in rows("data/align/own/used.csv") if float(row["falsely"]) <= 0.05]
+    assert metrics["used_differently"] == len(found) and len(words.intersection(found)) >= 0.6 * swapped, found
+    assert len(set(found) - words) <= 1, found
 
 
 def test_two_sets_that_write_alike_differ_in_no_word(tmp_path, monkeypatch):

@@ -4,7 +4,9 @@ A part that is chosen by name (an architecture, an objective, a way to adapt) is
 a block there, and `union_of` makes one type of all that a registry in `components.params` names.
 """
 
+import math
 from collections.abc import Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -35,8 +37,10 @@ TOP_SEED: ContextVar[int] = ContextVar("seed", default=1)
 """The `seed` at the top of params.yaml, while the file is checked."""
 DrawnSeed = Annotated[Seed, Field(default_factory=TOP_SEED.get, description="below 2**32; without one, the top-level seed")]
 """Of a block that draws for itself: one that names no seed takes the top-level one, so that a sweep over `seed` trains anew."""
+Positive = Annotated[float, Field(ge=1e-20, le=1e20, description="above 0, and such as float32 holds")]
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Dropout = Annotated[float, Field(ge=0, lt=1, description="below 1, which would leave nothing")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 lower-case hex digits")]
 
 
@@ -93,14 +97,21 @@ class Block(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def true_is_no_number(cls, given: Any) -> Any:
-        """pydantic takes true for 1 and false for 0: `patience: false` would stop a training at the first chance, not never."""
+    def nothing_is_taken_for_another(cls, given: Any) -> Any:
+        """pydantic takes true for 1 and false for 0: `patience: false` would stop a training at the first chance, not never. It takes the
+        texts '8' and 'off', too, which the schemas refuse."""
         for key, value in given.items() if isinstance(given, dict) else ():
-            if key in cls.model_fields and (said := _boolean(value)) is not None:
-                taken = _leaves(cls.model_fields[key].annotation)
-                if taken & {int, float} and not taken & {bool, Any}:
+            taken = _leaves(cls.model_fields[key].annotation) if key in cls.model_fields else frozenset([Any])
+            for said in () if Any in taken else _plain(value):
+                if type(said) in taken:
+                    continue
+                if taken & {int, float} and isinstance(said, bool):
                     none = ", or null for none" if NoneType in taken else ""
                     raise ValueError(f"{key}: {str(said).lower()} is no number; give one{none}")
+                if taken & {int, float} and isinstance(said, str) and _number(said):
+                    raise ValueError(f"{key}: {said!r} is a text; write the number without quotes")
+                if bool in taken and not taken & {int, float}:
+                    raise ValueError(f"{key}: {said!r} is neither true nor false; write one of them")
         return given
 
     def settings(self) -> dict[str, Any]:
@@ -117,10 +128,16 @@ def _leaves(annotation: Any) -> frozenset[Any]:
     return frozenset().union(*map(_leaves, parts)) if parts else frozenset([annotation])
 
 
-def _boolean(value: Any) -> bool | None:
-    """The value where it is true or false, or the first such in a list or a table of plain values."""
-    parts = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else ()
-    return value if isinstance(value, bool) else next((part for part in parts if isinstance(part, bool)), None)
+def _plain(value: Any) -> list[bool | str | int]:
+    """A value that may be taken for another, or such in a list or a table of plain values."""
+    parts = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
+    return [part for part in parts if isinstance(part, bool | str | int)]
+
+
+def _number(text: str) -> bool:
+    with suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
 
 
 def _lasting(value: Any, dumped: Any) -> Any:

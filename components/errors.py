@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 
 USER = re.compile(r"(?<=://)(?:[^\s/?#\"'<>]*|[^\s/:@\"'<>]*:[^\s@\"'<>]*)@")
 """User and password before the host; SQLAlchemy takes an unquoted slash in a password, too. A lone user name may be a token."""
@@ -28,6 +29,11 @@ def without_secrets(text: str) -> str:
 def one_line(error: BaseException) -> str:
     """What a library says, at no more than a line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def counted(reasons: Mapping[str, int]) -> str:
+    """`3 short, 1 duplicates`: of those that there are any of."""
+    return ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons.items() if count) or "nothing"
 
 
 class SesameError(Exception):

@@ -82,6 +82,23 @@ ROOM = 2**16
 """Bytes; with less the disk is why a write failed, even where a library does not say so."""
 
 
+FULL = ("out of memory", "not enough memory", "can't allocate memory")
+"""What torch says on a GPU and on CPUs."""
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Makes one line of more memory asked for than there is."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in FULL):
+            raise
+        raise SesameError(
+            f"out of memory ({one_line(error)}); make model, batch_size or max_length smaller (`sesame plan` says what it takes)"
+        ) from None
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -302,6 +319,7 @@ def main(
         block = logged[section][name] if section else logged.get(stage, {})
         with (
             writing(STATE),
+            remembering(),
             tracking.start(label, {"stage": stage, "name": name}, block, enabled=rank_zero(), run_id=resumes(params, name)) as run,
         ):
             run.inputs()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +29,13 @@ exp = typer.Typer(help="Variants of the pipeline side by side, each in a git wor
 app.add_typer(exp, name="exp")
 
 
+def plain_name(text: str) -> str:
+    """A name of what stands in a folder of data/, and no path that leads out of it."""
+    if not re.fullmatch(r"\w[\w.-]*", text):
+        raise typer.BadParameter(f"{text!r} is no name; write it as params.yaml does, without a path")
+    return text
+
+
 def clear(function: Callable) -> Callable:
     """A subcommand that says what is wrong in a line."""
 
@@ -37,6 +45,10 @@ def clear(function: Callable) -> Callable:
             function(*args, **kwargs)
         except SesameError as error:
             sys.exit(f"sesame: {error}")
+        except FileNotFoundError as error:
+            if error.filename != "git":
+                raise
+            sys.exit("sesame: no git in PATH, by which DVC knows the project's files; install it, or mend PATH")
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -197,8 +209,8 @@ def price(
     everything: Annotated[
         bool, typer.Option("--all", help="The project so far: all runs of the ledger, failed and stopped ones, too.")
     ] = False,
-    tokens: Annotated[float | None, typer.Option(min=1, help="What a pre-training of so many would cost, and bring.")] = None,
-    times: Annotated[float | None, typer.Option(min=0.001, help="The same, of so many times the tokens that it read.")] = None,
+    tokens: Annotated[float | None, typer.Option(min=1, max=1e15, help="What a pre-training of so many would cost, and bring.")] = None,
+    times: Annotated[float | None, typer.Option(min=0.001, max=1e9, help="The same, of so many times the tokens that it read.")] = None,
     answers: Annotated[bool, typer.Option("--answers", help="What its answers take, measured now: time, energy, money of 1000.")] = False,
 ) -> None:
     """Say what a model, a study or all has cost so far: time, core-hours, FLOPs, kWh, CO2e, money; what more tokens would."""
@@ -239,7 +251,7 @@ def compress(
 def batch(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Of `models` in params.yaml.")],
     step: Annotated[int, typer.Argument(metavar="STEP", help="As the training's log counts them, from 1.")],
-    rows: Annotated[int, typer.Option(help="How many rows of it.")] = 8,
+    rows: Annotated[int, typer.Option(min=1, help="How many rows of it.")] = 8,
 ) -> None:
     """Show what a model reads in a step of its pre-training: text, masks, pairs, the documents that each row is of."""
     from components.pretrain.batch import batch as read
@@ -258,7 +270,10 @@ def batch(
 @command
 def generate(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model of data/models that writes: from left to right, or where a text has holes.")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model of data/models that writes: from left to right, or where a text has holes.", parser=plain_name
+        ),
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A source, or a beginning; [MASK] marks a hole.")] = "",
     file: Annotated[Path | None, typer.Option(help="A text a line, in place of TEXT.")] = None,
@@ -328,11 +343,15 @@ def generate(
 
 @command
 def neighbours(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="With the word between stars: 'a *play* in context'.")],
     layer: Annotated[int | None, typer.Option(help="0 is below all context; the last one by default.")] = None,
-    vectors: Annotated[str | None, typer.Option(help="Of data/vectors: the word's neighbours without context, beside.")] = None,
-    corpus: Annotated[str | None, typer.Option(help="Whose validation text is looked through; the model's own by default.")] = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="Of data/vectors: the word's neighbours without context, beside.", parser=plain_name)
+    ] = None,
+    corpus: Annotated[
+        str | None, typer.Option(help="Whose validation text is looked through; the model's own by default.", parser=plain_name)
+    ] = None,
     segments: Annotated[int, typer.Option(min=1, help="How many segments of it.")] = 2000,
     top: Annotated[int, typer.Option(min=1, help="How many neighbours.")] = 8,
 ) -> None:
@@ -436,7 +455,7 @@ def submit(
 
 @command
 def export(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/MODEL by default.")] = None,
     classifier: Annotated[bool, typer.Option("--classifier", help="With the head of the task that it was tuned on.")] = False,
 ) -> None:
@@ -451,7 +470,7 @@ def export(
 
 @command
 def vectors(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Vectors of data/vectors, or an alignment.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Vectors of data/vectors, or an alignment.", parser=plain_name)],
     method: Annotated[str | None, typer.Option(help="Of an alignment: whose maps; the first by default.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/NAME by default.")] = None,
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from components import params
 from components.corpora import Document, cleaning
-from components.errors import SesameError
+from components.errors import SesameError, counted
 
 
 def balanced(
@@ -19,7 +19,7 @@ def balanced(
     for language, document in documents:
         own[language].append(document)
     if empty := [part.language for part in corpus.parts if not own[part.language]]:
-        raise SesameError(f"corpora.{name}: no text is left in {', '.join(dict.fromkeys(empty))}; dropped: {dict(dropped)}")
+        raise SesameError(f"corpora.{name}: no text is left in {', '.join(dict.fromkeys(empty))}; dropped: {counted(dropped)}")
     words = {language: sum(map(cleaning.words_of, texts)) for language, texts in own.items()}
     shares = smoothed(words, corpus.smoothing)
     whole = min([words[language] / share for language, share in shares.items()] + [corpus.max_words or float("inf")])

@@ -8,7 +8,7 @@ from pathlib import Path
 from components import params
 from components.corpora import SPLITS, Document
 from components.corpora.cleaning import share_of, words_of
-from components.errors import SesameError
+from components.errors import SesameError, counted
 from components.stage import output, write_json
 
 
@@ -63,7 +63,7 @@ def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: 
     """Raises SesameError when no document came in, or none in a split that is wanted: later stages would fail on it less clearly."""
     total = sum(documents.values())
     if total == 0:
-        raise SesameError(f"corpora.{name}: no text is left; dropped: {dropped}")
+        raise SesameError(f"corpora.{name}: no text is left; dropped: {counted(dropped)}")
     for split, share in (("train", 1), ("valid", 1), ("test", splits.test)):
         if share and not documents[split]:
             raise SesameError(

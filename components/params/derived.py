@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from components.block import Added, Block, Count, DrawnSeed, Name, Share, Threads
+from components.block import Added, Block, Count, DrawnSeed, Name, Once, Positive, Share, Threads
 from components.models.common.block import SIZED, ArchitectureBlock
 from components.params.messages import first
 from components.params.models import Objective, Training
@@ -80,7 +80,7 @@ class MultiTask(OnTasks):
     needs = "tasks"
 
     name: Literal["multitask"]
-    tasks: Annotated[list[Name], Field(min_length=2)]
+    tasks: Annotated[list[Name], Field(min_length=2), Once]
     """Of `tasks`, two or more."""
     sampling: Literal["proportional", "annealed", "uniform"] = "proportional"
     """Whose batch comes next: a task's share is its examples' (MT-DNN), the same for all, or goes from the first nearly to the second: the
@@ -249,7 +249,7 @@ class Distilled(Training, Way):
     layers: Literal["spread", "random"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = "spread"
     """The teacher's that the student begins with, the first is 0: one out of every so many (as published), or these; weights of another
     shape, and with `random` all, are drawn."""
-    temperature: PositiveFloat = 2.0
+    temperature: Positive = 2.0
     """Of both distributions, where they are held against each other."""
     soft_weight: Annotated[float, Field(ge=0)] = 5.0
     """Of the cross-entropy with the teacher's distribution (DistilBERT's code: 5)."""

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from components.block import Added, Block, Count, Name, Share
+from components.block import Added, Block, Count, Name, Once, Positive, Share
 from components.params.messages import first
 from components.params.studies import Label
 from components.params.tasks import Recipe
@@ -36,7 +36,7 @@ class Point(Block):
     """Another point, whose probabilities of the training examples are learned beside their labels (Hinton et al. 2015)."""
     teacher_weight: Share = 0.5
     """Of the loss against the teacher; the rest is that against the labels."""
-    teacher_temperature: PositiveFloat = 2.0
+    teacher_temperature: Positive = 2.0
     """That probabilities of both are softened by."""
     factorised: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, Added(neutral=None)] = None
     """The matrices of the layers as products of two thin ones, with this share of their weights together, before the tuning."""
@@ -55,7 +55,7 @@ class Efficiency(Block):
     """Points tuned on the same tasks, examples and seeds (those of `finetune`), and what an answer costs with each: the score against
     FLOPs, time, energy and bytes."""
 
-    tasks: list[Name] = []
+    tasks: Annotated[list[Name], Once] = []
     """Classification: probabilities are what is taught, calibrated and left early by."""
     base: Label | None = None
     """The point that the others are held against."""

@@ -2,10 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from components.block import Block, Count, DrawnSeed, Name, RunOnly, Threads
 from components.params.text import Source
+
+Penalty = Annotated[float, Field(ge=0.01, le=100)]
 
 
 class Decoded(Block):
@@ -19,7 +21,7 @@ class Greedy(Decoded):
     """The likeliest piece each time."""
 
     kind: Literal["greedy"]
-    repetition_penalty: PositiveFloat = 1.0
+    repetition_penalty: Penalty = 1.0
     """Scores of pieces that were met before are divided by it (Keskar et al. 2019, section 4.1)."""
 
 
@@ -27,13 +29,13 @@ class Sample(Decoded):
     """Pieces are drawn."""
 
     kind: Literal["sample"]
-    temperature: PositiveFloat = 1.0
-    """Scores are divided by it: below 1 likely tokens become likelier, above 1 less so."""
+    temperature: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
+    """Scores are divided by it: below 1 likely tokens become likelier, above 1 less so; at the bounds all is greedy, or chance."""
     top_k: Annotated[int, Field(ge=0)] = 0
     """Among so many of the likeliest; 0: all (Fan et al. 2018)."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Among the likeliest that together have this probability (Holtzman et al. 2020)."""
-    repetition_penalty: PositiveFloat = 1.0
+    repetition_penalty: Penalty = 1.0
     """Scores of tokens that were met before are divided by it (Keskar et al. 2019, section 4.1); 1: none."""
     seed: DrawnSeed
     """Of what is drawn."""

@@ -21,6 +21,8 @@ def where(location: tuple, raw: Any) -> str:
             entered = False
             continue  # pydantic names the member of a union; the file does not
         entered = True
+        if key == "[key]" or (isinstance(key, str) and not isinstance(raw, dict | list | None)):
+            continue  # a name itself, or a type of several, as `constrained-int`
         if isinstance(key, int):
             path += f"[{key}]"
         else:

@@ -3,9 +3,9 @@
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
-from components.block import Added, Block, Count, DrawnSeed, Label, Name, RunOnly, Share, Size, Threads, blocks_of, union_of
+from components.block import Added, Block, Count, DrawnSeed, Label, Name, Positive, RunOnly, Share, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
@@ -23,7 +23,7 @@ Objective = union_of("components.objectives", OBJECTIVES, "Objective")
 class Optimizer(Block):
     """Fused AdamW with bias correction; biases, norms and 1-d parameters are not decayed."""
 
-    learning_rate: PositiveFloat
+    learning_rate: Positive
     """Highest learning rate, reached after the warm-up. BERT: 1e-4 at batches of 256 (Devlin et al. 2019, appendix
     A.2); models of a few million parameters take 1e-3 to 2e-3."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
@@ -31,9 +31,9 @@ class Optimizer(Block):
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
     """Decay of the running means of the gradient and of its square. BERT: 0.9, 0.999; RoBERTa: 0.9, 0.98 (Liu et al.
     2019, section 3.1)."""
-    eps: PositiveFloat = 1e-6
+    eps: Positive = 1e-6
     """Added to the root of the second mean (RoBERTa: 1e-6)."""
-    clip_norm: PositiveFloat | None = 1.0
+    clip_norm: Positive | None = 1.0
     """Longest gradient, in its Euclidean norm over all weights; longer ones are scaled down to it. null: none is."""
     schedule: Literal["linear", "cosine", "wsd", "constant", "slanted_triangular", "inverse_sqrt"] = "linear"
     """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3);
@@ -127,8 +127,14 @@ class Rendezvous(Block):
     """With so many it begins, and goes on when others are lost; those that come later are taken in. null: it waits for `num_nodes`."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """How often all processes are started anew, from the last save, after one of them has ended without having said why."""
-    wait: PositiveFloat = 600.0
+    wait: Positive = 600.0
     """Seconds that nodes are waited for, at the beginning and when one is lost."""
+
+    @model_validator(mode="after")
+    def port_is_one(self):
+        if self.head and int(self.head.rpartition(":")[2]) not in range(1, 2**16):
+            raise ValueError(f"head {self.head}: a port is 1 to 65535")
+        return self
 
 
 class Running(Block):
@@ -152,11 +158,11 @@ class Running(Block):
     """Processes that draw batches ahead; null: two on a GPU, none on a CPU, whose cores are at work already."""
     log_every: Count = 20
     """Steps."""
-    checkpoint_seconds: PositiveFloat = 20.0
+    checkpoint_seconds: Positive = 20.0
     """Between two saves from which a killed run goes on."""
     checkpoints_to: Annotated[str, Field(min_length=1)] | None = None
     """A folder or an address (s3://bucket/folder) that saves go to, too: from there a killed run goes on on another machine."""
-    send_seconds: PositiveFloat = 300.0
+    send_seconds: Positive = 300.0
     """Between the beginnings of two such sendings, at least; training does not wait for them."""
 
     @model_validator(mode="after")
@@ -210,7 +216,8 @@ class Training(Block):
                 f"with {self.run.rendezvous.min_nodes} to {self.run.num_nodes} nodes trainer.accumulate must be a multiple of each number "
                 f"of devices, as {math.lcm(*fewer, devices)} is: dropout would be another one when a node is lost"
             )
-        for size in (self.batch_size, *(phase.batch_size for phase in self.phases if phase.batch_size)):
+        sizes = (self.batch_size, *(phase.batch_size for phase in self.phases if phase.batch_size))
+        for size in sizes:
             if size % (shares := math.lcm(self.trainer.accumulate, devices)):
                 raise ValueError(
                     f"batch_size {size} is not divisible by {shares}, the micro-batches that accumulate: {self.trainer.accumulate} "
@@ -218,6 +225,10 @@ class Training(Block):
                 )
         if self.objective.compares_rows and (max(self.trainer.accumulate, devices) > 1 or self.run.devices == "auto"):
             raise ValueError(f"objective {self.objective.name} compares the rows of a batch: trainer.accumulate and run.devices must be 1")
+        if self.objective.compares_rows and min(sizes) < 3:
+            raise ValueError(
+                f"batch_size {min(sizes)}: objective {self.objective.name} tells one row of a batch from others, which takes 3 or more"
+            )
         if (spent := sum(phase.share for phase in self.phases)) >= 1:
             raise ValueError(f"the shares of phases sum to {spent:g}, which leaves nothing to the rest of the training")
         if self.phases and self.budget.minutes:

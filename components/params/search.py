@@ -3,9 +3,9 @@
 import difflib
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from components.block import Block, Count, DrawnSeed, Name, Once, named
+from components.block import Block, Count, DrawnSeed, Name, Once, Positive, named
 from components.params.messages import first
 from components.params.tasks import MetricName, Recipe
 
@@ -58,7 +58,7 @@ class SearchBudget(Block):
 
     trials: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Trainings."""
-    hours: PositiveFloat | None = None
+    hours: Positive | None = None
     """Wall clock of its trials; the one that crosses the line is finished."""
 
     @model_validator(mode="after")
@@ -74,9 +74,9 @@ class Search(Block):
     A trial is `finetune.recipes.<model>` with the fields of `space` drawn anew, and a seed of its own.
     """
 
-    models: list[Name] = []
+    models: Annotated[list[Name], Once] = []
     """Of `finetune.models`."""
-    tasks: list[Name] = []
+    tasks: Annotated[list[Name], Once] = []
     """Of `tasks`."""
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1), Once] = ["pretrained"]
     """From the model's weights, or from random ones of the same architecture, or from both: is it the pre-training or the architecture?"""

@@ -13,9 +13,9 @@ Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100), Once]
 class SeedGrid(Block):
     """Models fine-tuned by their recipe of `finetune`, with each of some initialisations in each of some orders (Dodge et al. 2020)."""
 
-    models: list[Name] = []
+    models: Annotated[list[Name], Once] = []
     """Of `finetune.models`."""
-    tasks: list[Name] = []
+    tasks: Annotated[list[Name], Once] = []
     """Of `tasks`; their test split is labelled."""
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones, which are then of the initialisation, too."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from components.block import Added, Block, Count, DrawnSeed, Label, Name, Seed, Share, Size, Threads
+from components.block import Added, Block, Count, DrawnSeed, Label, Name, Once, Seed, Share, Size, Threads
 from components.params.text import Source
 
 
@@ -353,6 +353,8 @@ class SeedCurve(Block):
 
     @model_validator(mode="after")
     def methods_have_pairs(self):
+        if self.seed_pairs != sorted(set(self.seed_pairs)):
+            raise ValueError(f"seed_pairs {self.seed_pairs} are not in order, each once")
         if without := [method.name for method in self.methods if method.start == "similarity"]:
             raise ValueError(f"methods: {without[0]} starts without pairs, whose number is what a curve is over")
         return self
@@ -369,7 +371,7 @@ class Alignment(Block):
     """Pairs that the mapping is learned from, and pairs that are asked for."""
     methods: Annotated[Methods, Field(validate_default=True)] = ["xing_2015"]  # type: ignore[list-item]
     """Presets by their name, or blocks: `{preset: artetxe_2018b, name: numerals, start: numerals}`."""
-    retrievals: Annotated[list[Literal["nn", "csls", "inverted_softmax"]], Field(min_length=1)] = ["nn", "csls"]
+    retrievals: Annotated[list[Literal["nn", "csls", "inverted_softmax"]], Field(min_length=1), Once] = ["nn", "csls"]
     """By which translations are chosen: nearest neighbour, CSLS (Conneau et al. 2018) or inverted softmax (Smith et al.
     2017)."""
     csls_k: Count = 10
@@ -378,7 +380,7 @@ class Alignment(Block):
     """P@1 against the size of the seed dictionary; null: none."""
     max_vocabulary: Count = 20000
     """Most frequent words of each space that take part."""
-    controls: list[Name] = []
+    controls: Annotated[list[Name], Once] = []
     """Alignments of two disjoint halves of one period, several splits of it, each of as much text as these spaces: how far words move
     without time having passed (Dubossarsky et al. 2017). Two seeds on the same text say nothing of other text."""
     seed: DrawnSeed
@@ -392,6 +394,13 @@ class Alignment(Block):
             names = [method.name for method in methods]
             if twice := [name for name in names if names.count(name) > 1]:
                 raise ValueError(f"{place}: {twice[0]!r} stands there twice; give one a `name` of its own")
+        return self
+
+    @model_validator(mode="after")
+    def curve_has_pairs(self):
+        train = getattr(self.dictionary, "train", None)
+        if self.curve and isinstance(train, int) and (most := max(self.curve.seed_pairs)) > train:
+            raise ValueError(f"curve.seed_pairs: {most} are more than dictionary.train, {train}")
         return self
 
 
@@ -413,7 +422,7 @@ class Shift(Block):
 class History(Block):
     """The spaces of several periods brought into one, and what becomes of words in it (Hamilton et al. 2016)."""
 
-    periods: Annotated[list[Name], Field(min_length=2)]
+    periods: Annotated[list[Name], Field(min_length=2), Once]
     """Of `vectors` or `contextual_vectors`, the earliest first."""
     onto: Literal["next", "last"] = "next"
     """Each period is rotated onto the one after it, over all steps onto the last; or onto the last at once."""

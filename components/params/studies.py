@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
-from components.block import Added, Block, Count, Name, Once, Seed, blocks_of
+from components.block import Added, Block, Count, Name, Once, Positive, Seed, blocks_of
 from components.models.common.block import SIZED
 from components.params.derived import MultiTask, Tuned, check_on, tuned_on
 from components.params.models import Architecture, Budget, Model, Objective
@@ -108,7 +108,7 @@ class Expectation(Block):
     """Of the study's tasks."""
     direction: Literal["higher", "lower"]
     """Whether the variant's score is expected to be higher or lower than that of `against`."""
-    matters: PositiveFloat
+    matters: Positive
     """The smallest difference that would matter, in the task's metric: an interval that excludes it is an answer, too."""
     because: str | None = None
     """For the page."""

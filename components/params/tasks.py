@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Collection
+from itertools import combinations
 from math import ceil
 from string import Formatter
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
-from components.block import Added, Block, Count, Label, Name, Once, RunOnly, Seed, Share, Size, Threads
+from components.block import Added, Block, Count, Dropout, Label, Name, Once, Positive, RunOnly, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
@@ -71,9 +72,11 @@ class TaskTable(Block):
         if (self.pattern is None) == (self.format == "lines"):
             raise ValueError("pattern goes with format: lines")
         if self.pattern is not None:
+            import regex  # which takes time to import, and few need it
+
             try:
-                names = re.compile(self.pattern).groupindex
-            except re.error as error:
+                names = regex.compile(self.pattern).groupindex
+            except regex.error as error:
                 raise ValueError(f"pattern is no regular expression: {error}") from None
             for key in ("id", "text_a", "text_b", "label", "group"):
                 column = getattr(self, key)
@@ -81,6 +84,12 @@ class TaskTable(Block):
                     raise ValueError(f"{key}: the pattern has no group named {column!r} (it has: {', '.join(names) or 'none'})")
         if self.group is not None and self.group_rows is not None:
             raise ValueError("give either group or group_rows")
+        if self.max_fields is not None and self.max_fields < (self.fields or 1):
+            raise ValueError(f"max_fields {self.max_fields} is less than fields {self.fields}")
+        columns = {"text_a": self.text_a, "text_b": self.text_b, "label": self.label}
+        for (key, column), (other, same) in combinations(columns.items(), 2):
+            if column is not None and column == same:
+                raise ValueError(f"{key} and {other} are both column {column!r}; each is a column of its own")
         return self
 
 
@@ -89,13 +98,13 @@ class TaskSplit(Block):
 
     source: Source | None = None
     """Its own files."""
-    share: Share | None = None
+    share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of the rows of train that are taken out for this split, by a hash of the row."""
     labelled: bool = True
     """False: the file has no labels, its predictions are for submission only."""
     table: TaskTable | None = None
     """Where this file's columns differ from the task's."""
-    metrics: list[MetricName] = []
+    metrics: Annotated[list[MetricName], Once] = []
     """Where this split is judged by other metrics than the task's (diagnostic sets)."""
 
     @model_validator(mode="after")
@@ -149,7 +158,7 @@ class Task(Block):
     """Classification and tagging: the names in their order."""
     range: tuple[float, float] | None = None
     """Regression: predictions are clipped to it."""
-    metrics: Annotated[list[MetricName], Field(min_length=1)]
+    metrics: Annotated[list[MetricName], Field(min_length=1), Once]
     """What the benchmark reports; the first is the headline."""
     table: TaskTable | None = None
     """How a row of the files becomes an example."""
@@ -208,6 +217,8 @@ class Task(Block):
                 raise ValueError(f"the metrics of {name} lack the headline {self.metric}")
         if self.train.source is None:
             raise ValueError("train has no source")
+        if (taken := sum(split.share or 0 for split in self.splits.values())) >= 1:
+            raise ValueError(f"the shares of train sum to {taken:g}, which leaves it nothing")
         if not self.train.labelled or not self.dev.labelled:
             raise ValueError("train and dev need labels")
         if clash := sorted({"train", "dev", "test"} & self.extra.keys()):
@@ -297,9 +308,9 @@ OF_CLASSES = {
 class Start(Block):
     """What the tuning of a start other than the pre-trained weights takes in place of the recipe's."""
 
-    learning_rate: PositiveFloat | None = None
+    learning_rate: Positive | None = None
     """Null: that of the recipe."""
-    embedding_scale: PositiveFloat = 1.0
+    embedding_scale: Positive = 1.0
     """`random`: the token vectors are multiplied by it. Drawn as small as positions are (deviation .02), they hide which word stands
     where."""
 
@@ -313,7 +324,7 @@ class Recipe(Block):
     cosine of two of them; all, and the model writes its answer (T5, Raffel et al. 2020); or none at all, and the model says how likely each
     answer is behind a prompt with some examples (GPT-3, Brown et al. 2020); or all, with a classifier on several layers (Schwartz et al.
     2020)."""
-    learning_rate: PositiveFloat
+    learning_rate: Positive
     """Highest learning rate of AdamW, reached after the warm-up. BERT's authors try 2e-5 to 5e-5 for all weights
     (Devlin et al. 2019, appendix A.3); small models and heads alone take more, 1e-4 to 1e-3."""
     epochs: Size
@@ -326,7 +337,7 @@ class Recipe(Block):
     """Share of the steps in which the learning rate rises linearly from 0."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """AdamW's, of matrices; biases and norms have none (Loshchilov and Hutter 2019; BERT: 0.01)."""
-    dropout: Share = 0.1
+    dropout: Dropout = 0.1
     """Probability with which a number is set to 0 in training, in the model and below the head (BERT: 0.1)."""
     max_length: Annotated[int, Field(ge=8, le=2**40)] = 64
     """Tokens; longer inputs are cut and counted."""
@@ -372,7 +383,7 @@ class Recipe(Block):
     """`adapters`: width."""
     rank: Size = 8
     """`lora`."""
-    alpha: PositiveFloat = 16.0
+    alpha: Positive = 16.0
     """`lora`: the update is scaled by alpha / rank."""
     prompt_length: Size = 10
     """`prompt`: vectors."""
@@ -437,9 +448,9 @@ STARTED = ("full", "features", "mix", "decomposable_attention")
 class Finetune(Block):
     """Every model on every task; what all adaptations have in common: the seeds, the examples, the machine."""
 
-    models: list[Name]
+    models: Annotated[list[Name], Once]
     """Of `models`, `checkpoints`, `derived`."""
-    tasks: list[Name]
+    tasks: Annotated[list[Name], Once]
     """Of `tasks`."""
     inits: Annotated[list[Init], Field(min_length=1), Once]
     """From the model's weights; from random ones of the same architecture; from the model's own token vectors alone, without positions
@@ -482,11 +493,11 @@ class Finetune(Block):
 class Adapt(Block):
     """Ways to adapt, side by side: every model by every recipe on every task, under the seeds and examples of `finetune`."""
 
-    models: list[Name]
+    models: Annotated[list[Name], Once]
     """Of `models`, `checkpoints`, `derived`."""
-    methods: list[Name]
+    methods: Annotated[list[Name], Once]
     """Of `recipes`."""
-    tasks: list[Name]
+    tasks: Annotated[list[Name], Once]
     """Of `tasks`."""
     recipes: dict[Name, Recipe]
     """Name of a way to adapt -> its recipe."""
@@ -501,13 +512,13 @@ class LearningCurve(Block):
     With all that `finetune` uses, the scores are those of `finetune`.
     """
 
-    models: list[Name]
+    models: Annotated[list[Name], Once]
     """Of `finetune.models`."""
-    tasks: list[Name]
+    tasks: Annotated[list[Name], Once]
     """Of `tasks`."""
-    train_examples: Annotated[list[Size], Field(min_length=1)] = [100, 500]
+    train_examples: Annotated[list[Size], Field(min_length=1), Once] = [100, 500]
     """Sizes of the training set, each a seeded subset of the next."""
-    baselines: list[Literal[BASELINES]] = ["logistic_regression"]
+    baselines: Annotated[list[Literal[BASELINES]], Once] = ["logistic_regression"]
     """Of `baselines.methods`, held beside."""
     min_steps: Size = 160
     """Epochs are added until there are so many: few examples need more of them (Mosbach et al. 2021)."""
@@ -520,14 +531,14 @@ class LearningCurve(Block):
 class Baselines(Block):
     """What needs no pre-training, on the same examples."""
 
-    methods: list[Literal[BASELINES]]
+    methods: Annotated[list[Literal[BASELINES]], Once]
     """The commonest label (where a text is asked for, the source as it is); bags of words, `second_text` of a pair's second text alone; a
     deep averaging network (Iyyer et al. 2015); decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
     tokenizer: Name
     """Of the networks, whose vectors start at random."""
     embedding_size: Size = 100
     """Width of these vectors."""
-    embedding_std: PositiveFloat = 1.0
+    embedding_std: Positive = 1.0
     """Deviation that the vectors start with; on few examples they hardly move, and small ones let the head learn faster."""
     recipe: Recipe
     """Of the networks; its `method` says nothing here."""

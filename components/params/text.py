@@ -198,7 +198,7 @@ class Cleaning(Block):
     """`ftfy` also repairs mojibake, at about a tenth of the speed."""
     min_words: NonNegativeInt = 1
     """Shorter documents are left out; a word is what white space divides."""
-    near_duplicates: Share | None = 0.8
+    near_duplicates: Annotated[float, Field(gt=0, le=1)] | None = 0.8
     """Jaccard similarity of 5-word shingles (MinHash LSH) from which two documents are one; null switches it off."""
     near_duplicates_min_words: Count = 50
     """Shorter documents are compared exactly only: their shingles are too few to estimate a similarity."""
@@ -214,6 +214,12 @@ class Splits(Block):
     """Share of the documents by which training is watched."""
     test: Share = 0.02
     """Share of the documents that no choice is made by."""
+
+    @model_validator(mode="after")
+    def something_is_left(self):
+        if self.valid + self.test >= 1:
+            raise ValueError(f"valid {self.valid:g} and test {self.test:g} leave nothing to train on: lower one of them")
+        return self
 
 
 class Corpus(Block):
@@ -274,9 +280,9 @@ class Mix(Block):
     """Of `corpora`."""
     only_tasks: Annotated[bool, Added(neutral=False)] = False
     """None of the corpus's own text: what it gives is its language and the sizes of its splits."""
-    tasks: list[Name]
+    tasks: Annotated[list[Name], Once]
     """Of `tasks`: those whose training text is added."""
-    also_held_out: list[Name] = []
+    also_held_out: Annotated[list[Name], Once] = []
     """Further tasks whose dev, test and extra splits are taken out.
     Not all that are declared: one more task would train every model anew."""
 

@@ -12,9 +12,9 @@ class Tickets(Block):
     """Models tuned by their recipe of `finetune` (method `full`), pruned by magnitude a share at a time and rewound to where they began
     (Frankle and Carbin 2019; of BERT Chen et al. 2020, Prasanna et al. 2020)."""
 
-    models: list[Name] = []
+    models: Annotated[list[Name], Once] = []
     """Of `finetune.models`."""
-    tasks: list[Name] = []
+    tasks: Annotated[list[Name], Once] = []
     """Of `tasks`."""
     seeds: Annotated[list[Seed], Field(min_length=2), Once] = [1, 2, 3]
     """Of the head, the order of the examples, what is drawn."""

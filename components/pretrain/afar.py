@@ -5,6 +5,7 @@ import shutil
 import tarfile
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import fsspec
@@ -22,11 +23,13 @@ class Afar:
     """
 
     def __init__(self, address: str, folder: Path, seconds: float):
-        """Raises SesameError where the address can't be one."""
+        """Raises SesameError where the address can't be one, Unreachable where it does not answer."""
         try:
             self.files, root = fsspec.url_to_fs(address, use_listings_cache=False)
         except (ImportError, ValueError) as error:
             raise SesameError(f"run.checkpoints_to: {address}: {one_line(error)}") from None
+        except OSError as error:  # ftp's, which are connected at once
+            raise Unreachable(f"run.checkpoints_to: {address} can't be reached ({one_line(error)})") from None
         self.address, self.folder, self.place, self.seconds = address, folder, f"{root.rstrip('/')}/{folder.name}", seconds
         self.begun, self.sending = -seconds, threading.Thread()
 
@@ -34,6 +37,7 @@ class Afar:
         """Bring the newest save here, unless the one that is here is as new. Raises Unreachable where the address does not answer."""
         last = self.folder / "last.ckpt"
         try:
+            self._can_be_written_to()
             newest = max(self._steps(), default=-1)
             if newest <= _step(last):
                 return
@@ -43,7 +47,7 @@ class Afar:
         except SesameError:
             raise
         except Exception as error:  # botocore's, aiohttp's, the system's
-            raise Unreachable(f"run.checkpoints_to: {self.address} can't be read ({one_line(error)})") from None
+            raise Unreachable(f"run.checkpoints_to: {self.address} can't be read and written ({one_line(error)})") from None
         fetched = self.folder / "fetched"
         try:
             with stage.output(fetched) as target, tarfile.open(here) as whole:
@@ -63,6 +67,13 @@ class Afar:
         shutil.rmtree(fetched)
         here.unlink()
         print(f"save of step {newest:,} fetched from {self.address}", flush=True)
+
+    def _can_be_written_to(self) -> None:
+        """Listing alone tells little: fsspec lists nothing, and says nothing, where a folder's parent or a server is not there."""
+        probe = f"{self.place}/{uuid.uuid4()}.part"
+        self.files.makedirs(self.place, exist_ok=True)
+        self.files.pipe_file(probe, b"1")
+        self.files.rm_file(probe)
 
     def send(self, step: int) -> None:
         """Have the save that was just written sent, if none is on its way and it is time again. Returns at once."""

@@ -5,14 +5,12 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import ModelParallelStrategy
 
+from components import stage
 from components.errors import SesameError
 from components.objectives.examples.phases import Phases
 from components.objectives.examples.windows import Rows
 from components.pretrain.data import micro_batches
 from components.pretrain.module import Pretraining
-
-FULL = ("out of memory", "not enough memory", "can't allocate memory")
-"""What torch says on a GPU and on CPUs."""
 
 
 def fits(module: Pretraining, rows: Rows) -> bool:
@@ -25,7 +23,7 @@ def fits(module: Pretraining, rows: Rows) -> bool:
         # not `backward`: several processes exchange what that leaves on the parameters
         torch.autograd.grad(sum(loss for loss, _ in losses.values()), trained, allow_unused=True)
     except RuntimeError as error:
-        if not any(words in str(error) for words in FULL):
+        if not any(words in str(error) for words in stage.FULL):
             raise
         return False
     return bool(moments)

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,9 +120,8 @@ def _jsonl(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
             try:
                 row = json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass").decode("utf-8", _errors(table)))
             except UnicodeDecodeError:
-                raise SesameError(
-                    f"{place}: half of a surrogate pair (\\ud800 to \\udfff), which is no text; set `errors: replace` in a corpus' reader"
-                ) from None
+                cure = "set `errors: replace`" if hasattr(table, "errors") else "write the whole pair, or U+FFFD"
+                raise SesameError(f"{place}: half of a surrogate pair (\\ud800 to \\udfff), which is no text; {cure}") from None
         if not isinstance(row, dict):
             raise SesameError(f"{place}: a JSON object expected, {type(row).__name__} found")
         yield place, row
@@ -144,10 +142,23 @@ def _parquet(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
         raise SesameError(f"{file.name}: not readable as parquet after row {number}: {one_line(error)}") from None
 
 
+PATIENCE = 2
+"""Seconds for a line: a pattern may try an exponential number of ways to fit."""
+
+
 def _lines(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
+    import regex
+
+    pattern = regex.compile(table.pattern)
     for number, line in lines(file, _errors(table)):
         if line.strip():
-            match = re.fullmatch(table.pattern, line)
+            try:
+                match = pattern.fullmatch(line, timeout=PATIENCE)
+            except TimeoutError:
+                raise SesameError(
+                    f"{file.name}, line {number}: the pattern {table.pattern!r} takes more than {PATIENCE} s: {line[:60]!r}; write it "
+                    "without repetitions within repetitions, as `(a+)+`"
+                ) from None
             if not match:
                 raise SesameError(f"{file.name}, line {number}: does not fit the pattern {table.pattern!r}: {line[:60]!r}")
             yield f"{file.name}, line {number}", match.groupdict()

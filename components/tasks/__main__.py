@@ -120,6 +120,7 @@ def divide(task: params.Task, seed: int, dropped: Counter) -> dict[str, list[Exa
     """
     shares = {split: declared.share for split, declared in task.splits.items() if declared.share is not None}
     divided: dict[str, list[Example]] = {split: [] for split in task.splits}
+    groups = Counter()  # of train
     for split, declared in task.splits.items():
         places: dict[str, str] = {}
         for place, group, example in examples(task, split, dropped) if declared.source else ():
@@ -129,8 +130,14 @@ def divide(task: params.Task, seed: int, dropped: Counter) -> dict[str, list[Exa
             if example.id in places:
                 raise SesameError(f"{place}: the id {example.id!r} is taken by {places[example.id]}")
             places[example.id] = place
+            groups[group] += split == "train"
             # Splits without a file of their own are shares of train's.
             divided[side(group, seed, shares) if split == "train" else split].append(example)
+    if shares and len(groups := +groups) == 1 and groups.total() > 1:
+        raise SesameError(
+            f"all rows of {task.train.source.shown} are one group (of the same texts, or by `group`), which no share divides; "
+            f"give {' and '.join(shares)} a source, or the rows other groups"
+        )
     return divided
 
 
@@ -145,6 +152,10 @@ def check(name: str, task: params.Task, divided: dict[str, list[Example]], dropp
         raise SesameError(
             f"tasks.{name}.train: all {len(train):,} examples are {labels.pop()!r}; to classify, another label must be among them"
         )
+    if task.kind == "classification":
+        met = {example.label for there in divided.values() for example in there}
+        if never := [label for label in task.labels if label not in met]:
+            raise SesameError(f"tasks.{name}.labels: no example of any split is {never[0]!r}; leave it out, or mend its name")
 
 
 def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:

@@ -258,3 +258,23 @@ def test_one_label_only_and_no_rows_name_the_place(prepare):
         prepare({"pairs.tsv": same(60, "x{i}\ty\tno\n")})
     with pytest.raises(SesameError, match="tasks.same.train: no examples in raw/pairs.tsv; give it"):
         prepare({"pairs.tsv": same(0)})
+
+
+def test_rows_that_no_share_divides_and_a_label_that_never_occurs_are_refused(prepare):
+    shares = {"train": {"source": files("pairs.tsv")}, "dev": {"share": 0.2}, "test": {"share": 0.2}}
+    grouped = "g\ta\tb\tlabel\n" + "".join(f"x\ta {i}\tb\t{('no', 'yes')[i % 2]}\n" for i in range(40))
+    with pytest.raises(SesameError, match="all rows of raw.pairs.tsv are one group .*; give dev and test a source"):
+        prepare({"pairs.tsv": grouped}, table=PAIRS | {"group": "g"}, **shares)
+    with pytest.raises(SesameError, match="tasks.same.labels: no example of any split is 'perhaps'; leave it out, or mend its name"):
+        prepare({"pairs.tsv": same(90)}, labels=["no", "yes", "perhaps"], **shares)
+
+
+def test_a_pattern_without_end_and_half_a_surrogate_are_said_with_their_line(prepare):
+    """A pattern with repetitions within repetitions would try a line of forty letters for years."""
+    source, lines = {"train": {"source": files("rows.txt")}}, "".join(f"{'a' * 40}!\n" for _ in range(3))
+    table = {"format": "lines", "pattern": r"(?P<a>(a|aa)+)$(?P<label>x)", "text_a": "a", "label": "label"}
+    with pytest.raises(SesameError, match=r"raw/rows.txt, line 1: the pattern .* takes more than \d+ s: 'aaa"):
+        prepare({"rows.txt": lines}, table=table, **source)
+    row = r'{"a": "x \ud800", "b": "y", "label": "yes"}' + "\n"
+    with pytest.raises(SesameError, match="line 1: half of a surrogate pair .*; write the whole pair, or U.FFFD$"):
+        prepare({"rows.txt": row * 3}, table={"format": "jsonl", "text_a": "a", "text_b": "b", "label": "label"}, **source)

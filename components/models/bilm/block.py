@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.block import Share, Size
+from components.block import Dropout, Size
 from components.models.common.block import ArchitectureBlock
 
 
@@ -29,7 +29,7 @@ class BiLMArchitecture(ArchitectureBlock):
     """Highway layers above the character convolutions (Srivastava et al. 2015)."""
     max_length: Size = 512
     """Longest input read as features, in tokens."""
-    dropout: Share = 0.1
+    dropout: Dropout = 0.1
     """Probability with which a number is set to 0 in training (Peters et al. 2018: 0.1)."""
 
     @model_validator(mode="after")

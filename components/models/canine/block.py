@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
-from components.block import Size
+from components.block import Positive, Size
 from components.models.common.block import Activation, TransformerArchitecture
 
 
@@ -21,7 +21,7 @@ class CanineArchitecture(TransformerArchitecture):
     """Canine normalises after each part of a layer."""
     activation: Activation = "gelu"
     """Of the feed-forward part."""
-    layer_norm_eps: PositiveFloat = 1e-12
+    layer_norm_eps: Positive = 1e-12
     """Added to the variance in a norm."""
     type_vocab_size: Size = 2
     """Kinds of segment: A and B of a pair."""

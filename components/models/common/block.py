@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from components.block import Added, Block, RunOnly, Share, Size
+from components.block import Added, Block, Dropout, RunOnly, Size
 
 Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order", "source_then_target", "recurrent"]
 """How a model reads: a token sees those on both sides, those before it, a model reads ahead and another one back, a token sees those
@@ -69,7 +69,7 @@ class TransformerArchitecture(ArchitectureBlock):
     """Width of a head; null: hidden_size / num_heads. A model that heads were taken out of says it."""
     max_length: Annotated[int, Field(ge=8, le=2**40)]
     """Positions; also the longest training example, in tokens."""
-    dropout: Share = 0.1
+    dropout: Dropout = 0.1
     """Probability with which a number is set to 0 in training (BERT: 0.1)."""
     positions: Literal["learned", "sinusoidal", "rotary", "relative", "alibi"] = "learned"
     """`sinusoidal` of Vaswani et al. 2017, `rotary` of Su et al. 2021, `relative`: a bias a head and distance,

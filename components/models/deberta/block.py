@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
-from components.block import Size
+from components.block import Positive, Size
 from components.models.common.block import Activation, TransformerArchitecture
 
 
@@ -18,7 +18,7 @@ class DebertaArchitecture(TransformerArchitecture):
     """Content and relative position attend to each other, each by projections."""
     activation: Activation = "gelu"
     """Of the feed-forward part."""
-    layer_norm_eps: PositiveFloat = 1e-7
+    layer_norm_eps: Positive = 1e-7
     """Added to the variance in a norm."""
     max_relative_positions: Size | None = None
     """Distances from which on all are one; null: max_length."""

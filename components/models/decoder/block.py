@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import PositiveFloat
-
+from components.block import Positive
 from components.models.common.block import Activation, TransformerArchitecture
 
 
@@ -18,7 +17,7 @@ class DecoderArchitecture(TransformerArchitecture):
     """Norms before attention and feed-forward (pre-LN, as published), or after the residual (post-LN)."""
     activation: Activation = "gelu_tanh"
     """Of the feed-forward part (GPT-2: gelu_tanh)."""
-    layer_norm_eps: PositiveFloat = 1e-5
+    layer_norm_eps: Positive = 1e-5
     """Added to the variance in a norm."""
 
 

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import PositiveFloat, model_validator
+from pydantic import model_validator
 
-from components.block import Added, Size
+from components.block import Added, Positive, Size
 from components.models.common.block import Activation, TransformerArchitecture
 
 
@@ -19,7 +19,7 @@ class EncoderArchitecture(TransformerArchitecture):
     """Norms before attention and feed-forward (pre-LN), or after the residual (post-LN, as published)."""
     activation: Activation = "gelu"
     """Of the feed-forward part (BERT: gelu)."""
-    layer_norm_eps: PositiveFloat = 1e-12
+    layer_norm_eps: Positive = 1e-12
     """Added to the variance in a norm (BERT: 1e-12)."""
     type_vocab_size: Size = 2
     """Kinds of segment. A model of one kind (RoBERTa) reads both texts of a pair as that."""

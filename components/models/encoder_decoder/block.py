@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
-from components.block import Size
+from components.block import Positive, Size
 from components.models.common.block import TransformerArchitecture
 
 CLS = 2  # of all tokenizers that are trained here
@@ -34,7 +34,7 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     """Norms before each sub-layer (pre-LN), and one more at the end of both stacks; or after the residual (post-LN)."""
     activation: Activation = "gelu"
     """Of the feed-forward part."""
-    layer_norm_eps: PositiveFloat = 1e-5
+    layer_norm_eps: Positive = 1e-5
     """Added to the variance in a norm."""
     embedding_norm: bool = True
     """A norm over token and position together, in both stacks (BART)."""

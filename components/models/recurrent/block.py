@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from components.block import Share, Size
+from components.block import Dropout, Size
 from components.models.common.block import ArchitectureBlock
 
 
@@ -31,15 +31,15 @@ class RecurrentArchitecture(ArchitectureBlock):
     """Longest input read as features, in tokens."""
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
-    embedding_dropout: Share = 0.05
+    embedding_dropout: Dropout = 0.05
     """Of whole token vectors: a dropped token is nowhere in the batch (Gal and Ghahramani 2016)."""
-    input_dropout: Share = 0.4
+    input_dropout: Dropout = 0.4
     """Of the token vectors, the same places in all tokens of a text, as the next two."""
-    hidden_dropout: Share = 0.3
+    hidden_dropout: Dropout = 0.3
     """Between layers."""
-    dropout: Share = 0.4
+    dropout: Dropout = 0.4
     """Of the last layer."""
-    weight_dropout: Share = 0.5
+    weight_dropout: Dropout = 0.5
     """Of the matrices from state to state, drawn once a batch (Wan et al. 2013)."""
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from components.block import Share, Size
+from components.block import Dropout, Size
 from components.models.common.block import ArchitectureBlock
 
 
@@ -35,7 +35,7 @@ class RecurrentEncoderDecoderArchitecture(ArchitectureBlock):
     gets of the source, beside each token (Cho et al. 2014)."""
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
-    dropout: Share = 0.1
+    dropout: Dropout = 0.1
     """Of the token vectors, between layers and below the output, not from state to state (Zaremba et al. 2014)."""
 
     @model_validator(mode="after")

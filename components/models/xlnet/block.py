@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import PositiveFloat
-
+from components.block import Positive
 from components.models.common.block import Activation, TransformerArchitecture
 
 
@@ -18,7 +17,7 @@ class XLNetArchitecture(TransformerArchitecture):
     too."""
     activation: Activation = "gelu"
     """Of the feed-forward part."""
-    layer_norm_eps: PositiveFloat = 1e-12
+    layer_norm_eps: Positive = 1e-12
     """Added to the variance in a norm."""
 
 

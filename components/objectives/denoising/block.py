@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
-from components.block import Block, Share
+from components.block import Block, Positive, Share
 from components.objectives.block import ObjectiveBlock
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
@@ -68,7 +68,7 @@ class Whole(Block):
     infilled: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     """Share of the tokens, half of them at most, since no two spans meet: spans, lengths Poisson with `mean_length`, become one `[MASK]`
     each; one of length 0 is a `[MASK]` more."""
-    mean_length: PositiveFloat = 3.0
+    mean_length: Positive = 3.0
     """Mean length of a hidden span, in tokens."""
     deleted: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the tokens that are left out."""

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
-from components.block import Added, Share
+from components.block import Added, Positive, Share
 from components.objectives.examples.block import MaskedInputs
 
 
@@ -26,7 +26,7 @@ class ReplacedTokens(MaskedInputs):
     embeddings: Annotated[Literal["shared", "apart", "disentangled"], Added(neutral="shared")] = "shared"
     """Of tokens, of generator and model: one matrix, two, or DeBERTa 3's (He et al. 2023, section 3.3), where the model's is the
     generator's, through which nothing flows back, and what it has learned itself. Weight decay is on their sum."""
-    detector_weight: PositiveFloat = 50.0
+    detector_weight: Positive = 50.0
     """Of the loss over replaced tokens; that of the generator weighs 1 (Clark et al. 2020: 50)."""
     learns: Literal["replaced", "replaced_of_targets", "targets", "tokens"] = "replaced"
     """The paper's ablation (section 3.4): which tokens are replaced, over all tokens or over the targets alone (ELECTRA 15 %); which tokens

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.block import Added, Count, Share
+from components.block import Added, Share
 from components.objectives.block import ObjectiveBlock
 
 
@@ -32,7 +32,7 @@ class MaskedInputs(ObjectiveBlock):
     span_probability: Annotated[float, Field(gt=0, le=1), Added(neutral=None)] | None = None
     """Targets are spans of whole words, their lengths geometric with this probability (SpanBERT, Joshi et al. 2020, section 3.1: 0.2);
     hidden, replaced or left as one."""
-    longest_span: Annotated[Count, Added(neutral=10)] = 10
+    longest_span: Annotated[Annotated[int, Field(ge=1, le=1000)], Added(neutral=10)] = 10
     """Words; lengths above it are drawn again."""
     static: bool = False
     """The same examples and masks in every epoch, as BERT's were made once and for all;

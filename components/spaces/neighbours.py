@@ -58,10 +58,24 @@ def both_ways(x: Tensor, z: Tensor, price_x: Tensor | None = None, price_z: Tens
     ahead, score, back = [], torch.full((len(z),), -torch.inf), torch.zeros(len(z), dtype=torch.long)
     for start, scores in blocks(x, z):
         ahead.append(scores.argmax(dim=1))
-        values, places = scores.max(dim=0)
+        values, places = best_down(scores)
         better = values > score
         score, back = torch.where(better, values, score), torch.where(better, places + start, back)
     return torch.cat(ahead), back
+
+
+def best_down(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,), (n,): the largest of each column of `scores` (b, n) and its row, the first of equal ones.
+
+    Down the rows torch finds a maximum fifteen times as fast as its place, which is therefore looked for in one chunk of rows.
+    """
+    chunks = scores.split(CHUNK)
+    values, chosen = torch.stack([chunk.amax(dim=0) for chunk in chunks]).max(dim=0)
+    places = torch.empty_like(chosen)
+    for number, chunk in enumerate(chunks):
+        columns = (chosen == number).nonzero().flatten()
+        places[columns] = number * CHUNK + chunk[:, columns].max(dim=0).indices
+    return values, places
 
 
 def crowding_both_ways(x: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,8 @@ from components.spaces.space import Space, save, written
 
 UNREADABLE = "\ufffd"
 """In the place of bytes that are no UTF-8, as those of a file in Latin-1."""
-Entries = Iterator[tuple[str, np.ndarray]]
+Entries = Iterator[tuple[str, str, np.ndarray]]
+"""Where it stands, word, vector (d,)."""
 
 
 def body(all_params: params.Params, name: str, run) -> dict:
@@ -35,7 +36,8 @@ def body(all_params: params.Params, name: str, run) -> dict:
     taken: dict[str, np.ndarray] = {}
     files = sources.open_files(settings.source)
     entries = itertools.chain.from_iterable(FORMATS[settings.format](file, settings.max_vocabulary) for file in files)
-    for word, vector in itertools.islice(entries, settings.max_vocabulary):
+    first_not_finite = ""
+    for place, word, vector in itertools.islice(entries, settings.max_vocabulary):
         word = written(word, settings.lowercase)  # a line of vocabulary.txt is a word
         if not word:
             dropped["no_word"] += 1
@@ -45,6 +47,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
             dropped["repeated"] += 1
         elif not np.isfinite(vector).all():
             dropped["not_finite"] += 1
+            first_not_finite = first_not_finite or place
         elif not vector.any():
             dropped["zero"] += 1
         else:
@@ -57,6 +60,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
     space = Space(list(taken), np.zeros(len(taken), dtype=np.int64), np.array(list(taken.values()), dtype=np.float32))
     save(space, Path("data/vectors", name))
     said = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in dropped.items() if count)
+    said += f" (the first is {first_not_finite})" if first_not_finite else ""
     print(f"{len(taken)} vectors of {widths.pop()} dimensions{f'; left out: {said}' if said else ''}", flush=True)
     figures = {"intrinsic": intrinsic.judged(space, settings.tests)} if settings.tests else {}
     return {"vocabulary": len(taken), "vector_size": space.vectors.shape[1], "left_out": dropped} | figures
@@ -65,11 +69,11 @@ def body(all_params: params.Params, name: str, run) -> dict:
 def text(file: SourceFile, most: int) -> Entries:
     """A word and its numbers a line; a first line of two whole numbers says how many of both there should be."""
     promised = width = None
-    number = 0  # of lines that are not empty
+    number = last = 0  # of lines that are not empty; the last of them
     for at, line in lines(file, errors="replace"):
         if not line.strip():
             continue
-        number += 1
+        number, last = number + 1, at
         fields = line.rstrip(" \t").replace("\t", " ").split(" ")
         place = f"{file.name}, line {at}"
         if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
@@ -86,12 +90,13 @@ def text(file: SourceFile, most: int) -> Entries:
         if len(fields) > width + 1 and all(map(_is_number, fields[1:])) and not all(map(str.isdecimal, fields[:-width])):
             raise SesameError(f"{place}: {len(fields) - 1} numbers, {width} expected")
         try:
-            yield word, np.array(fields[-width:], dtype=np.float32)
+            yield place, word, np.array(fields[-width:], dtype=np.float32)
         except ValueError:
             raise SesameError(f"{place}: {width} numbers expected after the word") from None
     if promised is not None and number - 1 != promised and number - 1 < most:
         raise SesameError(
-            f"{file.name}: the first line promises {promised} vectors, {number - 1} are there: the file may be cut off, or of several"
+            f"{file.name}, line 1: {promised} vectors promised, {number - 1} are there, the last on line {last}: the file may be cut off, "
+            "or of several; give the whole one, or mend its first line"
         )
 
 
@@ -109,7 +114,7 @@ def word2vec_binary(file: SourceFile, most: int) -> Entries:
 
     with _on_disk(file, "word2vec's binary form") as path:
         vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=most, unicode_errors="replace")
-    return zip(vectors.index_to_key, vectors.vectors, strict=True)
+    return _in_order(file, vectors.index_to_key, vectors.vectors)
 
 
 def fasttext_binary(file: SourceFile, most: int) -> Entries:
@@ -118,7 +123,7 @@ def fasttext_binary(file: SourceFile, most: int) -> Entries:
 
     with _on_disk(file, "fastText's .bin") as path:
         vectors = load_facebook_vectors(str(path))
-    return zip(vectors.index_to_key[:most], vectors.vectors[:most], strict=True)
+    return _in_order(file, vectors.index_to_key[:most], vectors.vectors[:most])
 
 
 def npz(file: SourceFile, most: int) -> Entries:
@@ -128,7 +133,11 @@ def npz(file: SourceFile, most: int) -> Entries:
         if arrays["words"].dtype.kind != "U" or arrays["words"].ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
             kind = f"{arrays['words'].dtype} of the shape {arrays['words'].shape}"
             raise ValueError(f"`words` (words,) of text and `vectors` (words, d) expected; found {kind} and {vectors.shape}")
-    return zip(words, vectors, strict=True)
+    return _in_order(file, words, vectors)
+
+
+def _in_order(file: SourceFile, words: list[str], vectors: np.ndarray) -> Entries:
+    return ((f"{file.name}, vector {n}", *entry) for n, entry in enumerate(zip(words, vectors, strict=True), 1))
 
 
 @contextmanager
@@ -145,7 +154,7 @@ def _on_disk(file: SourceFile, form: str) -> Iterator[Path]:
 
 
 FORMATS = {"text": text, "word2vec_binary": word2vec_binary, "fasttext_binary": fasttext_binary, "npz": npz}
-"""file, the most vectors to take -> (word, vector (d,)), most frequent first."""
+"""file, the most vectors to take -> (where, word, vector (d,)), most frequent first."""
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from components import params
 from components.params.spaces import PRESETS
 from components.spaces import evaluate, self_learning
 from components.spaces.maps import Fitted, fit, least_squares, normalise, procrustes, rcsls, unit
-from components.spaces.neighbours import both_ways, crowding, crowding_both_ways, nearest, top
+from components.spaces.neighbours import best_down, both_ways, crowding, crowding_both_ways, nearest, top
 from components.spaces.retrieval import INVERSE_TEMPERATURE, RETRIEVALS, csls, inverted_softmax
 
 
@@ -174,6 +174,13 @@ def test_one_product_serves_both_sides(monkeypatch):
         own = crowding_both_ways(x, z, k)
         for mine, rows in zip(own, (cosines, cosines.T), strict=True):
             torch.testing.assert_close(mine, rows.sort(dim=1, descending=True).values[:, :k].mean(dim=1))
+
+
+def test_the_best_of_each_column_is_its_first_maximum():
+    scores = torch.randn(1000, 4000, generator=torch.Generator().manual_seed(0)).round(decimals=1)  # many ties
+    values, places = best_down(scores)
+    assert torch.equal(values, scores.amax(dim=0))
+    assert np.array_equal(places.numpy(), scores.numpy().argmax(axis=0))
 
 
 def test_csls_and_the_inverted_softmax_are_their_formulas(monkeypatch):

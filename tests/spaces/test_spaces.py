@@ -438,7 +438,7 @@ def test_words_with_a_space_are_words(tmp_path, monkeypatch):
         ("the 1 2 3\nof 1 2 3 4\n", "vectors.txt, line 2: 4 numbers, 3 expected"),
         ("the 1 2 3\nof 1 x 3\n", "vectors.txt, line 2: 3 numbers expected after the word"),
         ("2 4\nthe 1 2 3\nof 1 2 3\n", "vectors.txt, line 2: .* 4 fields found, the first line says 4"),
-        ("5 3\nthe 1 2 3\nof 1 2 3\n", "the first line promises 5 vectors, 2 are there: the file may be cut off"),
+        ("5 3\nthe 1 2 3\n\nof 1 2 3\n", "vectors.txt, line 1: 5 vectors promised, 2 are there, the last on line 4: the file may be cut off"),
         ("the 0 0\n", "no usable vector in it"),
         ("", "no usable vector in it"),
     ],
@@ -502,6 +502,7 @@ def test_lists_of_pairs(tmp_path, monkeypatch):
         ),
         ("the der\n", "fish fisch\n", {}, "dictionary.test: none of its 1 pairs is in the two vocabularies"),
         ("the der\nthe\n", "cat katze\n", {}, "train.txt, line 2: two words expected, 1 found"),
+        ("the der\n", "\n", {}, "dictionary.test: no pair is in test.txt, so that nothing can be asked for: give it lines"),
         ("the der das\n", "cat katze\n", {}, "train.txt, line 1: two words expected, 3 found"),
         ('{"source": 1}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: a JSON object with source and target expected"),
         ('{"source": 1, "target": "x"}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: source and target must be words"),
@@ -511,6 +512,27 @@ def test_lists_that_do_not_fit_are_one_line(tmp_path, monkeypatch, train, test, 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SesameError, match=said):
         dictionaries.load("pairs")(listed(train, test, **options), ENGLISH, GERMAN, 1)
+
+
+def test_a_header_and_an_empty_list_to_learn_from_are_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    built = dictionaries.load("pairs")(listed("English\tGerman\nthe\tder\n", "cat katze\n"), ENGLISH, GERMAN, 1)
+    assert built.train == [("the", "der")]
+    assert "train.txt, line 1: 'English German' is taken for a pair; if it is a header, take that line out" in capsys.readouterr().out
+    dictionaries.load("pairs")(listed("of von\nthe der\n", "cat katze\n"), ENGLISH, GERMAN, 1)
+    assert not capsys.readouterr().out
+    assert not dictionaries.load("pairs")(listed("\n", "cat katze\n"), ENGLISH, GERMAN, 1).train
+    assert "dictionary.train: no pair is in train.txt: only methods with another `start`" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["text", "npz"])
+def test_a_vector_that_is_not_finite_has_a_place(tmp_path, monkeypatch, capsys, form):
+    monkeypatch.chdir(tmp_path)
+    Path("vectors.text").write_text("3 2\n\nthe 1 2\nof nan 3\nin inf 3\n")
+    np.savez("vectors.npz", words=np.array(["the", "of", "in"]), vectors=np.array([[1, 2], [np.nan, 3], [np.inf, 3]]))
+    brought(Path(f"vectors.{form}"), format=form)
+    place = {"text": "line 4", "npz": "vector 2"}[form]
+    assert f"left out: 2 not finite (the first is vectors.{form}, {place})" in capsys.readouterr().out
 
 
 def test_numerals_and_words_spelled_alike():

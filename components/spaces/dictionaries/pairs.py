@@ -1,6 +1,7 @@
 """Lists of word pairs, as the field shares them: those of MUSE and of xling-eval, one's own."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -11,15 +12,22 @@ from components.spaces.dictionaries import Dictionary
 from components.spaces.space import has_capitals, written
 
 
+HEADER = re.compile(r"(source|target|src|trg|tgt|word|translation|english|german|french|spanish|italian|l[12])([ _]?word)?", re.IGNORECASE)
+"""What a column is named, where the first line of a list is no pair but says what the columns have."""
+
+
 def build(settings: params.PairsDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
     """The pairs of the files: what is listed, what is in the vocabularies, and what is not, counted.
 
-    Raises SesameError for a line that is no pair, and where next to nothing fits the vocabularies, the other way round or at all.
+    Raises SesameError for a line that is no pair, a list without any, and where next to nothing fits the vocabularies, the other way
+    round or at all.
     """
     lowercase = lowered(settings.lowercase, source, target)
     train, test = (list(read(part, lowercase, settings.reverse)) for part in (settings.train, settings.test))
     here, there = set(source), set(target)
     for part, listed in (("train", train), ("test", test)):
+        if not listed:
+            _empty(part, getattr(settings, part))
         other = (not lowercase[0], not lowercase[1])
         check(part, listed, list(read(getattr(settings, part), other, settings.reverse)), here, there)
     golds = by_word(test)
@@ -30,6 +38,14 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
         "not_in_the_vocabularies": len(free) - len(known),
     }  # fmt: skip
     return Dictionary(known, golds, left_out)
+
+
+def _empty(part: str, settings: params.Pairs) -> None:
+    """Says that no pair is there to learn from, which a method without a dictionary does not need; raises SesameError for one to ask for."""
+    said = f"dictionary.{part}: no pair is in {settings.source.shown}"
+    if part == "test":
+        raise SesameError(f"{said}, so that nothing can be asked for: give it lines of two words, a word and its translation")
+    print(f"{said}: only methods with another `start` (identical, numerals, similarity) have something to begin with", flush=True)
 
 
 def lowered(asked: bool | None, source: list[str], target: list[str]) -> tuple[bool, bool]:
@@ -86,6 +102,8 @@ def read(settings: params.Pairs, lowercase: tuple[bool, bool], reverse: bool = F
             count += 1
             place = f"{file.name}, line {number}"
             for pair in _pairs(place, line, settings):
+                if count == 1 and pair[0] != pair[1] and all(map(HEADER.fullmatch, pair)):
+                    print(f"{place}: {' '.join(pair)!r} is taken for a pair; if it is a header, take that line out", flush=True)
                 word, translation = map(written, pair[::-1] if reverse else pair, lowercase)
                 yield word, translation
 

@@ -144,7 +144,7 @@ def test_a_default_is_a_setting_like_one_that_is_written(own_code):
     write(raw)
     before = resolved()
     block = Path("components/models/common/block.py")
-    block.write_text(block.read_text().replace("dropout: Share = 0.1", "dropout: Share = 0.2"))
+    block.write_text(block.read_text().replace("dropout: Dropout = 0.1", "dropout: Dropout = 0.2"))
     changed = other(before, resolved(), "settings")
     variants = {f"variant@rate-{variant}-{seed}" for variant in (15, 40) for seed in (1, 2)}
     assert changed == {"pretrain@bert", "report@all", "study@rate", *variants} and not other(before, resolved())

@@ -1,5 +1,6 @@
 """The `sesame` command. What is slow to import is imported where it is used."""
 
+import io
 import logging
 import os
 import re
@@ -41,6 +42,9 @@ def clear(function: Callable) -> Callable:
 
     @wraps(function)
     def checked(*args, **kwargs):
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode is no reason to stop: what it has not is escaped
+                stream.reconfigure(errors="backslashreplace")
         try:
             function(*args, **kwargs)
         except SesameError as error:

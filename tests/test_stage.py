@@ -258,3 +258,13 @@ def model_of(tokens):
 def test_a_place_that_holds_no_files_is_not_called_full():
     with pytest.raises(SesameError, match=r"/proc/x/y: nothing can be written in /proc"), stage.output(Path("/proc/x/y")) as temporary:
         temporary.write_text("some")
+
+
+def test_more_memory_than_there_is_is_one_line(project):
+    """By `dvc repro` alone: `sesame run` refuses it before."""
+    raw = tiny_params()
+    raw["models"]["bert"]["architecture"]["hidden_size"] = 2**40
+    YAML().dump(raw, Path("params.yaml"))
+    done = run_stage("components.pretrain", "bert")
+    assert done.returncode == 2 and done.stderr.startswith("pretrain@bert: out of memory ("), done.stderr
+    assert len(done.stderr.splitlines()) == 1

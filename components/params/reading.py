@@ -143,7 +143,10 @@ def _senseless(text: str) -> int | None:
 
 def load(path: str | Path = FILE) -> Params:
     """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them."""
-    return check(_read(path), path, studies_beside(path))
+    raw = _read(path)
+    if isinstance(raw, dict) and raw and not raw.keys() - {*OF_STUDIES, *SHARED} and (Path(path).resolve().parents[1] / FILE).exists():
+        raise SesameError(f"{path} is that of the studies; run from the folder above, where {FILE} of the whole project is")
+    return check(raw, path, studies_beside(path))
 
 
 def studies_beside(path: str | Path = FILE) -> Any:

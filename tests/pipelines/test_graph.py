@@ -8,10 +8,11 @@ from threading import Timer
 
 import pytest
 from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
 from components import params, stage
 from components.errors import SesameError
-from pipelines import graph, lockfile
+from pipelines import cli, graph, lockfile
 from tests.pipelines.conftest import ROOT, until
 
 DIAMOND = """
@@ -181,3 +182,9 @@ def test_what_a_stage_reads_of_others(inside):
         assert {str(Path(path).relative_to(inside.path)) for path in read} == {"d/one", "d/two", "e/three"}
         assert graph.read_from(repo, a, []) == []
     assert graph.reads_what_git_keeps([a, b]) == {"b"} and graph.folders([a, b]) == ["a"]
+
+
+def test_no_git_is_one_line(inside, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = CliRunner().invoke(cli.app, ["exp", "diff", "other"])
+    assert done.exit_code == 1 and "no git in PATH" in str(done.exception)

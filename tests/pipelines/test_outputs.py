@@ -50,3 +50,26 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
     with pytest.raises(SesameError, match="there is a folder; name a file"), stage.output(tmp_path / "there") as file:
         file.write_text("new")
     assert (tmp_path / "there/kept.txt").read_text() == "kept" and [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("command", [["generate", "../models/gpt", "a"], ["export", "gpt/"], ["export", "/etc"], ["vectors", "../x"]])
+def test_a_name_is_no_path(project, command):
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 2 and "is no name" in done.output
+
+
+@pytest.mark.parametrize(
+    "command", [["price", "gpt", "--tokens", "inf"], ["price", "gpt", "--times", "1e300"], ["batch", "bert", "1", "--rows", "-5"]]
+)
+def test_numbers_that_are_none_are_refused(project, command):
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 2 and "Invalid value" in done.output
+
+
+def test_studies_params_are_not_taken_for_the_whole(tmp_path, monkeypatch):
+    (tmp_path / "studies").mkdir()
+    YAML().dump(tiny_params(), tmp_path / "params.yaml")
+    YAML().dump({"ablations": tiny_params()["ablations"]}, tmp_path / "studies/params.yaml")
+    monkeypatch.chdir(tmp_path / "studies")
+    with pytest.raises(SesameError, match="params.yaml is that of the studies; run from the folder above"):
+        params.load()

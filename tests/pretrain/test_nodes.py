@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from components import launch, params
-from components.errors import SesameError
+from components.errors import SesameError, Unreachable
 from components.pretrain.afar import Afar
 from components.pretrain.training import check_readable
 from components.stage import LAUNCHED
@@ -530,10 +530,25 @@ def test_a_store_that_fails_costs_a_line_and_one_that_cannot_be_read_the_start(p
     write_params(run={"checkpoints_to": "no://where"})
     done = pretrain("gpt")
     assert done.returncode == 2 and "run.checkpoints_to: no://where: " in done.stderr, done.stderr
-    Path("full").write_text("a file, and no folder")
-    write_params(run={"checkpoints_to": "full", "send_seconds": 0.001})
+    write_params(run={"checkpoints_to": "http://127.0.0.1:9/x"})  # of which fsspec lists nothing, and does not say why
     done = pretrain("gpt")
-    assert done.returncode == 0 and "training goes on, and the next save is sent again" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 75 and "run.checkpoints_to: http://127.0.0.1:9/x can't be read and written" in done.stderr, done.stderr
+
+
+def test_a_store_that_fails_later_costs_a_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Unreachable, match="run.checkpoints_to: ftp://127.0.0.1:9/x can't be reached"):
+        Afar("ftp://127.0.0.1:9/x", Path("gpt-1"), 0)
+    Path("gpt-1").mkdir()
+    afar = Afar("store", Path("gpt-1"), 0)
+    afar.fetch()
+    assert not [path for path in Path("store").rglob("*") if path.is_file()]  # nothing is left of the question whether it can be written to
+    shutil.rmtree("store")
+    Path("store").write_text("a file, and no folder")
+    Path("gpt-1/last.ckpt").write_text("a save")
+    afar.send(1)
+    afar.sending.join()
+    assert "training goes on, and the next save is sent again" in capsys.readouterr().out
 
 
 def test_launched_is_no_variable_of_this_process():

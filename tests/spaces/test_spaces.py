@@ -174,9 +174,7 @@ def test_all_words_of_a_text_on_one_line_are_learned_from(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     draw = random.Random(0)
     topics = [[f"{chr(97 + t)}{chr(97 + w)}" for w in range(8)] for t in range(16)]
-    first, later = (
-        [draw.choice(own) for own in draw.choices(half, k=3000) for _ in range(8)] for half in (topics[:8], topics[8:])
-    )
+    first, later = ([draw.choice(own) for own in draw.choices(half, k=3000) for _ in range(8)] for half in (topics[:8], topics[8:]))
     folder = Path("data/corpora/made_up")
     folder.mkdir(parents=True)
     (folder / "train.txt").write_text(" ".join(first + later) + "\n")
@@ -438,7 +436,10 @@ def test_words_with_a_space_are_words(tmp_path, monkeypatch):
         ("the 1 2 3\nof 1 2 3 4\n", "vectors.txt, line 2: 4 numbers, 3 expected"),
         ("the 1 2 3\nof 1 x 3\n", "vectors.txt, line 2: 3 numbers expected after the word"),
         ("2 4\nthe 1 2 3\nof 1 2 3\n", "vectors.txt, line 2: .* 4 fields found, the first line says 4"),
-        ("5 3\nthe 1 2 3\n\nof 1 2 3\n", "vectors.txt, line 1: 5 vectors promised, 2 are there, the last on line 4: the file may be cut off"),
+        (
+            "5 3\nthe 1 2 3\n\nof 1 2 3\n",
+            "vectors.txt, line 1: 5 vectors promised, 2 are there, the last on line 4: the file may be cut off",
+        ),
         ("the 0 0\n", "no usable vector in it"),
         ("", "no usable vector in it"),
     ],

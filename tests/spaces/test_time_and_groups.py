@@ -12,6 +12,7 @@ from components import params
 from components.errors import SesameError
 from components.spaces import group, history
 from components.spaces.space import Space, save
+from components.tasks.verdicts import falsely_discovered
 
 PERIODS = ["early", "middle", "late"]
 WORDS = [f"w{i}" for i in range(300)]
@@ -140,11 +141,11 @@ def test_the_word_that_two_sets_use_differently_is_found_and_no_other(tmp_path, 
 
 
 def planted(swapped: int) -> tuple[params.Groups, set[str]]:
-    """Sixty texts in two sets: words of twenty subjects, of which each text has a few, some words frequent, and a few that are everywhere.
-    In the second set so many words change places with one as frequent of another subject."""
+    """Sixty texts in two sets: words of twenty subjects, of which each text has a few; two words that are everywhere, and some that each
+    writer has among words of one subject. In the second set so many words change places with one as frequent of another subject."""
     draw = random.Random(1)
     subjects = [[f"{a}{b}{letter}" for letter in "abcdefghijklmnopqrst"] for a in "bdfg" for b in "aeiou"]
-    everywhere, zipf = [f"the{letter}" for letter in "abcdef"], [1 / (rank + 2) for rank in range(20)]
+    habitual, zipf = [f"so{letter}" for letter in "abcdef"], [1 / (rank + 2) for rank in range(20)]
     one, other = subjects[:10], subjects[10:]
     pairs = [(one[i % 10][2 + i // 2], other[i % 10][2 + i // 2]) for i in range(swapped // 2)]
     swap = {a: b for pair in pairs for a, b in (pair, pair[::-1])}
@@ -152,8 +153,11 @@ def planted(swapped: int) -> tuple[params.Groups, set[str]]:
         documents = []
         for _ in range(30):
             own, lines = draw.sample(subjects, 8), []
-            for _ in range(120):
-                words = draw.choices(draw.choice(own), zipf, k=6) + draw.choices(everywhere, k=4)
+            habits = {word: draw.choice(own) for word in habitual}
+            for _ in range(90):
+                subject = draw.choice(own)
+                words = draw.choices(subject, zipf, k=6) + ["the", "the", "the", "of", "of"]
+                words += [word for word in habitual if habits[word] is subject or draw.random() < 0.1]
                 draw.shuffle(words)
                 lines.append(" ".join(swap.get(word, word) if name == "two" else word for word in words))
             documents.append("\n".join(lines) + "\n")
@@ -170,7 +174,22 @@ def test_words_swapped_in_half_of_a_text_are_found(tmp_path, monkeypatch, swappe
     metrics = compared(groups)
     found = [row["word"] for row in rows("data/align/own/used.csv") if float(row["falsely"]) <= 0.05]
     assert metrics["used_differently"] == len(found) and len(words.intersection(found)) >= 0.6 * swapped, found
-    assert len(set(found) - words) <= 1, found
+    assert len(set(found) - words) <= 2, found  # 5 % of those found is one
+
+
+def test_a_few_words_of_large_spread_do_not_hide_the_others():
+    """As function words do: each is held against its own deals, too, and the most frequent ones lead no trend."""
+    draw = np.random.default_rng(0)
+    counts = np.geomspace(60_000, 30, 1000).astype(int)
+    spread = 0.3 / np.sqrt(counts)
+    spread[2:30] *= 6
+    deals = spread * draw.standard_normal((100, 1000))
+    deals[:, :2] = 0  # two words alone at the end, which all fits run through
+    planted = np.arange(300, 1000, 35)
+    deals[0, planted] += 5 * spread[planted]
+    own, chance = group.scores(deals, counts)
+    found = np.flatnonzero(falsely_discovered(own, chance.ravel()) <= 0.05)
+    assert len(set(planted) & set(found)) >= 0.75 * len(planted) and len(set(found) - set(planted)) <= 1
 
 
 def test_two_sets_that_write_alike_differ_in_no_word(tmp_path, monkeypatch):

@@ -11,7 +11,6 @@ from components.sources.text import fields, lines
 from components.spaces.dictionaries import Dictionary
 from components.spaces.space import has_capitals, written
 
-
 HEADER = re.compile(r"(source|target|src|trg|tgt|word|translation|english|german|french|spanish|italian|l[12])([ _]?word)?", re.IGNORECASE)
 """What a column is named, where the first line of a list is no pair but says what the columns have."""
 
@@ -41,7 +40,7 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
 
 
 def _empty(part: str, settings: params.Pairs) -> None:
-    """Says that no pair is there to learn from, which a method without a dictionary does not need; raises SesameError for one to ask for."""
+    """Says that no pair is there to learn from, which some methods do not need; raises SesameError where none can be asked for."""
     said = f"dictionary.{part}: no pair is in {settings.source.shown}"
     if part == "test":
         raise SesameError(f"{said}, so that nothing can be asked for: give it lines of two words, a word and its translation")

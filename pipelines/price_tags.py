@@ -194,7 +194,7 @@ def _per_task(all_params: params.Params, name: str, parts: Parts, made: Mapping[
         terminal.say(
             f"a task costs {told(shared * (1 / len(tasks)) + tuned)}, where {len(tasks)} share the model and its text; "
             f"one more costs {told(tuned)} ({number(len(all_params.finetune.seeds), 'seed')} from "
-            f"{' and '.join(all_params.finetune.inits)} weights)"
+            f"each of {', '.join(all_params.finetune.inits)})"
         )
 
 

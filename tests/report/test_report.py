@@ -146,9 +146,9 @@ def test_an_undefined_baseline_makes_a_table():
 
 
 def test_what_was_no_answer_stands_beside_the_score():
-    outside = {"pretrained": {"dev": [0.25, 0.75]}, "random": {"dev": [1.0, 1.0]}}
+    outside = {"pretrained": {"dev": [0.25, 0.75]}, "random": {"dev": [1.0, 1.0]}, "token_vectors": {"dev": [0.0, 0.5]}}
     own = measured("t5", "t", accuracy=0.5) | {"outside": outside}
-    assert tables.scores({("finetune", "t5-t"): own})["outside"].tolist() == [0.5, 1.0]
+    assert tables.scores({("finetune", "t5-t"): own})["outside"].tolist() == [0.5, 1.0, 0.25]
 
 
 def test_tasks_that_the_pre_training_text_was_not_cleared_of_are_named():

@@ -1,7 +1,7 @@
 """`python -m components.report.readme`: the tables of README.md and docs, filled from committed files.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`, a figure between `<!-- score: MODEL START TASK -->` (or `gain`: MODEL less
-that START) and `<!-- end -->`; the text around them is written by hand.
+A table is between `<!-- table: NAME -->` and `<!-- end -->`, a figure between `<!-- score: MODEL START TASK -->` and `<!-- end -->` (the
+functions of FIGURES have the other kinds); the text around them is written by hand.
 """
 
 import csv
@@ -110,7 +110,7 @@ def pretraining() -> str:
     body = [
         [
             row["model"], f"{int(row['parameters']):,}", f"{int(row['tokens']):,}",
-            f"{float(row['loss']):.2f} ± {float(row['loss_se']):.2f}", f"{float(row['perplexity']):.1f}",
+            f"{float(row['loss']):.2f} ± {float(row['loss_se']):.2f}",
             f"{float(row['context_free_loss']):.2f}", f"{float(row['ngram_loss']):.2f}" if row["ngram_loss"] else "–",
             f"{float(row['perplexity']):.1f}", f"{float(row['bits_per_byte']):.2f}", f"{float(row['tokens_per_second']):,.0f}",
         ]
@@ -152,14 +152,48 @@ def gain(model: str, against: str, task: str) -> str:
     return f"{float(row['difference']):+.3f} [{float(row['low']):+.3f}, {float(row['high']):+.3f}], {said}"
 
 
-FIGURES = {"score": score, "gain": gain}
+def learning(model: str, start: str, task: str, examples: str) -> str:
+    """A point of a learning curve: `0.407 ± 0.010`."""
+    wanted = (model, start, task, examples)
+    row = next(row for row in rows("learning_curve") if (row["model"], row["start"], row["task"], row["examples"]) == wanted)
+    return " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row[key])
+
+
+def calibration(model: str, start: str, task: str) -> str:
+    """The expected calibration error: `0.129`."""
+    row = next(row for row in rows("calibration") if (row["model"], row["init"], row["task"]) == (model, start, task))
+    return f"{float(row['expected_calibration_error']):.3f}"
+
+
+def precision(pair: str, method: str) -> str:
+    """P@1 by CSLS: `0.327 [0.286, 0.370]`."""
+    row = next(row for row in rows("alignment") if (row["pair"], row["method"], row["retrieval"]) == (pair, method, "csls"))
+    return f"{float(row['p1']):.3f} [{float(row['p1_low']):.3f}, {float(row['p1_high']):.3f}]"
+
+
+def unseen(pair: str, method: str) -> str:
+    """P@1 by CSLS of the words whose answer was not taught: `0.304`."""
+    row = next(row for row in rows("alignment") if (row["pair"], row["method"], row["retrieval"]) == (pair, method, "csls"))
+    return f"{float(row['p1_unseen']):.3f}"
+
+
+def less_first(pair: str, method: str, retrieval: str) -> str:
+    """P@1 minus that of the first method, by the same retrieval: `+0.019 [-0.010, +0.048]`."""
+    row = next(row for row in rows("alignment") if (row["pair"], row["method"], row["retrieval"]) == (pair, method, retrieval))
+    return f"{float(row['less_first']):+.3f} [{float(row['less_low']):+.3f}, {float(row['less_high']):+.3f}]"
+
+
+FIGURES = {
+    "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision, "unseen": unseen,
+    "less_first": less_first,
+}  # fmt: skip
 
 
 def filled(text: str) -> str:
     """A text with its tables and figures as the report has them now."""
     place = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
     text = place.sub(lambda match: f"<!-- table: {match[1]} -->\n\n{TABLES[match[1]]()}\n\n<!-- end -->", text)
-    figure = re.compile(r"<!-- (score|gain): ([\w ]+) -->.*?<!-- end -->")
+    figure = re.compile(rf"<!-- ({'|'.join(FIGURES)}): ([\w ]+) -->.*?<!-- end -->")
     return figure.sub(lambda match: f"<!-- {match[1]}: {match[2]} -->{FIGURES[match[1]](*match[2].split())}<!-- end -->", text)
 
 

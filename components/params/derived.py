@@ -96,8 +96,6 @@ class MultiTask(OnTasks):
             raise ValueError("several tasks at once know no best epoch and no layer that waits: leave patience and gradual_unfreezing out")
         if self.sampling != "proportional" and (self.cap is not None or self.temperature != 1):
             raise ValueError(f"cap and temperature are of sampling: proportional, not {self.sampling}")
-        if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:
-            raise ValueError(f"tasks has {twice[0]} twice")
         return self
 
 

@@ -6,6 +6,7 @@ a run is opened, since that takes 1.5 s.
 """
 
 import getpass
+import hashlib
 import json
 import os
 import shutil
@@ -207,6 +208,17 @@ def _log_model(mlflow, run_id: str, folder: Path, name: str, **more: str):
         )  # fmt: skip
 
 
+LONGEST = 6000
+"""Characters of a parameter that MLflow keeps."""
+
+
+def shortened(value: str) -> str:
+    """A parameter that MLflow takes: of a longer one the beginning and a digest, so that two values stay two."""
+    if len(value) <= LONGEST:
+        return value
+    return f"{value[: LONGEST - 100]}... ({len(value):,} characters, md5 {hashlib.md5(value.encode()).hexdigest()})"
+
+
 class Run:
     """One run of the ledger. With `run_id` None it records nothing."""
 
@@ -235,7 +247,7 @@ class Run:
         """Log a nested dictionary as flattened parameters."""
         from mlflow.entities import Param
 
-        shown = [(key, without_secrets(str(value))[:6000]) for key, value in flatten(params).items()]
+        shown = [(key, shortened(without_secrets(str(value)))) for key, value in flatten(params).items()]
         for i in range(0, len(shown), 100):  # the most one call takes
             batch = shown[i : i + 100]
             self.attempt(lambda ledger, batch=batch: ledger.log_batch(self.id, params=[Param(key, value) for key, value in batch]))

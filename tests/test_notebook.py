@@ -132,3 +132,10 @@ def test_a_moved_checkout_finds_its_files_again(models, tmp_path_factory, monkey
     assert [file.path for file in tracking.client().list_artifacts(run.id)] == [file.path for file in before] != []
     assert away(f"runs:/{run.id}/gpt", moved, tmp_path_factory.mktemp("away")) == pytest.approx(right, abs=1e-4)
     tracking.client.cache_clear()
+
+
+def test_two_long_parameters_stay_two():
+    """MLflow takes 6,000 characters."""
+    one, other = (str([f"data/part-{i}.txt" for i in (*range(400), last)]) for last in (1, 2))
+    assert tracking.shortened(one) != tracking.shortened(other) and max(map(len, map(tracking.shortened, (one, other)))) <= 6000
+    assert tracking.shortened("short") == "short"

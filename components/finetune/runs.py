@@ -70,8 +70,9 @@ class Reader:
         train = ready.module.inputs(self.encoded["train"], self.bench.fabric)
         self.seconds = time.perf_counter() - started
         arm.flops += train.flops
-        # the same frozen weights make the same features of the same inputs for every seed
-        if (folder, arm.init) != self.read_from or arm.init == "random" or ready.kind.drawn:
+        # the same frozen weights make the same features of the same inputs for every seed, but for parts that each seed draws
+        drawn = arm.init == "random" or ready.kind.drawn or ready.module.model.absent
+        if (folder, arm.init) != self.read_from or drawn:
             self.read = {split: ready.module.inputs(self.encoded[split], self.bench.fabric) for split in arm.splits}
             self.read_from = folder, arm.init
             arm.flops += sum(texts.flops for texts in self.read.values())

@@ -135,7 +135,7 @@ class RougeTokens:
 
 @cache
 def _rouge(name: str) -> Value:
-    """F1 of ROUGE (Lin 2004), as T5 and BART report it."""
+    """F1 of ROUGE (Lin 2004); of `rouge_l` over the whole text, where T5 and BART report the mean over its sentences (ROUGE-Lsum)."""
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer([name], tokenizer=RougeTokens())

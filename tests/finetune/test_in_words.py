@@ -312,6 +312,20 @@ def test_labels_that_can_not_be_told_apart(labels, words, said, tokens):
             build("decoder", tokens, task(labels=labels), recipe(target_length=3))
 
 
+def test_an_answer_that_does_not_fit_is_counted_and_labels_that_end_otherwise_are_refused(tokens):
+    """In context, where all that is judged of an answer is what there is room for."""
+    long = " the old dog sees a river in the morning" * 4
+    for labels, alike in (([f"a man{long}", f"some bread{long}"], False), ([f"{long} one", f"{long} two"], True)):
+        _, kind = build("decoder", tokens, task(labels=labels), recipe("in_context", shots=0, max_length=32))
+        rows = [Example("1", "the dog", None, labels[0])]
+        kind.begin(rows, 1)
+        if alike:
+            with pytest.raises(SesameError, match="labels of same begin with the same .* tokens, which is all that there is room for"):
+                kind.encode([replace(row) for row in rows], tokens)
+        else:
+            assert [getattr(kind.encode([replace(row) for row in rows], tokens), key) for key in ("cut", "lost")] == [1, 1]
+
+
 @pytest.mark.parametrize(("family", "write"), [("decoder", gpt_bpe), ("encoder_decoder", roberta_bpe)])
 def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
     """GPT-2's, whose words begin with a space, and BART's, whose targets open with the prefix of a text; kept at the best epoch."""

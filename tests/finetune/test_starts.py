@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from components import params
 from components.errors import SesameError
 from components.finetune import __main__ as finetune
+from components.finetune import runs
 from components.finetune.bench import Bench
 from components.models import store
 from components.tracking import Run
@@ -95,3 +96,36 @@ def test_dev_may_be_a_part_and_test_all(project):
 def test_what_has_no_effect_is_refused(project, recipe, said):
     with pytest.raises(SesameError, match=said):
         declared(**recipe)
+
+
+def without_pooler(tokens) -> None:
+    """A BERT with weights that tell something, and a pooler that nothing has trained."""
+    save_random(declared(), "bert", tokens)
+    model, _ = store.load(Path("data/models/bert"))
+    kept = {name: 8 * value for name, value in model.state_dict().items() if not name.startswith(("pooler", "next_sentence"))}
+    store.save(Path("data/models/bert"), kept, declared().models["bert"].architecture, tokens, ["pooler", "next_sentence"])
+
+
+def test_a_part_that_each_seed_draws_is_read_anew_for_each(project, tokens):
+    """Else the head would learn on one seed's features and be judged on another's."""
+    without_pooler(tokens)
+    checked = declared(method="mix", head="pooled")
+    bench, arm = Bench.of(checked, "same"), runs.Arm("pretrained", ["test"], {})
+    reader, recipe = runs.Reader(bench), checked.finetune.recipes["bert"]
+    read = []
+    for seed in (1, 2):
+        ready = bench.ready(Path("data/models/bert"), recipe, seed)
+        with torch.no_grad():
+            ready.module.model.blocks[0].attention.output.weight.mul_(seed)  # stands for what a seed draws
+        read.append(reader.inputs(ready, Path("data/models/bert"), arm, seed)["test"].texts[0][0])
+    assert not torch.equal(*read)
+
+
+@pytest.mark.parametrize("method", ["sentence_probe", "cosine"])
+def test_a_vector_that_nothing_has_trained_is_refused(project, tokens, method):
+    without_pooler(tokens)
+    recipe = declared().finetune.recipes["bert"].model_dump() | {"method": method, "head": "pooled"}
+    bench = Bench.of(declared(), "same")
+    with pytest.raises(SesameError, match=f"method {method}: no training has touched the pooler .* set vector: mean"):
+        bench.ready(Path("data/models/bert"), params.Recipe.model_validate(recipe), 1)
+    assert bench.ready(Path("data/models/bert"), params.Recipe.model_validate(recipe | {"vector": "mean"}), 1)

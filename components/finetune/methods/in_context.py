@@ -98,6 +98,11 @@ class Likelihood(InWords):
         room = self.room - len(self.before)
         longest = min(max(map(len, answers)), room - SHORTEST)
         prompt = self.prompt(example, room - longest)
+        if max(map(len, answers)) > longest:
+            prompt = replace(prompt, cut=True, lost=True)
+            if not example.choices and len({tuple(ids[:longest]) for ids in answers}) < len(answers):
+                same = f"labels of {self.name} begin with the same {longest} tokens"
+                raise SesameError(f"{same}, which is all that there is room for: raise max_length")
         add(data, [self.row([*self.before, *prompt.ids], ids[:longest]) for ids in answers], prompt, example)
 
     def empty(self) -> list[Encoded]:

@@ -25,6 +25,8 @@ class SentenceProbe(LinearProbe):
         if kind.per_token:
             raise SesameError(f"method {recipe.method} makes one vector of a text, and this task asks for one of each token")
         self.mean = recipe.vector == "mean"
+        if not self.mean and "pooler" in model.absent:
+            raise SesameError(f"method {recipe.method}: no training has touched the pooler that makes a text's vector; set vector: mean")
         super().__init__(model, tokens, recipe, kind, pair)
 
     @torch.no_grad()

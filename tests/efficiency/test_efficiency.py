@@ -123,7 +123,7 @@ def test_nobody_on_the_front_is_beaten():
         ),
         ({"base": "early"}, "base: early is left at several thresholds"),
         ({"thresholds": []}, "efficiency.thresholds: "),
-        ({"tasks": ["same", "same"]}, "tasks has same twice"),
+        ({"tasks": ["same", "same"]}, "same stands there twice"),
         ({"recipe": RECIPE | {"temperature_scaling": True}}, "temperature_scaling says nothing here"),
         ({"recipe": None}, "points need a recipe and tasks"),
     ],

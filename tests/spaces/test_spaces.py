@@ -258,7 +258,7 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
 
     dictionary = wordnet(tmp_path, lemmas("english_lemma", ""), lemmas("french_lemma", "z"), train=80, test=30)
     both = {"one": PPMI | {"corpus": "one"}, "two": PPMI | {"corpus": "two"}}
-    curve = {"methods": ["xing_2015"], "seed_pairs": [5, 40, 4000]}
+    curve = {"methods": ["xing_2015"], "seed_pairs": [5, 40, 80]}
     made = settings(both, source="one", target="two", dictionary=dictionary, methods=["mikolov_2013", "artetxe_2018a"], curve=curve)
     for name in both:
         vectors.body(made, name, None)
@@ -275,7 +275,8 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
         assert float(first["less_first"]) == 0 and float(second["less_first"]) == pytest.approx(less)
     assert float(scores[3]["p10"]) == metrics["methods"]["artetxe_2018a"]["csls"]["p10"] and scores[0]["coverage"] == "1.0"
     assert np.load(folder / "mapping.npz")["artetxe_2018a_source"].shape == (20, 20) and not (folder / "moved.csv").exists()
-    assert [(row["method"], row["seed_pairs"]) for row in table(folder / "curve.csv")] == [("xing_2015", "5"), ("xing_2015", "40")]
+    sizes = [(row["method"], row["seed_pairs"]) for row in table(folder / "curve.csv")]
+    assert sizes == [("xing_2015", size) for size in ("5", "40", "80")]
     view = table(folder / "view.csv")
     assert len(view) == 2 * 30 and {row["side"] for row in view} == {"source", "target"}
     places = {

@@ -14,7 +14,7 @@ from components.tasks.verdicts import LEVEL, holm
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
-PAGES = (Path("README.md"), Path("docs/comparisons.md"), Path("docs/lectures.md"))
+PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "lectures", "spaces")))
 PLACES = {"pretrained": "pretrained", "random": "random", "token_vectors": "own token vectors alone"}
 STARTS = {start: name for start, name in PLACES.items() if start != "pretrained"}
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}

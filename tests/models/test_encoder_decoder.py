@@ -6,12 +6,14 @@ import pytest
 import torch
 import transformers
 from pydantic import TypeAdapter, ValidationError
+from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 from components import params, tokenizer
 from components.checkpoints import __main__ as stage
 from components.checkpoints import export
 from components.models import store
+from components.models.encoder_decoder import hub
 from components.tracking import Run
 from tests.conftest import text, tiny_params
 from tests.models.test_transformers import SENTENCES, batch, roberta_bpe, unigram
@@ -65,6 +67,20 @@ def test_rows_of_an_embedding_that_no_id_has_are_left_out(project, name):
     assert model.token_embedding.num_embeddings == tokens.vocab_size
     _, difference = export.export("brought")
     assert difference < 1e-4
+
+
+@pytest.mark.parametrize("name", ["t5_1.1", "mt5"])
+def test_an_output_that_is_the_embedding_comes_in_and_goes_out(project, name):
+    """As `transformers` saves it where both are one tensor: the second name is not in the file."""
+    folder = given(project / "given" / name, name)
+    model = THEIRS[name][0].from_pretrained(folder)
+    model.lm_head.weight = model.shared.weight
+    model.save_pretrained(folder)
+    assert "lm_head.weight" not in load_file(folder / "model.safetensors")
+    architecture = hub.LAYOUTS[model.config.model_type].architecture(model.config.to_dict())
+    weights = hub.in_ours(load_file(folder / "model.safetensors"), architecture)
+    assert torch.equal(weights["lm_head.weight"], model.shared.weight)
+    save_file(weights, project / "ours.safetensors")
 
 
 @torch.no_grad()

@@ -23,6 +23,7 @@ from components.checkpoints import export, hub, parity, pieces
 from components.errors import SesameError
 from components.models import store
 from components.models.bilm.block import BiLMArchitecture
+from components.models.deberta import hub as deberta
 from components.models.deberta.block import DebertaArchitecture
 from components.models.decoder.block import DecoderArchitecture
 from components.models.encoder.block import EncoderArchitecture
@@ -671,6 +672,12 @@ def test_a_unigram_tokenizer_reads_and_is_not_written(project):
     assert figures["vocab_size"] == 320 and tokens.decode(tokens.encode(["the dog sees 東京 ."])[0]) == "the dog sees 東京 ."
     with pytest.raises(SesameError, match="a unigram tokenizer can't be written"):
         pieces.convert(tokens.path)
+
+
+def test_the_kinds_of_debertas_attention_stand_in_any_order():
+    for order in ("p2c|c2p", "c2p|p2c", ["c2p", "p2c"], ["p2c", "c2p"]):
+        assert deberta.ordered({"pos_att_type": order})["pos_att_type"] == ["p2c", "c2p"]
+    assert deberta.ordered({"pos_att_type": "c2p"})["pos_att_type"] == ["c2p"], "which is another model, and refused"
 
 
 def test_an_export_has_a_card_with_its_licence(given, project):

@@ -1,6 +1,7 @@
 """How `transformers` lays out DeBERTa, of which version 3 is version 2 with another pre-training."""
 
 import re
+from typing import Any
 
 from torch import Tensor
 
@@ -15,6 +16,13 @@ _BODY = bert_body("deberta") | {
     "blocks.*.attention.value": f"{_ATTENTION}.value_proj",
 }
 _FIXED = {"relative_attention": True, "position_biased_input": False, "max_relative_positions": -1}
+
+
+def ordered(config: dict[str, Any]) -> dict[str, Any]:
+    """The kinds of attention in one order: they are added up."""
+    kinds = config.get("pos_att_type") or []
+    kinds = kinds.split("|") if isinstance(kinds, str) else kinds
+    return config | {"pos_att_type": sorted((kind.strip().lower() for kind in kinds), reverse=True)}
 
 
 def split(weights: dict[str, Tensor], architecture: DebertaArchitecture) -> dict[str, Tensor]:
@@ -36,6 +44,7 @@ LAYOUTS = {
         _BODY | {"relative_norm": "deberta.encoder.LayerNorm"},
         tied={},
         fixed=_FIXED | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]},
+        settings_in=ordered,
         own={"shared_projections": True, "norm_positions": True, "mask_decoder": False},
         pretraining=("mask_decoder",),
         reads_segments=False,
@@ -49,6 +58,7 @@ LAYOUTS = {
         },
         tied={},
         fixed=_FIXED | {"pos_att_type": ["p2c", "c2p"]},
+        settings_in=ordered,
         own={"mask_decoder": False},
         prepare=split,
         reads_segments=False,

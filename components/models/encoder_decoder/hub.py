@@ -146,7 +146,7 @@ def in_ours(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture
     if architecture.tie_word_embeddings and plain.pop("lm_head.weight", plain["shared.weight"]).ne(plain["shared.weight"]).any():
         raise SesameError("lm_head.weight in the weights is not the same as shared.weight, and config.json has no untied output")
     if not architecture.tie_word_embeddings:
-        plain.setdefault("lm_head.weight", plain["shared.weight"])
+        plain.setdefault("lm_head.weight", plain["shared.weight"].clone())  # two weights of one memory can't be saved
     return _rescaled(plain, architecture, 1)
 
 

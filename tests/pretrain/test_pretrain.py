@@ -23,7 +23,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils.data import DataLoader
 
-from components import encode, objectives, params
+from components import encode, objectives, params, tracking
 from components.derive import pretrained
 from components.errors import SesameError
 from components.models import store

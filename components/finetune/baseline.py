@@ -27,7 +27,7 @@ from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
 from components.models import store
 from components.models.common.decomposable_attention import pair_head
-from components.models.common.heads import BiLSTMAttentionHead, OneLayer, compared
+from components.models.common.heads import BiLSTMAttentionHead, OneLayer, compared, mean_over_tokens
 from components.tasks import Example, calibration, metrics
 from components.tracking import Run
 
@@ -155,10 +155,7 @@ class Averaging(nn.Module):
         )  # fmt: skip
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
-        means = []
-        for ids, lengths in texts:
-            real = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-            means.append((self.vectors(ids) * real[:, :, None]).sum(1) / lengths[:, None])
+        means = [mean_over_tokens(self.vectors(ids), lengths) for ids, lengths in texts]
         return self.head(compared(torch.cat(means), len(texts)))
 
 

@@ -1,10 +1,9 @@
 """A model's own token vectors, without positions and layers: what the rest of it adds is what the context brings."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from components.models.common.heads import mean_over_tokens
 from components.models.contract import LanguageModel
 
 
@@ -26,11 +25,7 @@ class TokenVectors(LanguageModel):
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         """(batch, length, width) -> (batch, width): the mean over the tokens."""
-        real = torch.arange(hidden.shape[1], device=hidden.device) < lengths[:, None]
-        return (hidden * real[:, :, None]).sum(1) / lengths[:, None]
+        return mean_over_tokens(hidden, lengths)
 
     def logits(self, hidden: Tensor) -> Tensor:
         raise NotImplementedError("vectors alone predict nothing")
-
-    def stacked(self) -> Sequence:
-        return []

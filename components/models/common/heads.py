@@ -69,8 +69,7 @@ class MeanHead(nn.Module):
         x = self.dropout(self.mix(layers))
         if self.per_token:
             return self.output(x)
-        real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-        return self.output(compared((x * real[:, :, None]).sum(1) / lengths[:, None], texts))
+        return self.output(compared(mean_over_tokens(x, lengths), texts))
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -130,6 +129,12 @@ class BiLSTMAttentionHead(nn.Module):
         if mask is not None:
             scores = scores.masked_fill(~mask[:, 0, 0], -torch.inf)
         return self.output(compared(torch.einsum("bl,blw->bw", scores.softmax(1), x), texts))
+
+
+def mean_over_tokens(hidden: Tensor, lengths: Tensor) -> Tensor:
+    """(batch, length, width), lengths (batch,) -> (batch, width): of the real tokens, not of padding."""
+    real = torch.arange(hidden.shape[1], device=hidden.device) < lengths[:, None]
+    return (hidden * real[:, :, None]).sum(1) / lengths[:, None]
 
 
 def compared(read: Tensor, texts: int) -> Tensor:

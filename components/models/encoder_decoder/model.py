@@ -9,6 +9,7 @@ from torch.nn.functional import linear
 
 from components.models.common.block import TransformerArchitecture
 from components.models.common.dropout import Dropout
+from components.models.common.heads import mean_over_tokens
 from components.models.common.positions import Positions
 from components.models.common.transformer import ACTIVATIONS, Gated, attention, initialise, length_mask, norm
 from components.models.contract import LanguageModel
@@ -76,8 +77,7 @@ class EncoderDecoder(LanguageModel):
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         if self.config.task_states == "both":  # the decoder's last state has seen all of the text
             return hidden[torch.arange(len(lengths), device=hidden.device), lengths - 1]
-        real = torch.arange(hidden.shape[1], device=hidden.device) < lengths[:, None]
-        return (hidden * real[:, :, None]).sum(1) / lengths[:, None]
+        return mean_over_tokens(hidden, lengths)
 
     def sublayers(self) -> list[tuple[nn.Module, str]]:
         stacks = (self.encoder, self.decoder) if self.config.task_states == "both" else (self.encoder,)

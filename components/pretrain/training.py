@@ -263,7 +263,9 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     peak = matmul_peak(trainer.strategy.root_device, torch.bfloat16 if "bf16" in str(trainer.precision) else torch.float32)
     speed = module.timed_tokens / module.timed_seconds if module.timed_seconds else module.tokens / module.seconds
     flops = setup.train.flops(module.tokens)
-    return module.valid | setup.objective.controls(setup.train.phases[-1].batches, setup.valid) | _without_network(setup, module.tokens) | {
+    batches, vocab_size = setup.train.phases[-1].batches, setup.tokens.vocab_size
+    zeros = zero.figures(setup.objective, setup.train_text, setup.valid_text, vocab_size, batches, setup.valid, module.tokens)
+    return module.valid | setup.objective.controls(batches, setup.valid) | zeros | {
         "parameters": store.count_parameters(setup.model),
         "tokens": module.tokens,
         "steps": trainer.global_step,
@@ -278,22 +280,6 @@ def _figures(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
             "earlier_seconds": module.earlier_seconds,
         },
     }  # fmt: skip
-
-
-def _without_network(setup: Setup, tokens: int) -> dict[str, float]:
-    """What the loss is to be held against: that of the best guess without context and, of a chain of tokens, of an n-gram model."""
-    train, vocab_size, found = setup.train.phases[-1].batches, setup.tokens.vocab_size, {}
-    if (loss := zero.context_free_loss(setup.objective, setup.train_text, vocab_size, train, setup.valid)) is not None:
-        found["context_free_loss"] = loss
-    if setup.objective.chain_rule:
-        ngram = zero.ngram_loss(setup.train_text, setup.valid_text, vocab_size, tokens)
-        bits = ngram["ngram_loss"] * ngram.pop("ngram_targets") / math.log(2)
-        perplexity = math.exp(min(ngram["ngram_loss"], 50))
-        found |= ngram | {"ngram_perplexity": perplexity, "ngram_bits_per_byte": bits / setup.valid_text.num_bytes}
-    for name in ("context_free_loss", "ngram_loss"):
-        if name in found:
-            print(f"{name.replace('_', ' ')} {found[name]:.4f}", flush=True)
-    return found
 
 
 def few_rows(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batch:

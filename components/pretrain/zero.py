@@ -6,7 +6,7 @@ model near it is not trained yet. The n-gram model is what counting alone makes 
 
 from collections.abc import Iterator
 from itertools import islice
-from math import ceil, log2
+from math import ceil, exp, log, log2
 
 import numpy as np
 import torch
@@ -24,6 +24,21 @@ MOST_TOKENS = 2 * 10**7
 """That it is counted on: the counts of so many take some two GiB."""
 STEPS = 20
 """Of training, from which the share of hidden tokens that are shown all the same is told."""
+
+
+def figures(
+    objective: Objective, train_text: Split, valid_text: Split, vocab_size: int, train: Batches, valid: Batches, tokens: int
+) -> dict[str, float]:  # fmt: skip
+    """What a loss is held against, where the objective has it: `context_free_loss`, and of a chain of tokens the n-gram model's figures,
+    of as many `tokens` as were read."""
+    found = {}
+    if (loss := context_free_loss(objective, train_text, vocab_size, train, valid)) is not None:
+        found["context_free_loss"] = loss
+        print(f"context free loss {loss:.4f}", flush=True)
+    if objective.chain_rule:
+        found |= ngram(train_text, valid_text, vocab_size, tokens)
+        print(f"ngram loss {found['ngram_loss']:.4f}", flush=True)
+    return found
 
 
 def context_free_loss(objective: Objective, text: Split, vocab_size: int, train: Batches, valid: Batches) -> float | None:
@@ -62,8 +77,9 @@ def _asked(objective: Objective, batches: Batches) -> Iterator[tuple[Tensor, Ten
         yield labels[real], None if seen is None else seen[real]
 
 
-def ngram_loss(train: Split, valid: Split, vocab_size: int, tokens: int, order: int = ORDER) -> dict[str, float]:
-    """An n-gram model's loss in nats a target, and the tokens that it was counted on: as many as a model read, at most all of the text.
+def ngram(train: Split, valid: Split, vocab_size: int, tokens: int, order: int = ORDER) -> dict[str, float]:
+    """An n-gram model's loss in nats a target, perplexity and bits per byte, and the tokens that it was counted on: as many as a model
+    read, at most all of the text.
 
     Interpolated Kneser-Ney smoothing with three discounts an order (Chen and Goodman 1999, section 4.1.6), over the stream of
     documents as a left-to-right model reads it. A token that opens a document is no target. The order falls where the ids of so many
@@ -74,7 +90,11 @@ def ngram_loss(train: Split, valid: Split, vocab_size: int, tokens: int, order: 
     stream = _stream(valid, valid.num_tokens)
     likely = model.probabilities(stream)
     asked = (np.arange(len(stream)) > 0) & (stream != CLS)
-    return {"ngram_loss": float(-np.log(likely[asked]).mean()), "ngram_tokens": model.tokens, "ngram_targets": int(asked.sum())}
+    loss = float(-np.log(likely[asked]).mean())
+    return {
+        "ngram_loss": loss, "ngram_tokens": model.tokens, "ngram_perplexity": exp(min(loss, 50)),
+        "ngram_bits_per_byte": loss * int(asked.sum()) / log(2) / valid.num_bytes,
+    }  # fmt: skip
 
 
 def _stream(text: Split, most: int) -> np.ndarray:

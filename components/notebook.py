@@ -1,5 +1,6 @@
 """Models and scores from Python, as in a notebook (docs/python.md). Nothing here writes."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,18 @@ class Loaded:
         sums += [] if back is None else [self._sum(back[places + 1], ids[places])]
         return sum(sums) / len(sums)
 
+    @cached_property
+    def tuned(self) -> TunedModel:
+        """The model with its head, read once."""
+        return TunedModel(self.folder)
+
     def predict(self, text: str, second: str | None = None) -> dict[str, Any]:
         """What a model that was tuned on a task (`derived`, `by: tuned`) says of a text or a pair.
 
         `prediction` is in the task's own words; a classification has `probabilities` by label, too.
         Raises SesameError for a model without the head of a task, or one text where the task has two.
         """
-        tuned = TunedModel(self.folder)
+        tuned = self.tuned
         if (second is not None) != tuned.pair:
             raise SesameError(f"{self.name} was tuned on {tuned.name}, which has {'two texts' if tuned.pair else 'one text'}")
         [value], logits = tuned.predict([Example("", text, second, None)])

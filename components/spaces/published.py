@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from components import params, sources, stage
-from components.errors import SesameError, one_line
+from components.errors import SesameError, counted, one_line
 from components.sources.file import SourceFile
 from components.sources.text import lines
 from components.spaces import intrinsic
@@ -59,7 +59,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
         raise SesameError(f"{settings.source.shown}: its files have vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
     space = Space(list(taken), np.zeros(len(taken), dtype=np.int64), np.array(list(taken.values()), dtype=np.float32))
     save(space, Path("data/vectors", name))
-    said = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in dropped.items() if count)
+    said = counted(dropped) if any(dropped.values()) else ""
     said += f" (the first is {first_not_finite})" if first_not_finite else ""
     print(f"{len(taken)} vectors of {widths.pop()} dimensions{f'; left out: {said}' if said else ''}", flush=True)
     figures = {"intrinsic": intrinsic.judged(space, settings.tests)} if settings.tests else {}

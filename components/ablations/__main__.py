@@ -26,8 +26,7 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     frame = tables.table(all_params, name, compared)
     reads = tables.reads(all_params, name)
     climbed = ladder.climb(block, frame, reads)
-    idle, unseen_by = tables.untrained(all_params, name), tables.blind(all_params, name)
-    readings = tables.readings(all_params, name, frame, compared, idle, unseen_by)
+    readings = tables.readings(all_params, name, frame, compared, tables.untrained(all_params, name), tables.blind(all_params, name))
     readings += [climbed.sentence] if climbed else []
     outcomes = [expectations.outcome(own, tables.find(compared, own, block.base)) for own in block.expects]
     metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}

@@ -102,14 +102,8 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
     """
     block, idle = all_params.ablations[study], untrained(all_params, study)
     against_base = [(variant, block.base) for variant in variants(all_params, study)[1:]]
-    pairs, compared = [*against_base, *block.contrasts], []
-    ends = {variant: pretrained(all_params, study, variant, LAST) for variant in block.variants}
-    losses = {variant: verdicts.of_losses([own[LOSS] for own in figures]) for variant, figures in ends.items()}
-    alike = targets(all_params, study)
-    for variant, other in pairs:
-        if alike[variant] == alike[other] and not {variant, other} & {name for name in block.variants if block.variants[name].only_tuned}:
-            noise = verdicts.pool(side for name, side in losses.items() if alike[name] == alike[variant] and not np.isnan(side.mean))
-            compared.append((LOSS, variant, other, LAST, verdicts.difference(losses[variant], losses[other], noise)))
+    pairs = [*against_base, *block.contrasts]
+    compared = [(LOSS, variant, other, LAST, less) for (variant, other), less in by_loss(all_params, study, pairs).items()]
     for task in block.tasks:
         sides = scored(all_params, study, task)
         for milestone in (*map(str, block.milestones), LAST):
@@ -124,6 +118,20 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
 
     said = iter(verdicts.verdicts([own[-1] for own in compared if judged(own)]))
     return [Comparison(*own, next(said) if judged(own) else UNTRAINED if own[3] == LAST else "") for own in compared]
+
+
+def by_loss(all_params: params.Params, study: str, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], verdicts.Difference]:
+    """Of the pairs of variants whose losses are of the same targets: the difference, by the noise of all such variants. A variant that is
+    only tuned has another one's loss, and none to compare."""
+    trained = [variant for variant, own in all_params.ablations[study].variants.items() if not own.only_tuned]
+    alike = {variant: target for variant, target in targets(all_params, study).items() if variant in trained}
+    sides = {variant: verdicts.of_losses([own[LOSS] for own in pretrained(all_params, study, variant, LAST)]) for variant in trained}
+    found = {}
+    for variant, other in pairs:
+        if alike.get(variant) == alike.get(other) is not None:
+            noise = verdicts.pool(sides[name] for name, target in alike.items() if target == alike[variant])
+            found[variant, other] = verdicts.difference(sides[variant], sides[other], noise)
+    return found
 
 
 def untrained(all_params: params.Params, study: str) -> dict[str, tuple[float, float]]:
@@ -239,7 +247,7 @@ def shown(own: Comparison, base: str) -> str:
 
 def readings(
     all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison],
-    idle: Mapping[str, tuple[float, float]] = MappingProxyType({}), unseen_by: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    idle: Mapping[str, tuple[float, float]] = MappingProxyType({}), blinded: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> list[str]:  # fmt: skip
     """What the numbers support: a sentence on tasks that tell nothing (`blind`), one on the effects and on variants that are not trained
     (`untrained`), and one on unequal budgets where there are."""
@@ -256,9 +264,9 @@ def readings(
     sentence = f"Against {base['variant']}{when}: {'; '.join(said) if said else 'no difference is beyond the noise of seeds and examples'}."
     if said and count["not beyond noise"]:
         sentence += f" {count['not beyond noise']} of {len(judged)} comparisons are not beyond the noise of seeds and examples."
-    unseen = [own.difference.detectable for own in judged if own.verdict == "not beyond noise" and own.task != LOSS]
-    if unseen:
-        sentence += f" By itself one on a task could have seen {min(unseen):.3f} to {max(unseen):.3f} in four cases of five."
+    could = [own.difference.detectable for own in judged if own.verdict == "not beyond noise" and own.task != LOSS]
+    if could:
+        sentence += f" By itself one on a task could have seen {min(could):.3f} to {max(could):.3f} in four cases of five."
     if count["one run"]:
         sentence = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
     if count["undefined"]:
@@ -270,11 +278,11 @@ def readings(
     if idle:
         names = ", ".join(f"{variant} (loss {loss:.2f}, without context {zero:.2f})" for variant, (loss, zero) in idle.items())
         sentence += f" No verdict on tasks for {names}: within {NEAR} nats of the best guess without context a model has not learned."
-    blinded = [
+    first = [
         f"{task} says nothing here: no variant is above a bag of words over the second text alone ({best:.3f}, {floor:.3f})."
-        for task, (best, floor) in unseen_by.items()
+        for task, (best, floor) in blinded.items()
     ]  # fmt: skip
-    said = [*blinded, sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
+    said = [*first, sentence] + ([f"The budgets are not equal: {'; '.join(uneven)}."] if uneven else [])
     return said + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from components import params, price, stage
-from components.report import benchmarks, pages, plots, spaces, tables, writing
+from components.report import STARTS, benchmarks, pages, plots, spaces, tables, writing
 from components.tracking import Run
 
 FOLDER = Path("data/report")
@@ -81,7 +81,7 @@ def _page(
 ) -> None:  # fmt: skip
     pages.write(
         FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
-        gains=gains, starts=list(dict.fromkeys(start for row in gains for start in row["starts"])), start_names=tables.STARTS,
+        gains=gains, starts=list(dict.fromkeys(start for row in gains for start in row["starts"])), start_names=STARTS,
         reading=reading(gains), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
         protocols=sorted({row["pretrained"]["protocol"] for row in gains}), papers=papers, published=benchmarks.PUBLISHED,
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
@@ -140,7 +140,7 @@ def reading(gains: list[dict]) -> str:
         compared = [row["gains"][start] for row in gains if start in row["gains"]]
         unclear = sum(own.verdict in ("one run", "undefined") for own in compared)
         rest = len(compared) - len(higher[start]) - len(lower[start]) - unclear
-        said = f"Pre-training is ahead of {tables.STARTS[start]} beyond noise in {len(higher[start])} of {len(compared)} cases"
+        said = f"Pre-training is ahead of {STARTS[start]} beyond noise in {len(higher[start])} of {len(compared)} cases"
         said += f" ({', '.join(higher[start]) or 'none'})"
         said += f"; behind in {len(lower[start])} ({', '.join(lower[start])})" if lower[start] else ""
         if rest:

@@ -6,7 +6,8 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from components import params
-from components.report.tables import STARTS, named
+from components.report import STARTS
+from components.report.tables import named
 from components.tasks.benchmarks import CONVENTIONS, Score
 
 COLUMNS = {"glue": "glue_bert_paper", "superglue": "superglue"}

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from components.report import STARTS
+
 COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000", "#882255"]
 """Eight that the colour-blind tell apart, too (Okabe and Ito 2008; wine is here for their yellow, which is faint on white)."""
 MARKERS = "osD^vPX*"
@@ -83,7 +85,7 @@ def scores(gains: list[dict]) -> Figure:
         for i, row in enumerate(rows):
             shown = {"pretrained": row["pretrained"], **row["starts"]}
             for (init, figures), colour, shift in zip(shown.items(), (COLOURS[0], GREY, COLOURS[2]), (-0.2, 0.0, 0.2), strict=False):
-                label = STARTS[init] if i == 0 else None  # once for the legend
+                label = LABELS[init] if i == 0 else None  # once for the legend
                 axis.errorbar(figures["mean"], i + shift, xerr=figures["std"], fmt="o", color=colour, capsize=3, label=label)
         if rows[0]["baseline"] is not None:
             axis.axvline(rows[0]["baseline"]["mean"], color=COLOURS[1], linestyle="--", linewidth=1.2, label="best baseline")
@@ -94,7 +96,7 @@ def scores(gains: list[dict]) -> Figure:
     return figure
 
 
-STARTS = {"pretrained": "pre-trained", "random": "random weights", "token_vectors": "own token vectors alone"}
+LABELS = {"pretrained": "pre-trained", **STARTS}
 
 
 def learning(table: pd.DataFrame) -> Figure:
@@ -107,7 +109,7 @@ def learning(table: pd.DataFrame) -> Figure:
         axis.remove()
     for axis, ((task, model), rows) in zip(axes.flat, panels, strict=False):
         for (start, own), style in zip(rows.groupby("start", sort=False), styles(), strict=False):
-            label = STARTS.get(start, start.replace("_", " "))
+            label = LABELS.get(start, start.replace("_", " "))
             axis.errorbar(own["examples"], own["mean"], yerr=own["std"], capsize=3, markersize=5, label=label, **style)
         sizes = sorted(rows["examples"].unique())
         axis.set_xscale("log")

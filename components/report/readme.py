@@ -10,13 +10,14 @@ import re
 import statistics
 from pathlib import Path
 
+from components.report import STARTS
 from components.tasks.verdicts import LEVEL, holm
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "lectures", "spaces")))
-PLACES = {"pretrained": "pretrained", "random": "random", "token_vectors": "own token vectors alone"}
-STARTS = {start: name for start, name in PLACES.items() if start != "pretrained"}
+PLACES = {"pretrained": "pretrained", **STARTS}
+"""The starts of a model, as tables call them."""
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}
 BASELINES = {
     "decomposable_attention": "the same head over random vectors", "averaging": "averaging network",
@@ -29,6 +30,21 @@ def rows(name: str) -> list[dict[str, str]]:
     """A table of the report."""
     with (REPORT / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def find(name: str, **wanted: str) -> dict[str, str]:
+    """The first row of a table of the report that has these values."""
+    return next(row for row in rows(name) if all(row[key] == value for key, value in wanted.items()))
+
+
+def spread(row: dict[str, str]) -> str:
+    """`0.697 ± 0.011`; an undefined figure is left out."""
+    return " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row[key])
+
+
+def interval(row: dict[str, str], middle: str, low: str, high: str, sign: str = "") -> str:
+    """`0.327 [0.286, 0.370]`, of three columns; with `sign` "+" as differences are written."""
+    return f"{float(row[middle]):{sign}.3f} [{float(row[low]):{sign}.3f}, {float(row[high]):{sign}.3f}]"
 
 
 def table(head: list[str], body: list[list[str]]) -> str:
@@ -47,13 +63,13 @@ def scores() -> str:
     def cell(model: str, init: str, task: str) -> str:
         if (row := found.get((model, init, task))) is None:
             return "–"
-        shown = " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row[key])
+        shown = spread(row)
         return f"**{shown}**" if init == "pretrained" and verdicts.get((model, task)) == {"higher"} else shown
 
     def line(label: str, start: str, model: str, init: str) -> list[str]:
         return [label, start, *(cell(model, init, task) for task in TASKS)]
 
-    models = [model for model in dict.fromkeys(row["model"] for row in rows("scores") if row["init"] == "random")]
+    models = list(dict.fromkeys(row["model"] for row in rows("scores") if row["init"] == "random"))
     frozen = {"elmo": "elmo, frozen"}
     body = [line(frozen.get(model, model), name, model, init) for model in models for init, name in PLACES.items()]
     body += [line(label, "", name, "baseline") for name, label in BASELINES.items()]
@@ -64,8 +80,7 @@ def gains() -> str:
     """What the pre-trained weights have more than another start: the 95 % interval, and the verdict over all of them."""
     body = [
         [
-            row["model"], STARTS[row["against"]], row["task"],
-            f"{float(row['difference']):+.3f} [{float(row['low']):+.3f}, {float(row['high']):+.3f}]", row["verdict"],
+            row["model"], STARTS[row["against"]], row["task"], interval(row, "difference", "low", "high", "+"), row["verdict"],
             f"{float(row['detectable']):.3f}",
         ]
         for row in rows("gains") if row["against"] in STARTS
@@ -83,7 +98,7 @@ def starts() -> str:
     body = []
     for (model, start), points in tried.items():
         (scale, rate), best = max(points.items(), key=lambda point: statistics.fmean(point[1].values()))
-        rates = ", ".join(sorted({own for _, own in points}, key=float))
+        rates = ", ".join(sorted({row for _, row in points}, key=float))
         body.append([model, PLACES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in TASKS)])
     return table(["model", "start", "points tried", "rates", "best rate", "scale of token vectors", *TASKS.values()], body)
 
@@ -125,7 +140,7 @@ def alignment() -> str:
     body = [
         [
             row["pair"], row["method"], "none" if row["method"] == "unsupervised" else f"{int(row['seed_pairs']):,}",
-            f"{float(row['p1']):.3f} [{float(row['p1_low']):.3f}, {float(row['p1_high']):.3f}]",
+            interval(row, "p1", "p1_low", "p1_high"),
             f"{float(row['p5']):.3f}", f"{float(row['p10']):.3f}", f"{float(row['coverage']):.3f}",
         ]
         for row in rows("alignment") if row["retrieval"] == "csls" and row["pair"] != "same_period_b"
@@ -141,46 +156,39 @@ TABLES = {
 
 def score(model: str, start: str, task: str) -> str:
     """`0.697 ± 0.011`; of a baseline the start is `baseline`."""
-    row = next(row for row in rows("scores") if (row["model"], row["init"], row["task"]) == (model, start, task))
-    return " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row[key])
+    return spread(find("scores", model=model, init=start, task=task))
 
 
 def gain(model: str, against: str, task: str) -> str:
     """`+0.446 [+0.375, +0.518], beyond noise`."""
-    row = next(row for row in rows("gains") if (row["model"], row["against"], row["task"]) == (model, against, task))
-    said = "beyond noise" if row["verdict"] in ("higher", "lower") else row["verdict"]
-    return f"{float(row['difference']):+.3f} [{float(row['low']):+.3f}, {float(row['high']):+.3f}], {said}"
+    found = find("gains", model=model, against=against, task=task)
+    said = "beyond noise" if found["verdict"] in ("higher", "lower") else found["verdict"]
+    return f"{interval(found, 'difference', 'low', 'high', '+')}, {said}"
 
 
 def learning(model: str, start: str, task: str, examples: str) -> str:
     """A point of a learning curve: `0.407 ± 0.010`."""
-    wanted = (model, start, task, examples)
-    row = next(row for row in rows("learning_curve") if (row["model"], row["start"], row["task"], row["examples"]) == wanted)
-    return " ± ".join(f"{float(row[key]):.3f}" for key in ("mean", "std") if row[key])
+    return spread(find("learning_curve", model=model, start=start, task=task, examples=examples))
 
 
 def calibration(model: str, start: str, task: str) -> str:
     """The expected calibration error: `0.129`."""
-    row = next(row for row in rows("calibration") if (row["model"], row["init"], row["task"]) == (model, start, task))
-    return f"{float(row['expected_calibration_error']):.3f}"
+    return f"{float(find('calibration', model=model, init=start, task=task)['expected_calibration_error']):.3f}"
 
 
 def precision(pair: str, method: str) -> str:
     """P@1 by CSLS: `0.327 [0.286, 0.370]`."""
-    row = next(row for row in rows("alignment") if (row["pair"], row["method"], row["retrieval"]) == (pair, method, "csls"))
-    return f"{float(row['p1']):.3f} [{float(row['p1_low']):.3f}, {float(row['p1_high']):.3f}]"
+    return interval(find("alignment", pair=pair, method=method, retrieval="csls"), "p1", "p1_low", "p1_high")
 
 
 def unseen(pair: str, method: str) -> str:
     """P@1 by CSLS of the words whose answer was not taught: `0.304`."""
-    row = next(row for row in rows("alignment") if (row["pair"], row["method"], row["retrieval"]) == (pair, method, "csls"))
-    return f"{float(row['p1_unseen']):.3f}"
+    return f"{float(find('alignment', pair=pair, method=method, retrieval='csls')['p1_unseen']):.3f}"
 
 
 def less_first(pair: str, method: str, retrieval: str) -> str:
     """P@1 minus that of the first method, by the same retrieval: `+0.019 [-0.010, +0.048]`."""
-    row = next(row for row in rows("alignment") if (row["pair"], row["method"], row["retrieval"]) == (pair, method, retrieval))
-    return f"{float(row['less_first']):+.3f} [{float(row['less_low']):+.3f}, {float(row['less_high']):+.3f}]"
+    return interval(find("alignment", pair=pair, method=method, retrieval=retrieval), "less_first", "less_low", "less_high", "+")
 
 
 FIGURES = {

@@ -10,6 +10,7 @@ import pandas as pd
 
 from components import params, price, stage
 from components.frames import of_csv
+from components.report import STARTS
 from components.tasks import calibration as believed
 from components.tasks import verdicts
 
@@ -19,8 +20,6 @@ SCORES = [
     "seconds", "memory_mib", "cut", "lost", "outside", "stage",
 ]  # fmt: skip
 GAINS = ["model", "task", "metric", "against", "difference", "low", "high", "p", "verdict", "detectable"]
-STARTS = {"random": "random weights", "token_vectors": "own token vectors alone"}
-"""What `finetune` holds a model's own weights against."""
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh", "core_hours", "gpu_hours", "co2e_kg", "usd_preemptible", "usd_on_demand"]
 CALIBRATION = ["model", "task", "init", "expected_calibration_error", "ece_std", "brier_score", "brier_std", "temperature", "n"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]

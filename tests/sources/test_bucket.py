@@ -31,6 +31,7 @@ def bucket(server, tmp_path, monkeypatch):
     own = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": server}
     for key, value in own.items():
         monkeypatch.setenv(key, value)
+    s3fs.S3FileSystem.clear_instance_cache()  # a process asks the environment once; another test's server is gone
     monkeypatch.chdir(tmp_path)
     client = boto3.client("s3")
     client.create_bucket(Bucket="text")
@@ -111,6 +112,6 @@ def test_what_goes_wrong_is_a_line(bucket, monkeypatch):
     bucket.delete_object(Bucket="text", Key="a.txt")
     with pytest.raises(SesameError, match="bucket: s3://text/a.txt: "):
         file.raw()
-    s3fs.S3FileSystem.clear_instance_cache()  # a process asks the environment once
+    s3fs.S3FileSystem.clear_instance_cache()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     fails(source("s3://text/b.txt"), Unreachable, "bucket: s3://text/b.txt can't be read .*check its address and the keys")

@@ -30,19 +30,31 @@ def share_of(text: str, salt: str) -> float:
 def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Counter) -> Iterator[Document]:
     """A seeded sample of at most `max_words` words, in the order given: documents with small hashes.
 
-    Counts the others as `not_sampled`. Holds no more than the sample in memory, however long the source is.
+    Counts the others as `not_sampled`, and those that are longer than a whole sample as `longer_than_sample`.
+    Says so where long documents leave less than nine tenths of `max_words`. Holds no more than the sample in memory,
+    however long the source is.
     """
     # The document with the largest hash is on top, and goes first where the sample grows too large.
     heap: list[tuple[float, int, int, Document]] = []
-    total = 0
+    total = before = 0
     for number, document in enumerate(documents):
         words = words_of(document)
+        before += words
+        if words > max_words:  # with a small hash, it would drive all others out before it goes itself
+            dropped["longer_than_sample"] += 1
+            continue
         rank = share_of("\n".join(document), f"sample {seed}")
         heapq.heappush(heap, (-rank, number, words, document))
         total += words
         while total > max_words:
             total -= heapq.heappop(heap)[2]
             dropped["not_sampled"] += 1
+    if total < 0.9 * min(max_words, before):
+        print(
+            f"sample: {total:,} of {max_words:,} words: whole documents are drawn, and they are long; "
+            "read them as smaller documents (`document` of the reader), or raise max_words",
+            flush=True,
+        )
     heap.sort(key=lambda item: item[1])
     return (document for *_, document in heap)
 

@@ -50,8 +50,10 @@ def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable,
         name = tables.text(place, row, table.id) if table.id is not None else f"{split}-{number}"
         text_a = tables.text(place, row, table.text_a).strip()
         text_b = tables.text(place, row, table.text_b).strip() if table.text_b is not None else None
-        # What stays on one side of a split: rows that say so, else rows of the same text, which would else be learned and asked.
-        group = f"{text_a}\t{text_b}"
+        # What stays on one side of a split: rows that say so, else rows of the same texts in either order, which would
+        # else be learned and asked.
+        first, second = (text_a, text_b) if text_b is None else sorted((text_a, text_b))
+        group = f"{first}\t{second}"
         if table.group is not None:
             group = tables.text(place, row, table.group)
         elif table.group_rows is not None:
@@ -107,6 +109,8 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
                 f"{split}: {counts['normalised']:,} of {len(divided[split]):,} examples are in train, too, {counts['exact']:,} of them to "
                 "the letter: their scores say what was remembered"
             )
+        if counts["other_order"]:
+            print(f"{split}: {counts['other_order']:,} of {len(divided[split]):,} pairs are in train the other way round")
     sizes = {split: len(there) for split, there in divided.items()}
     print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + told(dropped))
     texts = (text for there in divided.values() for example in there for text in (example.text_a, example.text_b or ""))
@@ -159,8 +163,8 @@ def check(name: str, task: params.Task, divided: dict[str, list[Example]], dropp
 
 
 def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
-    """How many examples have the texts of one to learn from: to the letter, and but for case, forms of letters and what
-    is no word."""
+    """How many examples have the texts of one to learn from: to the letter; but for case, forms of letters and what
+    is no word; so, but the other way round and no other way (pairs)."""
 
     def exact(example: Example) -> tuple[str, ...]:
         return example.text_a, example.text_b or "", *(example.choices or {}).values()
@@ -168,8 +172,12 @@ def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
     def normalised(example: Example) -> tuple[str, ...]:
         return tuple(" ".join(WORDS.findall(normalize("NFKC", text).casefold())) or text for text in exact(example))
 
-    return {form.__name__: sum(form(example) in known for example in examples)
-            for form in (exact, normalised) for known in [set(map(form, train))]}  # fmt: skip
+    counts = {form.__name__: sum(form(example) in known for example in examples)
+              for form in (exact, normalised) for known in [set(map(form, train))]}  # fmt: skip
+    known = set(map(normalised, train))
+    pairs = [normalised(example) for example in examples if example.text_b]
+    counts["other_order"] = sum((b, a, *rest) in known and (a, b, *rest) not in known for a, b, *rest in pairs)
+    return counts
 
 
 def write(

@@ -169,6 +169,18 @@ def test_sample_is_seeded_within_its_limit_and_in_order():
     assert kept != list(cleaning.sample(documents, 500, 2, dropped))
 
 
+def test_a_document_longer_than_a_sample_drives_no_other_out(capsys):
+    """The sample was empty where its hash was small. A sample of long documents says how much of it is left empty."""
+    short, long = [[f"document {i} has five words"] for i in range(50)], ["word " * 300]
+    for seed in range(5):
+        dropped = Counter()
+        assert list(cleaning.sample([*short[:25], long, *short[25:]], 250, seed, dropped)) == short
+        assert dropped == {"longer_than_sample": 1} and not capsys.readouterr().out
+    kept = list(cleaning.sample([["word " * 70 + str(i)] for i in range(9)], 100, 1, dropped := Counter()))
+    assert len(kept) == 1 and dropped == {"not_sampled": 8}
+    assert "sample: 71 of 100 words: whole documents are drawn" in capsys.readouterr().out
+
+
 def test_a_document_never_changes_sides(project):
     draw = random.Random(0)
     lines = [sentence(draw) for _ in range(2000)]

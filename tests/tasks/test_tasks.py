@@ -52,13 +52,23 @@ def test_examples_that_are_in_train_too_are_counted(prepare, capsys):
     """To the letter, and but for case and punctuation; in the card and once on the console."""
     train = "a\tb\tlabel\n" + "".join(f"A man, {i}.\tsings\t{('no', 'yes')[i % 2]}\n" for i in range(20))
     dev = train.replace("A man, 3.", "a MAN 3").replace("A man, 4.", "a dog 4")
-    test = "a\tb\tlabel\n" + "".join(f"new {i}\tsings\tyes\n" for i in range(5))
+    test = "a\tb\tlabel\n" + "".join(f"new {i}\tsings\tyes\n" for i in range(3)) + "sings\tA man, 3.\tyes\nSings\ta man 4\tno\n"
     both = {"dev": {"source": files("dev.tsv")}, "test": {"source": files("test.tsv")}}
     prepare({"train.tsv": train, "dev.tsv": dev, "test.tsv": test}, train={"source": files("train.tsv")}, **both)
     card = json.loads(Path("data/tasks/same/card.json").read_text())
-    assert card["dev"]["in_train"] == {"exact": 18, "normalised": 19}
-    assert card["test"]["in_train"] == {"exact": 0, "normalised": 0} and "in_train" not in card["train"]
-    assert capsys.readouterr().out.count("dev: 19 of 20 examples are in train, too, 18 of them to the letter") == 1
+    assert card["dev"]["in_train"] == {"exact": 18, "normalised": 19, "other_order": 0}
+    assert card["test"]["in_train"] == {"exact": 0, "normalised": 0, "other_order": 2} and "in_train" not in card["train"]
+    out = capsys.readouterr().out
+    assert out.count("dev: 19 of 20 examples are in train, too, 18 of them to the letter") == 1
+    assert out.count("test: 2 of 5 pairs are in train the other way round") == 1 and "dev: 0 of" not in out
+
+
+def test_a_pair_and_its_other_order_stay_on_one_side(prepare):
+    rows = [f"one {i}\tother {i}\tyes\nother {i}\tone {i}\tno\n" for i in range(60)]
+    splits = prepare({"train.tsv": "a\tb\tlabel\n" + "".join(rows)}, train={"source": files("train.tsv")},
+                     dev={"share": 0.2}, test={"share": 0.2})  # fmt: skip
+    sides = [{frozenset((row.text_a, row.text_b)) for row in there} for there in splits.values()]
+    assert sum(map(len, sides)) == 60 == len(set.union(*sides))
 
 
 def test_two_columns_of_one_name_are_refused(prepare):

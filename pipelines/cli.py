@@ -15,7 +15,8 @@ from typing import Annotated, Literal
 import typer
 
 from components import params
-from components.errors import SesameError
+from components.core import storage
+from components.core.errors import SesameError
 
 app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -138,7 +139,9 @@ def _while_prefect_lives() -> Iterator[None]:
 
 def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool) -> None:
     """Run the flow, show what came out, and exit with what came of it."""
-    from pipelines import forecast, services, terminal
+    from pipelines import terminal
+    from pipelines.machines import services
+    from pipelines.money import forecast
 
     params.load()  # every mistake in it is said before anything runs
     services.foreign(services.PREFECT)  # as is an address that can't be one
@@ -149,7 +152,8 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     services.use_prefect()
     from prefect.utilities.urls import url_for
 
-    from pipelines import cancellation, flow, ledger, results, views
+    from pipelines import flow, results
+    from pipelines.build import cancellation, ledger, views
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     with _while_prefect_lives(), cancellation.without_heartbeats():
@@ -175,10 +179,10 @@ def worker(
     limit: Annotated[int, typer.Option(min=1, help="Stages at once.")] = 1,
 ) -> None:
     """Run stages that flows on other machines send to a work pool, in worktrees of this clone, until Ctrl-C."""
-    from pipelines import services
+    from pipelines.machines import services
 
     services.use_prefect()
-    from pipelines import pool_worker
+    from pipelines.machines import pool_worker
 
     pool_worker.serve(pool, queue or [], limit)
 
@@ -188,7 +192,9 @@ def plan(
     stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
 ) -> None:
     """List stages in the order of their running, what a run would do and what that takes. Runs nothing; fails where it can't fit."""
-    from pipelines import forecast, graph, terminal
+    from pipelines import terminal
+    from pipelines.build import graph
+    from pipelines.money import forecast
 
     all_params = params.load()
     with graph.at_once():
@@ -218,7 +224,7 @@ def price(
     answers: Annotated[bool, typer.Option("--answers", help="What its answers take, measured now: time, energy, money of 1000.")] = False,
 ) -> None:
     """Say what a model, a study or all has cost so far: time, core-hours, FLOPs, kWh, CO2e, money; what more tokens would."""
-    from pipelines import price_tags
+    from pipelines.money import price_tags
 
     if everything + (name is not None) > 1 or (tokens is not None) + (times is not None) + answers > 1:
         raise SesameError("one of MODEL, STUDY and --all, and one of --tokens, --times and --answers")
@@ -226,7 +232,7 @@ def price(
         raise SesameError("--tokens, --times and --answers are about a model: `sesame price MODEL --times 10`")
     all_params = params.load()
     if answers:
-        from pipelines.answers import answers as measured
+        from pipelines.money.answers import answers as measured
 
         measured(all_params, name)
     elif everything:
@@ -246,7 +252,7 @@ def compress(
     task: Annotated[str | None, typer.Option("--task", help="Of `efficiency`; without it the first.")] = None,
 ) -> None:
     """Say which of the ways to make a model smaller, as `efficiency` has run them, is best on dev within a budget."""
-    from pipelines.compress import compress
+    from pipelines.money.compress import compress
 
     compress(model, to, task)
 
@@ -298,10 +304,9 @@ def generate(
     """Have a model write: a translation, what fills a hole, how a text goes on. A masked model fills each [MASK]."""
     from pydantic import TypeAdapter, ValidationError
 
-    from components import stage
     from components.generate import filling, writing
-    from components.sources.file import SourceFile
-    from components.sources.text import lines as read_lines
+    from components.text.sources.file import SourceFile
+    from components.text.sources.text import lines as read_lines
     from pipelines import terminal
 
     given = {
@@ -324,7 +329,7 @@ def generate(
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file")
     if out:
-        stage.unused(out)
+        storage.unused(out)
     lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
     if rounds and not filling.fills(model):
         raise SesameError(f"--rounds is for models that fill holes, and {model} writes from left to right")
@@ -337,7 +342,7 @@ def generate(
         return
     texts = [" ".join(writer.text(ids).splitlines()) for ids in writer.write(sources, decoding, batch_size=64)]
     if out:
-        with stage.output(out) as temporary:
+        with storage.output(out) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
         terminal.say(f"{len(texts):,} texts in {out}")
     else:
@@ -360,7 +365,7 @@ def neighbours(
     top: Annotated[int, typer.Option(min=1, help="How many neighbours.")] = 8,
 ) -> None:
     """Show the nearest neighbours of a word in its context, by a model, and without it, by word vectors."""
-    from components.spaces import contexts
+    from components.embeddings import contexts
     from pipelines import terminal
 
     all_params = params.load()
@@ -401,7 +406,7 @@ def compare(
     split: Annotated[str, typer.Option(help="Which examples.")] = "dev",
 ) -> None:
     """Hold two models or baselines against each other on the same examples: the difference, its 95 % interval over seeds and examples."""
-    from components.tasks import verdicts
+    from components.comparison import verdicts
     from pipelines import terminal
 
     all_params = params.load()
@@ -464,7 +469,7 @@ def export(
     classifier: Annotated[bool, typer.Option("--classifier", help="With the head of the task that it was tuned on.")] = False,
 ) -> None:
     """Write a model and its tokenizer so that `transformers` reads them, and check that it computes the same."""
-    from components.checkpoints import export as exports
+    from components.derive.checkpoints import export as exports
     from pipelines import terminal
 
     folder, difference = exports.export(model, out, classifier)
@@ -480,7 +485,7 @@ def vectors(
 ) -> None:
     """Write vectors as word2vec's text, of an alignment both sides in one space and the test words: for gensim, MUSE,
     VecMap."""
-    from components.spaces import interchange
+    from components.embeddings import interchange
     from pipelines import terminal
 
     for path in interchange.export(params.load(), name, method, out):
@@ -493,7 +498,7 @@ def verify(
 ) -> None:
     """Read DVC's cache and say what in it is damaged. DVC alone takes it for good, and hands it out as a result."""
     from pipelines import terminal
-    from pipelines import verify as cache
+    from pipelines.build import verify as cache
 
     damaged, count = cache.damaged()
     for one in damaged:
@@ -511,7 +516,7 @@ def join(
     wait: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a head that is not there is waited for.")] = 600,
 ) -> None:
     """Take part in a training that runs on another machine by `run: {launcher: torchrun}`, until it is done."""
-    from components import launch
+    from components.stages import launch
     from pipelines import terminal
 
     launch.join(head, wait, terminal.say)
@@ -520,7 +525,9 @@ def join(
 @command
 def up() -> None:
     """Start the Prefect server and the MLflow page, if they are not up."""
-    from pipelines import services, terminal, views
+    from pipelines import terminal
+    from pipelines.build import views
+    from pipelines.machines import services
 
     for service in services.SERVICES:
         address = services.up(service)
@@ -530,7 +537,8 @@ def up() -> None:
 @command
 def down() -> None:
     """Stop both servers."""
-    from pipelines import services, terminal
+    from pipelines import terminal
+    from pipelines.machines import services
 
     terminal.say(f"stopped: {', '.join(services.down()) or 'nothing was up'}")
 
@@ -538,7 +546,8 @@ def down() -> None:
 @command
 def status() -> None:
     """Say which servers are up."""
-    from pipelines import services, terminal
+    from pipelines import terminal
+    from pipelines.machines import services
 
     terminal.table(["service", "state", "address"], [list(row) for row in services.status()])
 
@@ -546,7 +555,7 @@ def status() -> None:
 @command
 def serve() -> None:
     """Serve the deployments of prefect.yaml from this process: runs by schedule and from Prefect's page. Ctrl-C ends it and its runs."""
-    from pipelines import services
+    from pipelines.machines import services
 
     services.use_prefect()
     from pipelines import deployments
@@ -580,14 +589,16 @@ def exp_sweep(
     ] = None,
 ) -> None:
     """Run all combinations of values, each in a lane."""
-    from pipelines import sweep
+    from pipelines.worktrees import sweep
 
     lanes, cores = jobs or sweep.default_jobs(params.load()), os.cpu_count() or 1
     _lanes(settings, True, None, lanes, max(1, min(4, cores // lanes)) if lanes > 1 else None)
 
 
 def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stage_jobs: int | None) -> None:
-    from pipelines import experiments, overrides, sweep, terminal, views
+    from pipelines import terminal
+    from pipelines.build import views
+    from pipelines.worktrees import experiments, overrides, sweep
 
     params.load()
     variants = overrides.variants(settings, Path("params.yaml").read_text(encoding="utf-8"), several, name)
@@ -633,7 +644,7 @@ def exp_diff(
     other: Annotated[str, typer.Argument(metavar="B", help="What it is held against.")] = "HEAD",
 ) -> None:
     """Hold one experiment against another in one screen: params that differ, scores with their intervals, cost. Always A less B."""
-    from pipelines import experiments
+    from pipelines.worktrees import experiments
 
     experiments.show(name, other)
 
@@ -642,7 +653,8 @@ def exp_diff(
 @clear
 def exp_list() -> None:
     """List the lanes that run, and those that failed or crashed, with the disk they take."""
-    from pipelines import lanes, terminal
+    from pipelines import terminal
+    from pipelines.worktrees import lanes
 
     rows = [
         [
@@ -664,7 +676,8 @@ def exp_clean(
     names: Annotated[list[str] | None, typer.Argument(metavar="[LANE]...", help="All that failed or crashed by default.")] = None,
 ) -> None:
     """Remove failed and crashed lanes, never one that runs."""
-    from pipelines import lanes, terminal
+    from pipelines import terminal
+    from pipelines.worktrees import lanes
 
     freed = lanes.clean(names or [])
     for name, size in freed.items():

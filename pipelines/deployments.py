@@ -20,10 +20,13 @@ from pydantic import PositiveInt
 from ruamel.yaml import YAML
 
 from components import params
-from components.errors import SesameError
-from pipelines import forecast, services, studies, sweep, terminal
+from components.core.errors import SesameError
+from pipelines import studies, terminal
 from pipelines.flow import State, sesame
-from pipelines.overrides import variants
+from pipelines.machines import services
+from pipelines.money import forecast
+from pipelines.worktrees import sweep
+from pipelines.worktrees.overrides import variants
 
 DEPLOYED = Path("prefect.yaml")
 

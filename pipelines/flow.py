@@ -21,11 +21,14 @@ from prefect.runtime import flow_run, task_run
 from prefect.states import Cancelled, Completed, Failed
 
 from components import params
-from components.errors import SesameError
-from components.stage import STATE
-from pipelines import graph, ledger, meter, pools, processes, runner, services, slots, sources, terminal
-from pipelines.cancellation import heard
-from pipelines.forecast import JOBS
+from components.core.errors import SesameError
+from components.core.storage import STATE
+from pipelines import terminal
+from pipelines.build import graph, ledger, processes, runner, slots, sources
+from pipelines.build.cancellation import heard
+from pipelines.machines import pools, services
+from pipelines.money import meter
+from pipelines.money.forecast import JOBS
 
 GOOD = ("Completed", "Cached")
 RETRY_AFTER = 3

@@ -4,9 +4,10 @@ import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from components import stage
-from components.ablations.folders import REPORTS
-from pipelines import graph, studies, terminal
+from components.core import storage
+from components.studies.folders import REPORTS
+from pipelines import studies, terminal
+from pipelines.build import graph
 
 REPORT = Path("data/report")
 SEARCH = Path("data/search")
@@ -27,8 +28,8 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
     for name in [name.removeprefix("study@") for name in names if name.startswith("study@")]:
         studies.show(name)
         terminal.say(f"report   {REPORTS / name}.html")
-    files = {tuple(name.split("@", 1)): stage.metrics_path(*name.split("@", 1)) for name in names if "@" in name}
-    metrics = {key: stage.read_json(path) for key, path in files.items() if path.exists()}
+    files = {tuple(name.split("@", 1)): storage.metrics_path(*name.split("@", 1)) for name in names if "@" in name}
+    metrics = {key: storage.read_json(path) for key, path in files.items() if path.exists()}
     shown = [table(metrics) for table in TABLES]
     if any(shown) and (REPORT / "index.html").exists():
         terminal.say("report   not among what was built, so without these figures: `sesame run report`")
@@ -128,7 +129,7 @@ def _efficiency() -> None:
 def _search(page: bool) -> None:
     rows = []
     for path in sorted((SEARCH / "trials").glob("*/*/*.json")):
-        metrics = stage.read_json(path)
+        metrics = storage.read_json(path)
         best = metrics["best"] or {"score": None, "drawn": {}}
         drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in best["drawn"].items())
         score = "–" if best["score"] is None else f"{best['score']:.3f}"

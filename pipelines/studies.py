@@ -7,9 +7,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from components import params, stage, tracking
-from components.ablations.folders import REPORTS
-from components.errors import SesameError
+from components import params
+from components.core import storage, tracking
+from components.core.errors import SesameError
+from components.studies.folders import REPORTS
 from pipelines import terminal
 
 BUDGET = ("parameters", "tokens", "steps", "flops", "seconds")
@@ -33,8 +34,8 @@ def clear_removed(name: str) -> None:
     DVC would still see it beside the others. Its cache keeps it."""
     block = _declared(name)
     known = {str(seed) for seed in block.seeds}
-    stage.STATE.mkdir(exist_ok=True)
-    with suppress(Timeout), FileLock(stage.STATE / "flow.lock").acquire(timeout=0):  # a flow at work may be reading them
+    storage.STATE.mkdir(exist_ok=True)
+    with suppress(Timeout), FileLock(storage.STATE / "flow.lock").acquire(timeout=0):  # a flow at work may be reading them
         for root in (Path("data/variants", name), Path("data/studies", name)):
             for folder in root.glob("*"):
                 if folder.is_dir() and folder.name not in block.variants:
@@ -64,7 +65,7 @@ def show(name: str) -> None:
             cells.append(f"{float(difference):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if difference and low and high else "")
     terminal.say("")
     terminal.table(columns, shown, f"{name}: {block.question} ({len(block.seeds)} seeds)")
-    terminal.say(stage.read_json(REPORTS / f"{name}.json")["reading"], "bold")
+    terminal.say(storage.read_json(REPORTS / f"{name}.json")["reading"], "bold")
 
 
 def _short(text: str | float | None) -> str:
@@ -116,8 +117,8 @@ def _search(wanted: str, last: int) -> list:
 
 def champion(name: str) -> str:
     """Register the best model of a study; a line that says which. The choice is made on dev, over variants and seeds."""
-    from components.ablations import champion as champions
-    from pipelines import graph
+    from components.studies import champion as champions
+    from pipelines.build import graph
 
     block = _declared(name)
     with graph.at_once():

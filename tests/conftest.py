@@ -25,9 +25,10 @@ import requests
 import torch
 from filelock import FileLock
 
-from components import encode, params, tokenizer
+from components import params
+from components.core.tracking import Run
 from components.models import store
-from components.tracking import Run
+from components.text import encode, tokenizer
 from tests import forks
 
 os.environ["SESAME_TRACKING"] = "off"
@@ -322,11 +323,11 @@ def start(forking) -> Callable[..., forks.Command]:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
     """The tiny project with its data stages done: corpus, task, mix, tokenizer, encoding."""
-    from components.corpora import __main__ as corpus_stage
-    from components.corpora import mix
-    from components.encode import __main__ as encode_stage
     from components.tasks import __main__ as task_stage
-    from components.tokenizer import __main__ as tokenizer_stage
+    from components.text.corpora import __main__ as corpus_stage
+    from components.text.corpora import mix
+    from components.text.encode import __main__ as encode_stage
+    from components.text.tokenizer import __main__ as tokenizer_stage
 
     folder, before = tmp_path_factory.mktemp("tiny"), Path.cwd()
     write_raw(folder)

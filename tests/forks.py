@@ -75,11 +75,11 @@ def start(folder: Path) -> int:
     """Start the processes that fork for `folder/commands` and `folder/stages`, and write the two `python` that ask them; a pid."""
     import subprocess
 
-    for python, stages in ((folder / "python", "-m:pipelines.lockfile | -m:dvc | -m:components.*"), (folder / "flows/python", "-")):
+    for python, stages in ((folder / "python", "-m:pipelines.build.lockfile | -m:dvc | -m:components.*"), (folder / "flows/python", "-")):
         python.parent.mkdir(exist_ok=True)
         python.write_text(SCRIPT.format(stages=stages, python=sys.executable, forks=__file__, folder=folder))
         python.chmod(0o755)
-    from pipelines import services
+    from pipelines.machines import services
 
     # Prefect makes its loggers when it is imported; its home is each command's own
     quiet = {key: value for key, value in services.environment().items() if key != "PREFECT_HOME"}
@@ -211,7 +211,8 @@ def as_sesame(args: list[str], folder: str, environment: dict[str, str]) -> None
 
     import prefect.context
 
-    from pipelines import cli, services
+    from pipelines import cli
+    from pipelines.machines import services
 
     os.chdir(folder)
     os.environ.clear()

@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 from yamlcore import CoreLoader
 
-from components import block, params
+from components import params
+from components.core import config
 from components.params.studies import laid_over
 
 ROOT = Path(__file__).parents[1]
@@ -112,7 +113,7 @@ def test_methods_of_alignments_are_presets_or_blocks(shipped, method, right):
 
 def test_every_key_says_what_it_means_and_its_default():
     """In the words of its own docstring: those of a type (`a dimension of a model or a machine`) are the same for many keys."""
-    general = {part.description for kind in ("Name", "Count", "Size", "Seed", "Sha256") for part in getattr(block, kind).__metadata__}
+    general = {part.description for kind in ("Name", "Count", "Size", "Seed", "Sha256") for part in getattr(config, kind).__metadata__}
     for name in ("params", "studies"):
         schema = json.loads((ROOT / f"components/{name}.schema.json").read_text())
         for kind, part in (schema["$defs"] | {"the file": schema}).items():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.errors import SesameError, without_secrets
+from components.core.errors import SesameError, without_secrets
 
 
 @pytest.mark.parametrize(

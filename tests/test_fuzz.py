@@ -24,10 +24,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from ruamel.yaml import YAML
 
-from components import params, stage
-from components.corpora import __main__ as corpus_stage
-from components.errors import SesameError
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from components.stages import stage
 from components.tasks import __main__ as task_stage
+from components.text.corpora import __main__ as corpus_stage
 from tests.conftest import text, tiny_params
 
 MINUTES = float(os.environ.get("SESAME_FUZZ_MINUTES", 0))
@@ -218,7 +220,7 @@ def file(draw, whole: bytes) -> tuple[str, bytes, dict]:
 def works_or_says_where(body: Callable, name: str, section: str, packed: tuple[str, bytes, dict], raw: dict) -> None:
     """Run a stage in a project that has fetched the file before."""
     filename, data, source = packed
-    kept = stage.STATE / "downloads" / source["sha256"] / filename
+    kept = storage.STATE / "downloads" / source["sha256"] / filename
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_bytes(data)
     with open("params.yaml", "w") as written:

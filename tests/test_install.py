@@ -17,7 +17,7 @@ sys.path = [path for path in sys.path if path] + sys.argv[1:]
 import components
 assert components.__file__.startswith(sys.argv[1]), components.__file__
 from components import notebook, params, report
-from components.errors import SesameError
+from components.core.errors import SesameError
 from pipelines import cli, profiles
 assert "glue" in profiles.listed()
 try:

@@ -9,10 +9,11 @@ import torch
 from pydantic import TypeAdapter
 from torch.nn.functional import cross_entropy
 
-from components import notebook, params, tracking
-from components.errors import SesameError
+from components import notebook, params
+from components.core import tracking
+from components.core.errors import SesameError
 from components.models import store
-from components.tokenizer import MASK
+from components.text.tokenizer import MASK
 from tests.conftest import away, save_random, tiny_params
 
 ROOT = Path(__file__).parents[1]

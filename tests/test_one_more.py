@@ -17,13 +17,13 @@ from tests.conftest import register, tiny_params
 ROOT = Path(params.__file__).parents[2]
 
 FAMILY = {
-    "block": '''
+    "config": '''
         """Settings of the toy."""
 
         from typing import Literal
 
-        from components.block import Size
-        from components.models.common.block import ArchitectureBlock
+        from components.core.config import Size
+        from components.models.common.config import ArchitectureBlock
 
 
         class Architecture(ArchitectureBlock):
@@ -42,8 +42,8 @@ FAMILY = {
         from torch import Tensor, nn
 
         from components.models.contract import LanguageModel
-        from components.models.mean.block import Architecture
-        from components.tokenizer import Tokenizer
+        from components.models.mean.config import Architecture
+        from components.text.tokenizer import Tokenizer
 
 
         class Model(LanguageModel):
@@ -76,12 +76,12 @@ FAMILY = {
 }
 
 OBJECTIVE = {
-    "block": '''
+    "config": '''
         """Settings of the toy."""
 
         from typing import Literal
 
-        from components.objectives.block import ObjectiveBlock
+        from components.objectives.config import ObjectiveBlock
 
 
         class Objective(ObjectiveBlock):
@@ -104,7 +104,7 @@ OBJECTIVE = {
         from components.objectives.examples.segments import spans
         from components.objectives.examples.windows import Batch, Batches, Window
         from components.objectives.scoring import score
-        from components.tokenizer import CLS, SEP
+        from components.text.tokenizer import CLS, SEP
 
 
         class Spans(Batches):
@@ -193,7 +193,7 @@ def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed, sta
         YAML().dump(raw, file)
 
     said = ""
-    for stage in ("pretrain toy", "pretrain.sample toy", "pretrain toy_mlm", "finetune toy-same", "resolve all"):
+    for stage in ("pretrain toy", "pretrain.sample toy", "pretrain toy_mlm", "finetune toy-same", "stages.resolve all"):
         done = start("-m", *f"components.{stage}".split())
         said += done.communicate()[0]
         assert done.returncode == 0, said

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from tests.conftest import tiny_params
 
 PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", "sha256": "0" * 64, "members": ["*"]}

@@ -5,9 +5,11 @@ import copy
 import pytest
 from pydantic import ValidationError
 
-from components import params, price, resolve, stage
+from components import params
+from components.comparison import price
 from components.report import tables
 from components.report.benchmarks import PUBLISHED
+from components.stages import resolve, stage
 from tests.conftest import tiny_params
 
 CHECKED = params.check(tiny_params())

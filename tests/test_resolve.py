@@ -10,12 +10,13 @@ from typing import Annotated, Literal
 import pytest
 from ruamel.yaml import YAML
 
-from components import params, resolve
-from components.block import Added, Block, RunOnly
-from components.errors import SesameError
+from components import params
+from components.core.config import Added, Block, RunOnly
+from components.core.errors import SesameError
+from components.labs.search.journal import Journal
 from components.pretrain.training import checkpoint_folder
-from components.resolve import closure
-from components.search.journal import Journal
+from components.stages import resolve
+from components.stages.resolve import closure
 from tests.conftest import register, tiny_params
 
 ROOT = Path(params.__file__).parents[2]
@@ -54,7 +55,7 @@ def searched() -> dict:
 
 def resolved() -> Resolved:
     """As a process of its own resolves params and code of the current folder."""
-    done = subprocess.run([sys.executable, "-m", "components.resolve"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "components.stages.resolve"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return {(path.parent.name, path.stem): json.loads(path.read_text()) for path in resolve.FOLDER.glob("*/*.json")}
 
@@ -74,7 +75,7 @@ def test_a_method_without_its_file_is_one_line(own_code):
     raw = searched()
     raw["finetune"]["recipes"]["bert"]["method"] = "dummy"
     write(raw)
-    told = subprocess.run([sys.executable, "-m", "components.resolve"], capture_output=True, text=True)
+    told = subprocess.run([sys.executable, "-m", "components.stages.resolve"], capture_output=True, text=True)
     assert told.returncode == 2 and "components.finetune.methods.dummy: no such module" in told.stderr and told.stderr.count("\n") == 1
 
 
@@ -84,11 +85,11 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
     before = resolved()
     for kind, model in (("models", "encoder"), ("objectives", "clm")):
         shutil.copytree(f"components/{kind}/{model}", f"components/{kind}/dummy")
-        block = Path(f"components/{kind}/dummy/block.py")
+        block = Path(f"components/{kind}/dummy/config.py")
         block.write_text(block.read_text().replace(f'Literal["{model}"]', 'Literal["dummy"]'))
     for folder, like in (
-        ("finetune/methods", "mix"), ("tasks/readers", "copa"), ("sources", "url"), ("corpora/readers", "text"),
-        ("spaces/trainers", "ppmi_svd"),
+        ("finetune/methods", "mix"), ("tasks/readers", "copa"), ("text/sources", "url"), ("text/corpora/readers", "text"),
+        ("embeddings/trainers", "ppmi_svd"),
     ):  # fmt: skip
         shutil.copy(f"components/{folder}/{like}.py", f"components/{folder}/dummy.py")
     shutil.copytree("components/report", "components/page")
@@ -111,13 +112,13 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
         ("components/objectives/bilm/objective.py", {"pretrain@elmo", "sample@elmo"}),
         ("components/finetune/methods/features.py", {"finetune@elmo-same"}),
         ("components/finetune/methods/lora.py", {"adapt@gpt-lora-same"}),
-        ("components/search/draws.py", {"search@bert-same-pretrained"}),
-        ("components/ablations/published.yaml", {"study@rate"}),
+        ("components/labs/search/draws.py", {"search@bert-same-pretrained"}),
+        ("components/studies/published.yaml", {"study@rate"}),
         ("components/report/page.html.j2", {"report@all"}),
-        ("components/sources/files.py", {"corpus@base", "task@same"}),
-        ("components/spaces/trainers/skip_gram.py", {"vectors@one", "vectors@two"}),
-        ("components/tracking.py", set()),
-        ("components/sources/pypi.py", set()),
+        ("components/text/sources/files.py", {"corpus@base", "task@same"}),
+        ("components/embeddings/trainers/skip_gram.py", {"vectors@one", "vectors@two"}),
+        ("components/core/tracking.py", set()),
+        ("components/text/sources/pypi.py", set()),
     ],
 )
 def test_a_change_of_code_makes_stale_what_runs_it(own_code, file, stale):
@@ -131,9 +132,9 @@ def test_comments_docstrings_and_blank_lines_change_nothing(own_code):
     path = Path("components/pretrain/module.py")
     said_anew = path.read_text().replace('    """Clip and step', '    """Said\n    otherwise: clip and step')
     path.write_text("# said anew\n" + said_anew.replace("\n\n\n", "\n\n\n\n"))
-    append("components/optimizer.py", '\n\n# and here\n"""A text that nothing reads."""\n')
+    append("components/optimizers/__init__.py", '\n\n# and here\n"""A text that nothing reads."""\n')
     assert looked_at() == before
-    append("components/optimizer.py", "\nCHANGED = 1\n")
+    append("components/optimizers/__init__.py", "\nCHANGED = 1\n")
     assert looked_at() != before
 
 
@@ -143,7 +144,7 @@ def test_a_default_is_a_setting_like_one_that_is_written(own_code):
     raw["models"]["gpt"]["architecture"]["dropout"] = 0.1
     write(raw)
     before = resolved()
-    block = Path("components/models/common/block.py")
+    block = Path("components/models/common/config.py")
     block.write_text(block.read_text().replace("dropout: Dropout = 0.1", "dropout: Dropout = 0.2"))
     changed = other(before, resolved(), "settings")
     variants = {f"variant@rate-{variant}-{seed}" for variant in (15, 40) for seed in (1, 2)}
@@ -175,7 +176,7 @@ def test_where_it_runs_and_a_new_setting_that_is_neutral_are_not_watched():
 
 RUN_ALL = """
 import json, runpy, sys
-import components.stage
+import components.stages.stage
 
 print("LOADED frame all", *(own for own in sys.modules if own.partition(".")[0] == "components"), flush=True)
 for module, name in json.load(open("stages.json")):

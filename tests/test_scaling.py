@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from components import scaling
-from components.errors import SesameError
+from components.comparison import scaling
+from components.core.errors import SesameError
 
 TOKENS = np.array([1e5, 3e5, 1e6, 3e6])
 

@@ -15,30 +15,33 @@ import torch
 from ruamel.yaml import YAML
 from safetensors.torch import save_file
 
-from components import corpora, encode, params, stage, tasks, tokenizer
-from components.errors import SesameError
+from components import params, tasks
+from components.core import storage
+from components.core.errors import SesameError
+from components.embeddings import space
 from components.models import store
-from components.spaces import space
+from components.stages import stage
+from components.text import corpora, encode, tokenizer
 from tests.conftest import run_stage, tiny_params, write_raw
 
 
 def test_output_is_whole_or_not_there(tmp_path):
     target = tmp_path / "a/out"
-    with stage.output(target) as folder:
+    with storage.output(target) as folder:
         folder.mkdir()
         (folder / "x").write_text("1")
         assert not target.exists()
-    with pytest.raises(RuntimeError), stage.output(target) as folder:
+    with pytest.raises(RuntimeError), storage.output(target) as folder:
         folder.mkdir()
         raise RuntimeError
     assert (target / "x").read_text() == "1" and [path.name for path in target.parent.iterdir()] == ["out"]
 
 
 def test_undefined_is_null_and_nan_is_refused(tmp_path):
-    stage.write_json(tmp_path / "m.json", {"pearson": None})
+    storage.write_json(tmp_path / "m.json", {"pearson": None})
     assert json.loads((tmp_path / "m.json").read_text()) == {"pearson": None}
     with pytest.raises(ValueError):
-        stage.write_json(tmp_path / "m.json", {"pearson": float("nan")})
+        storage.write_json(tmp_path / "m.json", {"pearson": float("nan")})
     assert json.loads((tmp_path / "m.json").read_text()) == {"pearson": None}
 
 
@@ -57,7 +60,7 @@ def test_a_clock_that_is_set_back_changes_no_duration(project, monkeypatch):
         now = time.time
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda now=now, shift=shift: now() + shift)
-            assert run_stage("components.encode", "tiny").returncode == 0
+            assert run_stage("components.text.encode", "tiny").returncode == 0
         cost.append(json.loads(Path("data/metrics/encode/tiny.json").read_text())["cost"])
     assert 0 < cost[0]["seconds"] <= cost[1]["seconds"] <= cost[2]["seconds"] < cost[0]["seconds"] + 60
     assert all(own["kwh"] > 0 for own in cost)
@@ -78,7 +81,7 @@ def run(*command: str) -> subprocess.CompletedProcess:
 
 
 def test_a_stage_writes_its_output_metrics_and_cost(folder):
-    done = run("components.corpora", "base")
+    done = run("components.text.corpora", "base")
     assert done.returncode == 0, done.stderr
     metrics = json.loads(Path("data/metrics/corpus/base.json").read_text())
     assert metrics["cost"]["seconds"] > 0 and metrics["cost"]["kwh"] > 0 and Path("data/corpora/base/train.txt").exists()
@@ -87,9 +90,9 @@ def test_a_stage_writes_its_output_metrics_and_cost(folder):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("components.corpora", "other"), "corpus@other: no 'other' under corpora in params.yaml (there are: base)"),
-        (("components.tokenizer", "tiny", "small"), "tokenizer@tiny: a stage reads one name, and small is more than that"),
-        (("components.tokenizer", "tiny"), "tokenizer@tiny: data/corpora/tiny/train.txt: no such file"),
+        (("components.text.corpora", "other"), "corpus@other: no 'other' under corpora in params.yaml (there are: base)"),
+        (("components.text.tokenizer", "tiny", "small"), "tokenizer@tiny: a stage reads one name, and small is more than that"),
+        (("components.text.tokenizer", "tiny"), "tokenizer@tiny: data/corpora/tiny/train.txt: no such file"),
         (("components.pretrain", "bert"), "pretrain@bert: data/encoded/tiny: no such encoding; run `sesame run encode@tiny` first"),
         (("components.finetune", "bert-none"), "finetune@bert-none: no such pair in finetune of params.yaml"),
     ],
@@ -110,7 +113,7 @@ def test_what_may_pass_is_told_from_what_can_not(folder, monkeypatch):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")
-    done = run("components.corpora", "base")
+    done = run("components.text.corpora", "base")
     assert done.returncode == 75 and "can't be read (no connection)" in done.stderr, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
@@ -119,7 +122,7 @@ def test_ctrl_c_in_an_import_is_no_traceback(folder, monkeypatch):
     (folder / "early").mkdir()
     (folder / "early/sentencepiece.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     monkeypatch.setenv("PYTHONPATH", str(folder / "early"))
-    done = run("components.tokenizer", "tiny")
+    done = run("components.text.tokenizer", "tiny")
     assert (done.returncode, done.stderr) == (-2, "")
 
 
@@ -132,7 +135,7 @@ def test_ctrl_c_in_a_stage_is_one_line(folder, monkeypatch):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     monkeypatch.setenv("PYTHONPATH", str(folder / "early"))
-    done = run("components.corpora", "base")
+    done = run("components.text.corpora", "base")
     assert (done.returncode, done.stderr) == (1, "corpus@base: stopped; nothing half-written, the next run continues\n")
     assert not list(Path("data").rglob("*.txt"))
 
@@ -142,8 +145,8 @@ def test_vocabulary_larger_than_the_text(folder):
     raw["tokenizers"]["tiny"] |= {"vocab_size": 30000, "corpus": "base"}
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
-    assert run("components.corpora", "base").returncode == 0
-    done = run("components.tokenizer", "tiny")
+    assert run("components.text.corpora", "base").returncode == 0
+    done = run("components.text.tokenizer", "tiny")
     assert done.returncode == 2 and "30000 is more than the text of base supports; at most" in done.stderr, done.stderr
     assert not Path("data/tokenizers/tiny").exists() and not list(Path("data/tokenizers").glob(".*"))
 
@@ -165,7 +168,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(folder):
     (folder / "raw/text.txt").write_text("\n\n".join(f"Number {i} is a sentence of its own." * 20 for i in range(8000)))
     (folder / "data").symlink_to(folder / "disk")
     with mounted(folder / "disk", "size=1m"):
-        done = run("components.corpora", "base")
+        done = run("components.text.corpora", "base")
         left = [path for path in Path("data").rglob("*") if path.is_file()]
     assert done.stderr.startswith(f"corpus@base: data/corpora/base: the disk of {folder}/disk/corpora is full (0 MiB free)"), done.stderr
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1 and left == []
@@ -173,11 +176,11 @@ def test_full_disk_is_one_line_and_leaves_nothing(folder):
 
 def test_full_disk_whatever_a_library_makes_of_it(folder):
     with mounted(folder / "disk", "size=64k"):
-        with pytest.raises(SesameError, match=r"disk/a: the disk of .*/disk is full"), stage.output(Path("disk/a")) as temporary:
+        with pytest.raises(SesameError, match=r"disk/a: the disk of .*/disk is full"), storage.output(Path("disk/a")) as temporary:
             save_file({"a": torch.zeros(100_000)}, temporary)  # SafetensorError
-        with pytest.raises(SesameError, match=r"disk/b: the disk of .*/disk is full"), stage.output(Path("disk/b")) as temporary:
+        with pytest.raises(SesameError, match=r"disk/b: the disk of .*/disk is full"), storage.output(Path("disk/b")) as temporary:
             np.save(temporary.open("wb"), np.zeros(100_000))  # an OSError without a number
-        with pytest.raises(SesameError, match="its own"), stage.output(Path("disk/c")):
+        with pytest.raises(SesameError, match="its own"), storage.output(Path("disk/c")):
             raise SesameError("its own")
         assert not list(Path("disk").iterdir())
 
@@ -185,11 +188,11 @@ def test_full_disk_whatever_a_library_makes_of_it(folder):
 def test_places_where_nothing_can_be_written_are_one_line(folder):
     with mounted(folder / "data", "size=1m"):
         subprocess.run(["mount", "-o", "remount,ro", folder / "data"], check=True)
-        done = run("components.corpora", "base")
+        done = run("components.text.corpora", "base")
     assert done.returncode == 2 and done.stderr.startswith("corpus@base: data/corpora: Read-only file system"), done.stderr
     (folder / "data").rmdir()
     (folder / "data").write_text("a file")
-    done = run("components.corpora", "base")
+    done = run("components.text.corpora", "base")
     assert done.returncode == 2 and done.stderr.startswith("corpus@base: data/corpora: Not a directory"), done.stderr
 
 
@@ -256,7 +259,7 @@ def model_of(tokens):
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
 def test_a_place_that_holds_no_files_is_not_called_full():
-    with pytest.raises(SesameError, match=r"/proc/x/y: nothing can be written in /proc"), stage.output(Path("/proc/x/y")) as temporary:
+    with pytest.raises(SesameError, match=r"/proc/x/y: nothing can be written in /proc"), storage.output(Path("/proc/x/y")) as temporary:
         temporary.write_text("some")
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from components import params, words
-from components.corpora import mix
-from components.corpora.shards.quality import Words
+from components import params
+from components.core import words
+from components.embeddings import contexts, vectors
 from components.finetune import baseline
-from components.spaces import contexts, vectors
 from components.tasks import Example
 from components.tasks.__main__ import in_train
+from components.text.corpora import mix
+from components.text.corpora.shards.quality import Words
 
 HINDI = "आधुनिक मानक हिन्दी"
 

@@ -4,8 +4,9 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from components import params, stage
-from components.tracking import Run
+from components import params
+from components.core.tracking import Run
+from components.stages import stage
 
 
 def way(all_params: params.Params, name: str) -> ModuleType:

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import torch
 
-from components import params, stage
+from components import params
+from components.core import processes, storage
+from components.core.tracking import Run
 from components.derive import smaller
 from components.derive.pretrained import keep
 from components.models import store
-from components.objectives.distillation.block import Distillation
+from components.objectives.distillation.config import Distillation
 from components.pretrain.training import checkpoint_folder, pretrain
-from components.resolve.closure import fingerprint
-from components.tracking import Run
+from components.stages.resolve.closure import fingerprint
 
 
 class Lessons(params.Model):
@@ -25,7 +26,7 @@ class Lessons(params.Model):
 def _paths(all_params: params.Params, name: str) -> tuple[Path, Path, Path]:
     """The teacher, the text, and the student as it begins."""
     block = all_params.derived[name]
-    return Path("data/models", block.start), Path("data", block.on), stage.STATE / "students" / name
+    return Path("data/models", block.start), Path("data", block.on), storage.STATE / "students" / name
 
 
 def _block(all_params: params.Params, name: str) -> Lessons:
@@ -57,9 +58,9 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     trained = pretrain(block, name, folder, run, start=student)
     if trained is None:  # a rank that is not the first
         return {}
-    config = stage.read_json(folder / "config.json")
+    config = storage.read_json(folder / "config.json")
     config["lineage"][-1] |= {"by": "distilled", "objective": by.objective.name, "layers": by.layers}
-    stage.write_json(folder / "config.json", config)
+    storage.write_json(folder / "config.json", config)
     keep(trained, folder)
     return trained.metrics | {"from_teacher": share, "bytes": smaller.bytes_of(folder), "bytes_before": smaller.bytes_of(teacher)}
 
@@ -75,7 +76,7 @@ def begin(block: Lessons, by: params.Distilled, teacher: Path, encoding: Path, s
     # what this training leaves alone, too, was never trained
     fresh = {key.partition(".")[0] for key in drawn} | {*its.absent}
     absent = [part for part in objective.untrained(made) if part in fresh]
-    if stage.rank_zero():  # before the others begin, which `pretrain` starts
-        with stage.output(student) as target:
+    if processes.rank_zero():  # before the others begin, which `pretrain` starts
+        with storage.output(student) as target:
             store.save(target, made.state_dict(), block.architecture, tokens, absent, its.lineage)
     return 1 - sum(value.numel() for value in drawn.values()) / sum(value.numel() for value in made.state_dict().values())

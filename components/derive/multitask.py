@@ -13,17 +13,18 @@ from lightning import Fabric
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from components import params, stage
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from components.core.flops import counted
+from components.core.tracking import Run
 from components.derive.tuned import parts
-from components.errors import SesameError
 from components.finetune import loop, methods
 from components.finetune.bench import Bench, Ready, readable
 from components.finetune.data import Batch, Encoded, Texts, batches
-from components.flops import counted
 from components.models import store
-from components.optimizer import factor
+from components.optimizers import factor
 from components.tasks import metrics
-from components.tracking import Run
 
 
 class Tasks(nn.Module):
@@ -64,7 +65,7 @@ def tune(all_params: params.Params, tasks: Sequence[str], by: params.MultiTask, 
         print(f"{task}: dev {' '.join(f'{metric} {metrics.shown(value)}' for metric, value in dev[task].items())}", flush=True)
     absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
     step = {"by": "multitask", "on": " + ".join(tasks), "method": recipe.method, "tokens": tokens, "flops": flops}
-    with stage.output(folder) as target:
+    with storage.output(folder) as target:
         store.save(target, model.state_dict(), its.architecture, first.tokens, absent, [*its.lineage, step])
     gpus = int(next(iter(benches.values())).on_gpu)
     protocols = {task: bench.protocol(recipe, "dev") for task, bench in benches.items()}

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.models import store
 from components.pretrain.training import Trained, checkpoint_folder, pretrain, write_curve
-from components.tracking import Run
 
 
 def _start(all_params: params.Params, name: str) -> Path:

@@ -11,14 +11,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from components import compute, encode, params
+from components import params
+from components.core import compute
+from components.core.flops import counted
+from components.core.tracking import Run
 from components.derive import smaller
-from components.flops import counted
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.objectives.examples.windows import Batches
-from components.tracking import Run
+from components.text import encode
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ from typing import Any
 
 from torch import Tensor
 
-from components import objectives, params, stage, tokenizer
-from components.errors import SesameError
+from components import objectives, params
+from components.core import storage
+from components.core.errors import SesameError
 from components.models import store
 from components.models.common.transformer import PARTS
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
-from components.tokenizer import Tokenizer
+from components.text import tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 def architecture(all_params: params.Params, name: str) -> params.Architecture:
@@ -58,7 +60,7 @@ def write(
 ) -> dict:  # fmt: skip
     """Save a model that was made of the one in `start`; what it has of that one's parameters and bytes."""
     its = store.about(start)
-    with stage.output(folder) as target:
+    with storage.output(folder) as target:
         store.save(target, smaller.state_dict(), architecture, tokens, its.absent, [*its.lineage, step])
     before, now = bytes_of(start), bytes_of(folder)
     print(f"{store.count_parameters(smaller):,} parameters, {now / before:.0%} of the bytes", flush=True)

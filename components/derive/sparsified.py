@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from components import params
+from components.core.tracking import Run
 from components.derive import smaller
 from components.models import sparse, store
-from components.tracking import Run
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from components import params
+from components.core.tracking import Run
 from components.derive import smaller
 from components.models import store
-from components.tracking import Run
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:

@@ -6,13 +6,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from components import params, stage
+from components import params
+from components.core import storage
+from components.core.tracking import Run
 from components.finetune import loop, tuned
 from components.finetune.bench import Bench, readable
 from components.models import store
 from components.models.contract import LanguageModel
 from components.tasks import metrics
-from components.tracking import Run
 
 
 def parts(model: LanguageModel, part: str) -> list[Tensor]:
@@ -41,7 +42,7 @@ def tune(all_params: params.Params, tasks: Sequence[str], by: params.Tuned, star
     # a part that no pre-training had touched may have been trained now, as the pooler under the linear head
     absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
     step = {"by": "tuned", "on": task, "method": by.recipe.method, "tokens": fitted.tokens, "flops": fitted.flops}
-    with stage.output(folder) as target:
+    with storage.output(folder) as target:
         store.save(target, model.state_dict(), its.architecture, ready.tokens, absent, [*its.lineage, step])
         tuned.save(target, ready, task, bench.task, by.recipe, bench.pair)
     return {

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from components import params, stage
-from components.errors import SesameError
+from components import params
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.finetune import runs
-from components.tracking import Run
+from components.stages import stage
 
 
 def finetune(all_params: params.Params, name: str, run: Run) -> dict:

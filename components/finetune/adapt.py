@@ -4,10 +4,11 @@
 import itertools
 from pathlib import Path
 
-from components import params, stage
-from components.errors import SesameError
+from components import params
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.finetune import runs
-from components.tracking import Run
+from components.stages import stage
 
 
 def adapt(all_params: params.Params, name: str, run: Run) -> dict:

@@ -21,15 +21,19 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC, LinearSVR
 from torch import Tensor, nn
 
-from components import params, stage, tokenizer, words
+from components import params
+from components.comparison import calibration
+from components.core import words
+from components.core.tracking import Run
 from components.finetune import kinds, loop, runs
 from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
 from components.models import store
 from components.models.common.decomposable_attention import pair_head
 from components.models.common.heads import BiLSTMAttentionHead, OneLayer, compared, mean_over_tokens
-from components.tasks import Example, calibration, metrics
-from components.tracking import Run
+from components.stages import stage
+from components.tasks import Example, metrics
+from components.text import tokenizer
 
 LINEAR = {
     "logistic_regression": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},

@@ -9,14 +9,15 @@ import torch
 from lightning import Fabric
 from torch import nn
 
-from components import compute, params, tasks
-from components.errors import SesameError
+from components import params, tasks
+from components.core import compute
+from components.core.errors import SesameError
 from components.finetune import kinds, methods
 from components.finetune.data import Encoded
 from components.models import sparse, store
 from components.models.token_vectors import TokenVectors
 from components.tasks import Example, metrics
-from components.tokenizer import Tokenizer, fast
+from components.text.tokenizer import Tokenizer, fast
 
 
 def machine(config: params.Finetune) -> Fabric:

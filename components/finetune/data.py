@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from components.tokenizer import Tokenizer, fit_pair
+from components.text.tokenizer import Tokenizer, fit_pair
 
 Texts = list[tuple[Tensor, Tensor]]
 """One text or two: ids (batch, length) or features (batch, length, layers, width), and lengths (batch,)."""

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from components import params
 from components.finetune.data import Batch, Encoded, join
 from components.tasks import Example
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 MAX_ANSWER = 30
 """Tokens of the longest answer that is given, as in BERT's SQuAD code; more where one of the training examples is

@@ -8,12 +8,13 @@ adds epochs.
 
 from pathlib import Path
 
-from components import params, stage
-from components.errors import SesameError
+from components import params
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.finetune import runs
 from components.finetune.baseline import fit, usable
 from components.finetune.bench import Bench, judged
-from components.tracking import Run
+from components.stages import stage
 
 
 def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.flops import counted
 from components.finetune.data import Encoded, Texts, batches
 from components.finetune.kinds import Kind
 from components.finetune.methods import distance
-from components.flops import counted
-from components.optimizer import factor, parameter_groups
+from components.optimizers import factor, parameter_groups
 
 EVAL_BATCH_SIZE = 128
 

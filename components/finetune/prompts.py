@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.data import Encoded
 from components.finetune.kinds import Kind
 from components.generate import writing
 from components.models.contract import LanguageModel
 from components.tasks import Example
-from components.tokenizer import Tokenizer, fast, fit_pair
+from components.text.tokenizer import Tokenizer, fast, fit_pair
 
 STEPS = 25
 """Scores that are told apart in a task's range; of STS-B a fifth of a point, as T5 has it."""

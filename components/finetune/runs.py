@@ -14,13 +14,15 @@ import numpy as np
 import torch
 from lightning import Fabric
 
-from components import params, stage
+from components import params
+from components.comparison import calibration
+from components.core import storage
+from components.core.tracking import Run
 from components.finetune import loop
 from components.finetune.bench import Bench, Ready, judged, readable
 from components.finetune.data import Encoded
 from components.models import store
-from components.tasks import Example, calibration, metrics
-from components.tracking import Run
+from components.tasks import Example, metrics
 
 
 @dataclass
@@ -183,7 +185,7 @@ def predicted(init: str, seed: int | None, split: str, examples: Sequence[Exampl
 def write_predictions(folder: Path, predictions: list[dict], splits: list[str]) -> None:
     """Every prediction, a line each, split by split."""
     predictions.sort(key=lambda row: splits.index(row["split"]))
-    with stage.output(folder) as target:
+    with storage.output(folder) as target:
         target.mkdir(parents=True)
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in predictions]
         (target / "predictions.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -8,8 +8,9 @@ import torch
 from lightning import Fabric
 from safetensors.torch import load_file, save_file
 
-from components import params, stage
-from components.errors import SesameError
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
 from components.finetune import loop, methods
 from components.finetune.bench import Ready
 from components.finetune.loop import Predicted
@@ -43,8 +44,8 @@ class TunedModel:
             raise SesameError(
                 f"{folder.name} has no head of a task; declare `by: {{name: tuned, ...}}` of it under `derived` (docs/adaptation.md)"
             )
-        about = stage.read_json(folder / FOLDER / "task.json")
-        with stage.reading(folder / FOLDER / "task.json"):
+        about = storage.read_json(folder / FOLDER / "task.json")
+        with storage.reading(folder / FOLDER / "task.json"):
             self.task, self.recipe = params.Task.model_validate(about["task"]), params.Recipe.model_validate(about["recipe"])
             self.name, self.pair = about["name"], about["pair"]
         model, self.tokens = store.load(folder)
@@ -52,7 +53,7 @@ class TunedModel:
         for key, value in about["learned"].items():
             setattr(self.kind, key, value)
         self.module = methods.build(model, self.tokens, self.recipe, self.kind, self.pair)
-        with stage.reading(folder / FOLDER / "head.safetensors"):
+        with storage.reading(folder / FOLDER / "head.safetensors"):
             self.module.head.load_state_dict(load_file(folder / FOLDER / "head.safetensors"))
         self.module.eval()
 

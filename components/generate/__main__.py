@@ -11,14 +11,17 @@ import sacrebleu
 import torch
 from sacrebleu.significance import PairedTest
 
-from components import compute, corpora, encode, params, stage
-from components.errors import SesameError
+from components import params
+from components.core import compute, storage
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.generate import novelty, writing
 from components.generate.word_by_word import WordByWord
-from components.sources.parallel import translations
+from components.stages import stage
 from components.tasks.metrics import bleu_tokens
-from components.tokenizer import SEP
-from components.tracking import Run
+from components.text import corpora, encode
+from components.text.sources.parallel import translations
+from components.text.tokenizer import SEP
 
 SHOWN = 20
 """Texts whose nearest training sentence is looked up."""
@@ -142,7 +145,7 @@ def scored(
 
 def solved(problems: list[str], answers: list[str]) -> float:
     """The share of problems whose answer is right, as can be checked."""
-    from components.sources.synthetic import right
+    from components.text.sources.synthetic import right
 
     return sum(map(right, problems, answers)) / len(problems)
 
@@ -168,7 +171,7 @@ def looked_at(writer: writing.Writer, source: list[int], written: list[int]) -> 
 
 def keep(name: str, asked: Asked, texts: list[str], near: list[tuple[str, float]], card: dict) -> None:
     """All texts, a line each; the first with their nearest training sentence."""
-    with stage.output(Path("data/generated", name)) as folder:
+    with storage.output(Path("data/generated", name)) as folder:
         folder.mkdir(parents=True)
         with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
             for i, (source, text, reference) in enumerate(zip(asked.texts, texts, asked.references, strict=True)):
@@ -176,7 +179,7 @@ def keep(name: str, asked: Asked, texts: list[str], near: list[tuple[str, float]
                 alike = i < len(near) and near[i][1] > 0
                 row |= {"nearest": near[i][0], "likeness": round(near[i][1], 3)} if alike else {}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        stage.write_json(folder / "card.json", card)
+        storage.write_json(folder / "card.json", card)
 
 
 def tell(figures: dict, texts: list[str], asked: Asked) -> None:

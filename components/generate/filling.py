@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.keyed import uniform
 from components.generate.search import draw
-from components.keyed import uniform
 from components.models import store
 from components.models.common.masked import MaskedLanguageModel
 from components.params import Beam, Greedy, HowWritten
-from components.tokenizer import CLS, MASK, SEP, Tokenizer, sentinels
+from components.text.tokenizer import CLS, MASK, SEP, Tokenizer, sentinels
 
 ORDER, AGAIN = 1, 2
 """Keys of what is drawn beside the pieces: which hole is next."""

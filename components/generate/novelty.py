@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from components.encode import Shard, Split
+from components.text.encode import Shard, Split
 
 LONGEST = 64
 """Tokens of a copy; longer ones count as so many."""

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from components.keyed import uniform
+from components.core.keyed import uniform
 from components.params import Beam, Greedy, Sample
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from components.word_translation import most_probable
-from components.words import WORD
+from components.core.words import WORD
+from components.embeddings.word_translation import most_probable
 
 ROUNDS = 5
 WORDS = re.compile(rf"{WORD}|[^\w\s]")

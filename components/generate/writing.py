@@ -10,14 +10,14 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.generate import search
 from components.models import store
 from components.models.contract import LanguageModel
 from components.params import Beam, HowWritten
 from components.params.models import ARCHITECTURES
-from components.tokenizer import MASK, SPECIALS, Tokenizer, sentinels
-from components.tokenizer.fast import FastTokenizer
+from components.text.tokenizer import MASK, SPECIALS, Tokenizer, sentinels
+from components.text.tokenizer.fast import FastTokenizer
 
 
 class Writer:

@@ -12,9 +12,11 @@ from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from components import params, stage, tokenizer
-from components.errors import SesameError
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
 from components.models.contract import LanguageModel
+from components.text import tokenizer
 
 
 def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> LanguageModel:
@@ -62,8 +64,8 @@ def about(folder: Path) -> About:
     """Of a model. Raises SesameError where there is none."""
     if not folder.exists():
         raise SesameError(f"{folder}: no model there; run the stage that makes {folder.name} first (`sesame plan` lists them)")
-    config = stage.read_json(folder / "config.json")
-    with stage.reading(folder / "config.json"):
+    config = storage.read_json(folder / "config.json")
+    with storage.reading(folder / "config.json"):
         return About(TypeAdapter(params.Architecture).validate_python(config["architecture"]), config.get("absent", []), config["lineage"])
 
 
@@ -77,7 +79,7 @@ def load(folder: Path, pretrained: bool = True) -> tuple[LanguageModel, tokenize
     model.absent = its.absent  # in both, so that a method trains the same parts
     if pretrained:
         random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
-        with stage.reading(folder / "model.safetensors"):
+        with storage.reading(folder / "model.safetensors"):
             model.load_state_dict(random | load_file(folder / "model.safetensors"))
     return model, tokens
 

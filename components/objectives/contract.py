@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from components.encode import Split
 from components.models.contract import LanguageModel
-from components.objectives.block import ObjectiveBlock
+from components.objectives.config import ObjectiveBlock
 from components.objectives.examples.windows import Batches, Grouped, Rows
-from components.tokenizer import Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import Tokenizer
 
 Losses = dict[str, tuple[Tensor, Tensor]]
 """Of each part: the sum of the loss in nats over its targets, and how many of them were right."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 import torch
 from torch import Tensor
 
-from components.tokenizer import SPECIALS
+from components.text.tokenizer import SPECIALS
 
 NEW_TOKENS = 24
 """Of a continuation."""

@@ -1,10 +1,10 @@
 """`params.yaml` and `studies/params.yaml` as typed, documented models: every knob of the pipeline, its unit and its default.
 
 Unknown keys are errors, and every problem of a file is reported at once with its path. A default is changed in the code, here
-or in a family's or an objective's `block.py`, and `components.resolve` sees to it that what used it is stale.
+or in a family's or an objective's `config.py`, and `components.stages.resolve` sees to it that what used it is stale.
 The JSON schemas that editors complete from are written anew by `python -m components.params`.
 
-The blocks stand here together, or in a `block.py`, and not beside the code that runs, because the command line, DVC's plan
+The blocks stand here together, or in a `config.py`, and not beside the code that runs, because the command line, DVC's plan
 and every light stage read them, and none of those should pay for importing torch. `whole` has the sections, `reading` the
 files, `messages` and `references` what can be wrong with them.
 """
@@ -47,19 +47,7 @@ from components.params.spaces import (
     Vectors,
     WordNetDictionary,
 )
-from components.params.studies import (
-    Ablation,
-    Column,
-    Expectation,
-    Member,
-    Variant,
-    begun_by,
-    members,
-    read_by,
-    trained_by,
-    tuned,
-    varied,
-)
+from components.params.studies import Ablation, Column, Expectation, Member, Variant, begun_by, members, read_by, trained_by, tuned, varied
 from components.params.tasks import (
     FROZEN,
     METRICS_OF,

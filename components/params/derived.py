@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from components.block import Added, Block, Count, DrawnSeed, Name, Once, Positive, Share, Threads
-from components.models.common.block import SIZED, ArchitectureBlock
+from components.core.config import Added, Block, Count, DrawnSeed, Name, Once, Positive, Share, Threads
+from components.models.common.config import SIZED, ArchitectureBlock
 from components.params.messages import first
 from components.params.models import Objective, Training
 from components.params.tasks import Recipe

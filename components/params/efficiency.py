@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from components.block import Added, Block, Count, Name, Once, Positive, Share
+from components.core.config import Added, Block, Count, Name, Once, Positive, Share
 from components.params.messages import first
 from components.params.studies import Label
 from components.params.tasks import Recipe

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.block import Block, Count, DrawnSeed, Name, RunOnly, Threads
+from components.core.config import Block, Count, DrawnSeed, Name, RunOnly, Threads
 from components.params.text import Source
 
 Penalty = Annotated[float, Field(ge=0.01, le=100)]

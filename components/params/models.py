@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.block import Added, Block, Count, DrawnSeed, Label, Name, Positive, RunOnly, Share, Size, Threads, blocks_of, union_of
+from components.core.config import Added, Block, Count, DrawnSeed, Label, Name, Positive, RunOnly, Share, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")

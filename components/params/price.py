@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from components.block import Block
+from components.core.config import Block
 
 Country = Annotated[str, Field(pattern=r"^[A-Z]{3}$", description="three capital letters of ISO 3166")]
 Intensity = Annotated[float, Field(ge=0, le=5)]

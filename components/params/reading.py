@@ -18,8 +18,8 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.reader import ReaderError
 
-from components.block import TOP_SEED, Block
-from components.errors import SesameError
+from components.core.config import TOP_SEED, Block
+from components.core.errors import SesameError
 from components.params.messages import message, plain, where
 from components.params.references import references
 from components.params.whole import Params

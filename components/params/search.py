@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from components.block import Block, Count, DrawnSeed, Name, Once, Positive, named
+from components.core.config import Block, Count, DrawnSeed, Name, Once, Positive, named
 from components.params.messages import first
 from components.params.tasks import MetricName, Recipe
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.block import Block, Count, Name, Once, Seed, Share, named
+from components.core.config import Block, Count, Name, Once, Seed, Share, named
 
 Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100), Once]
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from components.block import Added, Block, Count, DrawnSeed, Label, Name, Once, Seed, Share, Size, Threads
+from components.core.config import Added, Block, Count, DrawnSeed, Label, Name, Once, Seed, Share, Size, Threads
 from components.params.text import Source
 
 

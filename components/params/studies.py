@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, model_validator
 
-from components.block import Added, Block, Count, Name, Once, Positive, Seed, blocks_of
-from components.models.common.block import SIZED
+from components.core.config import Added, Block, Count, Name, Once, Positive, Seed, blocks_of
+from components.models.common.config import SIZED
 from components.params.derived import MultiTask, Tuned, check_on, tuned_on
 from components.params.models import Architecture, Budget, Model, Objective
 from components.params.tasks import Recipe
@@ -148,7 +148,7 @@ class Ablation(Block):
         Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit", "adaptive"]
         | None
     ) = None
-    """A table of components/ablations/published.yaml to be printed beside ours."""
+    """A table of components/studies/published.yaml to be printed beside ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
     """Label -> what is different in it."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
-from components.block import Added, Block, Count, Dropout, Label, Name, Once, Positive, RunOnly, Seed, Share, Size, Threads
+from components.core.config import Added, Block, Count, Dropout, Label, Name, Once, Positive, RunOnly, Seed, Share, Size, Threads
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.block import Added, Address, Block, Count, Globs, Label, Name, Once, Seed, Sha256, Share, Size
-from components.errors import without_secrets
+from components.core.config import Added, Address, Block, Count, Globs, Label, Name, Once, Seed, Sha256, Share, Size
+from components.core.errors import without_secrets
 
 
 class PypiSource(Block):

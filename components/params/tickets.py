@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.block import Block, Count, Name, Once, Seed, Share, named
+from components.core.config import Block, Count, Name, Once, Seed, Share, named
 
 
 class Tickets(Block):

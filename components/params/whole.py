@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from components.block import Block, Name, RunOnly, Seed
-from components.models.common.block import ArchitectureBlock
+from components.core.config import Block, Name, RunOnly, Seed
+from components.models.common.config import ArchitectureBlock
 from components.params.derived import SMALLER, Derived
 from components.params.efficiency import Efficiency
 from components.params.generation import Generation

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from components import stage
+from components.core.tracking import Run
 from components.params import Params
 from components.pretrain.training import checkpoint_folder, pretrain, write_curve
-from components.tracking import Run
+from components.stages import stage
 
 
 def previous_run(params: Params, name: str) -> str | None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import fsspec
 import torch
 
-from components import stage
-from components.errors import SesameError, Unreachable, one_line
+from components.core import storage
+from components.core.errors import SesameError, Unreachable, one_line
 
 
 class Afar:
@@ -42,7 +42,7 @@ class Afar:
             if newest <= _step(last):
                 return
             here = self.folder.with_name(f"{self.folder.name}.tar")
-            with stage.output(here) as temporary:
+            with storage.output(here) as temporary:
                 self.files.get_file(f"{self.place}/{newest}.tar", str(temporary))
         except SesameError:
             raise
@@ -50,7 +50,7 @@ class Afar:
             raise Unreachable(f"run.checkpoints_to: {self.address} can't be read and written ({one_line(error)})") from None
         fetched = self.folder / "fetched"
         try:
-            with stage.output(fetched) as target, tarfile.open(here) as whole:
+            with storage.output(fetched) as target, tarfile.open(here) as whole:
                 target.mkdir()
                 whole.extractall(target, filter="data")
         except tarfile.TarError as error:

@@ -1,7 +1,7 @@
 """What a model read in a step of its pre-training: the very rows, since a batch is a function of (seed, step)."""
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.pretrain.training import set_up
 
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 import torch
 from torch import nn
 
-from components.errors import SesameError
-from components.flops import counted
+from components.core.errors import SesameError
+from components.core.flops import counted
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 

@@ -5,8 +5,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import ModelParallelStrategy
 
-from components import stage
-from components.errors import SesameError
+from components.core.errors import OUT_OF_MEMORY, SesameError
 from components.objectives.examples.phases import Phases
 from components.objectives.examples.windows import Rows
 from components.pretrain.data import micro_batches
@@ -23,7 +22,7 @@ def fits(module: Pretraining, rows: Rows) -> bool:
         # not `backward`: several processes exchange what that leaves on the parameters
         torch.autograd.grad(sum(loss for loss, _ in losses.values()), trained, allow_unused=True)
     except RuntimeError as error:
-        if not any(words in str(error) for words in stage.FULL):
+        if not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         return False
     return bool(moments)

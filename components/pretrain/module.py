@@ -16,15 +16,15 @@ from torch.distributed.tensor import DTensor
 from torch.optim import AdamW
 
 from components import params
-from components.errors import SesameError
-from components.keyed import uniform
+from components.core.errors import SesameError
+from components.core.keyed import uniform
+from components.core.tracking import Run
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import Sums
-from components.optimizer import factor, parameter_groups
+from components.optimizers import factor, parameter_groups
 from components.pretrain.data import Idle, micro_batches
-from components.tracking import Run
 
 PROGRESS_SECONDS = 3.0
 WARM_UP = 3  # steps that no speed is taken from

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import torch
 
-from components import compute, encode, objectives, stage
+from components import objectives
+from components.core import compute, storage
+from components.core.tracking import Run
 from components.models import store
 from components.params import Params
-from components.tracking import Run
+from components.stages import stage
+from components.text import encode
 
 
 def sample(params: Params, name: str, run: Run) -> dict:
@@ -26,7 +29,7 @@ def sample(params: Params, name: str, run: Run) -> dict:
     for each in samples:
         print(f"  {each['prompt']}  ->  {each['output']}", flush=True)
     path = Path("data/samples", f"{name}.json")
-    stage.write_json(path, samples)
+    storage.write_json(path, samples)
     run.artifact(path)
     return {"samples": len(samples)}
 

@@ -10,7 +10,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from components import stage
+from components.core import storage
 from components.models import store
 from components.pretrain.afar import Afar
 from components.pretrain.data import Steps
@@ -64,7 +64,7 @@ def spread(trainer: L.Trainer, last: Path) -> bool:
     if size is not None:
         with ExitStack() as stack:
             source = stack.enter_context(open(last, "rb")) if zero else None
-            target = stack.enter_context(open(stack.enter_context(stage.output(last)), "wb")) if writes else None
+            target = stack.enter_context(open(stack.enter_context(storage.output(last)), "wb")) if writes else None
             for first in range(0, size, CHUNK):
                 part = torch.empty(min(CHUNK, size - first), dtype=torch.uint8, device=strategy.root_device)
                 if source:
@@ -110,6 +110,6 @@ class Kept(Callback):
         # an attempt that was killed before its next save may have written it; the validation is a row of the curve all the same
         unwritten = [milestone for milestone in due if not (self.folder / str(milestone)).exists()]
         for milestone in unwritten if trainer.is_global_zero else ():
-            with stage.output(self.folder / str(milestone)) as target:
+            with storage.output(self.folder / str(milestone)) as target:
                 self.write(target, state)
-                stage.write_json(target / "figures.json", figures)
+                storage.write_json(target / "figures.json", figures)

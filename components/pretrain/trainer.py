@@ -13,8 +13,8 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from components import compute, stage
-from components.errors import SesameError
+from components.core import compute, processes, storage
+from components.core.errors import SesameError
 from components.params import Model, Running
 
 
@@ -33,7 +33,7 @@ class WholeCheckpoints(TorchCheckpointIO):
     """Checkpoints whole or not at all: Lightning's own go through the system's temporary folder, maybe another disk."""
 
     def save_checkpoint(self, checkpoint: dict, path: str, storage_options: object = None) -> None:
-        with stage.output(Path(path)) as temporary:
+        with storage.output(Path(path)) as temporary:
             torch.save(checkpoint, temporary)
 
 
@@ -42,7 +42,7 @@ def world(run: Running) -> dict:
 
     Raises SesameError in a stage that is not launched.
     """
-    if (launched := os.environ.get(stage.LAUNCHED, "none")) != run.launcher:
+    if (launched := os.environ.get(processes.LAUNCHED, "none")) != run.launcher:
         raise SesameError(
             f"run.launcher {run.launcher} is for the stage `pretrain` alone, and this one was launched by {launched}: take none"
         )

@@ -19,9 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from components import compute, encode, objectives, stage, tokenizer
-from components.errors import SesameError, Unreachable
-from components.keyed import uniform
+from components import objectives
+from components.core import compute, processes, storage
+from components.core.errors import SesameError, Unreachable
+from components.core.keyed import uniform
+from components.core.tracking import Run
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
@@ -36,9 +38,9 @@ from components.pretrain.dry_step import DryStep
 from components.pretrain.module import Pretraining
 from components.pretrain.saves import Checkpoints, Kept, spread
 from components.pretrain.trainer import lightning_trainer
-from components.resolve.closure import fingerprint
-from components.tokenizer import SPECIALS, Tokenizer, fast
-from components.tracking import Run
+from components.stages.resolve.closure import fingerprint
+from components.text import encode, tokenizer
+from components.text.tokenizer import SPECIALS, Tokenizer, fast
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = (), start: 
     key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())
     if start:
         key.update((start / "model.safetensors").read_bytes())
-    return stage.STATE / "checkpoints" / f"{name}-{key.hexdigest()[:16]}"
+    return storage.STATE / "checkpoints" / f"{name}-{key.hexdigest()[:16]}"
 
 
 def phases_of(block: Model, objective: Objective, text: encode.Split, flops_per_token: Callable[[int, int], float]) -> Phases:
@@ -173,8 +175,8 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
 
     With `start` it goes on from that model's weights. None on a rank that is not the first.
     """
-    if stage.rank_zero():
-        with stage.writing(folder):
+    if processes.rank_zero():
+        with storage.writing(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)  # a place that can't be written to is better found before training
     compute.prepare(block.trainer.threads)
     setup = set_up(block, start)
@@ -216,7 +218,7 @@ def pretrain(block: Model, name: str, folder: Path, run: Run, keep: Sequence[int
     # a model of its own, since FSDP may have cut the trained one into shards
     model = store.build(block.architecture, setup.tokens)
     model.load_state_dict(_weights(state))
-    with stage.output(folder) as target:
+    with storage.output(folder) as target:
         write(target, state)
         for milestone in keep:
             # a copy: whoever is killed between this and the next line does it once more
@@ -306,7 +308,7 @@ def check_readable(checkpoint: Path) -> None:
 
 def write_curve(path: Path, curve: list[dict[str, float]]) -> None:
     """One row a validation: step, tokens, seconds, losses, speed."""
-    with stage.output(path) as temporary, open(temporary, "w", newline="") as file:
+    with storage.output(path) as temporary, open(temporary, "w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(curve[0]))
         writer.writeheader()
         for row in curve:

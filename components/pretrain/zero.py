@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from components.encode import Split
 from components.objectives.contract import Objective
 from components.objectives.examples.windows import Batches
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS, MASK
+from components.text.encode import Split
+from components.text.tokenizer import CLS, MASK
 
 ORDER = 4
 """Of the n-gram model: a token from the three before it."""

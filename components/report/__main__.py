@@ -8,9 +8,12 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from components import params, price, stage
-from components.report import STARTS, benchmarks, pages, plots, spaces, tables, writing
-from components.tracking import Run
+from components import params
+from components.comparison import pages, plots, price
+from components.core import storage
+from components.core.tracking import Run
+from components.report import STARTS, benchmarks, spaces, tables, writing
+from components.stages import stage
 
 FOLDER = Path("data/report")
 
@@ -36,7 +39,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         run.figure(figure, f"figures/{key}.png")
     frames |= {"bars": tables.bars(frames["scores"]), "benchmarks": benchmarks.long(papers)}
     for key, frame in frames.items():
-        with stage.output(FOLDER / f"{key}.csv") as temporary:
+        with storage.output(FOLDER / f"{key}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     _page(all_params, metrics, frames, papers, gains, figures)
     run.artifact(FOLDER / "index.html")
@@ -46,9 +49,9 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     # `dvc metrics` lists every figure of its files: it gets the few that fit a terminal, figures.json has the others.
     nested, total = _nested(gains), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
     summary = {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]}
-    stage.write_json(FOLDER / "summary.json", summary)
+    storage.write_json(FOLDER / "summary.json", summary)
     # git has no other file of these: DVC's cache has the stages' own
-    stage.write_json(stage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
+    storage.write_json(storage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
     beyond = {
         "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, helped(gains, "higher").values())),
         "ahead": sum(row["ahead"] for row in gains),

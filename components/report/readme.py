@@ -10,8 +10,8 @@ import re
 import statistics
 from pathlib import Path
 
+from components.comparison.verdicts import LEVEL, holm
 from components.report import STARTS
-from components.tasks.verdicts import LEVEL, holm
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")

@@ -8,10 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from components import params
-from components.report import plots
+from components.comparison import plots, verdicts
 from components.report.benchmarks import Metrics
 from components.report.tables import csv
-from components.tasks import verdicts
 
 WORDS = 20
 """Shown of a list."""

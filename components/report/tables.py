@@ -8,11 +8,12 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from components import params, price, stage
-from components.frames import of_csv
+from components import params
+from components.comparison import calibration as believed
+from components.comparison import price, verdicts
+from components.core import storage
+from components.core.frames import of_csv
 from components.report import STARTS
-from components.tasks import calibration as believed
-from components.tasks import verdicts
 
 SCORES = [
     "model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters",
@@ -55,7 +56,7 @@ def stages(all_params: params.Params) -> list[tuple[str, str]]:
 
 def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
     """The metrics of every declared stage. Raises SesameError that names the stage whose metrics are not there."""
-    return {key: stage.read_json(stage.metrics_path(*key)) for key in stages(all_params)}
+    return {key: storage.read_json(storage.metrics_path(*key)) for key in stages(all_params)}
 
 
 def named(measured: dict) -> str:
@@ -195,7 +196,7 @@ def reliability(all_params: params.Params, metrics: dict[tuple[str, str], dict])
     for (group, _), measured in metrics.items():
         if group == "finetune" and "calibration" in measured:
             path = Path("data/scores", measured["model"], measured["task"], "predictions.jsonl")
-            rows = [row for row in stage.read_lines(path) if (row["init"], row["split"]) == ("pretrained", measured["split"])]
+            rows = [row for row in storage.read_lines(path) if (row["init"], row["split"]) == ("pretrained", measured["split"])]
             labels = all_params.tasks[measured["task"]].labels
             likely, gold = np.array([row["probabilities"] for row in rows]), np.array([labels.index(row["label"]) for row in rows])
             drawn.setdefault(measured["task"], {})[named(measured)] = believed.reliability(likely, gold)
@@ -251,7 +252,7 @@ def curves(all_params: params.Params) -> pd.DataFrame:
 
 def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
     """What each model made of its prompts."""
-    return {name: stage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.main("models")}
+    return {name: storage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.main("models")}
 
 
 def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> list[dict]:
@@ -285,5 +286,5 @@ def unguarded(all_params: params.Params) -> list[str]:
 
 def csv(path: Path) -> pd.DataFrame:
     """A table that a stage wrote. Raises SesameError where it is not there, or broken."""
-    with stage.reading(path):
+    with storage.reading(path):
         return of_csv(path)

@@ -6,8 +6,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from components import params, stage
-from components.report import plots
+from components import params
+from components.comparison import plots
+from components.core import storage
 from components.report.benchmarks import Metrics
 
 SHOWN = 6
@@ -16,7 +17,7 @@ SHOWN = 6
 
 def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
     """What the page shows of texts: a row for each generation, some texts, and which metrics in which version."""
-    texts = {name: list(stage.read_lines(Path("data/generated", name, "texts.jsonl")))[:SHOWN] for name in all_params.generations}
+    texts = {name: list(storage.read_lines(Path("data/generated", name, "texts.jsonl")))[:SHOWN] for name in all_params.generations}
     signatures = {line for name in all_params.generations for line in _card(name)["signatures"].values()}
     return {"table": table(all_params, metrics), "texts": texts, "signatures": sorted(signatures)}
 
@@ -53,4 +54,4 @@ def how(decoding: params.HowWritten) -> str:
 
 
 def _card(name: str) -> dict[str, Any]:
-    return stage.read_json(Path("data/generated", name, "card.json"))
+    return storage.read_json(Path("data/generated", name, "card.json"))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from components.errors import SesameError
-from components.stage import read_json, read_lines, reading
+from components.core.errors import SesameError
+from components.core.storage import read_json, read_lines, reading
 
 Label = str | float | list[str] | None
 """By kind of task: a label's name; a score; the names of the right choices; the right answers, or

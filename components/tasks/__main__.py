@@ -7,14 +7,16 @@ from collections import Counter
 from pathlib import Path
 from unicodedata import normalize
 
-from components import params, stage
-from components.errors import SesameError, one_line
+from components import params
+from components.core import storage
+from components.core.errors import SesameError, one_line
+from components.core.tracking import Run
+from components.core.words import WORD
 from components.params.tasks import GROUPED
-from components.sources import tables
+from components.stages import stage
 from components.tasks import Example, readers
 from components.tasks.readers.fields import Examples, unknown_label
-from components.tracking import Run
-from components.words import WORD
+from components.text.sources import tables
 
 WORDS = re.compile(WORD)
 
@@ -99,7 +101,7 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
     task, dropped = all_params.tasks[name], Counter()
     divided = divide(task, all_params.seed, dropped)
     check(name, task, divided, dropped)
-    with stage.output(Path("data/tasks", name)) as folder:
+    with storage.output(Path("data/tasks", name)) as folder:
         folder.mkdir()
         seen = {split: in_train(divided["train"], there) for split, there in divided.items() if split != "train"}
         write(folder, task, divided, dropped, seen)
@@ -191,7 +193,7 @@ def write(
         file.write_text("".join(example.line() for example in divided[split]), encoding="utf-8")
         card[split] = describe(task, divided[split]) | ({"in_train": in_train[split]} if split in in_train else {})
         card[split]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    stage.write_json(folder / "card.json", card)
+    storage.write_json(folder / "card.json", card)
 
 
 def empty(example: Example) -> bool:

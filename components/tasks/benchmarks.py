@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 
 
 @dataclass(frozen=True)

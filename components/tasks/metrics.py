@@ -16,9 +16,9 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.words import HAN, MARKS, OTHERS, WORD
 from components.tasks import Example
-from components.words import HAN, MARKS, OTHERS, WORD
 
 Metric = Callable[[params.Task, list[Example], list], float | None]
 """Over (task, examples, predictions), as a fraction; None where it is undefined."""

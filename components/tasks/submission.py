@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from components import stage, tasks
-from components.errors import SesameError
+from components import tasks
+from components.core import storage
+from components.core.errors import SesameError
 from components.tasks.benchmarks import SUBMISSIONS, Submission
 
 HEADER = "index\tprediction"
@@ -49,7 +50,7 @@ def write(benchmark: str, model: str, seed: int | None = None, partial: bool = F
 
     path = Path(folder) / f"{benchmark}-{model}-seed{seeds.pop()}{'-partial' if absent else ''}.zip"
     files = [file for file in wanted if file.name in rows]  # in the leaderboard's order, whatever that of the tasks is
-    with stage.output(path) as temporary:
+    with storage.output(path) as temporary:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files:
                 archive.writestr(member(benchmark, file), "".join(f"{line}\n" for line in content(benchmark, file, rows[file.name])))
@@ -84,8 +85,8 @@ def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str,
     seeds = set()
     if not path.exists():
         raise SesameError(f"no predictions; run finetune@{path.parts[-3]}-{path.parts[-2]}")
-    with stage.reading(path):
-        for row in stage.read_lines(path):
+    with storage.reading(path):
+        for row in storage.read_lines(path):
             if row["init"] == "pretrained":
                 seeds.add(row["seed"])
                 seed = row["seed"] if seed is None else seed
@@ -111,8 +112,8 @@ def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, obje
 
 def _with_answers(file: Submission, model: str, rows: dict[Ids, object]) -> int:
     """Put the first label in the place of what a model wrote that is no answer, which only one that writes can do; how many these are."""
-    path = stage.metrics_path("finetune", f"{model}-{file.task}")
-    if file.words is None or not path.exists() or "outside" not in stage.read_json(path):
+    path = storage.metrics_path("finetune", f"{model}-{file.task}")
+    if file.words is None or not path.exists() or "outside" not in storage.read_json(path):
         return 0
     labels = tasks.card(Path("data/tasks", file.task))["train"].get("labels", {})  # one that has no word is told as such
     none = [ids for ids, prediction in rows.items() if prediction not in file.words and prediction not in labels]

@@ -12,8 +12,9 @@ from pathlib import Path
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from components import params, stage
-from components.errors import SesameError
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
 
 FOLDER = Path(__file__).parent
 PLACEHOLDER = "{data}"
@@ -48,7 +49,7 @@ def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) 
         raise SesameError(f"profile {name} does not fit this params.yaml, nothing was written: {error}") from None
     if not changes:
         return [f"params.yaml has all of {name} already"]
-    with stage.output(path) as temporary:
+    with storage.output(path) as temporary:
         temporary.write_text(merged.getvalue(), encoding="utf-8")
     return changes
 

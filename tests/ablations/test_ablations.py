@@ -16,16 +16,18 @@ import torch
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
-from components import params, resolve
-from components.ablations import __main__ as study_stage
-from components.ablations import champion, expectations, intermediate, ladder, tables, transfer, variant
+from components import params
+from components.comparison import verdicts
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.derive import tuned as derive_tuned
-from components.errors import SesameError
-from components.objectives.clm.block import CausalLM
+from components.objectives.clm.config import CausalLM
 from components.params.studies import laid_over, varied
 from components.pretrain.training import checkpoint_folder
-from components.tasks import Example, verdicts
-from components.tracking import Run
+from components.stages import resolve
+from components.studies import __main__ as study_stage
+from components.studies import champion, expectations, intermediate, ladder, tables, transfer, variant
+from components.tasks import Example
 from tests.conftest import run_stage, tiny_params
 
 CHECKED = params.check(tiny_params())
@@ -276,22 +278,22 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
 
 def test_a_killed_seed_goes_on_and_ends_the_same(project, start):
     write(changed(ablations__rate__budget={"steps": 40}))
-    whole = run_stage("components.ablations.variant", "rate-40-1")
+    whole = run_stage("components.studies.variant", "rate-40-1")
     assert whole.returncode == 0, whole.stderr
     Path("data/variants/rate/40/1").rename("whole")
 
-    child = start("-m", "components.ablations.variant", "rate-40-1")
+    child = start("-m", "components.studies.variant", "rate-40-1")
     while not list(Path(".sesame/checkpoints").glob("rate-40-1-*/last.ckpt")) and psutil.pid_exists(child.pid):
         time.sleep(0.01)
     child.kill()
     assert child.wait() == -signal.SIGKILL
     assert not Path("data/variants/rate/40/1").exists()
-    again = run_stage("components.ablations.variant", "rate-40-1")
+    again = run_stage("components.studies.variant", "rate-40-1")
     assert again.returncode == 0 and "resumed at step" in again.stdout, again.stdout + again.stderr
     assert equal("whole", "data/variants/rate/40/1") and not list(Path(".sesame/checkpoints").iterdir())
-    other = run_stage("components.ablations.variant", "rate-40-2")
+    other = run_stage("components.studies.variant", "rate-40-2")
     assert other.returncode == 0 and not equal("whole", "data/variants/rate/40/2"), "another seed trains another model"
-    wrong = run_stage("components.ablations.variant", "rate-40-3")
+    wrong = run_stage("components.studies.variant", "rate-40-3")
     assert wrong.returncode == 2 and "no training 'rate-40-3' in the ablations" in wrong.stderr and "rate-40-2" in wrong.stderr
 
 

@@ -14,13 +14,14 @@ import warnings
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from components import compute, objectives, params
+from components import objectives, params
+from components.core import compute
+from components.core.tracking import Run
 from components.models import store
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData, Steps
 from components.pretrain.module import WARM_UP, Pretraining
 from components.pretrain.trainer import lightning_trainer
-from components.tracking import Run
 from tests.benchmarks.made import PIECES, made_text
 from tests.benchmarks.record import record
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from components import corpora, objectives, tokenizer
-from components.encode.__main__ import encode_split
-from components.objectives.bilm.block import BidirectionalLM
-from components.objectives.clm.block import CausalLM
-from components.objectives.mlm.block import MaskedLM
+from components import objectives
+from components.objectives.bilm.config import BidirectionalLM
+from components.objectives.clm.config import CausalLM
+from components.objectives.mlm.config import MaskedLM
 from components.objectives.noise.tokens import mask
-from components.tokenizer import SPECIALS
+from components.text import corpora, tokenizer
+from components.text.encode.__main__ import encode_split
+from components.text.tokenizer import SPECIALS
 from tests.benchmarks.made import PIECES, VOCABULARY, collator, made_text
 from tests.benchmarks.record import best, record
 

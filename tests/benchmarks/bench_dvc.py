@@ -37,7 +37,7 @@ def edit(clone: Path) -> None:
     params = clone / "params.yaml"
     params.write_text(params.read_text().replace(*EDIT, 1))
     environment = os.environ | {"PYTHONPATH": str(clone)}
-    subprocess.run([sys.executable, "-m", "components.resolve"], cwd=clone, check=True, capture_output=True, env=environment)
+    subprocess.run([sys.executable, "-m", "components.stages.resolve"], cwd=clone, check=True, capture_output=True, env=environment)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

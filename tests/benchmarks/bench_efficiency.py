@@ -9,11 +9,11 @@ from torch import nn
 
 from components import params
 from components.derive.pruned import best, cut, norms, parts_of
-from components.efficiency import measure, quantised
 from components.finetune import kinds, methods
 from components.finetune.data import Encoded
+from components.labs.efficiency import measure, quantised
 from components.models import store
-from components.models.encoder.block import EncoderArchitecture
+from components.models.encoder.config import EncoderArchitecture
 from tests.benchmarks.bench_finetune import RECIPE, TASK
 from tests.benchmarks.made import PIECES
 from tests.benchmarks.record import record

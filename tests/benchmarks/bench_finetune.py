@@ -11,12 +11,13 @@ from lightning import Fabric
 from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
-from components import compute, params
+from components import params
+from components.core import compute
 from components.finetune import kinds, loop
 from components.finetune.data import Encoded
 from components.finetune.methods.full import Full
 from components.models import store
-from components.models.encoder.block import EncoderArchitecture
+from components.models.encoder.config import EncoderArchitecture
 from tests.benchmarks.record import record
 
 VOCABULARY, EXAMPLES, BATCH, LONGEST, ROUNDS = 8192, 768, 32, 128, 3

@@ -6,8 +6,9 @@ import pytest
 import torch
 import transformers
 
-from components import compute, params
-from components.checkpoints import export
+from components import params
+from components.core import compute
+from components.derive.checkpoints import export
 from components.generate import writing
 from components.models import store
 from components.params import Beam, Greedy

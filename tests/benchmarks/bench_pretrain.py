@@ -23,17 +23,18 @@ from transformers import (
     XLNetLMHeadModel,
 )
 
-from components import compute, objectives, params
+from components import objectives, params
+from components.core import compute
+from components.core.tracking import Run
 from components.models import store
 from components.objectives.examples.masked import put
 from components.objectives.scoring import IGNORED
-from components.optimizer import parameter_groups
+from components.optimizers import parameter_groups
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
-from components.tokenizer import CLS, PAD
-from components.tracking import Run
+from components.text.tokenizer import CLS, PAD
 from tests.benchmarks.made import PIECES, VOCABULARY, collator, made_text
 from tests.benchmarks.record import best, record
 

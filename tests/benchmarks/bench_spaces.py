@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from components import params
+from components.embeddings import self_learning
+from components.embeddings.maps import fit, normalise, unit
+from components.embeddings.neighbours import nearest
+from components.embeddings.retrieval import csls
 from components.params.spaces import PRESETS
-from components.spaces import self_learning
-from components.spaces.maps import fit, normalise, unit
-from components.spaces.neighbours import nearest
-from components.spaces.retrieval import csls
 
 PEERS = Path(os.environ.get("SESAME_PEERS", Path(__file__).parents[3] / "peers"))
 WORDS, WIDTH, SEEDS = (

@@ -24,8 +24,8 @@ import numpy as np
 import psutil
 import pytest
 
-from components import corpora, tokenizer
-from components.corpora.cleaning import SHINGLE
+from components.text import corpora, tokenizer
+from components.text.corpora.cleaning import SHINGLE
 from tests.benchmarks.record import record
 from tests.conftest import tiny_params
 
@@ -162,8 +162,8 @@ def test_text(tmp_path, monkeypatch):
     disk = size / (time.perf_counter() - started)
     Path("copy.txt").unlink()
 
-    exact = stage("components.corpora", "exact", cores)
-    found = stage("components.corpora", "near", cores)
+    exact = stage("components.text.corpora", "exact", cores)
+    found = stage("components.text.corpora", "near", cores)
     for name, run, target in (("without near duplicates", exact, 20), ("with near duplicates", found, 5)):
         each = ", ".join(f"{step} {size / took:,.0f}" for step, took in run["steps"].items() if took > 0.3)
         print(
@@ -173,7 +173,7 @@ def test_text(tmp_path, monkeypatch):
     record("corpus of shards, memory", 2048 / max(exact["mib"], found["mib"]), 1, "of 2 GiB / a worker's", "what was asked")
     record("disk", disk, size / found["seconds"], "MB/s", "corpus with near duplicates")
     several = hashes("data/corpora/near")
-    stage("components.corpora", "near", 1)
+    stage("components.text.corpora", "near", 1)
     assert hashes("data/corpora/near") == several, "one worker writes other bytes"
     print(f"one worker and {cores}: the same {len(several)} files, byte for byte")
 
@@ -191,8 +191,8 @@ def test_text(tmp_path, monkeypatch):
     true = sum(planted[name] >= 0.8 for name in gone)
     print(f"{dropped['near_duplicates']:,} near duplicates dropped: {len(gone):,} are planted, {true:,} of these with Jaccard .8 or more")
 
-    trained = stage("components.tokenizer", "large", cores)
-    encoded = stage("components.encode", "large", cores)
+    trained = stage("components.text.tokenizer", "large", cores)
+    encoded = stage("components.text.encode", "large", cores)
     bytes_read = sum(corpora.card("data/corpora/near")["splits"][split]["bytes"] for split in corpora.SPLITS) / 1e6
     print(f"tokenizer on a sample of 200,000: {trained['seconds']:.0f} s, {bytes_read / trained['seconds']:.1f} MB/s of text read")
     own = tokenizer.load(Path("data/tokenizers/large"))

@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
-from components.encode import Shard, Split
-from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
+from components.text.encode import Shard, Split
+from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 
 VOCABULARY = 8192
 PIECES = SimpleNamespace(

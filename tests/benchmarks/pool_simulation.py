@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 
 import simpy
 
-from pipelines import cancellation, pools
+from pipelines.build import cancellation
+from pipelines.machines import pools
 
 
 @dataclass

@@ -9,9 +9,9 @@ from matplotlib import pyplot
 from torch.optim import AdamW
 from torch.profiler import ProfilerActivity, profile
 
-from components import compute
+from components.core import compute
 from components.models import store
-from components.optimizer import parameter_groups
+from components.optimizers import parameter_groups
 from tests.benchmarks.bench_pretrain import BF16, SIZES, batches, ours
 from tests.benchmarks.made import PIECES
 

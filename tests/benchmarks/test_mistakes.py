@@ -17,5 +17,5 @@ def test_every_mistake_can_still_be_made(mistake):
 
 
 def test_a_text_that_is_gone_is_an_error():
-    with pytest.raises(ValueError, match="components/flops.py has the text to be replaced 0 times, not once"):
-        wrong(MISTAKES[0]._replace(file="components/flops.py"))
+    with pytest.raises(ValueError, match="components/core/flops.py has the text to be replaced 0 times, not once"):
+        wrong(MISTAKES[0]._replace(file="components/core/flops.py"))

@@ -13,7 +13,8 @@ import time
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments
 
-from components import compute, params
+from components import params
+from components.core import compute
 from components.finetune import runs
 from components.tasks import Example, metrics
 

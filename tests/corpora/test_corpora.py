@@ -10,12 +10,14 @@ from typing import get_args
 
 import pytest
 
-from components import corpora, stage
-from components.corpora import __main__ as corpus_stage
-from components.corpora import cleaning, mix, readers, writer
-from components.corpora.sentences import SENTENCE_END, sentences
-from components.errors import SesameError
+from components.core import storage
+from components.core.errors import SesameError
 from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Reader, Splits, Task, TaskSplit, check
+from components.stages import stage
+from components.text import corpora
+from components.text.corpora import __main__ as corpus_stage
+from components.text.corpora import cleaning, mix, readers, writer
+from components.text.corpora.sentences import SENTENCE_END, sentences
 from tests.conftest import tiny_params
 
 WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in "lmnrs"]
@@ -244,7 +246,7 @@ DECLARED = check(tiny_params()).tasks["same"].model_copy(update={"licence": "fre
 
 def task(name: str, **splits: list[tuple[str, str | None]]) -> Task:
     for split in ("train", "dev", "test"):
-        stage.write_json(stage.Path("data/tasks", name, "card.json"), {})
+        storage.write_json(stage.Path("data/tasks", name, "card.json"), {})
         rows = [{"id": i, "text_a": a, "text_b": b, "label": 0} for i, (a, b) in enumerate(splits.get(split, []))]
         stage.Path("data/tasks", name, f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return DECLARED

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from components import corpora, encode
-from components.corpora import __main__ as corpus_stage
-from components.corpora.languages import smoothed
-from components.encode.__main__ import encode_split
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.storage import write_json
 from components.objectives.examples.masked import MaskedBatches, explained
-from components.objectives.mlm.block import MaskedLM
+from components.objectives.mlm.config import MaskedLM
 from components.params import Corpus, Params, check
-from components.stage import write_json
+from components.text import corpora, encode
+from components.text.corpora import __main__ as corpus_stage
+from components.text.corpora.languages import smoothed
+from components.text.encode.__main__ import encode_split
 from tests.conftest import tiny_params
 
 WORDS = {"en": ["river", "dog", "letter", "song"], "de": ["fluss", "hund", "brief", "lied"], "fr": ["fleuve", "chien", "lettre", "chanson"]}

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from components import corpora, encode, resolve, tokenizer
-from components.corpora import __main__ as corpus_stage
-from components.corpora import shards
-from components.corpora.shards import minhash, plan, steps
-from components.encode.__main__ import encode as encode_stage
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.params import Corpus, CorpusPart, Encoding, Params, TextRun, Tokenizer, check
-from components.tokenizer.__main__ import train
-from components.tracking import Run
+from components.stages import resolve
+from components.text import corpora, encode, tokenizer
+from components.text.corpora import __main__ as corpus_stage
+from components.text.corpora import shards
+from components.text.corpora.shards import minhash, plan, steps
+from components.text.encode.__main__ import encode as encode_stage
+from components.text.tokenizer.__main__ import train
 from tests.conftest import tiny_params
 
 WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in "lmnrs"] + ["él", "ß", "naïve"]
@@ -406,4 +407,4 @@ def test_no_result_depends_on_who_works():
         entries.append({(own.stage, own.name): (own.settings, own.code) for own in resolve.entries(check(raw | {"text": text}))})
     assert entries[0] == entries[1] and entries[0]["corpus", "base"][0]["shards"] == 4
     [own] = [own for own in resolve.entries(check(raw)) if own.stage == "encode"]
-    assert "components.encode.shards" in own.modules
+    assert "components.text.encode.shards" in own.modules

@@ -43,7 +43,7 @@ TEXT = "\n".join(documents(random.Random(0), 60))
 
 
 def stage(slurm: Slurm) -> Running:
-    return slurm.start(HEAD, sys.executable, "-m", "components.corpora", "base", log=Path("said.txt"))
+    return slurm.start(HEAD, sys.executable, "-m", "components.text.corpora", "base", log=Path("said.txt"))
 
 
 def ended(running: Running) -> tuple[int, str]:
@@ -57,12 +57,12 @@ def queue(slurm: Slurm) -> str:
 def test_the_same_bytes(slurm):
     """Of tasks that run the code that is here; nothing is left in the queue."""
     write(TEXT, executor="local", workers=1)
-    done = run_stage("components.corpora", "base")
+    done = run_stage("components.text.corpora", "base")
     assert done.returncode == 0, done.stderr
     whole = written("data/corpora/base")
     shutil.rmtree("data/corpora/base")
     write(TEXT, executor="slurm", workers=2)
-    with open("components/corpora/shards/steps.py", "a") as file:
+    with open("components/text/corpora/shards/steps.py", "a") as file:
         file.write("\nimport os\nif task := os.environ.get('SLURM_ARRAY_TASK_ID'):\n    open('tasks.txt', 'a').write(task)\n")
     status, said = ended(stage(slurm))
     assert status == 0 and "clean: 3 of 3 tasks" in said, said

@@ -10,17 +10,18 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch.nn.functional import cosine_similarity
 
-from components import encode, params
+from components import params
+from components.core.errors import SesameError
 from components.derive import distilled, smaller
-from components.errors import SesameError
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.clm.objective import isolate
-from components.objectives.distillation import block
+from components.objectives.distillation import config
 from components.objectives.distillation.objective import Distillation
 from components.objectives.scoring import IGNORED
 from components.pretrain.cost import training_flops
 from components.pretrain.module import Pretraining
+from components.text import encode
 from tests.conftest import run_stage, tiny_params
 from tests.derive.test_smaller import ALBERT, DECODER, ENCODER, _models, _name, saved
 
@@ -48,7 +49,7 @@ def taught(tokens, architecture: dict, **weights) -> Distillation:
         "relation_heads": None, "relation_layer": None, **weights,
     }  # fmt: skip
     name = _name(architecture)
-    return Distillation(block.Distillation(hard=OBJECTIVES[name], teacher=f"data/models/{name}", teacher_key="", **weights), tokens)
+    return Distillation(config.Distillation(hard=OBJECTIVES[name], teacher=f"data/models/{name}", teacher_key="", **weights), tokens)
 
 
 @BOTH

@@ -8,13 +8,14 @@ import torch
 from ruamel.yaml import YAML
 from torch import Tensor
 
-from components import encode, objectives, params
+from components import objectives, params
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.derive import pruned, sparsified, truncated
-from components.errors import SesameError
 from components.models import sparse, store
 from components.models.contract import LanguageModel
 from components.models.decoder.decoding import Decoding
-from components.tracking import Run
+from components.text import encode
 from tests.conftest import run_stage, tiny_params
 
 ENCODER = {"name": "encoder", "num_layers": 4, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}

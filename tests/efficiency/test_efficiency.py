@@ -10,12 +10,12 @@ import torch
 from ruamel.yaml import YAML
 
 from components import params, tasks
-from components.efficiency.front import front, sentence
-from components.efficiency.point import Taught
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.data import Batch
+from components.labs.efficiency.front import front, sentence
+from components.labs.efficiency.point import Taught
 from components.params import Efficiency
-from pipelines.compress import compress
+from pipelines.money.compress import compress
 from tests.conftest import run_stage, tiny_params
 
 RECIPE = {"method": "full", "learning_rate": 0.003, "epochs": 2, "batch_size": 16, "max_length": 32}
@@ -48,7 +48,7 @@ def lab(project):
 
 def test_from_points_to_the_page(lab):
     for point, own in POINTS.items():
-        done = run_stage(f"components.efficiency.{'taught' if 'teacher' in own else 'point'}", f"{point}-same")
+        done = run_stage(f"components.labs.efficiency.{'taught' if 'teacher' in own else 'point'}", f"{point}-same")
         assert done.returncode == 0, done.stderr
     early = json.loads(Path("data/efficiency/early/same/metrics.json").read_text())
     assert list(early["scores"]) == ["early at 0.5", "early at 1"] and len(early["temperatures"]) == 2
@@ -61,7 +61,7 @@ def test_from_points_to_the_page(lab):
     assert set(whole) == {1, 2} and tasks.predictions(Path("data/efficiency/taught/same/all"), "test", "random")
     assert np.load("data/efficiency/whole/same/train_logits.npy").shape[::2] == (2, 2)
 
-    done = run_stage("components.efficiency")
+    done = run_stage("components.labs.efficiency")
     assert done.returncode == 0, done.stderr
     told = json.loads(Path("data/report/efficiency.json").read_text())
     rows = {row["point"]: row for row in told["points"]}

@@ -6,10 +6,10 @@ import torch
 from lightning import Fabric
 
 from components import params
-from components.efficiency import exits, measure
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune import loop, methods
 from components.finetune.methods.early_exit import Exits
+from components.labs.efficiency import exits, measure
 from components.models import store
 from components.tasks import Example
 from tests.conftest import tiny_params

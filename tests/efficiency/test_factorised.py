@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from components.efficiency import factorised
+from components.labs.efficiency import factorised
 from tests.efficiency.test_quantised import logits, tuned
 
 

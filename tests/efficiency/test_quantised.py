@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from components import params
-from components.efficiency import measure, quantised
 from components.finetune import kinds, methods
+from components.labs.efficiency import measure, quantised
 from components.models import store
 from components.tasks import Example
 from tests.conftest import tiny_params

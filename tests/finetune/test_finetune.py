@@ -13,20 +13,21 @@ from scipy import sparse
 from torch.nn.functional import layer_norm
 
 from components import params, tasks
+from components.comparison import calibration, plots
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.derive import __main__ as derive
-from components.errors import SesameError
 from components.finetune import __main__ as finetune
 from components.finetune import baseline, data, kinds, learning_curve, loop, methods
 from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import ConcatHead, MeanHead, ScalarMix
-from components.optimizer import factor
-from components.report import plots, tables
-from components.tasks import Example, calibration
+from components.optimizers import factor
+from components.report import tables
+from components.tasks import Example
 from components.tasks import __main__ as task_stage
 from components.tasks.metrics import summary
-from components.tokenizer import CLS, PAD, SEP
-from components.tracking import Run
+from components.text.tokenizer import CLS, PAD, SEP
 from tests.conftest import tiny_params
 
 CHECKED = params.check(tiny_params())

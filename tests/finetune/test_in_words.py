@@ -14,15 +14,16 @@ from pydantic import TypeAdapter
 from rouge_score.rouge_scorer import RougeScorer
 
 from components import params, tasks
-from components.errors import SesameError
+from components.comparison import verdicts
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.finetune import __main__ as finetune
 from components.finetune import loop, methods
 from components.finetune.prompts import sources_targets
 from components.models import store
-from components.tasks import Example, metrics, verdicts
-from components.tokenizer import CLS, SEP
-from components.tokenizer.fast import FastTokenizer
-from components.tracking import Run
+from components.tasks import Example, metrics
+from components.text.tokenizer import CLS, SEP
+from components.text.tokenizer.fast import FastTokenizer
 from tests.conftest import run_stage, tiny_params
 from tests.models.test_transformers import gpt_bpe, roberta_bpe
 

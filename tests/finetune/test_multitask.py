@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from components import params
+from components.core.errors import SesameError
 from components.derive.multitask import heads, order
-from components.errors import SesameError
 from components.finetune.bench import Bench
 from components.models import store
 from tests.conftest import run_stage, tiny_params

@@ -8,12 +8,12 @@ import torch
 from ruamel.yaml import YAML
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.finetune import __main__ as finetune
 from components.finetune import runs
 from components.finetune.bench import Bench
 from components.models import store
-from components.tracking import Run
 from tests.conftest import save_random, tiny_params
 
 STARTS = ["pretrained", "random", "token_vectors"]

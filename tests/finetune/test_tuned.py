@@ -8,12 +8,12 @@ import transformers
 from typer.testing import CliRunner
 
 from components import notebook, params
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.derive import tuned
-from components.errors import SesameError
 from components.finetune.bench import Bench
 from components.finetune.tuned import TunedModel
 from components.tasks import Example, metrics
-from components.tracking import Run
 from pipelines import cli
 from tests.conftest import save_random, tiny_params
 

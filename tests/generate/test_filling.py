@@ -7,11 +7,11 @@ import torch
 from typer.testing import CliRunner
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.generate.filling import Filler, load
 from components.models import store
 from components.params import Beam, Greedy, Sample
-from components.tokenizer import CLS, MASK, SEP, SPECIALS
+from components.text.tokenizer import CLS, MASK, SEP, SPECIALS
 from pipelines import cli
 from tests.conftest import tiny_params
 

@@ -14,14 +14,16 @@ from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from components import corpora, params, resolve
-from components.checkpoints import export
-from components.encode import Shard, Split
-from components.errors import SesameError
+from components import params
+from components.core.errors import SesameError
+from components.derive.checkpoints import export
 from components.generate import novelty, search, word_by_word, writing
 from components.generate.__main__ import scored
 from components.models import store
 from components.params import Beam, Greedy, Sample
+from components.stages import resolve
+from components.text import corpora
+from components.text.encode import Shard, Split
 from pipelines import cli
 from tests.conftest import run_stage, text, tiny_params
 

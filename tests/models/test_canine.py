@@ -9,18 +9,19 @@ import transformers
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
-from components import objectives, params, tokenizer
-from components.checkpoints import __main__ as checkpoint_stage
-from components.checkpoints import export
-from components.encode import __main__ as encode_stage
-from components.errors import SesameError
+from components import objectives, params
+from components.core.errors import SesameError
+from components.core.tracking import Run
+from components.derive.checkpoints import __main__ as checkpoint_stage
+from components.derive.checkpoints import export
 from components.models import store
-from components.models.canine.block import CanineArchitecture
+from components.models.canine.config import CanineArchitecture
 from components.models.canine.model import PRIMES, code_points
-from components.objectives.electra.block import ReplacedTokens
-from components.tokenizer import Tokenizer
-from components.tokenizer import __main__ as tokenizer_stage
-from components.tracking import Run
+from components.objectives.electra.config import ReplacedTokens
+from components.text import tokenizer
+from components.text.encode import __main__ as encode_stage
+from components.text.tokenizer import Tokenizer
+from components.text.tokenizer import __main__ as tokenizer_stage
 from tests.conftest import run_stage, tiny_params
 
 SIZES = {"num_layers": 3, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48, "max_length": 64, "num_buckets": 100}

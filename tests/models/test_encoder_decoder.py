@@ -9,12 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
-from components import params, tokenizer
-from components.checkpoints import __main__ as stage
-from components.checkpoints import export
+from components import params
+from components.core.tracking import Run
+from components.derive.checkpoints import __main__ as stage
+from components.derive.checkpoints import export
 from components.models import store
 from components.models.encoder_decoder import hub
-from components.tracking import Run
+from components.text import tokenizer
 from tests.conftest import text, tiny_params
 from tests.models.test_transformers import SENTENCES, batch, roberta_bpe, unigram
 

@@ -9,15 +9,15 @@ from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadM
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models import store
-from components.models.bilm.block import BiLMArchitecture
+from components.models.bilm.config import BiLMArchitecture
 from components.models.common.dropout import Dropout, dropout
 from components.models.common.positions import bucket, slopes
 from components.models.common.transformer import attention
-from components.models.deberta.block import DebertaArchitecture
-from components.models.decoder.block import DecoderArchitecture
-from components.models.encoder.block import EncoderArchitecture
+from components.models.deberta.config import DebertaArchitecture
+from components.models.decoder.config import DecoderArchitecture
+from components.models.encoder.config import EncoderArchitecture
 from tests.conftest import tiny_params
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 24}
@@ -299,7 +299,7 @@ def test_padding_and_the_future_change_nothing(tokens, changes):
     {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True}, {"head_size": 4},
 ])  # fmt: skip
 def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, monkeypatch, change):
-    from components.checkpoints.export import export
+    from components.derive.checkpoints.export import export
 
     monkeypatch.chdir(tmp_path)
     block = params.check(tiny_params()).models["bert"].architecture.model_copy(update=change)
@@ -309,7 +309,7 @@ def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, mo
 
 
 def test_an_albert_without_its_matrix_is_not_exported(tokens, tmp_path, monkeypatch):
-    from components.checkpoints.export import export
+    from components.derive.checkpoints.export import export
 
     monkeypatch.chdir(tmp_path)
     block = EncoderArchitecture(name="encoder", **SIZES, shared_layers="all")

@@ -6,16 +6,16 @@ from torch import nn
 from torch.nn.functional import linear
 
 from components import objectives, params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.generate import search
 from components.models import store
-from components.models.recurrent.block import RecurrentArchitecture
+from components.models.recurrent.config import RecurrentArchitecture
 from components.models.recurrent.decoding import Decoding
-from components.objectives.bptt.block import RecurrentLM
+from components.objectives.bptt.config import RecurrentLM
 from components.objectives.examples.stream import labels
 from components.objectives.scoring import IGNORED
 from components.params import Greedy
-from components.tokenizer import CLS, MASK, PAD, SEP
+from components.text.tokenizer import CLS, MASK, PAD, SEP
 from tests.conftest import tiny_params
 
 OFF = {"embedding_dropout": 0, "input_dropout": 0, "hidden_dropout": 0, "dropout": 0, "weight_dropout": 0}

@@ -14,16 +14,16 @@ from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from components import objectives, params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.generate import search
 from components.models import store
-from components.models.recurrent_encoder_decoder.block import RecurrentEncoderDecoderArchitecture
+from components.models.recurrent_encoder_decoder.config import RecurrentEncoderDecoderArchitecture
 from components.models.recurrent_encoder_decoder.decoding import Decoding
-from components.objectives.denoising.block import Denoising
+from components.objectives.denoising.config import Denoising
 from components.objectives.examples.source_target import answered, score
 from components.params import Beam, Greedy
-from components.sizing import size
-from components.tokenizer import CLS, PAD, SEP
+from components.pretrain.sizing import size
+from components.text.tokenizer import CLS, PAD, SEP
 from tests.conftest import run_stage, tiny_params
 
 KINDS = ("additive", "dot", "none")

@@ -17,19 +17,20 @@ from tokenizers import models as kinds
 from tokenizers import pre_tokenizers, trainers
 from typer.testing import CliRunner
 
-from components import params, sources, tokenizer
-from components.checkpoints import __main__ as stage
-from components.checkpoints import export, hub, parity, pieces
-from components.errors import SesameError
+from components import params
+from components.core.errors import SesameError
+from components.core.tracking import Run
+from components.derive.checkpoints import __main__ as stage
+from components.derive.checkpoints import export, hub, parity, pieces
 from components.models import store
-from components.models.bilm.block import BiLMArchitecture
+from components.models.bilm.config import BiLMArchitecture
 from components.models.deberta import hub as deberta
-from components.models.deberta.block import DebertaArchitecture
-from components.models.decoder.block import DecoderArchitecture
-from components.models.encoder.block import EncoderArchitecture
-from components.models.xlnet.block import XLNetArchitecture
-from components.sources import download
-from components.tracking import Run
+from components.models.deberta.config import DebertaArchitecture
+from components.models.decoder.config import DecoderArchitecture
+from components.models.encoder.config import EncoderArchitecture
+from components.models.xlnet.config import XLNetArchitecture
+from components.text import sources, tokenizer
+from components.text.sources import download
 from pipelines import cli
 from tests.conftest import text, tiny_params
 
@@ -316,7 +317,7 @@ def test_a_token_that_a_checkpoint_adds_is_one_piece_of_a_text(given, name):
 def test_pipelines_read_and_write_an_exported_model_as_we_do(project, kind):
     """Nothing is put between a mask and what follows, a continuation keeps its first blank, and padding is on the
     left."""
-    from components.tokenizer import __main__ as tokenizer_stage
+    from components.text.tokenizer import __main__ as tokenizer_stage
 
     raw = tiny_params()
     raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 400, "kind": kind}
@@ -650,7 +651,7 @@ def test_an_exported_tokenizer_gives_our_ids(ours, tokens):
     {"kind": "bytes", "vocab_size": None},
 ], ids=lambda settings: " ".join(map(str, settings.values())))  # fmt: skip
 def test_every_kind_of_our_tokenizers_is_converted(project, settings):
-    from components.tokenizer import __main__ as tokenizer_stage
+    from components.text.tokenizer import __main__ as tokenizer_stage
 
     raw = tiny_params()
     raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 320, **settings}
@@ -663,7 +664,7 @@ def test_every_kind_of_our_tokenizers_is_converted(project, settings):
 
 
 def test_a_unigram_tokenizer_reads_and_is_not_written(project):
-    from components.tokenizer import __main__ as tokenizer_stage
+    from components.text.tokenizer import __main__ as tokenizer_stage
 
     raw = tiny_params()
     raw["tokenizers"]["tiny"] = {"corpus": "tiny", "vocab_size": 320, "kind": "unigram"}

@@ -7,17 +7,17 @@ from torch.nn.functional import cross_entropy
 from transformers import AlbertConfig, AlbertForPreTraining, ElectraConfig, ElectraForPreTraining
 
 from components import objectives, params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models import store
-from components.models.encoder.block import EncoderArchitecture
+from components.models.encoder.config import EncoderArchitecture
 from components.models.encoder.hub import ALBERT, ELECTRA
-from components.objectives.electra.block import ReplacedTokens
+from components.objectives.electra.config import ReplacedTokens
 from components.objectives.electra.objective import sampled
 from components.objectives.examples.masked import MaskedBatches, put
-from components.objectives.mlm.block import MaskedLM
+from components.objectives.mlm.config import MaskedLM
 from components.objectives.noise.spans import mask_spans
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS, MASK, SEP, SPECIALS
+from components.text.tokenizer import CLS, MASK, SEP, SPECIALS
 from tests.conftest import tiny_params
 
 PLAIN = MaskedLM(name="mlm", next_sentence=False)

@@ -9,12 +9,11 @@ import torch
 from scipy import stats
 
 from components import objectives, params
-from components.encode import Shard, Split
-from components.errors import SesameError
-from components.keyed import generator, uniform
+from components.core.errors import SesameError
+from components.core.keyed import generator, uniform
 from components.models import store
-from components.models.bilm.block import BiLMArchitecture
-from components.models.decoder.block import DecoderArchitecture
+from components.models.bilm.config import BiLMArchitecture
+from components.models.decoder.config import DecoderArchitecture
 from components.objectives import scoring
 from components.objectives.bilm.batches import BothEnds
 from components.objectives.bilm.objective import pack, unpack
@@ -23,13 +22,14 @@ from components.objectives.examples import windows
 from components.objectives.examples.masked import MaskedBatches, put
 from components.objectives.examples.segments import exchanged, pairs
 from components.objectives.examples.stream import Stream
-from components.objectives.mlm.block import MaskedLM
+from components.objectives.mlm.config import MaskedLM
 from components.objectives.mlm.control import from_b_alone
 from components.objectives.noise.tokens import mask, subsets
 from components.objectives.scoring import IGNORED, Sums, score
 from components.pretrain.batch import batch
 from components.pretrain.data import Steps
-from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
+from components.text.encode import Shard, Split
+from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 from tests.conftest import tiny_params
 
 CONFIG = MaskedLM(name="mlm")

@@ -9,13 +9,13 @@ from transformers import XLNetConfig, XLNetLMHeadModel
 
 from components import objectives, params
 from components.models import store
-from components.models.xlnet.block import XLNetArchitecture
+from components.models.xlnet.config import XLNetArchitecture
 from components.models.xlnet.hub import LAYOUTS
 from components.objectives.permutation.batches import PermutedBatches
-from components.objectives.permutation.block import PermutationLM
+from components.objectives.permutation.config import PermutationLM
 from components.objectives.scoring import IGNORED
-from components.optimizer import parameter_groups
-from components.tokenizer import MASK, PAD, SPECIALS
+from components.optimizers import parameter_groups
+from components.text.tokenizer import MASK, PAD, SPECIALS
 from tests.conftest import tiny_params
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}

@@ -9,19 +9,19 @@ from lightning import Fabric
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from components import objectives, params
-from components.encode import Shard, Split
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune import kinds, methods
 from components.models import store
-from components.models.decoder.block import DecoderArchitecture
-from components.models.encoder.block import EncoderArchitecture
-from components.models.recurrent.block import RecurrentArchitecture
-from components.objectives.quick_thoughts.block import QuickThoughts
-from components.objectives.skip_thoughts.block import SkipThoughts
+from components.models.decoder.config import DecoderArchitecture
+from components.models.encoder.config import EncoderArchitecture
+from components.models.recurrent.config import RecurrentArchitecture
+from components.objectives.quick_thoughts.config import QuickThoughts
+from components.objectives.skip_thoughts.config import SkipThoughts
 from components.pretrain import training
 from components.pretrain.data import Steps
 from components.tasks import Example
-from components.tokenizer import CLS, PAD, SEP
+from components.text.encode import Shard, Split
+from components.text.tokenizer import CLS, PAD, SEP
 from tests.conftest import tiny_params
 
 SIZES = {"num_layers": 1, "hidden_size": 16, "max_length": 24}

@@ -11,23 +11,24 @@ from ruamel.yaml import YAML
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
-from components import objectives, params, tokenizer
-from components.corpora import __main__ as corpus_stage
-from components.encode import Shard, Split
-from components.encode import __main__ as encode_stage
-from components.errors import SesameError
+from components import objectives, params
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.models import store
 from components.objectives.denoising.batches import DenoisingBatches, divided
-from components.objectives.denoising.block import Denoising, Spans
+from components.objectives.denoising.config import Denoising, Spans
 from components.objectives.examples.masked import MaskedBatches
 from components.objectives.examples.source_target import labels, score
-from components.objectives.mlm.block import MaskedLM
-from components.objectives.translation.block import Translation
+from components.objectives.mlm.config import MaskedLM
+from components.objectives.translation.config import Translation
 from components.objectives.translation.objective import PairBatches
 from components.pretrain.batch import batch
-from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, sentinels
-from components.tokenizer import __main__ as tokenizer_stage
-from components.tracking import Run
+from components.text import tokenizer
+from components.text.corpora import __main__ as corpus_stage
+from components.text.encode import Shard, Split
+from components.text.encode import __main__ as encode_stage
+from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, sentinels
+from components.text.tokenizer import __main__ as tokenizer_stage
 from pipelines import cli
 from tests.conftest import run_stage, text, tiny_params
 

@@ -8,15 +8,16 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from components import encode, objectives, params, tokenizer
-from components.encode import __main__ as encode_stage
-from components.errors import SesameError
+from components import objectives, params
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.models import store
 from components.objectives.scoring import IGNORED
-from components.objectives.subwords.block import SubwordLM
-from components.tokenizer import MASK
-from components.tokenizer import __main__ as tokenizer_stage
-from components.tracking import Run
+from components.objectives.subwords.config import SubwordLM
+from components.text import encode, tokenizer
+from components.text.encode import __main__ as encode_stage
+from components.text.tokenizer import MASK
+from components.text.tokenizer import __main__ as tokenizer_stage
 from tests.conftest import run_stage, tiny_params
 
 SIZES = {

@@ -7,12 +7,12 @@ import torch
 from pydantic import TypeAdapter
 
 from components import objectives, params
-from components.encode import Shard, Split
 from components.models import store
 from components.objectives.scoring import Sums
 from components.pretrain.data import Idle, Steps
 from components.pretrain.module import parts, standard_error
-from components.tokenizer import CLS, SPECIALS
+from components.text.encode import Shard, Split
+from components.text.tokenizer import CLS, SPECIALS
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32, "dropout": 0}
 PLAIN = {"num_layers": 1, "hidden_size": 16, "max_length": 32}

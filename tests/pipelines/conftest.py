@@ -17,8 +17,10 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from components import params, resolve, tracking
-from pipelines import services
+from components import params
+from components.core import tracking
+from components.stages import resolve
+from pipelines.machines import services
 from tests.conftest import shared, write_raw
 from tests.forks import PYTHON, Command
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from components import params
-from components.errors import SesameError
-from pipelines.answers import answers
+from components.core.errors import SesameError
+from pipelines.money.answers import answers
 from tests.conftest import save_random, tiny_params
 
 
@@ -19,7 +19,7 @@ def made(tokens, name: str) -> params.Params:
 
 @pytest.mark.parametrize("name", ["gpt", "elmo"])
 def test_every_task_has_a_line(project, tokens, monkeypatch, capsys, name):
-    monkeypatch.setattr("pipelines.answers.EXAMPLES", 6)
+    monkeypatch.setattr("pipelines.money.answers.EXAMPLES", 6)
     checked = made(tokens, name)
     threads = torch.get_num_threads()
     answers(checked, name)

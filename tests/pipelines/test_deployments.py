@@ -18,8 +18,9 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from components import params, resolve
-from pipelines import sources
+from components import params
+from components.stages import resolve
+from pipelines.build import sources
 from tests.conftest import tiny_params
 from tests.forks import Command
 from tests.pipelines.conftest import BIN, ROOT, Lab, post, until
@@ -243,7 +244,7 @@ def test_which_sources_are_not_fixed():
     files = {"kind": "files", "paths": ["x", "y"]}
     default["generations"]["translated"] = {"model": "gpt", "inputs": {"kind": "parallel", "source": files}}
     stages = resolve.entries(params.check(default))
-    fetching = {own.stage for own in stages if any(module.startswith("components.sources.") for module in own.modules)}
+    fetching = {own.stage for own in stages if any(module.startswith("components.text.sources.") for module in own.modules)}
     assert fetching == set(sources.STAGES.values())
 
 

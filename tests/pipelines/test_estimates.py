@@ -7,12 +7,15 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from components import params, sizing, tracking
-from components import stage as stage_frame
-from components.errors import SesameError
-from pipelines import estimates, forecast, graph, sources
-from pipelines.estimates import COUNTED, ELSEWHERE, HERE, Estimate
-from pipelines.forecast import Forecast
+from components import params
+from components.core import tracking
+from components.core.errors import SesameError
+from components.pretrain import sizing
+from components.stages import stage as stage_frame
+from pipelines.build import graph, sources
+from pipelines.money import estimates, forecast
+from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
+from pipelines.money.forecast import Forecast
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import ROOT, dvc, ran
 

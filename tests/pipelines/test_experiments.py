@@ -10,9 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 from scipy import stats
 
-from components import stage, tracking
-from components.errors import SesameError
-from pipelines import experiments, studies, views
+from components.core import storage, tracking
+from components.core.errors import SesameError
+from pipelines import studies
+from pipelines.build import views
+from pipelines.worktrees import experiments
 from tests.pipelines.conftest import ROOT, Lab, dvc
 
 
@@ -30,7 +32,7 @@ def committed(lab: Lab, learning_rate: float, scores: list[float], loss: float, 
     figures = {"model": "gpt", "task": "stsb", "method": "full", "derived": [], "metric": "pearson", "split": "test",
                "pretrained": {"test": summary(scores)}, "costs": {"pretrained": {}}, "cost": cost}  # fmt: skip
     pretraining = {"loss": loss, "perplexity": 50.0, "bits_per_byte": 1.5, "tokens": 9, "cost": cost}
-    stage.write_json(lab.path / stage.METRICS, {"finetune@gpt-stsb": figures, "pretrain@gpt": pretraining})
+    storage.write_json(lab.path / storage.METRICS, {"finetune@gpt-stsb": figures, "pretrain@gpt": pretraining})
     stages = {"corpus@base": {"cmd": "fetch", "deps": [{"path": "code", "md5": "1"}], "outs": [{"path": "data/corpora/base", "md5": md5}]}}
     with open(lab.path / "dvc.lock", "w") as file:
         YAML().dump({"schema": "2.0", "stages": stages}, file)

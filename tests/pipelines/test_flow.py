@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from pipelines import ledger
+from pipelines.build import ledger
 from tests.pipelines.conftest import Lab, dvc, post, until
 
 WRITER = """
 import subprocess, sys, time
 from pathlib import Path
-from components.stage import output
+from components.stages.stage import output
 subprocess.Popen(["sleep", "9999"])
 with output(Path("long.out")) as path:
     path.write_text("half")

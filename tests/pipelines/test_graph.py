@@ -10,9 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from components import params, stage
-from components.errors import SesameError
-from pipelines import cli, graph, lockfile
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from pipelines import cli
+from pipelines.build import graph, lockfile
 from tests.pipelines.conftest import ROOT, until
 
 DIAMOND = """
@@ -43,7 +45,7 @@ def test_order(inside):
 def test_what_took_long_comes_first(inside):
     """By the metrics that lie here; a damaged file is another stage's trouble."""
     inside.stages(DIAMOND)
-    stage.write_json(Path("data/metrics/train/b.json"), {"cost": {"seconds": 500.0}})
+    storage.write_json(Path("data/metrics/train/b.json"), {"cost": {"seconds": 500.0}})
     assert names() == ["data", "train@b", "train@a", "score", "side", "report"]
     for damaged in ("{", "[]", '{"cost": {"seconds": null}}'):
         Path("data/metrics/train/b.json").write_text(damaged)

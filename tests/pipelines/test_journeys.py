@@ -21,8 +21,8 @@ from dvc.utils.serialize import modify_yaml
 from filelock import FileLock
 from ruamel.yaml import YAML
 
-from components.errors import SesameError
-from components.inputs import digest
+from components.core.errors import SesameError
+from components.stages.inputs import digest
 from pipelines import profiles
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import BIN, ROOT, Lab, dvc, whole
@@ -76,7 +76,7 @@ def built_pipeline(template, forking, server, tmp_path_factory) -> Path:
             whole(made, tiny_pipeline())
             made.env["SESAME_TRACKING"] = "off"
             # what a fresh clone has: the file that DVC reads with studies/dvc.yaml
-            subprocess.run([sys.executable, "-m", "components.resolve"], cwd=path, check=True, capture_output=True)
+            subprocess.run([sys.executable, "-m", "components.stages.resolve"], cwd=path, check=True, capture_output=True)
             (path / ".gitignore").write_text((path / ".gitignore").read_text() + "/.cache/\n/.config/\n")
             git(path, "add", "-A")
             git(path, "commit", "-qm", "project")

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from components.errors import SesameError
-from pipelines import overrides
+from components.core.errors import SesameError
+from pipelines.worktrees import overrides
 from tests.pipelines.conftest import BIN, ROOT, Lab
 
 STAGES = """
@@ -256,7 +256,7 @@ def test_an_anchor_ties_no_other_value(key, value):
     """What shares a block with the one that is set keeps its value, and comments stay."""
     from ruamel.yaml import YAML
 
-    from components.tracking import flatten
+    from components.core.tracking import flatten
 
     [variant] = variants(f"{key}={value}")
 

@@ -13,7 +13,8 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from pipelines import processes, services
+from pipelines.build import processes
+from pipelines.machines import services
 from tests.conftest import s3_server
 from tests.pipelines.conftest import BIN, ROOT, until
 from tests.pipelines.test_servers import postgresql  # noqa: F401, a fixture

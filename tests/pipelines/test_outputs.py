@@ -8,9 +8,10 @@ import typer
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from components import params, stage
-from components.errors import SesameError
-from components.spaces.space import Space, save
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from components.embeddings.space import Space, save
 from pipelines import cli
 from tests.conftest import save_random, tiny_params
 
@@ -47,7 +48,7 @@ def test_nothing_is_removed_at_a_named_place(project, tokens, name, place):
 def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there/kept.txt").write_text("kept")
-    with pytest.raises(SesameError, match="there is a folder; name a file"), stage.output(tmp_path / "there") as file:
+    with pytest.raises(SesameError, match="there is a folder; name a file"), storage.output(tmp_path / "there") as file:
         file.write_text("new")
     assert (tmp_path / "there/kept.txt").read_text() == "kept" and [path.name for path in tmp_path.iterdir()] == ["there"]
 

@@ -14,8 +14,9 @@ import psutil
 import pytest
 import requests
 
-from components.errors import SesameError
-from pipelines import graph, lockfile, parcel, pools
+from components.core.errors import SesameError
+from pipelines.build import graph, lockfile
+from pipelines.machines import parcel, pools
 from tests.conftest import free_port, s3_server, tiny_params
 from tests.pipelines.conftest import BIN, Lab, serve, until, whole, write_params
 

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from components import params, price, stage, tracking
-from pipelines import ledger, meter, price_tags, spent
+from components import params
+from components.comparison import price
+from components.core import tracking
+from components.stages import stage
+from pipelines.build import ledger
+from pipelines.money import meter, price_tags, spent
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import ran
 

@@ -7,7 +7,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from pipelines import runner
+from pipelines.build import runner
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import psycopg2
 import pytest
 import requests
 
-from pipelines import services
+from pipelines.machines import services
 from tests.conftest import s3_server
 from tests.pipelines.conftest import BIN, Lab
 from tests.pipelines.test_services import STEP

@@ -14,16 +14,16 @@ import psutil
 import pytest
 import requests
 
-from components import tracking
-from components.errors import SesameError
-from pipelines import services
+from components.core import tracking
+from components.core.errors import SesameError
+from pipelines.machines import services
 from tests.conftest import free_port
 from tests.pipelines.conftest import BIN, ROOT, serve, until
 
 STEP = """
 import sys
 from pathlib import Path
-from components.stage import main, output
+from components.stages.stage import main, output
 
 def body(params, name, run):
     with output(Path(f"{name}.out")) as path:

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from components import params
-from pipelines import graph, slots, sweep
-from pipelines.estimates import Estimate
-from pipelines.forecast import Forecast, default_jobs
+from pipelines.build import graph, slots
+from pipelines.money.estimates import Estimate
+from pipelines.money.forecast import Forecast, default_jobs
+from pipelines.worktrees import sweep
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import Lab
 

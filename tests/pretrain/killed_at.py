@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from components import params
+from components.core.tracking import Run
 from components.models import store
 from components.pretrain import saves, training
 from components.pretrain.module import Pretraining
-from components.tracking import Run
 
 MILESTONE = 600
 

@@ -17,11 +17,12 @@ import psutil
 import pytest
 import torch
 
-from components import launch, params
-from components.errors import SesameError, Unreachable
+from components import params
+from components.core.errors import SesameError, Unreachable
+from components.core.processes import LAUNCHED
 from components.pretrain.afar import Afar
 from components.pretrain.training import check_readable
-from components.stage import LAUNCHED
+from components.stages import launch
 from tests.conftest import free_port, run_stage, s3_server, tiny_params
 from tests.hosts import Hosts
 from tests.pretrain.test_pretrain import killed, pretrain, weights, write_params
@@ -414,7 +415,7 @@ def test_a_stage_that_is_not_launched_says_so(project):
     raw = tiny_params()
     raw["models"]["bert"]["run"] |= {"launcher": "torchrun"}
     Path("params.yaml").write_text(json.dumps(raw))
-    done = run_stage("components.ablations.variant", "rate-15-1")
+    done = run_stage("components.studies.variant", "rate-15-1")
     assert done.returncode == 2 and "run.launcher torchrun is for the stage `pretrain` alone" in done.stderr, done.stderr
 
 

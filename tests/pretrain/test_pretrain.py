@@ -23,19 +23,21 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils.data import DataLoader
 
-from components import encode, objectives, params, tracking
+from components import objectives, params
+from components.core import tracking
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.derive import pretrained
-from components.errors import SesameError
 from components.models import store
 from components.objectives.examples.phases import Phases
-from components.optimizer import factor, parameter_groups
+from components.optimizers import factor, parameter_groups
 from components.pretrain import training
 from components.pretrain.cost import training_flops
 from components.pretrain.data import PretrainData, Windows
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
 from components.pretrain.training import phases_of, recomputed
-from components.tracking import Run
+from components.text import encode
 from tests.conftest import run_stage, tiny_params
 from tests.forks import Command
 
@@ -244,7 +246,7 @@ from components.models import store
 from components.pretrain import training
 from components.pretrain.dry_step import check
 from components.pretrain.module import Pretraining
-from components.tracking import Run
+from components.core.tracking import Run
 torch.set_num_threads(1)
 block = params.load().models["bert"]
 setup = training.set_up(block, None)

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components import encode, params
+from components import params
 from components.objectives import build
 from components.objectives.scoring import IGNORED
 from components.pretrain import zero
-from components.tokenizer import MASK
+from components.text import encode
+from components.text.tokenizer import MASK
 from tests.conftest import tiny_params
 
 
@@ -96,8 +97,8 @@ def test_a_pre_training_says_what_it_is_held_against(pretrained):
 
 @pytest.fixture
 def pretrained(project) -> dict[str, dict]:
+    from components.core.tracking import Run
     from components.pretrain.training import pretrain
-    from components.tracking import Run
 
     checked = params.check(tiny_params())
     return {name: pretrain(checked.models[name], name, Path("data/models", name), Run(None)).metrics for name in ("gpt", "bert")}

@@ -14,12 +14,13 @@ import pytest
 from markupsafe import Markup
 
 from components import params, tasks
-from components.models.common.block import Reads
+from components.comparison import pages, plots
+from components.embeddings import history
+from components.embeddings.space import Space, save
+from components.models.common.config import Reads
 from components.params.studies import KINDS
-from components.report import benchmarks, pages, plots, spaces, tables
+from components.report import benchmarks, spaces, tables
 from components.report.__main__ import less, reading, size, spread
-from components.spaces import history
-from components.spaces.space import Space, save
 from tests.conftest import tiny_params
 
 STARTS = ("pretrained", "random", "token_vectors")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.search import curve, page
-from components.search.curve import Curve
+from components.labs.search import curve, page
+from components.labs.search.curve import Curve
 
 RESULTS = [
     0.412, 0.655, 0.583, 0.701, 0.000, 0.688, 0.529, 0.714, 0.667, 0.491,

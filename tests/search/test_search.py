@@ -12,16 +12,18 @@ import torch
 from lightning import Fabric
 from ruamel.yaml import YAML
 
-from components import params, stage, tokenizer, tracking
-from components.errors import SesameError
+from components import params
+from components.core import storage, tracking
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.finetune import kinds, loop, methods
+from components.labs.search import __main__ as search
+from components.labs.search import budget
+from components.labs.search import page as page_of
+from components.labs.search.draws import Draws
 from components.models import store
-from components.search import __main__ as search
-from components.search import budget
-from components.search import page as page_of
-from components.search.draws import Draws
 from components.tasks import read
-from components.tracking import Run
+from components.text import tokenizer
 from tests.conftest import run_stage, save_random, tiny_params
 
 COSTS = {"seconds", "hours", "kwh"}
@@ -53,7 +55,7 @@ def rows(name: str = "bert-same-pretrained") -> list[dict]:
 
 def searched(all_params: params.Params, name: str = "bert-same-pretrained") -> dict:
     found = search.search(all_params, name, Run(None))
-    stage.write_json(search.metrics_file(name), found)
+    storage.write_json(search.metrics_file(name), found)
     return found
 
 
@@ -180,7 +182,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     save_models(tokens)
     write_params(project, budget={"trials": 5})
     ledger = {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": f"sqlite:///{project}/ledger.db"}
-    child = start("-m", "components.search", "bert-same-pretrained", **ledger)
+    child = start("-m", "components.labs.search", "bert-same-pretrained", **ledger)
     for line in child.stdout:
         if line.startswith("trial 2 "):
             child.send_signal(signal.SIGKILL)
@@ -192,7 +194,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     with journal.open("a") as file:
         file.write('{"trial": 3, "sta')  # as if the kill had come in the middle of a line
     tracking.client.cache_clear()
-    again = run_stage("components.search", "bert-same-pretrained", **ledger)
+    again = run_stage("components.labs.search", "bert-same-pretrained", **ledger)
     tracking.client.cache_clear()
     assert again.returncode == 0 and f"goes on after {done} trials" in again.stdout and again.stdout.count("\ntrial ") == 5 - done
     found = [{key: value for key, value in row.items() if key not in COSTS} for row in rows()]

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from components import params
-from components.errors import SesameError
-from components.seeds import __main__ as grid
-from components.seeds import chance, row
-from components.tracking import Run
+from components.core.errors import SesameError
+from components.core.tracking import Run
+from components.labs.seeds import __main__ as grid
+from components.labs.seeds import chance, row
 from tests.conftest import save_random, tiny_params
 
 ADDITIVE = np.array([[0.0, 0.1, 0.2], [0.3, 0.4, 0.5]])

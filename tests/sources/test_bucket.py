@@ -10,10 +10,10 @@ import boto3
 import pytest
 import s3fs
 
-from components import sources
-from components.corpora.shards import plan
-from components.errors import SesameError, Unreachable
+from components.core.errors import SesameError, Unreachable
 from components.params import BucketSource, CorpusPart, check
+from components.text import sources
+from components.text.corpora.shards import plan
 from tests.conftest import free_port, s3_server, tiny_params
 from tests.corpora.test_shards import GROUPS, LINES, corpus, documents, everything, make, written
 

@@ -16,11 +16,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from components import corpora, params, sources
-from components.corpora import __main__ as corpus
-from components.errors import SesameError, Unreachable
+from components import params
+from components.core.errors import SesameError, Unreachable
+from components.core.storage import STATE
 from components.params import FilesSource, PypiSource, UrlSource
-from components.stage import STATE
+from components.text import corpora, sources
+from components.text.corpora import __main__ as corpus
 from tests.conftest import tiny_params
 
 WHEEL = "demo-1.0-py3-none-any.whl"

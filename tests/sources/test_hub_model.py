@@ -51,7 +51,7 @@ class Hub(BaseHTTPRequestHandler):
 
 FETCH = """
 from components import sources
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.params import HubModelSource
 
 for path in ("owner/name", "owner/other"):

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import sympy
 
-from components import params, sources
-from components.errors import SesameError
-from components.sources import synthetic
-from components.sources.parallel import translations
+from components import params
+from components.core.errors import SesameError
+from components.text import sources
+from components.text.sources import synthetic
+from components.text.sources.parallel import translations
 from tests.conftest import run_stage, tiny_params
 
 
@@ -67,7 +68,7 @@ def test_a_model_is_asked_and_its_answers_are_checked(project):
     }  # fmt: skip
     Path("params.yaml").write_text(json.dumps(raw))
     for module, name in (
-        ("components.corpora", "integrals"), ("components.tokenizer", "integrals"), ("components.encode", "integrals"),
+        ("components.text.corpora", "integrals"), ("components.text.tokenizer", "integrals"), ("components.text.encode", "integrals"),
         ("components.pretrain", "solver"), ("components.generate", "solved"),
     ):  # fmt: skip
         done = run_stage(module, name)

@@ -9,10 +9,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from components import sources
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.params import FilesSource, HubModelSource, HubSource, Source, TableReader, TaskTable
-from components.sources import tables
+from components.text import sources
+from components.text.sources import tables
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_every_kind_that_can_be_declared_is_a_file():
     blocks = (*get_args(get_args(Source)[0]), HubModelSource)
     kinds = {kind for block in blocks for kind in get_args(block.model_fields["kind"].annotation)}
     assert {kind for kind in kinds if sources.brings_rows(kind)} == {"hub"}
-    assert all(callable(import_module(f"components.sources.{kind}").open_files) for kind in kinds - {"hub"})
+    assert all(callable(import_module(f"components.text.sources.{kind}").open_files) for kind in kinds - {"hub"})
 
 
 def test_a_field_that_holds_no_text():

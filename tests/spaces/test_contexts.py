@@ -9,11 +9,12 @@ import torch
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from components import corpora, params, tokenizer
-from components.errors import SesameError
+from components import params
+from components.core.errors import SesameError
+from components.embeddings import align, contexts, contextual, space
+from components.embeddings.contexts import Word
 from components.models import store
-from components.spaces import align, contexts, contextual, space
-from components.spaces.contexts import Word
+from components.text import corpora, tokenizer
 from pipelines import cli
 from tests.conftest import tiny_params
 

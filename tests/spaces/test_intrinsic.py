@@ -5,9 +5,9 @@ import pytest
 from gensim.models import KeyedVectors
 from gensim.test.utils import datapath
 
-from components.spaces import intrinsic
-from components.spaces.maps import unit
-from components.spaces.space import Space
+from components.embeddings import intrinsic
+from components.embeddings.maps import unit
+from components.embeddings.space import Space
 
 
 def words_of(name: str, most: int) -> list[str]:

@@ -8,11 +8,11 @@ import torch
 from sklearn.cross_decomposition import CCA
 
 from components import params
+from components.embeddings import evaluate, self_learning
+from components.embeddings.maps import Fitted, fit, least_squares, normalise, procrustes, rcsls, unit
+from components.embeddings.neighbours import best_down, both_ways, crowding, crowding_both_ways, nearest, top
+from components.embeddings.retrieval import INVERSE_TEMPERATURE, RETRIEVALS, csls, inverted_softmax
 from components.params.spaces import PRESETS
-from components.spaces import evaluate, self_learning
-from components.spaces.maps import Fitted, fit, least_squares, normalise, procrustes, rcsls, unit
-from components.spaces.neighbours import best_down, both_ways, crowding, crowding_both_ways, nearest, top
-from components.spaces.retrieval import INVERSE_TEMPERATURE, RETRIEVALS, csls, inverted_softmax
 
 
 def rotation(draw: np.random.Generator, d: int) -> np.ndarray:
@@ -161,7 +161,7 @@ def test_ties_go_to_the_more_frequent():
 
 
 def test_one_product_serves_both_sides(monkeypatch):
-    monkeypatch.setattr("components.spaces.neighbours.SCORES", 200)  # several blocks
+    monkeypatch.setattr("components.embeddings.neighbours.SCORES", 200)  # several blocks
     draw = np.random.default_rng(0)
     x, z = tensor(unit(draw.standard_normal((40, 6)))), tensor(unit(draw.standard_normal((30, 6))))
     price_x, price_z = torch.rand(40), torch.rand(30)
@@ -184,7 +184,7 @@ def test_the_best_of_each_column_is_its_first_maximum():
 
 
 def test_csls_and_the_inverted_softmax_are_their_formulas(monkeypatch):
-    monkeypatch.setattr("components.spaces.neighbours.SCORES", 200)
+    monkeypatch.setattr("components.embeddings.neighbours.SCORES", 200)
     draw = np.random.default_rng(0)
     source, target = unit(draw.standard_normal((40, 6))), unit(draw.standard_normal((30, 6)))
     queries, k = source[5:15], 4

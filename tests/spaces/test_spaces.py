@@ -17,13 +17,14 @@ from gensim.models import FastText, KeyedVectors
 from gensim.models.fasttext import save_facebook_model
 from pydantic import TypeAdapter
 
-from components import params, stage
-from components.errors import SesameError
-from components.spaces import align, dictionaries, evaluate, interchange, published, trainers, vectors
-from components.spaces.dictionaries import wordnet as wordnets
-from components.spaces.maps import normalise, unit
-from components.spaces.neighbours import nearest
-from components.spaces.space import Space, load, save, written
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from components.embeddings import align, dictionaries, evaluate, interchange, published, trainers, vectors
+from components.embeddings.dictionaries import wordnet as wordnets
+from components.embeddings.maps import normalise, unit
+from components.embeddings.neighbours import nearest
+from components.embeddings.space import Space, load, save, written
 
 # ---------------------------------------------------------------- scores
 
@@ -201,7 +202,7 @@ def test_every_kind_that_can_be_declared_is_a_file():
 def test_vectors_do_not_depend_on_the_hash_seed(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from components import params\nfrom components.spaces import trainers\n"
+        "from components import params\nfrom components.embeddings import trainers\n"
         "import hashlib, random\n"
         "draw = random.Random(0); text = [[chr(97 + draw.randrange(26)) for _ in range(9)] for _ in range(300)]\n"
         "settings = params.SkipGram(kind='skip_gram', corpus='x', vector_size=8)\n"
@@ -285,7 +286,7 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
     assert np.linalg.norm(places["source"] - places["target"], axis=1).mean() < 0.3, "a word and its translation are near each other"
     examples = table(folder / "examples.csv")
     assert len(examples) == 4 * 20 and examples[0]["gold"] == f"z{examples[0]['word']}" and len(examples[0]["found"].split()) == 5
-    stage.write_json(Path("data/metrics/align/pair.json"), metrics)  # plain numbers only
+    storage.write_json(Path("data/metrics/align/pair.json"), metrics)  # plain numbers only
 
 
 def test_two_periods_end_to_end(tmp_path, monkeypatch):
@@ -656,7 +657,7 @@ def test_one_word_that_can_be_asked_for_is_enough(tmp_path, monkeypatch, width):
         )
     made = settings({}, source="one", target="two", dictionary=listed("wa wa\nwb wb\n", "wd wd\n"), methods=["xing_2015"])
     assert align.body(made, "pair", None)["queries"] == 1
-    stage.write_json(Path("metrics.json"), align.body(made, "pair", None))  # no NaN
+    storage.write_json(Path("metrics.json"), align.body(made, "pair", None))  # no NaN
 
 
 ORDER = {"the": "the", "dog": "hund", "cat": "katze", "house": "haus", "red": "rot", "old": "alt", "sleeps": "schläft", "runs": "läuft"}

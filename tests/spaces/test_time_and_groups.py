@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import ortho_group
 
 from components import params
-from components.errors import SesameError
-from components.spaces import group, history
-from components.spaces.space import Space, save
-from components.tasks.verdicts import falsely_discovered
+from components.comparison.verdicts import falsely_discovered
+from components.core.errors import SesameError
+from components.embeddings import group, history
+from components.embeddings.space import Space, save
 
 PERIODS = ["early", "middle", "late"]
 WORDS = [f"w{i}" for i in range(300)]

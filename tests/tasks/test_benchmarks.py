@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.tasks.benchmarks import CONVENTIONS, SUBMISSIONS, average
 
 

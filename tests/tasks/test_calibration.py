@@ -4,7 +4,7 @@ import torch
 from sklearn.metrics import brier_score_loss
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from components.tasks import calibration
+from components.comparison import calibration
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.tasks import Example, metrics
 from tests.conftest import tiny_params
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from components import params, tasks
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.tasks import __main__ as stage_of_tasks
 from components.tasks.benchmarks import CONVENTIONS, SUBMISSIONS
-from components.tracking import Run
 from pipelines import profiles
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import datasets
 import pytest
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.tasks import Example, readers
 from tests.conftest import tiny_params
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.tasks import submission
 from components.tasks.benchmarks import SUBMISSIONS, Submission
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from components import params, tasks
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.tasks import __main__ as stage_of_tasks
-from components.tracking import Run
 from tests.conftest import tiny_params
 
 PAIRS = {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label"}

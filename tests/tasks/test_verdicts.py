@@ -9,9 +9,10 @@ from scipy import stats
 from sklearn.metrics import matthews_corrcoef
 
 from components import params, tasks
-from components.errors import SesameError
-from components.tasks import Example, verdicts
-from components.tasks.verdicts import Side, difference, holm, of_values, side
+from components.comparison import verdicts
+from components.comparison.verdicts import Side, difference, holm, of_values, side
+from components.core.errors import SesameError
+from components.tasks import Example
 from tests.conftest import tiny_params
 
 CHECKED = params.check(tiny_params())

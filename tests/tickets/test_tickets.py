@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.tracking import Run
+from components.labs.tickets import __main__ as page
+from components.labs.tickets import masks, rounds
+from components.labs.tickets.rounds import KINDS, Tuning, folder_of
 from components.models import sparse, store
-from components.tickets import __main__ as page
-from components.tickets import masks, rounds
-from components.tickets.rounds import KINDS, Tuning, folder_of
-from components.tracking import Run
 from tests.conftest import save_random, tiny_params
 
 WEIGHTS = [torch.tensor([[0.1, -0.9], [0.4, 0.3]]), torch.tensor([[-0.2, 0.8]])]

@@ -11,15 +11,16 @@ import torch
 import transformers
 from ruamel.yaml import YAML
 
-from components import encode, objectives, params, tokenizer
-from components.checkpoints import export
-from components.encode import __main__ as encode_stage
+from components import objectives, params
+from components.core.tracking import Run
+from components.derive.checkpoints import export
 from components.models import store
 from components.objectives.examples.masked import MaskedBatches
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS, SPECIALS, UNK, trained
-from components.tokenizer import __main__ as tokenizer_stage
-from components.tracking import Run
+from components.text import encode, tokenizer
+from components.text.encode import __main__ as encode_stage
+from components.text.tokenizer import CLS, SPECIALS, UNK, trained
+from components.text.tokenizer import __main__ as tokenizer_stage
 from tests.conftest import run_stage, tiny_params
 
 KINDS = ["byte_level_bpe", "wordpiece"]

@@ -18,7 +18,7 @@ from components import params
 from components.finetune import kinds
 from components.finetune.kinds import Kind
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 def reading(task: params.Task, recipe: params.Recipe, name: str) -> Kind:

@@ -3,11 +3,11 @@
 from torch import Tensor, nn
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.kinds import Kind
 from components.finetune.methods.full import Full
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 class Adapter(nn.Module):

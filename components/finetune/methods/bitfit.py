@@ -4,7 +4,7 @@ from components import params
 from components.finetune.kinds import Kind
 from components.finetune.methods.full import Full
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 class BitFit(Full):

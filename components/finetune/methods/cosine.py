@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.kinds import Kind
 from components.finetune.methods.sentence_probe import SentenceProbe
 from components.models.contract import LanguageModel

@@ -8,12 +8,12 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.data import Batch, Encoded, Texts, stacked
 from components.finetune.kinds import Classification, Kind
 from components.models.common.heads import MeanHead
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 class Exits(Classification):

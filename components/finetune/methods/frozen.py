@@ -7,11 +7,11 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
+from components.core.flops import counted
 from components.finetune.data import Encoded, Texts, batches, stacked
 from components.finetune.kinds import Kind
-from components.flops import counted
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 FEATURE_BATCH_SIZE = 256
 

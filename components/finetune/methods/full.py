@@ -5,13 +5,13 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.data import Encoded, Texts, stacked
 from components.finetune.kinds import Kind
 from components.models.common.decomposable_attention import pair_head
 from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, PooledHead, ScalarMix, compared
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 class Full(nn.Module):

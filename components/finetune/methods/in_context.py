@@ -10,13 +10,13 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
+from components.core.flops import counted
 from components.finetune.data import Batch, Encoded, Texts, batches, padded
 from components.finetune.prompts import InWords, Tokens, add, before_answers
-from components.flops import counted
 from components.models.contract import LanguageModel
 from components.tasks import Example
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 EMPTY = ("N/A", "[MASK]", "")
 """Texts without content (Zhao et al. 2021, section 5)."""

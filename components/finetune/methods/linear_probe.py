@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.kinds import Kind
 from components.finetune.methods.frozen import Frozen
 from components.models.common.heads import MeanHead, OneLayer

@@ -1,11 +1,11 @@
 """Low-rank updates of a frozen model."""
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.kinds import Kind
 from components.finetune.methods.full import Full
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 class LoRA(Full):

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.data import Encoded, Texts
 from components.finetune.kinds import Kind
 from components.finetune.methods.full import Full
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 class PromptedEmbedding(nn.Module):

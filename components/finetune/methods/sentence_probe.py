@@ -7,12 +7,12 @@ from lightning import Fabric
 from torch import Tensor
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.data import Encoded
 from components.finetune.kinds import Kind
 from components.finetune.methods.linear_probe import LinearProbe
 from components.models.contract import LanguageModel
-from components.tokenizer import Tokenizer
+from components.text.tokenizer import Tokenizer
 
 
 class SentenceProbe(LinearProbe):

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.finetune.data import Batch, Encoded, Texts
 from components.finetune.prompts import InWords, Tokens, add, before_answers, sources_targets
 from components.generate.writing import Writer

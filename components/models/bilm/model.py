@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
-from components.models.bilm.block import BiLMArchitecture
+from components.models.bilm.config import BiLMArchitecture
 from components.models.common.dropout import Dropout
 from components.models.common.turned import turned
 from components.models.contract import LanguageModel
-from components.tokenizer import SPECIALS, Tokenizer
+from components.text.tokenizer import SPECIALS, Tokenizer
 
 CHARACTERS = 1 + 256 + len(SPECIALS)
 State = tuple[Tensor, Tensor]

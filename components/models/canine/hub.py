@@ -8,8 +8,8 @@ their last two characters see padding that has a block to itself, which theirs a
 from torch import Tensor
 from torch.nn.functional import pad
 
-from components.errors import SesameError
-from components.models.canine.block import CanineArchitecture
+from components.core.errors import SesameError
+from components.models.canine.config import CanineArchitecture
 from components.models.canine.model import PRIMES
 from components.models.common.layout import BERT_SETTINGS, Layout
 

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from components.errors import SesameError
-from components.models.canine.block import CanineArchitecture
+from components.core.errors import SesameError
+from components.models.canine.config import CanineArchitecture
 from components.models.common.dropout import Dropout
 from components.models.common.masked import MaskedLanguageModel
 from components.models.common.positions import Positions
 from components.models.common.transformer import TransformerBlock, initialise, length_mask, norm, plain
-from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, UNK, Tokenizer
-from components.tokenizer.fast import FastTokenizer
+from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, UNK, Tokenizer
+from components.text.tokenizer.fast import FastTokenizer
 
 PRIMES = (31, 43, 59, 61, 73, 97, 103, 113, 137, 149, 157, 173, 181, 193, 211, 223)
 """One for each hash function."""

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Size, Tensor, cat, zeros
 
 from components import params
-from components.errors import SesameError
+from components.core.errors import SesameError
 
 ARCHITECTURE = TypeAdapter(params.Architecture)
 

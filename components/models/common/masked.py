@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from components.models.common.block import TransformerArchitecture
+from components.models.common.config import TransformerArchitecture
 from components.models.common.transformer import norm, plain, sublayers
 from components.models.contract import LanguageModel
 

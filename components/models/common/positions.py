@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from components.models.common.block import TransformerArchitecture
+from components.models.common.config import TransformerArchitecture
 
 
 class Positions(nn.Module):

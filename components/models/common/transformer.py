@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from components.models.common.block import Activation, TransformerArchitecture
+from components.models.common.config import Activation, TransformerArchitecture
 from components.models.common.dropout import Dropout, dropout
 from components.models.common.positions import Positions
 

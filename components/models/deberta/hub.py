@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from components.models.common.layout import BERT_SETTINGS, Layout, bert_body
-from components.models.deberta.block import DebertaArchitecture
+from components.models.deberta.config import DebertaArchitecture
 
 _ATTENTION = "deberta.encoder.layer.*.attention.self"
 _BODY = bert_body("deberta") | {

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from components.models.common.dropout import Dropout
 from components.models.common.masked import MaskedLanguageModel
 from components.models.common.transformer import attention, feed_forward, initialise, length_mask, norm
-from components.models.deberta.block import DebertaArchitecture
-from components.tokenizer import Tokenizer
+from components.models.deberta.config import DebertaArchitecture
+from components.text.tokenizer import Tokenizer
 
 
 def distances(length: int, buckets: int | None, farthest: int, device: torch.device) -> Tensor:

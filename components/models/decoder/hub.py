@@ -1,7 +1,7 @@
 """How `transformers` lays out what is ours as a decoder."""
 
 from components.models.common.layout import Layout
-from components.models.decoder.block import DecoderArchitecture
+from components.models.decoder.config import DecoderArchitecture
 
 LAYOUTS = {
     "gpt2": Layout(

@@ -10,8 +10,8 @@ from components.models.common.dropout import Dropout
 from components.models.common.positions import Positions
 from components.models.common.transformer import TransformerBlock, initialise, norm, sublayers
 from components.models.contract import LanguageModel
-from components.models.decoder.block import DecoderArchitecture
-from components.tokenizer import Tokenizer
+from components.models.decoder.config import DecoderArchitecture
+from components.text.tokenizer import Tokenizer
 
 
 class Decoder(LanguageModel):

@@ -1,8 +1,8 @@
 """How `transformers` lays out what is ours as an encoder."""
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.common.layout import BERT_SETTINGS, Layout, bert_body
-from components.models.encoder.block import EncoderArchitecture
+from components.models.encoder.config import EncoderArchitecture
 
 
 def _encoder(name: str) -> dict[str, str]:

@@ -7,8 +7,8 @@ from components.models.common.dropout import Dropout
 from components.models.common.masked import MaskedLanguageModel
 from components.models.common.positions import Positions
 from components.models.common.transformer import PARTS, TransformerBlock, initialise, length_mask, norm, share
-from components.models.encoder.block import EncoderArchitecture
-from components.tokenizer import Tokenizer
+from components.models.encoder.config import EncoderArchitecture
+from components.text.tokenizer import Tokenizer
 
 
 class Encoder(MaskedLanguageModel):

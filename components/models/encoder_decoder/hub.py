@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor, cat
 from torch.nn.functional import pad
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.common.layout import ACTIVATIONS as PLAIN_ACTIVATIONS
 from components.models.common.layout import Layout
 from components.models.common.positions import BUCKETS, FARTHEST
-from components.models.encoder_decoder.block import EncoderDecoderArchitecture
+from components.models.encoder_decoder.config import EncoderDecoderArchitecture
 
 
 def _paired(ours: Mapping[str, str], theirs: str) -> dict[str, str]:

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from components.models.common.block import TransformerArchitecture
+from components.models.common.config import TransformerArchitecture
 from components.models.common.dropout import Dropout
 from components.models.common.heads import mean_over_tokens
 from components.models.common.positions import Positions
 from components.models.common.transformer import ACTIVATIONS, Gated, attention, initialise, length_mask, norm
 from components.models.contract import LanguageModel
-from components.models.encoder_decoder.block import EncoderDecoderArchitecture
-from components.tokenizer import Tokenizer
+from components.models.encoder_decoder.config import EncoderDecoderArchitecture
+from components.text.tokenizer import Tokenizer
 
 OWN = {"silu": nn.SiLU, "geglu_tanh": lambda: Gated(nn.GELU("tanh"))}
 """Activations that the other families do not have."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.recurrent.model import Recurrent
 
 

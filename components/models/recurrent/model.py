@@ -4,12 +4,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.common.dropout import dropout
 from components.models.common.turned import turned
 from components.models.contract import LanguageModel
-from components.models.recurrent.block import RecurrentArchitecture
-from components.tokenizer import Tokenizer
+from components.models.recurrent.config import RecurrentArchitecture
+from components.text.tokenizer import Tokenizer
 
 State = tuple[Tensor, ...]
 """Of a layer: h, and of an LSTM c, each (batch, width)."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from components.models.recurrent_encoder_decoder.model import RecurrentEncoderDecoder
-from components.tokenizer import CLS
+from components.text.tokenizer import CLS
 
 
 class Decoding:

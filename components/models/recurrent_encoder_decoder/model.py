@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.common.dropout import Dropout
 from components.models.common.turned import turned
 from components.models.contract import LanguageModel
-from components.models.recurrent_encoder_decoder.block import RecurrentEncoderDecoderArchitecture
-from components.tokenizer import CLS, Tokenizer
+from components.models.recurrent_encoder_decoder.config import RecurrentEncoderDecoderArchitecture
+from components.text.tokenizer import CLS, Tokenizer
 
 
 class Source(NamedTuple):

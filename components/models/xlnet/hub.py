@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from components.models.common.layout import Layout
-from components.models.xlnet.block import XLNetArchitecture
+from components.models.xlnet.config import XLNetArchitecture
 
 _LAYER = "transformer.layer.*"
 _ATTENTION = f"{_LAYER}.rel_attn"

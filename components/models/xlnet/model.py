@@ -7,8 +7,8 @@ from torch.nn.functional import linear
 from components.models.common.dropout import Dropout
 from components.models.common.transformer import attention, feed_forward, initialise, norm, sublayers
 from components.models.contract import LanguageModel
-from components.models.xlnet.block import XLNetArchitecture
-from components.tokenizer import Tokenizer
+from components.models.xlnet.config import XLNetArchitecture
+from components.text.tokenizer import Tokenizer
 
 
 class RelativeAttention(nn.Module):

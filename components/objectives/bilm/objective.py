@@ -5,9 +5,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 
-from components.encode import Split
 from components.models.contract import LanguageModel
-from components.objectives.bilm import block
+from components.objectives.bilm import config
 from components.objectives.bilm.batches import BothEnds
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
@@ -15,7 +14,8 @@ from components.objectives.examples.lanes import validation_lanes
 from components.objectives.examples.stream import explained, labels
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score_tokens
-from components.tokenizer import CLS, SEP, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, SEP, Tokenizer
 
 BANK = 1000  # segments that a word's neighbours are sought in
 
@@ -26,7 +26,7 @@ class BidirectionalLM(Contract):
     main = "bilm"
     chain_rule = True
 
-    def __init__(self, config: block.BidirectionalLM, tokens: Tokenizer):
+    def __init__(self, config: config.BidirectionalLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> BothEnds:

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from components.encode import Split
 from components.models.contract import LanguageModel
-from components.objectives.bptt import block
+from components.objectives.bptt import config
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.lanes import LaneBatches, validation_lanes
@@ -13,7 +12,8 @@ from components.objectives.examples.stream import explained, labels, of_streams
 from components.objectives.examples.windows import Rows, Window
 from components.objectives.scoring import score_tokens
 from components.objectives.writing import NEW_TOKENS, written
-from components.tokenizer import CLS, SEP, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, SEP, Tokenizer
 
 
 class RecurrentLM(Contract):
@@ -22,7 +22,7 @@ class RecurrentLM(Contract):
     main = "bptt"
     chain_rule = True
 
-    def __init__(self, config: block.RecurrentLM, tokens: Tokenizer):
+    def __init__(self, config: config.RecurrentLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "OneDirection":
@@ -61,7 +61,7 @@ class RecurrentLM(Contract):
 class OneDirection(LaneBatches):
     """Row i of every step goes on where row i of the step before has ended."""
 
-    def __init__(self, config: block.RecurrentLM, tokens: Tokenizer, text: Split, batch_size: int, seed: int):
+    def __init__(self, config: config.RecurrentLM, tokens: Tokenizer, text: Split, batch_size: int, seed: int):
         super().__init__(tokens, text, batch_size, config.window, seed)
         self.backward = config.backward
 

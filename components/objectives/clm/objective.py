@@ -5,17 +5,17 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from components.encode import Split
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.contract import LanguageModel
-from components.objectives.clm import block
+from components.objectives.clm import config
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.stream import Stream, explained, filled, labels, of_streams
 from components.objectives.examples.windows import Batches, Rows, Window
 from components.objectives.scoring import score_tokens
 from components.objectives.writing import NEW_TOKENS, written
-from components.tokenizer import CLS, SEP, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, SEP, Tokenizer
 
 
 class CausalLM(Contract):
@@ -24,7 +24,7 @@ class CausalLM(Contract):
     main = "clm"
     chain_rule = True
 
-    def __init__(self, config: block.CausalLM, tokens: Tokenizer):
+    def __init__(self, config: config.CausalLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "PackedBatches":

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from components.encode import Split
-from components.errors import SesameError
-from components.keyed import generator, uniform
-from components.objectives.denoising.block import Denoising, Whole
+from components.core.errors import SesameError
+from components.core.keyed import generator, uniform
+from components.objectives.denoising.config import Denoising, Whole
 from components.objectives.examples.source_target import Side, laid_out
 from components.objectives.examples.stream import Stream
 from components.objectives.examples.windows import Batches, Window
 from components.objectives.noise.tokens import subsets
-from components.tokenizer import MASK, SEP, SPECIALS, Tokenizer, sentinels
+from components.text.encode import Split
+from components.text.tokenizer import MASK, SEP, SPECIALS, Tokenizer, sentinels
 
 HIDDEN, SPLIT, KEPT_SPLIT, CUT, SPOILT = 1, 2, 3, 4, 5  # what a keyed number decides
 

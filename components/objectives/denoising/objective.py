@@ -1,15 +1,15 @@
 """Denoising of running text (T5, Raffel et al. 2020; BART, Lewis et al. 2020)."""
 
-from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.denoising import block
+from components.objectives.denoising import config
 from components.objectives.denoising.batches import DenoisingBatches
 from components.objectives.examples.source_target import answered, labels, shown
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score_tokens
-from components.tokenizer import CLS, MASK, SEP, Tokenizer, sentinels
+from components.text.encode import Split
+from components.text.tokenizer import CLS, MASK, SEP, Tokenizer, sentinels
 
 NEW_TOKENS = 24  # of a sample
 
@@ -19,7 +19,7 @@ class Denoising(Contract):
 
     main = "denoising"
 
-    def __init__(self, config: block.Denoising, tokens: Tokenizer):
+    def __init__(self, config: config.Denoising, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> DenoisingBatches:

@@ -13,18 +13,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, kl_div
 
 from components import objectives
-from components.encode import Split
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.clm.objective import isolate
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.distillation import block
+from components.objectives.distillation import config
 from components.objectives.examples.stream import labels
 from components.objectives.examples.windows import Batches, Rows, Window
 from components.objectives.scoring import IGNORED
 from components.params import Objective as HardObjective
-from components.tokenizer import PAD, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import PAD, Tokenizer
 
 OF_TOKENS = ("cosine", "layer", "relation")
 """Parts that every token of the text has."""
@@ -36,7 +36,7 @@ class Distillation(Contract):
     distance of each layer to the teacher's as far up; `relation` how else tokens relate in a layer; `teacher` is the teacher's own loss,
     which nothing learns from."""
 
-    def __init__(self, config: block.Distillation, tokens: Tokenizer):
+    def __init__(self, config: config.Distillation, tokens: Tokenizer):
         self.config = config
         self.hard = objectives.build(TypeAdapter(HardObjective).validate_python(config.hard), tokens)
         self.main, self.chain_rule = self.hard.main, self.hard.chain_rule

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from components.encode import Split
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.electra import block
+from components.objectives.electra import config
 from components.objectives.examples.masked import MaskedBatches, at, explained, put
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import IGNORED, score_tokens
-from components.tokenizer import Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import Tokenizer
 
 
 class ReplacedTokens(Contract):
@@ -26,7 +26,7 @@ class ReplacedTokens(Contract):
 
     main = "mlm"
 
-    def __init__(self, config: block.ReplacedTokens, tokens: Tokenizer):
+    def __init__(self, config: config.ReplacedTokens, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
         self.detects = config.learns.startswith("replaced")
         self.weights = {"detector": config.detector_weight, "predicted": 0.0} if self.detects else {}

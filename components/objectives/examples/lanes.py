@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from components.encode import Split
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.objectives.examples.stream import Stream, filled
 from components.objectives.examples.windows import Batches
-from components.tokenizer import Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import Tokenizer
 
 LANES, LANE_TOKENS = 32, 1024
 

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from components.encode import Shard, Split
-from components.errors import SesameError
-from components.keyed import generator
-from components.objectives.examples.block import MaskedInputs
+from components.core.errors import SesameError
+from components.core.keyed import generator
+from components.objectives.examples.config import MaskedInputs
 from components.objectives.examples.segments import pairs, ranges, spans, whole_sentences
 from components.objectives.examples.windows import Batches, Window, bucketed, padded, within
 from components.objectives.noise.spans import mask_spans
 from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS, SEP, SPECIALS, Tokenizer, sentinels
+from components.text.encode import Shard, Split
+from components.text.tokenizer import CLS, SEP, SPECIALS, Tokenizer, sentinels
 
 
 class MaskedBatches(Batches):

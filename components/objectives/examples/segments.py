@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from components.encode import Shard
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.objectives.scoring import IGNORED
+from components.text.encode import Shard
 
 
 def spans(text: Shard, max_length: int) -> np.ndarray:

@@ -8,15 +8,15 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 
-from components.encode import Split
-from components.errors import SesameError
-from components.keyed import generator
+from components.core.errors import SesameError
+from components.core.keyed import generator
 from components.models.contract import LanguageModel
-from components.objectives.block import ObjectiveBlock
+from components.objectives.config import ObjectiveBlock
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.segments import pieces
 from components.objectives.examples.windows import Batches, Rows, padded
-from components.tokenizer import CLS, PAD, SEP, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, PAD, SEP, Tokenizer
 
 BANK = 5000  # sentences that a prompt's neighbours are sought among
 NEAREST = 3

@@ -12,7 +12,7 @@ from components.objectives.examples.segments import ranges
 from components.objectives.examples.windows import Rows, Window, padded
 from components.objectives.scoring import IGNORED, ROWS
 from components.objectives.writing import written
-from components.tokenizer import CLS, PAD, SEP, Tokenizer
+from components.text.tokenizer import CLS, PAD, SEP, Tokenizer
 
 
 class Side(NamedTuple):

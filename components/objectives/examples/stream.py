@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from components.encode import Split
-from components.keyed import generator
+from components.core.keyed import generator
 from components.objectives.examples.windows import Window
 from components.objectives.scoring import IGNORED
-from components.tokenizer import CLS, PAD, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, PAD, Tokenizer
 
 
 class Order(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from components.objectives.scoring import IGNORED
-from components.tokenizer import PAD
+from components.text.tokenizer import PAD
 
 Rows = dict[str, Tensor]
 """What a model reads of a step, and what it is asked: tensors whose first dimension is the row."""

@@ -5,17 +5,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from components.encode import Split
-from components.errors import SesameError
+from components.core.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.masked import MaskedBatches, at, explained
 from components.objectives.examples.windows import Grouped, Rows
-from components.objectives.mlm import block
+from components.objectives.mlm import config
 from components.objectives.mlm.control import from_b_alone
 from components.objectives.scoring import score, score_tokens
-from components.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
 
 
 class MaskedLM(Contract):
@@ -23,7 +23,7 @@ class MaskedLM(Contract):
 
     main = "mlm"
 
-    def __init__(self, config: block.MaskedLM, tokens: Tokenizer):
+    def __init__(self, config: config.MaskedLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> MaskedBatches:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from components.keyed import uniform
+from components.core.keyed import uniform
 from components.objectives.noise.tokens import Shares, hidden
 
 ANCHOR, LENGTH = 4, 5  # what a keyed number decides

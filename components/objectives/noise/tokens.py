@@ -4,8 +4,8 @@ from typing import Protocol
 
 import numpy as np
 
-from components.keyed import uniform
-from components.tokenizer import MASK
+from components.core.keyed import uniform
+from components.text.tokenizer import MASK
 
 MASKED, REPLACED, NEW_TOKEN = 1, 2, 3  # what a keyed number decides
 

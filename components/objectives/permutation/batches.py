@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from components.encode import Split
-from components.keyed import uniform
+from components.core.keyed import uniform
 from components.objectives.examples.lanes import LaneBatches
 from components.objectives.examples.windows import Window
 from components.objectives.noise.tokens import subsets
 from components.objectives.scoring import IGNORED
-from components.tokenizer import PAD, SPECIALS, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import PAD, SPECIALS, Tokenizer
 
 CHOSEN, RANKED = 1, 2  # what a keyed number decides
 

@@ -3,16 +3,16 @@
 import torch
 from torch import Tensor
 
-from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.lanes import validation_lanes
 from components.objectives.examples.windows import Rows
-from components.objectives.permutation import block
+from components.objectives.permutation import config
 from components.objectives.permutation.batches import PermutedBatches
 from components.objectives.scoring import score_tokens
-from components.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, Tokenizer
 
 
 class PermutationLM(Contract):
@@ -21,7 +21,7 @@ class PermutationLM(Contract):
 
     main = "permutation"
 
-    def __init__(self, config: block.PermutationLM, tokens: Tokenizer):
+    def __init__(self, config: config.PermutationLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> PermutedBatches:

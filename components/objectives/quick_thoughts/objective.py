@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.examples import sentences
 from components.objectives.examples.segments import ranges
 from components.objectives.examples.windows import Batch, Grouped, Rows, Window
+from components.text.encode import Split
 
 RIVALS = 64
 """Sentences that a neighbour is found among in validation: among more it is harder, whatever the batches of the

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.examples import sentences
 from components.objectives.examples.windows import Rows, Window, bucketed
 from components.objectives.scoring import IGNORED, score_tokens
-from components.tokenizer import PAD, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import PAD, Tokenizer
 
 
 class Decoders(nn.Module):

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from components.encode import Split
-from components.keyed import uniform
+from components.core.keyed import uniform
 from components.objectives.examples.masked import MaskedBatches
 from components.objectives.examples.windows import Batch, Window
 from components.objectives.scoring import IGNORED
-from components.objectives.subwords.block import SubwordLM
+from components.objectives.subwords.config import SubwordLM
 from components.objectives.subwords.vocabulary import Subwords
-from components.tokenizer import MASK, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import MASK, Tokenizer
 
 ASKED, INSTEAD = 11, 12  # what a keyed number decides
 

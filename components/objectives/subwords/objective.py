@@ -2,17 +2,17 @@
 
 from torch import nn
 
-from components.encode import Split
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.masked import at
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import score
-from components.objectives.subwords import block
+from components.objectives.subwords import config
 from components.objectives.subwords.batches import SubwordBatches
 from components.objectives.subwords.vocabulary import Alike, Subwords
-from components.tokenizer import CLS, MASK, SEP, Tokenizer
+from components.text.encode import Split
+from components.text.tokenizer import CLS, MASK, SEP, Tokenizer
 
 HOLE = 4
 """Characters that a `[MASK]` of a prompt hides."""
@@ -23,7 +23,7 @@ class SubwordLM(Contract):
 
     main = "subword"
 
-    def __init__(self, config: block.SubwordLM, tokens: Tokenizer):
+    def __init__(self, config: config.SubwordLM, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
         self.subwords = Subwords(config, tokens) if tokens.path else Alike(config, tokens)
 

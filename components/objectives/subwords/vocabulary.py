@@ -6,12 +6,12 @@ from io import BytesIO
 import numpy as np
 import sentencepiece
 
-from components import encode
-from components.encode import Shard
-from components.errors import SesameError
-from components.objectives.subwords.block import SubwordLM
-from components.tokenizer import SPECIALS, Tokenizer
-from components.tokenizer.spm import LONGEST_SEGMENT
+from components.core.errors import SesameError
+from components.objectives.subwords.config import SubwordLM
+from components.text import encode
+from components.text.encode import Shard
+from components.text.tokenizer import SPECIALS, Tokenizer
+from components.text.tokenizer.spm import LONGEST_SEGMENT
 
 PRIVATE = 0xE000
 """From here on ids that are no character of a text: bytes of such as have no id, what is unknown."""

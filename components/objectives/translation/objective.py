@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from components.encode import Shard, Split
-from components.errors import SesameError
-from components.keyed import generator
+from components.core.errors import SesameError
+from components.core.keyed import generator
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.segments import ranges
 from components.objectives.examples.source_target import Side, answered, laid_out, score, shown
 from components.objectives.examples.windows import Batches, Rows, Window, bucketed
-from components.objectives.translation import block
-from components.tokenizer import CLS, SEP, Tokenizer
+from components.objectives.translation import config
+from components.text.encode import Shard, Split
+from components.text.tokenizer import CLS, SEP, Tokenizer
 
 
 class Translation(Contract):
@@ -20,7 +20,7 @@ class Translation(Contract):
 
     main = "translation"
 
-    def __init__(self, config: block.Translation, tokens: Tokenizer):
+    def __init__(self, config: config.Translation, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens
         self.weights = {"translation": 1 - config.label_smoothing, "uniform": config.label_smoothing}
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 
-from components import params, sources
-from components.errors import SesameError
-from components.sources import tables
-from components.sources.file import SourceFile
-from components.sources.tables import value
-from components.sources.text import fields, lines
+from components import params
+from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.readers.fields import Examples, unknown_label
+from components.text import sources
+from components.text.sources import tables
+from components.text.sources.file import SourceFile
+from components.text.sources.tables import value
+from components.text.sources.text import fields, lines
 
 Sentences = Iterator[tuple[str, list[str], list[tuple[str, str]]]]
 """`(place, words, (place, tag)...)`; without labels no tags are read."""

@@ -1,11 +1,11 @@
 """COPA (Roemmele et al. 2011): which of two choices is the cause or the effect of a premise."""
 
 from components import params
-from components.errors import SesameError
-from components.sources import tables
-from components.sources.tables import text
+from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.readers.fields import Examples, label_name
+from components.text.sources import tables
+from components.text.sources.tables import text
 
 QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 RIGHT = {"0": "0", "1": "1", "choice1": "0", "choice2": "1"}

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from components.errors import SesameError
-from components.sources import tables
-from components.sources.tables import text
+from components.core.errors import SesameError
 from components.tasks import Example
+from components.text.sources import tables
+from components.text.sources.tables import text
 
 Examples = Iterator[tuple[str, str, Example]]
 """`(place, group, example)`: the place is for messages, and rows of one group stay on the same side of a split."""

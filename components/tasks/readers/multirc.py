@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from components import params
-from components.sources import tables
-from components.sources.tables import text, value
 from components.tasks import Example
 from components.tasks.readers.fields import TRUTH, Examples, label_name
+from components.text.sources import tables
+from components.text.sources.tables import text, value
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:

@@ -1,10 +1,10 @@
 """Two files of as many lines: texts and what is to be written of each, as sentences and their translations."""
 
 from components import params
-from components.errors import SesameError
-from components.sources.parallel import translations
+from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.readers.fields import Examples
+from components.text.sources.parallel import translations
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 
 from components import params
-from components.errors import SesameError
-from components.sources import tables
-from components.sources.tables import text, value
+from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.readers.fields import Examples
+from components.text.sources import tables
+from components.text.sources.tables import text, value
 
 GAP = "@placeholder"
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from components import params, sources
-from components.errors import SesameError
-from components.sources import tables
-from components.sources.tables import text, value
+from components import params
+from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.readers.fields import Examples
+from components.text import sources
+from components.text.sources import tables
+from components.text.sources.tables import text, value
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:

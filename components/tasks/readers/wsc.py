@@ -4,11 +4,11 @@ import re
 import string
 
 from components import params
-from components.errors import SesameError
-from components.sources import tables
-from components.sources.tables import text, value
+from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.readers.fields import TRUTH, Examples, label_name, mark
+from components.text.sources import tables
+from components.text.sources.tables import text, value
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:

@@ -1,0 +1,1 @@
+"""What comparisons share: verdicts and their calibration, scaling fits, prices, plots, and the pages that show them."""

@@ -1,0 +1,30 @@
+"""HTML pages out of templates that extend `base.html.j2`."""
+
+import hashlib
+import platform
+from pathlib import Path
+
+import psutil
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+from components.core import storage
+from components.core.tracking import git_commit
+from components.params import FILE, STUDIES
+
+
+def write(path: Path, template: Path, title: str, **values: object) -> None:
+    """Render a template, which may use those of this folder, to `path`. Each page says of which commit, params and machine it is."""
+    loader = FileSystemLoader([template.parent, Path(__file__).parent])
+    environment = Environment(loader=loader, autoescape=select_autoescape(default=True, default_for_string=True))
+    environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
+    written = b"".join(file.read_bytes() for file in (FILE, STUDIES) if file.exists())
+    origin = {"commit": git_commit(), "params_sha": hashlib.sha256(written).hexdigest(), "machine": machine()}
+    page = environment.get_template(template.name).render(title=title, **origin, **values)
+    with storage.output(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def machine() -> str:
+    """The machine in words."""
+    gib = psutil.virtual_memory().total / 2**30
+    return f"{psutil.cpu_count()} CPU cores, {gib:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"

@@ -1,0 +1,179 @@
+"""What every block of `params.yaml` is made of. Free of torch, as are all files called `config.py`.
+
+A part that is chosen by name (an architecture, an objective, a way to adapt) is a folder or a file called so; its settings are
+a block there, and `union_of` makes one type of all that a registry in `components.params` names.
+"""
+
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from itertools import product
+from types import NoneType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    model_validator,
+)
+
+from components.core.errors import without_secrets
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
+Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
+Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]
+"""The bounds are where a number can only be a slip of the finger; whether there is memory and time for it, `sesame plan` estimates."""
+Seed = Annotated[int, Field(ge=0, lt=2**32, description="below 2**32, the most that numpy takes")]
+TOP_SEED: ContextVar[int] = ContextVar("seed", default=1)
+"""The `seed` at the top of params.yaml, while the file is checked."""
+DrawnSeed = Annotated[Seed, Field(default_factory=TOP_SEED.get, description="below 2**32; without one, the top-level seed")]
+"""Of a block that draws for itself: one that names no seed takes the top-level one, so that a sweep over `seed` trains anew."""
+Positive = Annotated[float, Field(ge=1e-20, le=1e20, description="above 0, and such as float32 holds")]
+Threads = Annotated[int, Field(gt=0, le=1024)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Dropout = Annotated[float, Field(ge=0, lt=1, description="below 1, which would leave nothing")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 lower-case hex digits")]
+
+
+def _of_the_web(address: str) -> str:
+    WEB.validate_python(address)
+    return address  # as it was written
+
+
+WEB = TypeAdapter(AnyHttpUrl)
+Address = Annotated[str, AfterValidator(_of_the_web), PlainSerializer(without_secrets, when_used="json")]
+"""An address of the web. Cards and the ledger take blocks as JSON, and so never see a password."""
+
+
+def _each_once(values: list) -> list:
+    if twice := next((value for value in values if values.count(value) > 1), None):
+        raise ValueError(f"{twice} stands there twice")
+    return values
+
+
+Once = AfterValidator(_each_once)
+"""Of a list: nothing stands in it twice."""
+Globs = Annotated[list[str], Field(min_length=1)]
+
+
+def named(*parts: Iterable[Any]) -> dict[str, tuple]:
+    """Every combination of some choices by the name of its stage: `bert-snli-1` -> (bert, snli, 1)."""
+    return {"-".join(map(str, chosen)): chosen for chosen in product(*parts)}
+
+
+@dataclass(frozen=True)
+class RunOnly:
+    """Marks a setting of where and how something runs: no result depends on it, but for the last bits of sums."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """Marks a setting that only people read, as a licence or what a model is to be shown on: no data and no weight depends on it."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """Marks a setting that came when there were results already: at `neutral` everything is as it was without it.
+
+    So a new setting makes no result stale, and a later change of its default makes those stale that use it.
+    """
+
+    neutral: Any
+
+
+class Block(BaseModel):
+    """A block of `params.yaml`: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def nothing_is_taken_for_another(cls, given: Any) -> Any:
+        """pydantic takes true for 1 and false for 0: `patience: false` would stop a training at the first chance, not never. It takes the
+        texts '8' and 'off', too, which the schemas refuse."""
+        for key, value in given.items() if isinstance(given, dict) else ():
+            taken = _leaves(cls.model_fields[key].annotation) if key in cls.model_fields else frozenset([Any])
+            for said in () if Any in taken else _plain(value):
+                if type(said) in taken:
+                    continue
+                if taken & {int, float} and isinstance(said, bool):
+                    none = ", or null for none" if NoneType in taken else ""
+                    raise ValueError(f"{key}: {str(said).lower()} is no number; give one{none}")
+                if taken & {int, float} and isinstance(said, str) and _number(said):
+                    raise ValueError(f"{key}: {said!r} is a text; write the number without quotes")
+                if bool in taken and not taken & {int, float}:
+                    raise ValueError(f"{key}: {said!r} is neither true nor false; write one of them")
+        return given
+
+    def settings(self) -> dict[str, Any]:
+        """What results depend on, as JSON, defaults filled in: without RunOnly and Label settings, and Added ones that are neutral."""
+        return _lasting(self, self.model_dump(mode="json"))
+
+
+@cache
+def _leaves(annotation: Any) -> frozenset[Any]:
+    """The types that an annotation is made of."""
+    if get_origin(annotation) is Literal:
+        return frozenset(map(type, get_args(annotation)))
+    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    return frozenset().union(*map(_leaves, parts)) if parts else frozenset([annotation])
+
+
+def _plain(value: Any) -> list[bool | str | int]:
+    """A value that may be taken for another, or such in a list or a table of plain values."""
+    parts = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
+    return [part for part in parts if isinstance(part, bool | str | int)]
+
+
+def _number(text: str) -> bool:
+    with suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
+
+
+def _lasting(value: Any, dumped: Any) -> Any:
+    """`dumped` without what no result depends on; `value` is what it was dumped from."""
+    if isinstance(value, Block):
+        marks = _marks(type(value))
+        return {
+            name: _lasting(getattr(value, name), shown) for name, shown in dumped.items()
+            if name not in marks or not _left_out(marks[name], getattr(value, name))
+        }  # fmt: skip
+    if isinstance(value, dict):
+        return {key: _lasting(part, dumped[key]) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_lasting(part, shown) for part, shown in zip(value, dumped, strict=True)]
+    return dumped
+
+
+@cache
+def _marks(kind: type[Block]) -> dict[str, RunOnly | Label | Added]:
+    """The marked settings of a block."""
+    known = RunOnly | Label | Added
+    fields = {name: [mark for mark in field.metadata if isinstance(mark, known)] for name, field in kind.model_fields.items()}
+    return {name: marks[0] for name, marks in fields.items() if marks}
+
+
+def _left_out(mark: RunOnly | Label | Added, value: Any) -> bool:
+    return isinstance(mark, RunOnly | Label) or value == mark.neutral
+
+
+def union_of(package: str, names: Iterable[str], kind: str) -> Any:
+    """The blocks called `kind` of the folders `names` in a package, as one type that `name` tells apart."""
+    blocks = tuple(getattr(import_module(f"{package}.{name}.config"), kind) for name in names)
+    return Annotated[Union[blocks], Field(discriminator="name")]  # noqa: UP007  (of a tuple made at run time)
+
+
+def blocks_of(union: Any) -> tuple[type[Block], ...]:
+    """The blocks that `union_of` made a type of."""
+    kinds = get_args(union)[0]
+    return get_args(kinds) or (kinds,)

@@ -1,0 +1,87 @@
+"""The classifier of a task in the form of `transformers`: what `pipeline("text-classification")` loads."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from components.core.errors import SesameError
+from components.derive.checkpoints import parity
+from components.finetune.tuned import TunedModel
+from components.models.common.layout import HEADS, Layout
+from components.tasks import Example
+
+
+def tuned(folder: Path, kind: str, layout: Layout) -> TunedModel:
+    """A tuned model that `transformers` has a class for. Raises SesameError where it has none, and says which it has."""
+    model = TunedModel(folder)
+    if model.task.kind not in ("classification", "regression") or model.recipe.method != "full":
+        raise SesameError(
+            f"{folder.name} was tuned on {model.name}, a {model.task.kind} task, by method {model.recipe.method}: what is "
+            "written is a classification or a regression by method full"
+        )
+    if layout.classifier is None:
+        raise SesameError(f"transformers' {kind} reads a text's vector otherwise; what is written is a BERT, an ALBERT or a GPT-2")
+    if model.recipe.head != "pooled" or (model.pair and not model.kind.joined):
+        raise SesameError(
+            f"the recipe of {folder.name} has head {model.recipe.head}, pair {model.recipe.pair}, and transformers' classifiers "
+            "read head pooled, pair joined"
+        )
+    return model
+
+
+def settings(model: TunedModel) -> dict[str, Any]:
+    """What `config.json` says of the head."""
+    if model.task.kind == "regression":
+        return {"num_labels": 1, "problem_type": "regression"}
+    labels = dict(enumerate(model.task.labels))
+    return {
+        "id2label": labels, "label2id": {label: i for i, label in labels.items()}, "problem_type": "single_label_classification"
+    }  # fmt: skip
+
+
+def weights(model: TunedModel, layout: Layout, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Their names -> the weights of body and head; pre-training's heads are left out. `state`: of the model, by our names."""
+    weight, bias = (value.detach().clone() for value in (model.module.head.output.weight, model.module.head.output.bias))
+    if model.task.kind == "regression":  # it has learned in units of the training scores' deviation
+        weight, bias = weight * model.kind.scale, bias * model.kind.scale + model.kind.centre
+    _, name = layout.classifier
+    if layout.classifier_bias is None:
+        # theirs is W h + 0 where ours is W h + b: a step of the last norm's bias that W takes to b does the same
+        step = torch.linalg.lstsq(weight.double(), bias.double()[:, None]).solution[:, 0]
+        state = state | {"final_norm.bias": state["final_norm.bias"] + step.to(bias.dtype)}
+        head = {f"{name}.weight": weight}
+    else:
+        head = {f"{name}.weight": weight, f"{name}.bias": bias}
+    body = {key: value for key, value in state.items() if key.partition(".")[0] not in HEADS or key.startswith("pooler.")}
+    return layout.write(body) | head
+
+
+@torch.no_grad()
+def check(folder: Path, model: TunedModel) -> float:
+    """The largest difference between our outputs and those of `transformers`, on texts or pairs of them.
+
+    Raises SesameError where it is above `parity.TOLERANCE` of the largest output, or a text is read as other tokens.
+    """
+    transformers = parity.quiet_transformers()
+    tokens = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    loader = transformers.AutoModelForSequenceClassification
+    theirs = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False).eval()
+    firsts = [text for words in (2, 8, None) for line in parity.TEXTS if (text := " ".join(line.split()[:words]))]
+    pairs = zip(firsts, [*firsts[1:], firsts[0]], strict=True) if model.pair else ((text, None) for text in firsts)
+    differences = []
+    for a, b in pairs:
+        example = Example("", a, b, None)
+        encoded = model.kind.encode([example], model.tokens)
+        if encoded.cut:  # which side of a pair loses a token is not the same there
+            continue
+        batch = tokens(a, b, split_special_tokens=True, return_tensors="pt")
+        if batch["input_ids"][0].tolist() != encoded.texts[0][0].tolist():
+            raise SesameError(f"{folder}: transformers reads {a!r} as other tokens than fine-tuning did")
+        said = model.predict([example])
+        ours = torch.tensor(said.values if said.logits is None else said.logits[0])
+        differences.append((ours - theirs(**batch).logits[0]).abs().max() / max(1.0, float(ours.abs().max())))
+    if not (difference := float(torch.stack(differences).max())) < parity.TOLERANCE:
+        raise SesameError(f"{folder}: transformers computes something else, by up to {difference:.2g} of the largest output")
+    return difference

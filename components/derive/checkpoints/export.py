@@ -1,0 +1,114 @@
+"""`sesame export MODEL`: data/models/<model> -> a folder that `transformers` reads."""
+
+import json
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from components.derive.checkpoints import classifiers, hub, parity, pieces
+from components.models import store
+from components.params.models import ARCHITECTURES
+from components.text.tokenizer import Tokenizer
+
+FOLDER = Path("data/export")
+
+
+LIBRARY = "transformers"
+"""In the front matter of a model card: which library loads it."""
+
+
+def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
+    """The model card: licences, what the model is, and what made it, step by step."""
+    licences = licences_of(name)
+    steps = [
+        " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items()) for step in lineage
+    ]
+    front = f"library_name: {LIBRARY}\nlicense: other\nlicense_name: {json.dumps('; '.join(licences) or 'not stated')}"
+    made = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
+    return f"""---
+{front}
+---
+# {name}
+
+A {kind} model for `{loaded_by}`, written by Sesame. Licences of the weights or texts it was made of: {", ".join(licences) or "not stated"}.
+
+How it was made:
+
+{made}
+"""
+
+
+def licences_of(name: str) -> list[str]:
+    """Of a model's weights from elsewhere and of the texts that it was trained on, as params.yaml states them."""
+    if not Path("params.yaml").exists():  # a model that was carried away by itself
+        return []
+    declared = params.load()
+    if name not in {**declared.models, **declared.checkpoints, **declared.derived}:
+        return []
+    root = declared.root(name)
+    found = [declared.checkpoints[root].licence] if root in declared.checkpoints else []
+    for encoding in [encoding for encoding, _ in declared.read_by(name)]:
+        corpus = declared.encodings[encoding].corpus
+        if mix := declared.mixes.get(corpus):
+            found += [] if mix.only_tasks else [declared.corpora[mix.corpus].licence]
+            found += [declared.tasks[task].licence for task in mix.tasks]
+        else:
+            found.append(declared.corpora[corpus].licence)
+    return list(dict.fromkeys(found))
+
+
+def export(name: str, out: Path | None = None, classifier: bool = False) -> tuple[Path, float]:
+    """Write a model; where it stands and the largest difference between what it computes here and there.
+
+    `classifier`: with the head of the task that it was tuned on, in place of those of pre-training.
+    Raises SesameError when there is no such model or head, `transformers` has nothing like it, or `out` is in use.
+    """
+    folder = Path("data/models", name)
+    target = storage.unused(out) if out else FOLDER / (f"{name}_classifier" if classifier else name)
+    architecture = store.about(folder).architecture
+    if (form := hub(architecture.name)) is None:
+        written = ", ".join(family for family in ARCHITECTURES if hub(family))
+        raise SesameError(f"{name} is a {architecture.name}, and transformers has no such model; what can be written: {written}")
+    kind = form.written(architecture)
+    layout = form.LAYOUTS[kind]
+    tuned = classifiers.tuned(folder, kind, layout) if classifier else None
+    model, tokens = (tuned.module.model, tuned.tokens) if tuned else store.load(folder)
+    absent = model.absent
+    if layout.code_points and isinstance(tokens, Tokenizer):
+        raise SesameError(
+            f"{name} reads characters of one form and case, by numbers of its own (tokenizers' kind: characters), and transformers' {kind} "
+            "any text by its code points: it would read other ones"
+        )
+    state = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] not in absent}
+    transformers = parity.quiet_transformers()
+    with storage.output(target) as written:
+        written.mkdir(parents=True)
+        if layout.code_points:
+            transformers.CanineTokenizer(model_max_length=architecture.max_length).save_pretrained(written)
+        elif isinstance(tokens, Tokenizer):  # trained here
+            pieces.write(tokens, form, architecture.max_length, written, classifier)
+        else:
+            tokens.save(written)
+        theirs = (transformers.CanineTokenizer if layout.code_points else transformers.PreTrainedTokenizerFast).from_pretrained(written)
+        numbers = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
+        numbers |= {} if layout.code_points else {"vocab_size": tokens.vocab_size}
+        if tuned:
+            numbers |= classifiers.settings(tuned)
+        config = transformers.AutoConfig.for_model(kind, **layout.config(architecture), **numbers)
+        weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
+        config.architectures = [
+            layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)
+        ]
+        config.save_pretrained(written)
+        save_file(layout.restore(weights, architecture), written / "model.safetensors", metadata={"format": "pt"})
+        (written / "README.md").write_text(card(name, kind, config.architectures[0], store.about(folder).lineage), encoding="utf-8")
+        if tuned:
+            return target, classifiers.check(written, tuned)
+        without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
+        difference = parity.check(written, model, layout, tokens, [*absent, *without])
+    if without:
+        print(f"left out, since transformers' {kind} has no such part: {', '.join(without)}")
+    return target, difference

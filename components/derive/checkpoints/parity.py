@@ -1,0 +1,91 @@
+"""Whether `transformers` and our modules read the same ids out of a text and compute the same numbers from them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from components.core.errors import SesameError
+from components.models.common.layout import Layout
+from components.models.contract import LanguageModel
+from components.text.tokenizer import Tokenizer
+from components.text.tokenizer.fast import FastTokenizer
+
+TOLERANCE = 1e-4
+"""Largest absolute difference of hidden states, pooled vectors and logits."""
+
+TEXTS = (
+    "The quick brown fox jumps over the lazy dog.",
+    'In 1823 the president told Congress, among other things, that "the American continents" were closed to new colonies; few took note.',
+    "naïve café, 12,5 °C — Ёлка, 東京, नमस्ते, 👍🏽!",
+    "  two  spaces\tand a tab, then [MASK] and </s> as plain text ",
+    "it 's a charming and often affecting journey .",
+    "",
+)
+
+
+def quiet_transformers():
+    """The `transformers` package without its progress bars and reports."""
+    import transformers  # takes seconds
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def check(
+    folder: Path, model: LanguageModel, layout: Layout, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
+    texts: Sequence[str] = TEXTS,
+) -> float:  # fmt: skip
+    """The largest absolute difference between `model`, laid out like that, and what `transformers` makes of `folder`, on `texts`.
+
+    Compares the last layer (of two stacks that of the first) and, where the checkpoint has them, pooled vectors and logits, in float32.
+    Where that is above TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
+    Raises SesameError when it is above TOLERANCE there, too, or when a text has other ids.
+    """
+    transformers = quiet_transformers()
+    theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    encoded = tokens.encode(list(texts))
+    for text, ids in zip(texts, encoded, strict=True):
+        if theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] != ids:
+            raise SesameError(f"{folder}: transformers splits {text!r} in another way")
+    behind = layout.behind(model)
+    room = model.max_length - len(tokens.prefix) - len(tokens.suffix) - behind
+    rows = [torch.tensor([*tokens.prefix, *ids[:room], *tokens.suffix]) for ids in encoded]
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=theirs.pad_token_id or 0)
+    ids = nn.functional.pad(ids, (0, behind), value=theirs.pad_token_id or 0)
+    real = torch.arange(ids.shape[1]) < lengths[:, None]
+    segments = torch.zeros_like(ids)
+    if layout.reads_segments:
+        kinds = getattr(model, "segment_embedding", None)
+        segments[:, 4:] = 0 if kinds and kinds.num_embeddings == 1 else 1
+        if len(tokens.suffix) > 1:  # XLNet's texts end with a token of a third kind
+            segments[torch.arange(len(rows)), lengths - 1] = 2
+    inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if layout.reads_segments else {})
+    if layout.decodes:  # the texts once more, as what is to be written
+        inputs["decoder_input_ids"] = torch.cat([torch.full_like(ids[:, :1], model.start), ids[:, :-1]], 1)
+
+    @torch.no_grad()
+    def largest(dtype: torch.dtype) -> float:
+        def run(loader):
+            return loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=dtype).eval()(**inputs)
+
+        hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
+        body = run(transformers.AutoModel)
+        last = body.encoder_last_hidden_state if layout.decodes else body.last_hidden_state
+        same = real & (torch.arange(real.shape[1]) >= layout.first_apart)
+        compared = [(hidden[same], last[same])]
+        if hasattr(body, "pooler_output") and "pooler" not in absent:
+            compared.append((model.pool(hidden, lengths), body.pooler_output))
+        if "head_bias" not in absent:
+            logits = run(getattr(transformers, layout.language_model)).logits[..., : tokens.vocab_size]
+            top = model(ids, lengths, ids) if layout.decodes else hidden
+            compared.append((model.logits(top)[real], logits[real]))
+        return float(torch.stack([(ours - other).abs().max() for ours, other in compared]).max())  # which keeps NaN
+
+    difference = largest(torch.float32)
+    if not difference < TOLERANCE and not (exact := largest(torch.float64)) < TOLERANCE:  # NaN is not, either
+        raise SesameError(f"{folder}: transformers computes something else, by up to {exact:.2g} ({TOLERANCE:g} is allowed)")
+    return difference

@@ -1,0 +1,234 @@
+"""Stage `align`: `python -m components.embeddings.align NAME` writes data/align/NAME.
+
+scores.csv (method, retrieval, p1, p5, p10, intervals and more), examples.csv (some test words and what was found), hubs.csv (how many
+targets are found how often), curve.csv (P@1 against seed pairs, where one is asked for), view.csv (both spaces in two dimensions, before
+and after), mapping.npz (two (d, k) matrices per method, from the normalised spaces to the one they share: `<method>_source`,
+`<method>_target`), and for two spaces of one language moved.csv (how far each word moved).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from components import params
+from components.core import compute, storage
+from components.core.errors import SesameError
+from components.embeddings import dictionaries, evaluate, self_learning, view
+from components.embeddings.dictionaries import Dictionary
+from components.embeddings.maps import Fitted, fit, normalise, procrustes
+from components.embeddings.neighbours import nearest
+from components.embeddings.retrieval import RETRIEVALS
+from components.embeddings.space import Space, load
+from components.stages import stage
+
+EXAMPLES = 20
+"""Test words of which each method and retrieval shows what it found."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two spaces, and a dictionary of theirs."""
+
+    source: Space
+    target: Space
+    pairs: Dictionary
+
+    def rows(self, words: list[tuple[str, str]]) -> np.ndarray:
+        """(pairs, 2) rows of pairs of words that both vocabularies have."""
+        here, there = evaluate.index(self.source), evaluate.index(self.target)
+        return np.array([(here[a], there[b]) for a, b in words], dtype=np.int64).reshape(-1, 2)
+
+
+def body(all_params: params.Params, name: str, run) -> dict:
+    """Learn each mapping, look the held-out words up with each retrieval, score.
+
+    Raises SesameError where the two spaces don't fit each other, or there are too few words to learn from or to ask for.
+    """
+    alignment = all_params.alignments[name]
+    compute.prepare(alignment.threads)
+    with threadpool_limits(limits=alignment.threads):  # one: the same figures on any number of cores, and other stages run beside this one
+        return _aligned(alignment, Path("data/align", name))
+
+
+def _aligned(alignment: params.Alignment, path: Path) -> dict:
+    source, target = (load(Path("data/vectors", side), alignment.max_vocabulary) for side in (alignment.source, alignment.target))
+    if source.vectors.shape[1] != target.vectors.shape[1]:
+        raise SesameError(
+            f"vectors.{alignment.source} have {source.vectors.shape[1]} dimensions and vectors.{alignment.target} "
+            f"{target.vectors.shape[1]}; give both the same vector_size"
+        )
+    if alignment.controls and not (source.counts.any() and target.counts.any()):
+        raise SesameError("vectors from elsewhere have no counts of their words, without which it can't be told which words moved")
+    build = dictionaries.load(alignment.dictionary.kind)
+    pair = Pair(source, target, build(alignment.dictionary, source.words, target.words, alignment.seed))
+    queries = evaluate.covered(pair.pairs.test, source, target)
+    if not queries:
+        raise SesameError("no test word has a translation in the target vocabulary; raise max_vocabulary or take more text")
+
+    # What is the same for all methods: precision means little without how many were asked, and what a guess would get.
+    x, z = normalise(source.vectors), normalise(target.vectors)
+    facts = {
+        "coverage": len(queries) / len(pair.pairs.test),
+        "queries": len(queries),
+        "chance_p1": evaluate.chance(queries, pair.pairs.test, target.words),
+    }
+    metrics: dict = facts | {
+        "train_pairs": len(pair.pairs.train), "left_out": pair.pairs.left_out, "unlikeness": evaluate.unlikeness(x, z), "methods": {},
+    }  # fmt: skip
+    shares = f"coverage {facts['coverage']:.1%}, chance {facts['chance_p1']:.2%}"
+    print(f"{len(queries)} queries, {shares}, {len(pair.pairs.train)} train pairs", flush=True)
+    scores, examples, hubs, matrices, references, best_p1, shown = [], [], [], {}, {}, -1.0, None
+    for method in alignment.methods:
+        brought = learned(pair, method)
+        metrics["methods"][method.name] = dict(brought.how)
+        matrices |= {f"{method.name}_source": brought.fitted.source, f"{method.name}_target": brought.fitted.target}
+        unseen = np.array([not pair.pairs.test[word] & brought.taught for word in queries])
+        for retrieval, found, mutual, figures in looked_up(pair, brought, alignment.retrievals, queries, alignment.csls_k):
+            hits = evaluate.hits(found, queries, pair.pairs.test, target.words)
+            figures |= {"mutual": float(mutual.mean()), "p1_mutual": float(hits[mutual, 0].mean()) if mutual.any() else None}
+            reference = references.setdefault(retrieval, hits[:, 0])  # the first method's, by the same retrieval: all else is alike
+            figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
+            metrics["methods"][method.name][retrieval] = figures
+            scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | brought.how)
+            print(f"{method.name}, {retrieval}: " + ", ".join(f"{k} {figures[k]:.1%}" for k in ("p1", "p5", "p10")), flush=True)
+            hubs += [{"method": method.name, "retrieval": retrieval} | row for row in evaluate.found_often(found)]
+            examples += [
+                {
+                    "method": method.name, "retrieval": retrieval, "word": word, "gold": " ".join(sorted(pair.pairs.test[word])),
+                    "found": " ".join(target.words[row] for row in rows[:5]),
+                }
+                for word, rows in zip(queries[:EXAMPLES], found, strict=False)
+            ]  # fmt: skip
+            if figures["p1"] > best_p1:
+                best_p1, shown = figures["p1"], brought
+
+    with storage.output(path) as folder:
+        folder.mkdir()
+        evaluate.write_csv(folder / "scores.csv", scores)
+        evaluate.write_csv(folder / "examples.csv", examples)
+        evaluate.write_csv(folder / "hubs.csv", hubs)
+        places = view.rows((x, z), (shown.mapped.numpy(), shown.fixed.numpy()), source.words, target.words, pair.pairs.test, queries)
+        evaluate.write_csv(folder / "view.csv", places)
+        np.savez(folder / "mapping.npz", **matrices)
+        if alignment.curve:
+            evaluate.write_csv(folder / "curve.csv", _curve(pair, alignment, queries))
+        if alignment.dictionary.kind == "identical" and source.counts.any():
+            learning = pair.rows(pair.pairs.train)
+            rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # lengths stay: only a rotation leaves distances comparable
+            moved = evaluate.moved(source, target, rotated, z, alignment.dictionary.min_count)
+            if not moved:
+                least = alignment.dictionary.min_count
+                raise SesameError(f"no word occurs {least} times in both spaces; lower the dictionary's min_count")
+            evaluate.write_csv(folder / "moved.csv", moved)
+            metrics["moved"] = _distances(moved)
+    return metrics
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a method made of two spaces."""
+
+    fitted: Fitted
+    mapped: Tensor
+    """(n, k) the source's vectors in the common space, unit rows."""
+    fixed: Tensor
+    """(m, k) the target's."""
+    how: dict
+    """Pairs it began with and ended with, rounds, their mean cosine."""
+    taught: set[str]
+    """Targets of the pairs that it began with, which the map pulls near: they are found more easily."""
+
+
+def learned(pair: Pair, method: params.Method) -> Brought:
+    """Bring two spaces together. Raises SesameError where there is no pair to begin with; says where there are too few."""
+    x, z = (normalise(side.vectors, method.normalise) for side in (pair.source, pair.target))
+    rows = pair.rows(seeds(pair, method)) if method.start != "similarity" else self_learning.by_similarity(x, z, method.csls_k)
+    asked = np.array([word in pair.pairs.test for word in pair.source.words])
+    rows = rows[~asked[rows[:, 0]]]  # a word that is asked for is taught nothing, however the pairs were found
+    taught = {pair.target.words[row] for row in rows[:, 1]}
+    if method.self_learning:
+        rows = rows[(rows < method.self_learning.vocabulary).all(axis=1)]
+    if not len(rows):
+        among = f" among the {method.self_learning.vocabulary} most frequent words" if method.self_learning else ""
+        raise SesameError(f"method {method.name}: the two vocabularies have no pair to begin with{among} (start: {method.start})")
+    how: dict = {"seed_pairs": len(rows), "pairs": len(rows), "rounds": None, "objective": None}
+    if method.self_learning:
+        found = self_learning.learn(x, z, rows, method)
+        rows, how = found.rows, how | {"pairs": len(found.rows), "rounds": found.rounds, "objective": found.objective}
+    if (method.map == "least_squares" or method.whiten) and len(rows) < x.shape[1]:
+        step = "whitening" if method.whiten else "least squares"
+        print(
+            f"{method.name}: {len(rows)} pairs are fewer than the {x.shape[1]} dimensions: {step} fits them and nothing else; "
+            "take a rotation alone (xing_2015), or self_learning",
+            flush=True,
+        )
+    fitted = fit(x, z, rows, method)
+    return Brought(fitted, *map(torch.from_numpy, fitted.bring(x, z)), how, taught)
+
+
+STARTS = {
+    "dictionary": lambda pair: pair.pairs.train,
+    "identical": lambda pair: dictionaries.spelled_alike(pair.source.words, pair.target.words),
+    "numerals": lambda pair: dictionaries.numerals(pair.source.words, pair.target.words),
+    "similarity": lambda pair: [],
+}
+"""First pairs of words, most frequent first."""
+
+
+def seeds(pair: Pair, method: params.Method) -> list[tuple[str, str]]:
+    """The pairs of words that a method begins with; none of a word that is asked for."""
+    return [words for words in STARTS[method.start](pair) if words[0] not in pair.pairs.test][: method.seed_pairs]
+
+
+def looked_up(
+    pair: Pair, brought: Brought, retrievals: list[str], queries: list[str], csls_k: int
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, dict]]:  # fmt: skip
+    """For each retrieval its name, the rows of the targets found (queries, 10), best first, for which queries the best one finds the
+    query in turn (queries,), and figures over them."""
+    here, there = evaluate.index(pair.source), evaluate.index(pair.target)
+    rows = torch.tensor([here[word] for word in queries])
+    asked = brought.mapped[rows]
+    golds = [[there[word] for word in pair.pairs.test[query] if word in there] for query in queries]
+    for retrieval in retrievals:
+        # The price is of the whole vocabulary: it depends on the neighbourhoods of all words.
+        price = RETRIEVALS[retrieval](brought.fixed, brought.mapped, csls_k)
+        best = nearest(asked, brought.fixed, max(evaluate.RANKS), price)[1].numpy()
+        mrr = evaluate.mean_reciprocal_rank(asked, brought.fixed, price, golds)
+        price_back = RETRIEVALS[retrieval](brought.mapped, brought.fixed, csls_k)
+        back = nearest(brought.fixed[best[:, 0]], brought.mapped, 1, price_back)[1][:, 0]
+        yield retrieval, best, (back == rows).numpy(), {"mrr": mrr} | evaluate.hubness(best, len(brought.fixed))
+
+
+def _curve(pair: Pair, alignment: params.Alignment, queries: list[str]) -> Iterator[dict]:
+    """P@1 of each method from ever more seed pairs, by the last retrieval. Raises SesameError where there are fewer pairs than any size."""
+    if min(alignment.curve.seed_pairs) > len(pair.pairs.train):
+        raise SesameError(f"curve.seed_pairs: there are {len(pair.pairs.train)} train pairs, fewer than the smallest size")
+    for method in alignment.curve.methods:
+        for size in sorted(alignment.curve.seed_pairs):
+            own = method.model_copy(update={"seed_pairs": size})
+            if len(seeds(pair, own)) < size:
+                break
+            [(retrieval, best, *_)] = looked_up(pair, learned(pair, own), alignment.retrievals[-1:], queries, alignment.csls_k)
+            first = evaluate.hits(best, queries, pair.pairs.test, pair.target.words)[:, 0]
+            figures = evaluate.intervals(first, first, np.ones(len(first), bool))
+            row = {"method": method.name, "retrieval": retrieval, "seed_pairs": size, "p1": float(first.mean())}
+            yield row | {key: figures[key] for key in ("p1_low", "p1_high")}
+            print(f"{method.name} from {size} pairs, {retrieval}: p1 {first.mean():.1%}", flush=True)
+
+
+def _distances(moved: list[dict]) -> dict:
+    distances = [row["distance"] for row in moved]
+    return {
+        "words": len(moved),
+        "mean_distance": float(np.mean(distances)),
+        "p95_distance": float(np.percentile(distances, 95)),
+    }
+
+
+if __name__ == "__main__":
+    stage.main("align", body, "alignments")

@@ -1,0 +1,65 @@
+"""Stage `contextual_vectors`: `python -m components.embeddings.contextual NAME` averages what a model makes of each
+word: data/vectors/NAME.
+
+A word's vector is the mean over its occurrences in a text, each in its sentence and of length one (Schuster et al. 2019, section 3:
+the anchors). So what is read in context can be looked up, aligned and compared like any word vectors.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from components import params
+from components.core import compute
+from components.core.errors import SesameError
+from components.embeddings import intrinsic
+from components.embeddings.contexts import BATCH, embedded, layer_of, words_in
+from components.embeddings.space import Space, save
+from components.embeddings.vectors import taken
+from components.models import store
+from components.stages import stage
+
+
+def body(all_params: params.Params, name: str, run) -> dict:
+    """Read the text, average, write the vectors `name`; the counts.
+
+    Raises SesameError where the model has no such layer, or no word is frequent enough.
+    """
+    settings = all_params.contextual_vectors[name]
+    compute.prepare(1)  # the same sums on any number of cores
+    model, tokens = store.load(Path("data/models", settings.model))
+    model.eval()
+    layer = layer_of(model, settings.model, settings.layer)
+    sentences = [words for words in taken(settings, words_in) if words]
+    counts = Counter(word.lowered() for words in sentences for word in words)
+    words = [word for word, count in counts.most_common(settings.max_vocabulary) if count >= settings.min_count]
+    if not words:
+        raise SesameError(
+            f"no word occurs min_count ({settings.min_count}) times in corpus {settings.corpus!r}: lower it or take more text"
+        )
+
+    # By length, so that a batch is hardly padded; what a word's vectors add up to does not depend on the order but for the last digits.
+    sentences.sort(key=lambda words: len(words[0].text))
+    row = {word: i for i, word in enumerate(words)}
+    seen, sums = np.zeros(len(words), dtype=np.int64), None
+    for i in range(0, len(sentences), BATCH):
+        batch = sentences[i : i + BATCH]
+        asked = [[word for word in own if word.lowered() in row] for own in batch]
+        for word, vector in embedded(model, tokens, [own[0].text for own in batch], asked, layer):
+            sums = np.zeros((len(words), len(vector)), dtype=np.float32) if sums is None else sums
+            sums[row[word.lowered()]] += vector.numpy()
+            seen[row[word.lowered()]] += 1
+    if sums is None:
+        raise SesameError(f"model {settings.model} reads no word of corpus {settings.corpus!r}")
+    read = np.flatnonzero(seen)  # a word that the tokenizer makes nothing of has no vector
+    space = Space([words[i] for i in read], seen[read], sums[read] / seen[read, None])
+    save(space, Path("data/vectors", name))
+    total = sum(counts.values())
+    print(f"{settings.model}, layer {layer}: {len(space.words)} vectors out of {total} words", flush=True)
+    figures = {"intrinsic": intrinsic.judged(space, settings.tests)} if settings.tests else {}
+    return {"words": total, "vocabulary": len(space.words), "layer": layer, "cost": {"tokens": total}} | figures
+
+
+if __name__ == "__main__":
+    stage.main("contextual_vectors", body, "contextual_vectors")

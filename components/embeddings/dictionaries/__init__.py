@@ -1,0 +1,76 @@
+"""Word pairs: some to learn a mapping from, others, of other source words, to ask for.
+
+One more kind of dictionary is one file here, `<kind>.py`, with `build(settings, source, target, seed)`, and its block in
+`components/params/spaces.py`.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from components import params
+from components.core.errors import SesameError
+
+Settings = params.WordNetDictionary | params.IdenticalDictionary | params.PairsDictionary | params.ParallelDictionary
+
+SPARE = 10
+"""Words that must be left to learn from."""
+NUMERAL = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """Train pairs and test words; no source word is in both."""
+
+    train: list[tuple[str, str]]
+    """All in both vocabularies."""
+    test: dict[str, set[str]]
+    """Source word -> every translation that counts, in the target vocabulary or not."""
+    left_out: dict[str, int]
+    """Of train pairs that were listed: how many are not among them, and why."""
+
+
+def load(kind: str) -> Callable[[Settings, list[str], list[str], int], Dictionary]:
+    """The `build` of a kind of dictionary: its settings, the words of source and target, most frequent first, a seed.
+
+    It raises SesameError when there are not enough words.
+    """
+    return import_module(f"components.embeddings.dictionaries.{kind}").build
+
+
+def drawn(
+    candidates: list[str], translations: dict[str, Counter], target: list[str], train: int, test: int, seed: int
+) -> Dictionary:  # fmt: skip
+    """Out of the `train` + `test` most frequent source words with a translation, a seeded `test` are held out and the others learn.
+
+    A word learns from the translations that are best known (in `target`, the vocabulary), and counts as found with any.
+    Raises SesameError when there are not enough words.
+    """
+    pool = candidates[: train + test]
+    if len(pool) < test + SPARE:
+        raise SesameError(
+            f"{len(pool)} words of the source vocabulary have a translation: too few to hold out {test} and learn from the rest"
+        )
+    held_out = random.Random(seed).sample(pool, test)
+    asked, there = set(held_out), set(target)
+    pairs = []
+    for word in pool:
+        known = {translation: times for translation, times in translations[word].items() if translation in there}
+        if word not in asked and known:
+            # Only the best known: a mapping learns from few pairs, and a rare sense among them pulls it away.
+            pairs += [(word, translation) for translation in sorted(known) if known[translation] == max(known.values())]
+    return Dictionary(pairs, {word: set(translations[word]) for word in held_out}, {})
+
+
+def spelled_alike(source: list[str], target: list[str]) -> list[tuple[str, str]]:
+    """Words spelled alike in both vocabularies."""
+    there = set(target)
+    return [(word, word) for word in source if word in there]
+
+
+def numerals(source: list[str], target: list[str]) -> list[tuple[str, str]]:
+    """Numerals in both vocabularies (Artetxe et al. 2017): a dictionary that every pair of languages with these digits has."""
+    return [pair for pair in spelled_alike(source, target) if NUMERAL.fullmatch(pair[0])]

@@ -1,0 +1,70 @@
+"""`sesame vectors NAME`: vectors, or both sides of an alignment and its test words, in the forms that other tools
+read."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from components.embeddings import dictionaries
+from components.embeddings.maps import normalise, unit
+from components.embeddings.space import Space, load
+
+FOLDER = Path("data/export")
+
+
+def export(all_params: params.Params, name: str, method: str | None, out: Path | None) -> list[Path]:
+    """Write `<name>.vec`; of an alignment `<name>.source.vec` and `<name>.target.vec` in the space they share by one of
+    its methods (the first if none is named), and `<name>.test.txt`, the pairs of words that are asked for as MUSE's
+    evaluation reads them.
+
+    Raises SesameError where there is nothing of the name, no such method, or a folder of the name is in use.
+    """
+    folder = storage.unused(out) if out else FOLDER / name
+    if name not in all_params.alignments:
+        if not Path("data/vectors", name).exists():
+            known = ", ".join(all_params.alignments) or "none"
+            raise SesameError(f"{name}: neither an alignment of params.yaml ({known}) nor vectors in data/vectors; name one")
+        if method:
+            raise SesameError(f"--method has no effect on vectors: it needs an alignment, and {name} is none")
+        return _written(folder, {f"{name}.vec": lines(load(Path("data/vectors", name)))})
+    alignment, learned = all_params.alignments[name], Path("data/align", name, "mapping.npz")
+    methods = [own.name for own in alignment.methods]
+    if (method := method or methods[0]) not in methods:
+        raise SesameError(f"--method {method}: alignment {name} has {', '.join(methods)}")
+    with storage.reading(learned), np.load(learned) as matrices:
+        maps = {side: matrices[f"{method}_{side}"] for side in ("source", "target")}
+    how = next(own for own in alignment.methods if own.name == method)
+    spaces = {side: load(Path("data/vectors", getattr(alignment, side)), alignment.max_vocabulary) for side in maps}
+    files: dict[str, Iterable[str]] = {
+        f"{name}.{side}.vec": lines(Space(own.words, own.counts, unit(normalise(own.vectors, how.normalise) @ maps[side])))
+        for side, own in spaces.items()
+    }
+    build = dictionaries.load(alignment.dictionary.kind)
+    test = build(alignment.dictionary, spaces["source"].words, spaces["target"].words, alignment.seed).test
+    files[f"{name}.test.txt"] = (f"{_one(word)} {_one(gold)}\n" for word, golds in test.items() for gold in sorted(golds))
+    return _written(folder, files)
+
+
+def lines(space: Space) -> Iterable[str]:
+    """word2vec's text: a line with both counts, then a word and its numbers a line."""
+    yield f"{len(space.words)} {space.vectors.shape[1]}\n"
+    for word, vector in zip(space.words, space.vectors.astype(np.float32), strict=True):
+        yield f"{_one(word)} {' '.join(map(str, vector.tolist()))}\n"
+
+
+def _one(word: str) -> str:
+    """A word without the blank that would end it there, as in word2vec's phrases: `new_york`."""
+    return word.replace(" ", "_")
+
+
+def _written(folder: Path, files: dict[str, Iterable[str]]) -> list[Path]:
+    with storage.output(folder) as target:
+        target.mkdir(parents=True)
+        for name, content in files.items():
+            with open(target / name, "w", encoding="utf-8") as file:
+                file.writelines(content)
+    return [folder / name for name in files]

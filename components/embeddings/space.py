@@ -1,0 +1,62 @@
+"""Words with their vectors, in memory and in a folder of data/vectors: `vectors.npy` is float32 (words, vector_size), `vocabulary.txt` has
+`word<TAB>count` for each row, most frequent first."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from components.core import storage
+from components.core.words import LETTERS
+
+WORD = re.compile(LETTERS)
+"""What a word is here: a run of letters with their marks. Digits, punctuation and the apostrophe separate."""
+
+
+def written(text: str, lowercase: bool) -> str:
+    """A word of a list, or a sentence, as vocabularies have it: in NFC, the form of Unicode that corpora are cleaned to,
+    and white space of any kind in it is one blank."""
+    text = unicodedata.normalize("NFC", text)
+    return " ".join((text.lower() if lowercase else text).split())
+
+
+def has_capitals(words: Iterable[str]) -> bool:
+    """Whether any word of a vocabulary has."""
+    return any(word != word.lower() for word in words)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Words with their counts and vectors, most frequent first."""
+
+    words: list[str]
+    counts: np.ndarray
+    """(words,) occurrences in the training text; 0 where they are not known."""
+    vectors: np.ndarray
+    """(words, vector_size) float32."""
+
+
+def load(path: str | Path, limit: int | None = None) -> Space:
+    """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when a file is not there, or broken."""
+    path = Path(path)
+    with storage.reading(path / "vocabulary.txt"):
+        lines = (path / "vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        words, counts = zip(*(line.split("\t") for line in lines), strict=True)
+        counts = np.array(counts, dtype=np.int64)
+    with storage.reading(path / "vectors.npy"):
+        vectors = np.load(path / "vectors.npy")
+        if len(vectors) != len(words):
+            raise ValueError(f"{len(vectors)} vectors, {len(words)} words in vocabulary.txt")
+    return Space(list(words[:limit]), counts[:limit], vectors[:limit])
+
+
+def save(space: Space, path: Path) -> None:
+    """Write a space where `load` reads it."""
+    with storage.output(path) as folder:
+        folder.mkdir()
+        np.save(folder / "vectors.npy", space.vectors)
+        lines = (f"{word}\t{count}\n" for word, count in zip(space.words, space.counts, strict=True))
+        (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")

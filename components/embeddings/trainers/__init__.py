@@ -1,0 +1,20 @@
+"""Ways to train word vectors.
+
+One more kind of vectors is one file here, `<kind>.py`, with `train(sentences, settings)`, and its block in
+`components/params/spaces.py`. `vocabulary` holds what they share.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+
+import numpy as np
+
+from components import params
+
+
+def load(kind: str) -> Callable[[list[list[str]], params.Vectors], tuple[list[str], np.ndarray, np.ndarray]]:
+    """The `train` of a kind: sentences of words -> words, most frequent first, counts (words,), vectors (words, vector_size) float32.
+
+    It raises SesameError when the text is too short.
+    """
+    return import_module(f"components.embeddings.trainers.{kind}").train

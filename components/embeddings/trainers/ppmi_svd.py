@@ -1,0 +1,51 @@
+"""Factors of the positive pointwise mutual information of words and contexts (Levy, Goldberg and Dagan 2015, section 2.2)."""
+
+from collections import Counter
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import svds
+from threadpoolctl import threadpool_limits
+
+from components import params
+from components.embeddings.trainers import vocabulary
+
+
+def train(sentences: list[list[str]], settings: params.PpmiSvd) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Words, counts, vectors: U Sᵖ of the truncated SVD of max(0, PMI) with smoothed contexts."""
+    counts = Counter(word for sentence in sentences for word in sentence)
+    words = [word for word, count in counts.most_common(settings.max_vocabulary) if count >= settings.min_count]
+    vocabulary.check(len(words), settings.vector_size + 1, settings)  # svds gives fewer factors than the matrix has rows
+    pairs = met(sentences, {word: i for i, word in enumerate(words)}, settings.window)
+    vectors = factored(positive(pairs, settings.context_smoothing), settings.vector_size, settings.eigenvalue_weight)
+    return words, np.array([counts[word] for word in words]), vectors
+
+
+def met(sentences: list[list[str]], row: dict[str, int], window: int) -> sparse.coo_matrix:
+    """(words, words) how often each word stands at each distance before or after another of its sentence, the nearer the heavier."""
+    kept = [[row[word] for word in sentence if word in row] for sentence in sentences]
+    ids = np.fromiter((i for sentence in kept for i in sentence), dtype=np.int32)
+    sentence_of = np.repeat(np.arange(len(kept), dtype=np.int32), [len(sentence) for sentence in kept])
+    pairs = sparse.csr_matrix((len(row), len(row)), dtype=np.float32)
+    for distance in range(1, window + 1):
+        same = sentence_of[:-distance] == sentence_of[distance:]
+        ones = np.full(int(same.sum()), (window + 1 - distance) / window, dtype=np.float32)
+        pairs = pairs + sparse.csr_matrix((ones, (ids[:-distance][same], ids[distance:][same])), shape=pairs.shape)
+    return (pairs + pairs.T).tocoo()
+
+
+def positive(pairs: sparse.coo_matrix, smoothing: float) -> sparse.csr_matrix:
+    """log of P(word, context) / P(word) P(context), where it is positive: what never met stays 0, and the matrix sparse."""
+    total = np.asarray(pairs.sum(axis=1), dtype=np.float64).ravel()
+    context = total**smoothing
+    pairs.data = np.maximum(0, np.log(pairs.data * context.sum() / (total[pairs.row] * context[pairs.col])))
+    pairs.eliminate_zeros()
+    return pairs.tocsr()
+
+
+def factored(matrix: sparse.csr_matrix, size: int, eigenvalue_weight: float) -> np.ndarray:
+    """(words, size) float32: U Sᵖ of the truncated SVD."""
+    start = np.random.default_rng(0).standard_normal(matrix.shape[0])  # of the iteration; the factors don't depend on it
+    with threadpool_limits(1):  # more threads are slower on vectors this short, and sums would depend on their number
+        u, s, _ = svds(matrix, k=size, v0=start)
+    return (u[:, ::-1] * s[::-1] ** eigenvalue_weight).astype(np.float32)  # svds gives the smallest value first

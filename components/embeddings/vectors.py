@@ -1,0 +1,88 @@
+"""Stage `vectors`: `python -m components.embeddings.vectors NAME` trains data/vectors/NAME."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components import params
+from components.core.errors import SesameError
+from components.core.words import LETTERS
+from components.embeddings import intrinsic, trainers
+from components.embeddings.space import WORD, Space, save
+from components.stages import stage
+from components.text import corpora
+
+Sentence = list[Any]
+"""The words of a segment."""
+OR_NUMERAL = re.compile(f"{LETTERS}|[0-9]+")
+"""What a word is where numerals are words, too."""
+
+
+def sentences_of(settings: params.Vectors) -> list[list[str]]:
+    """The lower-cased words of each segment of a corpus' training split, or of a half of it; no more than `max_words`."""
+    word = OR_NUMERAL if settings.numerals else WORD
+    return taken(settings, lambda segment: word.findall(segment.lower()))
+
+
+def taken(settings: params.Vectors | params.ContextualVectors, words_of: Callable[[str], Sentence]) -> list[Sentence]:
+    """The segments of a corpus' training split as lists of words, of the half that is asked for, no more than `max_words`."""
+    folder = Path("data/corpora", settings.corpus)
+    documents = [[words_of(segment) for segment in document] for document in corpora.read(folder, "train")]
+    if settings.half:
+        if len(documents) < 2:
+            raise SesameError(f"{folder} has one document, of which there are no halves")
+        documents = halves(documents, settings.half.split)[settings.half.side == "second"]
+    return cut([sentence for document in documents for sentence in document], settings.max_words)
+
+
+def halves(documents: list[list[Sentence]], split: int) -> tuple[list, list]:
+    """Documents in two groups of as many words: in an order drawn by `split`, each goes where there are fewer; the larger group is cut."""
+    sizes = [sum(map(len, document)) for document in documents]
+    parts: tuple[list[int], list[int]] = ([], [])
+    words = [0, 0]
+    for i in np.random.default_rng(split).permutation(len(documents)).tolist():
+        smaller = int(words[1] < words[0])
+        parts[smaller].append(i)
+        words[smaller] += sizes[i]
+    sides = [[documents[i] for i in sorted(part)] for part in parts]
+    larger = int(words[1] > words[0])
+    sides[larger] = [cut([sentence for document in sides[larger] for sentence in document], words[1 - larger])]
+    return sides[0], sides[1]
+
+
+def cut(sentences: list[Sentence], words: int | None) -> list[Sentence]:
+    """The first sentences with so many words together; None: all."""
+    if words is None:
+        return sentences
+    total = np.cumsum([len(sentence) for sentence in sentences])
+    return sentences[: int(np.searchsorted(total, words, side="right"))]
+
+
+def body(params: params.Params, name: str, run) -> dict:
+    """Train the vectors `name`; the counts. Raises SesameError where the corpus is not there, or too short."""
+    settings = params.vectors[name]
+    sentences = sentences_of(settings)
+    corpus_words = sum(map(len, sentences))
+    started = time.perf_counter()
+    space = Space(*trainers.load(settings.kind)(sentences, settings))
+    seconds = time.perf_counter() - started
+    save(space, Path("data/vectors", name))
+    print(f"{settings.kind}: {len(space.words)} vectors out of {corpus_words} words in {seconds:.1f} s", flush=True)
+    figures = {}
+    if settings.tests:
+        figures = {"intrinsic": intrinsic.judged(space, settings.tests)}
+        print(", ".join(f"{name} {figure}" for name, figure in figures["intrinsic"].items()), flush=True)
+    return figures | {
+        "words": corpus_words,
+        "vocabulary": len(space.words),
+        "words_per_second": round(corpus_words / seconds),
+        "cost": {"tokens": corpus_words * getattr(settings, "epochs", 1)},
+    }
+
+
+if __name__ == "__main__":
+    stage.main("vectors", body, "vectors")

@@ -1,0 +1,134 @@
+"""`python -m components.labs.efficiency`: data/efficiency -> data/report/efficiency.html, .csv, .json: every point
+run beside the others."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from components import params
+from components.comparison import pages, verdicts
+from components.comparison.plots import svg
+from components.core import storage
+from components.core.errors import SesameError
+from components.core.tracking import Run
+from components.labs.efficiency import measure, plots
+from components.labs.efficiency.front import COSTS, SHORT, front, sentence
+from components.labs.efficiency.point import FOLDER, Made, label, made, predictions
+from components.stages import stage
+
+PAGE = Path("data/report/efficiency.html")
+
+
+def efficiency(all_params: params.Params, name: str, run: Run) -> dict:
+    """Measure, compare, draw. Raises SesameError where there are no points."""
+    block = all_params.efficiency
+    if not block.points:
+        raise SesameError(f"no points in efficiency of {params.STUDIES}")
+    read = {key: storage.read_json(FOLDER.joinpath(*key, "metrics.json")) for key in block.runs.values()}
+    tasks, readings, frames = {}, [], []
+    for task in block.tasks:
+        print(f"{task}: {len(block.points)} points, each in turn", flush=True)
+        frame = table(all_params, task, {point: read[point, task] for point in block.points})
+        metric = f"{task}: {next(iter(read.values()))['split']} {all_params.tasks[task].metric}"
+        figure = plots.fronts(frame, metric, block.base)
+        run.figure(figure, f"figures/efficiency_{task}.png")
+        tasks[task] = {"frame": shown(frame), "figure": Markup(svg(figure)), "protocol": read[block.base, task]["protocol"]}
+        readings.append(sentence(task, frame, block.base))
+        frames.append(frame.assign(task=task))
+    every = pd.concat(frames)
+    with storage.output(PAGE.with_suffix(".csv")) as temporary:
+        every.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    pages.write(
+        PAGE, Path(__file__).with_name("page.html.j2"), "efficiency", block=block, tasks=tasks, readings=readings,
+        seeds=len(all_params.finetune.seeds), energy=all_params.energy, rounds=measure.ROUNDS, together=measure.TOGETHER,
+        points={key: own.model_dump(exclude_defaults=True) for key, own in block.points.items()},
+    )  # fmt: skip
+    run.artifact(PAGE)
+    print(*readings, sep="\n")
+    kept = ["point", "task", "score", "difference", "verdict", *COSTS]
+    return {"reading": " ".join(readings), "points": every[kept].to_dict("records")}
+
+
+def table(all_params: params.Params, task: str, read: dict[str, dict]) -> pd.DataFrame:
+    """A row for each point, or each threshold of one."""
+    block, energy = all_params.efficiency, all_params.energy
+    built = {point: made(all_params, point, task, own) for point, own in read.items()}
+    answers = {name: (answer, own.split) for own in built.values() for name, answer in own.answers.items()}
+    times = measure.times(
+        {name: answer for name, (answer, _) in answers.items()}, {name: split for name, (_, split) in answers.items()}, block.base,
+        block.examples,
+    )  # fmt: skip
+    differences = compared(all_params, task, read)
+    rows = []
+    for point, own in read.items():
+        for name, scored in own["scores"].items():
+            rows.append(row(name, point, own, scored, built[point], times[name], energy) | differences.get(name, {}))
+    frame = pd.DataFrame(rows).astype({"score": float, "std": float})  # undefined is NaN here
+    for cost in COSTS:
+        frame[f"on_front_{cost}"] = front(frame[cost], frame["score"])
+    return frame
+
+
+def row(
+    name: str, point: str, own: dict, scored: dict, built: Made, times: measure.Times, energy: params.Energy,
+) -> dict:  # fmt: skip
+    """What a point comes to."""
+    score, believed = scored[own["split"]][own["metric"]], scored["calibration"][own["split"]]
+    milliseconds = 1e3 * times.alone
+    together = 1e3 * float(np.median(times.together))
+    return {
+        "point": name, "series": point, "dev": scored["dev"][own["metric"]]["mean"],
+        "score": score["mean"], "std": score["std"], "n": score["n"],
+        "difference": "–", "verdict": "base",
+        "ms": float(np.median(milliseconds)), "ms_p95": float(np.quantile(milliseconds, 0.95)),
+        "ms_ratio": times.ratio_alone, "ms_together": together, "ms_together_ratio": times.ratio_together,
+        "per_second": 1e3 / together, "mflops": built.flops[name] / 1e6, "mib": built.bytes / 2**20, "parameters": built.parameters,
+        "kwh_per_1000": energy.pue * energy.watts_per_core * float(times.alone.mean()) / 3600,
+        "expected_calibration_error": believed["expected_calibration_error"]["mean"], "brier_score": believed["brier_score"]["mean"],
+        "expected_calibration_error_before": believed["expected_calibration_error_before"]["mean"],
+        "exits": " / ".join(f"{sum(seeds) / len(seeds):.0%}" for seeds in zip(*scored["exits"], strict=True)),
+        "tuning_seconds": sum(own["seconds"]) / len(own["seconds"]),
+    }  # fmt: skip
+
+
+def compared(all_params: params.Params, task: str, read: dict[str, dict]) -> dict[str, dict]:
+    """Each point less the base, over seeds and examples; Holm's correction over all of the task."""
+    block = all_params.efficiency
+    first = next(iter(read.values()))
+    places = {
+        name: [(predictions(FOLDER / point / task, scored["threshold"]), block.points[point].init)]
+        for point, own in read.items() for name, scored in own["scores"].items()
+    }  # fmt: skip
+    base = label(block.base, None)
+    _, sides = verdicts.sides(all_params, task, first["split"], first["metric"], places)
+    differences = {name: verdicts.difference(own, sides[base]) for name, own in sides.items() if name != base}
+    said = verdicts.verdicts(list(differences.values()))
+    return {
+        name: {"difference": own.shown, "verdict": verdict}
+        for (name, own), verdict in zip(differences.items(), said, strict=True)
+    }  # fmt: skip
+
+
+def spread(own: dict) -> str:
+    """`0.512 ± 0.010`; what is undefined is left out."""
+    return " ± ".join(f"{own[key]:.3f}" for key in ("score", "std") if own[key] == own[key]) or "undefined"
+
+
+def shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """What the page has of a task."""
+    fronts = [", ".join(SHORT[cost] for cost in COSTS if own[f"on_front_{cost}"]) for own in frame.to_dict("records")]
+    columns = {
+        "point": frame["point"], "score": [spread(own) for own in frame.to_dict("records")],
+        "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
+        "of the base's": frame["ms_ratio"], "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"],
+        "answers/s": frame["per_second"], "MFLOPs": frame["mflops"], "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"],
+        "ECE before": frame["expected_calibration_error_before"],
+        "ECE": frame["expected_calibration_error"], "Brier": frame["brier_score"], "exits": frame["exits"], "on the front of": fronts,
+    }  # fmt: skip
+    return pd.DataFrame(columns)
+
+
+if __name__ == "__main__":
+    stage.main("efficiency", efficiency, metrics_file=lambda *_: PAGE.with_suffix(".json"))

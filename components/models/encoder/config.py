@@ -1,0 +1,48 @@
+"""Settings of the encoder."""
+
+from typing import Annotated, Literal
+
+from pydantic import model_validator
+
+from components.core.config import Added, Positive, Size
+from components.models.common.config import Activation, TransformerArchitecture
+
+
+class EncoderArchitecture(TransformerArchitecture):
+    """BERT (Devlin et al. 2019): bidirectional Transformer with segments."""
+
+    reads = "both_sides"
+    any_head_size = True
+
+    name: Literal["encoder"]
+    norm_first: bool = False
+    """Norms before attention and feed-forward (pre-LN), or after the residual (post-LN, as published)."""
+    activation: Activation = "gelu"
+    """Of the feed-forward part (BERT: gelu)."""
+    layer_norm_eps: Positive = 1e-12
+    """Added to the variance in a norm (BERT: 1e-12)."""
+    type_vocab_size: Size = 2
+    """Kinds of segment. A model of one kind (RoBERTa) reads both texts of a pair as that."""
+    embedding_size: Annotated[Size | None, Added(neutral=None)] = None
+    """Width of the token vectors, which a matrix brings to hidden_size (ALBERT, Lan et al. 2020, section 3.1); null: hidden_size."""
+    shared_layers: Annotated[Literal["none", "all", "attention", "feed_forward"], Added(neutral="none")] = "none"
+    """What all layers of a group have in common (ALBERT)."""
+    layer_groups: Annotated[Size, Added(neutral=1)] = 1
+    """Groups of consecutive layers, where layers share."""
+
+    @property
+    def shares_weights(self) -> bool:
+        return self.shared_layers != "none"
+
+    @model_validator(mode="after")
+    def groups_divide_layers(self):
+        if self.num_layers % self.layer_groups:
+            raise ValueError(f"num_layers {self.num_layers} is not divisible by layer_groups {self.layer_groups}")
+        if self.embedding_size and self.positions == "sinusoidal":
+            raise ValueError("sinusoidal positions are of hidden_size: leave embedding_size out, or take others")
+        if self.layer_groups > 1 and self.shared_layers == "none":
+            raise ValueError(f"layer_groups: {self.layer_groups} says which layers share, and shared_layers: none that none do")
+        return self
+
+
+Architecture = EncoderArchitecture

@@ -1,0 +1,52 @@
+"""Settings of the recurrent language model."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from components.core.config import Dropout, Size
+from components.models.common.config import ArchitectureBlock
+
+
+class RecurrentArchitecture(ArchitectureBlock):
+    """AWD-LSTM (Merity et al. 2018) with ULMFiT's dropouts, which are meant for many epochs; with `cell: gru` and one layer the encoder of
+    skip-thoughts (Kiros et al. 2015)."""
+
+    reads = "recurrent"
+    has_layers_apart = False
+    has_sublayers = False
+
+    name: Literal["recurrent"]
+    cell: Literal["lstm", "gru"] = "lstm"
+    """`lstm` (Hochreiter and Schmidhuber 1997) or `gru` (Cho et al. 2014)."""
+    num_layers: Size = 3
+    """Recurrent layers."""
+    hidden_size: Size
+    """Width of the token embedding and of the last layer (400 in the paper)."""
+    inner_size: Size | None = None
+    """Of the layers below the last (1150 in the paper); null: hidden_size. Methods that mix layers need them of one width."""
+    backward: bool = False
+    """Reads a text from its end."""
+    max_length: Size = 512
+    """Longest input read as features, in tokens."""
+    tie_word_embeddings: bool = True
+    """The output's matrix is the token embedding."""
+    embedding_dropout: Dropout = 0.05
+    """Of whole token vectors: a dropped token is nowhere in the batch (Gal and Ghahramani 2016)."""
+    input_dropout: Dropout = 0.4
+    """Of the token vectors, the same places in all tokens of a text, as the next two."""
+    hidden_dropout: Dropout = 0.3
+    """Between layers."""
+    dropout: Dropout = 0.4
+    """Of the last layer."""
+    weight_dropout: Dropout = 0.5
+    """Of the matrices from state to state, drawn once a batch (Wan et al. 2013)."""
+
+    @model_validator(mode="after")
+    def inner_layers_are_there(self):
+        if self.inner_size and self.num_layers == 1:
+            raise ValueError("inner_size is that of the layers below the last, and num_layers is 1: leave it out")
+        return self
+
+
+Architecture = RecurrentArchitecture

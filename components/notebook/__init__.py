@@ -1,0 +1,123 @@
+"""Models and scores from Python, as in a notebook (docs/python.md). Nothing here writes."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from components.core.errors import SesameError
+from components.core.frames import of_csv
+from components.finetune.tuned import TunedModel
+from components.models import store
+from components.models.common.masked import MaskedLanguageModel
+from components.tasks import Example
+from components.text.tokenizer import MASK, Tokenizer
+
+
+class Loaded:
+    """A model with its tokenizer, ready to be read."""
+
+    def __init__(self, folder: Path):
+        """Raises SesameError where there is no model in the folder."""
+        model, self.tokenizer = store.load(folder)
+        self.folder = folder
+        self.model, self.name, self.reads = model.eval(), folder.name, store.about(folder).architecture.reads
+
+    def ids(self, text: str) -> list[int]:
+        """What the model reads of a text, specials around it. Raises SesameError where that is more than it reads."""
+        ids = [*self.tokenizer.prefix, *self.tokenizer.encode([text])[0], *self.tokenizer.suffix]
+        if len(ids) > self.model.max_length:
+            raise SesameError(
+                f"the text has {len(ids)} tokens, and {self.name} reads {self.model.max_length}: cut it into several"
+            )  # fmt: skip
+        return ids
+
+    @torch.no_grad()
+    def hidden_states(self, text: str) -> Tensor:
+        """The embedding and every layer's output at each token, specials among them: (layers + 1, tokens, width)."""
+        ids = self.ids(text)
+        return torch.stack(self.model.layers(torch.tensor([ids]), torch.tensor([len(ids)])))[:, 0]
+
+    @torch.no_grad()
+    def vector(self, text: str) -> Tensor:
+        """The last layer's mean over the tokens, specials among them: (width,)."""
+        ids = self.ids(text)
+        return self.model.top(torch.tensor([ids]), torch.tensor([len(ids)]))[0].mean(0)
+
+    @torch.no_grad()
+    def log_probability(self, text: str) -> float:
+        """Of a text's tokens, in nats, not of the specials.
+
+        Left to right: of each token from those before it (the first from what opens a text, where the tokenizer has
+        such a token). From both sides: the pseudo-log-likelihood, each token hidden by itself (Salazar et al. 2020).
+        ELMo: the mean of its two models.
+        Raises SesameError for models that predict no token, or only from another text.
+        """
+        ids, first = torch.tensor(self.ids(text)), len(self.tokenizer.prefix)
+        places = torch.arange(first, len(ids) - len(self.tokenizer.suffix))
+        if isinstance(self.model, MaskedLanguageModel):
+            return self._of_hidden(ids, places)
+        if self.reads not in ("left_to_right", "recurrent", "each_direction"):
+            raise SesameError(
+                f"{self.name} has no log-probability of a text: it reads {self.reads}; take a model that predicts its tokens"
+            )  # fmt: skip
+        top = self.model.top(ids[None], torch.tensor([len(ids)]))[0]
+        backward = getattr(self.model.config, "backward", False) if self.reads == "recurrent" else False
+        # a state predicts the token that its direction reads next
+        if self.reads == "each_direction":
+            ahead, back = top.chunk(2, 1)
+        else:
+            ahead, back = (None, top) if backward else (top, None)
+        sums = [] if ahead is None else [self._sum(ahead[places[places > 0] - 1], ids[places[places > 0]])]
+        sums += [] if back is None else [self._sum(back[places + 1], ids[places])]
+        return sum(sums) / len(sums)
+
+    @cached_property
+    def tuned(self) -> TunedModel:
+        """The model with its head, read once."""
+        return TunedModel(self.folder)
+
+    def predict(self, text: str, second: str | None = None) -> dict[str, Any]:
+        """What a model that was tuned on a task (`derived`, `by: tuned`) says of a text or a pair.
+
+        `prediction` is in the task's own words; a classification has `probabilities` by label, too.
+        Raises SesameError for a model without the head of a task, or one text where the task has two.
+        """
+        tuned = self.tuned
+        if (second is not None) != tuned.pair:
+            raise SesameError(f"{self.name} was tuned on {tuned.name}, which has {'two texts' if tuned.pair else 'one text'}")
+        [value], logits = tuned.predict([Example("", text, second, None)])
+        if logits is None:
+            return {"prediction": value}
+        shares = torch.tensor(logits[0]).softmax(0).tolist()
+        return {"prediction": value, "probabilities": dict(zip(tuned.task.labels, shares, strict=True))}
+
+    def _of_hidden(self, ids: Tensor, places: Tensor) -> float:
+        if "head_transform" in self.model.absent or not isinstance(self.tokenizer, Tokenizer):
+            raise SesameError(
+                f"{self.name} has no trained head for masked tokens, or its [MASK] is not known here; take another model"
+            )  # fmt: skip
+        rows = ids.repeat(len(places), 1)
+        rows[torch.arange(len(places)), places] = MASK
+        hidden = self.model(rows, torch.full((len(places),), len(ids)))
+        return self._sum(hidden[torch.arange(len(places)), places], ids[places])
+
+    def _sum(self, hidden: Tensor, ids: Tensor) -> float:
+        return float(self.model.logits(hidden).float().log_softmax(1).gather(1, ids[:, None]).sum())
+
+
+def load(name: str, project: Path | str = ".") -> Loaded:
+    """A model of data/models by its name. Raises SesameError where there is none."""
+    return Loaded(Path(project, "data/models", name))
+
+
+def scores(table: str = "scores", project: Path | str = ".") -> pd.DataFrame:
+    """A table of data/report: scores, pretraining, costs, alignment ... Raises SesameError where there is none."""
+    folder = Path(project, "data/report")
+    if not (folder / f"{table}.csv").exists():
+        there = ", ".join(sorted(path.stem for path in folder.glob("*.csv"))) or "none: `sesame run report` writes them"
+        raise SesameError(f"{folder}: no table {table!r} (there are: {there})")
+    return of_csv(folder / f"{table}.csv")

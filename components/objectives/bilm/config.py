@@ -1,0 +1,31 @@
+"""Settings of BidirectionalLM."""
+
+from typing import Literal, Self
+
+from components.core.config import Size
+from components.objectives.config import ObjectiveBlock
+
+
+class BidirectionalLM(ObjectiveBlock):
+    """A forward and a backward language model over continuous streams of text (Peters et al. 2018, section 3.1)."""
+
+    trains = ("each_direction",)
+    continues = True
+    samples_title = "nearest words in context"
+
+    name: Literal["bilm"]
+    window: Size = 32
+    """Tokens of back-propagation through time; the state is carried over to the next window."""
+
+    def check_prompt(self, prompt: str) -> None:
+        if prompt.count("*") != 2:
+            raise ValueError(f"prompt {prompt!r} must mark one *word*")
+
+    def row_length(self, max_length: int) -> int:
+        return self.window
+
+    def with_rows_of(self, length: int) -> Self:
+        return self.model_copy(update={"window": length})
+
+
+Objective = BidirectionalLM

@@ -1,0 +1,36 @@
+"""Settings of RecurrentLM."""
+
+from typing import Literal, Self
+
+from components.core.config import Size
+from components.models.common.config import ArchitectureBlock
+from components.objectives.config import ObjectiveBlock
+
+
+class RecurrentLM(ObjectiveBlock):
+    """Language modelling over continuous streams of text by truncated back-propagation through time (Merity et al. 2018, section 4.1;
+    windows are of one length here)."""
+
+    trains = ("recurrent",)
+    continues = True
+    samples_title = "continuations"
+
+    name: Literal["bptt"]
+    window: Size = 70
+    """Tokens of back-propagation; the state is carried over to the next window."""
+    backward: bool = False
+    """The text is read from its end, and each token predicted from those behind it."""
+
+    def check_reader(self, architecture: ArchitectureBlock) -> None:
+        super().check_reader(architecture)
+        if architecture.backward != self.backward:
+            raise ValueError("objective.backward and architecture.backward go together: the one learns what the other reads")
+
+    def row_length(self, max_length: int) -> int:
+        return self.window
+
+    def with_rows_of(self, length: int) -> Self:
+        return self.model_copy(update={"window": length})
+
+
+Objective = RecurrentLM

@@ -1,0 +1,104 @@
+"""Settings of Denoising: T5's table of objectives (Raffel et al. 2020, section 3.3), and BART's (Lewis et al. 2020, section 2.2)."""
+
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from components.core.config import Block, Positive, Share
+from components.objectives.config import ObjectiveBlock
+
+Rate = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Sizes(NamedTuple):
+    """Of a row, in tokens."""
+
+    text: int
+    hidden: int
+    spans: int
+
+
+class Spans(Block):
+    """Hidden spans, each a sentinel in the source; the target is the sentinels with what they stand for."""
+
+    kind: Literal["spans"]
+    rate: Rate = 0.15
+    """Share of the tokens that are hidden (T5: 0.15)."""
+    mean_length: Annotated[float, Field(ge=1)] | None = 3.0
+    """Of a span, in tokens: of so many tokens so many spans are made, all divisions alike ("random spans"). null: each token for itself,
+    and those that meet are one span ("replace corrupted spans")."""
+
+    def sizes(self, max_length: int) -> Sizes:
+        """The longest text of which source and target, each with the end of a text, are within max_length."""
+        sizes = self.of(2)
+        while max((larger := self.of(sizes.text + 1)).text - larger.hidden + larger.spans, larger.hidden + larger.spans) < max_length:
+            sizes = larger
+        return sizes
+
+    def of(self, text: int) -> Sizes:
+        """At most, where each token is drawn for itself. Spans of a mean length begin with what is not hidden, the others anywhere."""
+        hidden = min(max(round(self.rate * text), 1), text - 1)
+        if self.mean_length is None:
+            return Sizes(text, hidden, min(hidden, text - hidden + 1))
+        return Sizes(text, hidden, min(max(round(hidden / self.mean_length), 1), text - hidden))
+
+
+class Dropped(Block):
+    """Tokens that are left out; they are the target ("drop corrupted tokens")."""
+
+    kind: Literal["dropped"]
+    rate: Rate = 0.15
+    """Share of the tokens that are left out."""
+
+
+class Prefix(Block):
+    """The rest of a text from its beginning ("prefix language modelling"); where it is cut is drawn, all places alike."""
+
+    kind: Literal["prefix"]
+
+
+class Whole(Block):
+    """The whole text, from one that is spoilt in these ways, one after the other."""
+
+    kind: Literal["whole"]
+    permute_sentences: bool = False
+    """Segments in another order."""
+    rotate: Share = 0.0
+    """Of the texts: they begin at a token that is drawn, and what stood before it comes last."""
+    infilled: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """Share of the tokens, half of them at most, since no two spans meet: spans, lengths Poisson with `mean_length`, become one `[MASK]`
+    each; one of length 0 is a `[MASK]` more."""
+    mean_length: Positive = 3.0
+    """Mean length of a hidden span, in tokens."""
+    deleted: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the tokens that are left out."""
+    masked: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the tokens that are hidden, each for itself."""
+    random_share: Share = 0.1
+    """Of those, that become another token; the others become `[MASK]` (0.1 "BERT-style", 0 "MASS-style" in T5's table)."""
+    shuffled: bool = False
+    """All tokens in an order that is drawn ("deshuffling")."""
+
+    @model_validator(mode="after")
+    def something_is_spoilt(self):
+        if not (self.permute_sentences or self.rotate or self.infilled or self.deleted or self.masked or self.shuffled):
+            raise ValueError("noise whole spoils nothing: give permute_sentences, rotate, infilled, deleted, masked or shuffled")
+        return self
+
+
+class Denoising(ObjectiveBlock):
+    """A text, or the part of it that is hidden, from one that is spoilt. As it stands T5's spans; BART's is
+    `noise: {kind: whole, infilled: 0.3, permute_sentences: true}`."""
+
+    trains = ("source_then_target",)
+    samples_title = "what is written for each [MASK], or after a beginning"
+
+    name: Literal["denoising"]
+    noise: Annotated[Spans | Dropped | Prefix | Whole, Field(discriminator="kind")] = Spans(kind="spans")
+    """What is done to a text that the model has to restore."""
+
+    def sentinels(self, max_length: int) -> int:
+        return self.noise.sizes(max_length).spans if self.noise.kind == "spans" else 0
+
+
+Objective = Denoising

@@ -1,0 +1,42 @@
+"""Settings of MaskedLM."""
+
+from typing import Annotated, Literal
+
+from pydantic import model_validator
+
+from components.core.config import Added
+from components.objectives.examples.config import MaskedInputs
+
+
+class MaskedLM(MaskedInputs):
+    """Masked language modelling, with or without a question about pairs of segments (Devlin et al. 2019, section 3.1)."""
+
+    samples_title = "likeliest fillings of [MASK]"
+
+    name: Literal["mlm"]
+    next_sentence: bool = True
+    """Whether the model says of each pair of segments if B followed A."""
+    sentence_order: Annotated[bool, Added(neutral=False)] = False
+    """Whether the model says of each pair if its segments, which follow one another, were exchanged (ALBERT, Lan et al. 2020, section
+    3.1)."""
+    span_boundary: Annotated[bool, Added(neutral=False)] = False
+    """Whether each token of a span is predicted from the two outside it, too (SpanBERT, Joshi et al. 2020, section 3.2)."""
+
+    @property
+    def question(self) -> Literal["nsp", "sop"] | None:
+        return "nsp" if self.next_sentence else "sop" if self.sentence_order else None
+
+    @model_validator(mode="after")
+    def one_question(self):
+        if self.next_sentence and self.sentence_order:
+            raise ValueError("one head answers one question: sentence_order takes next_sentence: false")
+        if self.span_boundary and not self.span_probability:
+            raise ValueError("span_boundary is of spans: give span_probability, as SpanBERT's 0.2")
+        return self
+
+    def check_prompt(self, prompt: str) -> None:
+        if "[MASK]" not in prompt:
+            raise ValueError(f"prompt {prompt!r} has no [MASK] to fill")
+
+
+Objective = MaskedLM

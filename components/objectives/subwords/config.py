@@ -1,0 +1,46 @@
+"""Settings of SubwordLM."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from components.core.config import Count
+from components.models.common.config import ArchitectureBlock
+from components.objectives.examples.config import MaskedInputs
+
+
+class SubwordLM(MaskedInputs):
+    """Whole subwords of a text of characters are hidden, and each is named from one of its characters (CANINE-S, Clark et al. 2022, section
+    3.3); which subwords there are is known in pre-training alone."""
+
+    own_loss = True
+    samples_title = "likeliest subwords for [MASK]"
+
+    name: Literal["subwords"]
+    next_sentence: bool = True
+    """Whether the model says of each pair of segments if B followed A."""
+    subword_vocab_size: Annotated[int, Field(ge=2, le=2**24)] = 2048
+    """Of the subwords, which are BPE's and made of the text that is trained on."""
+    sample_segments: Count = 50_000
+    """Of that text, spread over it, that they are learned from."""
+
+    @property
+    def question(self) -> Literal["nsp"] | None:
+        return "nsp" if self.next_sentence else None
+
+    @model_validator(mode="after")
+    def units_are_subwords(self):
+        if self.whole_word or self.span_probability:
+            raise ValueError("objective subwords hides subwords, one by one: leave whole_word and span_probability out")
+        return self
+
+    def check_reader(self, architecture: ArchitectureBlock) -> None:
+        super().check_reader(architecture)
+        if not architecture.of_characters:
+            raise ValueError(f"objective subwords is for models that read characters, and {architecture.name} reads pieces: it has mlm")
+
+    def check_prompt(self, prompt: str) -> None:
+        raise ValueError(f"prompts: objective {self.name} answers by a head that is not kept after training; leave prompts out")
+
+
+Objective = SubwordLM

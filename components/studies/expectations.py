@@ -1,0 +1,106 @@
+"""What a study said beforehand, held against what came out; and the commit that fixed it."""
+
+import subprocess
+from dataclasses import dataclass
+from math import isnan, sqrt
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from scipy.stats import t as student
+
+from components import params
+from components.comparison import verdicts
+from components.studies.folders import REPORTS
+from components.studies.tables import UNTRAINED, Comparison
+
+MOST = 200
+"""Seeds a side beyond which nobody would go."""
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An expectation of a study and what became of it."""
+
+    expected: params.Expectation
+    comparison: Comparison
+    said: str
+
+
+def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
+    """An interval within the smallest difference that matters excludes one of that size; a wider one with 0 in it has resolved nothing."""
+    difference, verdict = comparison.difference, comparison.verdict
+    if verdict in ("higher", "lower"):
+        said = "as expected" if verdict == expected.direction else "the opposite"
+    elif verdict == UNTRAINED:
+        said = "not resolved: a model that has not learned to read"
+    elif verdict in ("undefined", "one run"):
+        said = f"not resolved: {'one seed' if verdict == 'one run' else 'the score is undefined'}"
+    elif -expected.matters < difference.low and difference.high < expected.matters:
+        said = "no difference of that size"
+    else:
+        needed = seeds_needed(difference, expected.matters)
+        said = f"not resolved: {f'{needed} seeds' if needed else 'more test examples'} would be needed"
+    return Outcome(expected, comparison, said)
+
+
+def seeds_needed(difference: verdicts.Difference, size: float) -> int | None:
+    """Seeds a side with which a difference of `size` would be found in POWER of the cases, from the spread seen, itself an estimate.
+
+    None where so many examples do not tell it with any number of seeds.
+    """
+    if isnan(difference.of_runs):
+        return None
+    each = difference.of_runs / sum(1 / n for n in difference.runs)  # variance of one run, of both sides in the mean
+    for n in range(2, MOST + 1):
+        parts = [(each / n, n - 1)] * 2 + [(difference.of_examples, verdicts.BLOCKS - 1)]
+        variance = sum(part for part, _ in parts)
+        free = verdicts.freedom(parts) if variance else 1.0
+        if (student.ppf(1 - verdicts.LEVEL / 2, free) + student.ppf(POWER, free)) * sqrt(variance) <= size:
+            return n
+    return None
+
+
+def fixed(name: str, study: params.Ablation) -> str:
+    """Since which commit the study has said what it says now, and whether that was before its results were first committed."""
+    stated = _stated(study.model_dump(mode="json"))
+    since = None
+    for commit in _git("log", "--format=%h %cs", "--", params.STUDIES).splitlines():  # newest first
+        if _stated(_study_at(commit.split()[0], name)) != stated:
+            break
+        since = commit
+    if since is None:
+        return "Its seeds and expectations are not committed as they stand: nothing shows that they were fixed beforehand."
+    commit, day = since.split()
+    results = _git("log", "--format=%h", "--diff-filter=A", "--", str(REPORTS / f"{name}.json")).splitlines()
+    if not results:
+        return f"Its seeds and expectations were fixed in commit {commit} ({day}); no results had been committed."
+    first = results[-1]
+    before = subprocess.run(["git", "merge-base", "--is-ancestor", commit, first], capture_output=True).returncode == 0
+    if commit != first and before:
+        return f"Its seeds and expectations were fixed in commit {commit} ({day}), before its first results ({first})."
+    return f"Its seeds or expectations were changed in commit {commit} ({day}), when results had been committed ({first})."
+
+
+def _stated(block: dict | None) -> dict | None:
+    """What is fixed beforehand: seeds, expectations, budget and tasks. None where it says nothing."""
+    if not block:
+        return None
+    try:
+        checked = params.Ablation.model_validate(block)
+    except ValueError:  # of an older form of the file
+        return None
+    return checked.model_dump(mode="json", include={"seeds", "expects", "budget", "tasks", "base", "contrasts"})
+
+
+def _study_at(commit: str, name: str) -> dict | None:
+    """The block of a study in a commit; None where there was none."""
+    try:
+        return YAML(typ="safe").load(_git("show", f"{commit}:{params.STUDIES}"))["ablations"].get(name)
+    except (YAMLError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _git(*args: str) -> str:
+    """What git prints; empty where there is no repository, or no such file."""
+    return subprocess.run(["git", *args], capture_output=True, text=True).stdout

@@ -1,0 +1,30 @@
+"""`python -m components.studies.intermediate STUDY-VARIANT-SEED`: tune what another variant has made on tasks that come before those of
+the study (intermediate tasks, Phang et al. 2018; several at once, Liu et al. 2019) -> data/variants/<study>/<variant>/<seed>/."""
+
+import time
+from importlib import import_module
+
+from components.core import storage
+from components.core.tracking import Run
+from components.params import Params
+from components.stages import stage
+from components.studies import folders
+from components.studies.variant import metrics_file
+
+
+def train(all_params: Params, name: str, run: Run) -> dict:
+    """The model, and beside it what all that made it has cost. Tokens, steps and losses stay those of pre-training."""
+    member, started = folders.member(all_params, name), time.perf_counter()
+    study, folder, start = all_params.ablations[member.study], folders.pretrained_folder(member), folders.begun_folder(all_params, member)
+    variant = study.variants[member.variant]
+    by = variant.by.model_copy(update={"seed": member.seed})
+    run.tag(study=member.study, variant=member.variant, model=study.model, seed=str(member.seed))
+    before = storage.read_json(start / "figures.json")
+    made = import_module(f"components.derive.{by.name}").tune(all_params, variant.intermediate, by, start, folder)
+    spent = {"flops": before["flops"] + made["cost"]["flops"], "seconds": before["seconds"] + time.perf_counter() - started}
+    storage.write_json(folder / "figures.json", before | spent)
+    return made
+
+
+if __name__ == "__main__":
+    stage.main("intermediate", train, metrics_file=metrics_file)

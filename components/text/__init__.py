@@ -1,0 +1,1 @@
+"""From files to token ids: `sources`, `corpora`, `tokenizer`, `encode`."""

@@ -1,0 +1,134 @@
+"""What is done to documents before they are kept: normalising, then dropping the short and the repeated."""
+
+import hashlib
+import heapq
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from components import params
+from components.text.corpora import Document
+
+CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
+"""Control characters that are no white space, invisible break hints, byte-order marks and lone surrogates."""
+
+SHINGLE = 5
+PERMUTATIONS = 128
+
+
+def words_of(document: Document) -> int:
+    """Number of white-space separated words."""
+    return sum(len(segment.split()) for segment in document)
+
+
+def share_of(text: str, salt: str) -> float:
+    """A fixed pseudo-random number in [0, 1) of a text: what a document is sampled and split by."""
+    return int.from_bytes(hashlib.blake2b(f"{salt}\n{text}".encode(), digest_size=7).digest()) / 2**56
+
+
+def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Counter) -> Iterator[Document]:
+    """A seeded sample of at most `max_words` words, in the order given: documents with small hashes.
+
+    Counts the others as `not_sampled`, and those that are longer than a whole sample as `longer_than_sample`.
+    Says so where long documents leave less than nine tenths of `max_words`. Holds no more than the sample in memory,
+    however long the source is.
+    """
+    # The document with the largest hash is on top, and goes first where the sample grows too large.
+    heap: list[tuple[float, int, int, Document]] = []
+    total = before = 0
+    for number, document in enumerate(documents):
+        words = words_of(document)
+        before += words
+        if words > max_words:  # with a small hash, it would drive all others out before it goes itself
+            dropped["longer_than_sample"] += 1
+            continue
+        rank = share_of("\n".join(document), f"sample {seed}")
+        heapq.heappush(heap, (-rank, number, words, document))
+        total += words
+        while total > max_words:
+            total -= heapq.heappop(heap)[2]
+            dropped["not_sampled"] += 1
+    if total < 0.9 * min(max_words, before):
+        print(
+            f"sample: {total:,} of {max_words:,} words: whole documents are drawn, and they are long; "
+            "read them as smaller documents (`document` of the reader), or raise max_words",
+            flush=True,
+        )
+    heap.sort(key=lambda item: item[1])
+    return (document for *_, document in heap)
+
+
+def normalised(document: Document, unicode: str) -> Document:
+    """One form of Unicode (`ftfy` also repairs), no control characters, single spaces, no empty segments."""
+    text = "\n".join(segment.replace("\n", " ") for segment in document)  # in one go: faster than by segment
+    if not text.isascii():
+        text = CONTROL.sub("", text)
+        if unicode == "ftfy":
+            import ftfy
+
+            text = ftfy.fix_text(text, explain=False)
+        else:
+            text = unicodedata.normalize(unicode, text)
+    elif not text.isprintable():  # ASCII has one form: nothing to normalise, only control characters to take out
+        text = CONTROL.sub("", text)
+    return [clean for segment in text.split("\n") if (clean := " ".join(segment.split()))]
+
+
+def digest_of(text: str) -> bytes:
+    """(16 bytes) of a document, by which two are the same."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+class Cleaner:
+    """Cleans the documents of one corpus and remembers what it has kept.
+
+    `dropped` counts documents by reason: short, duplicates, near_duplicates.
+    """
+
+    def __init__(self, options: params.Cleaning):
+        self.options = options
+        self.dropped = Counter(short=0, duplicates=0, near_duplicates=0)
+        self._seen: set[bytes] = set()
+        self._near = None
+        if options.near_duplicates is not None:
+            from datasketch import MinHash, MinHashLSH
+
+            self._near = MinHashLSH(threshold=options.near_duplicates, num_perm=PERMUTATIONS)
+            self._empty = MinHash(num_perm=PERMUTATIONS)  # drawing the permutations anew for every document would cost more than hashing
+            self._hashes: dict[int, object] = {}
+
+    def __call__(self, documents: Iterable[Document]) -> Iterator[Document]:
+        """The documents that stay, cleaned."""
+        for document in documents:
+            document = normalised(document, self.options.unicode)
+            reason = self._why_not(document)
+            if reason:
+                self.dropped[reason] += 1
+            else:
+                yield document
+
+    def _why_not(self, document: Document) -> str | None:
+        words = words_of(document)
+        if words < max(1, self.options.min_words):
+            return "short"
+        digest = digest_of("\n".join(document))
+        if digest in self._seen:
+            return "duplicates"
+        self._seen.add(digest)
+        if self._near is not None and words >= self.options.near_duplicates_min_words and self._repeats(document):
+            return "near_duplicates"
+        return None
+
+    def _repeats(self, document: Document) -> bool:
+        """Whether a document kept before shares most of its 5-word shingles (Broder 1997); keeps this one's hashes if not."""
+        words = " ".join(document).casefold().split()
+        shingles = {" ".join(words[i : i + SHINGLE]).encode() for i in range(max(1, len(words) - SHINGLE + 1))}
+        hashes = self._empty.copy()
+        hashes.update_batch(shingles)
+        if any(self._hashes[key].jaccard(hashes) >= self.options.near_duplicates for key in self._near.query(hashes)):
+            return True
+        key = len(self._hashes)
+        self._near.insert(key, hashes)
+        self._hashes[key] = hashes
+        return False

@@ -1,0 +1,142 @@
+"""Stage `mix`: `python -m components.text.corpora.mix NAME` writes data/corpora/NAME.
+
+A corpus together with the unlabelled training text of tasks, and without any sentence of their other splits.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from components.core import storage
+from components.core.words import MARKS, WORD
+from components.params import Params
+from components.stages import stage
+from components.text import corpora
+from components.text.corpora import SPLITS, Document, writer
+from components.text.corpora.cleaning import words_of
+from components.text.corpora.sentences import sentences
+
+NEAR = 6
+"""Words from which a held-out text is looked for with one word changed, too: "A man is cooking." is near to much that is not its copy."""
+TELLING = 8
+"""Words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's."""
+_SKIPPED = re.compile(rf"[^\w{MARKS}]+|_+")
+_WORD = re.compile(WORD)
+
+
+def key_of(sentence: str) -> str:
+    """What is left of a sentence when case, white space and punctuation are ignored: two with the same key are the same."""
+    return _SKIPPED.sub("", sentence.casefold())
+
+
+def texts(task: str, split: str, answers: bool = False) -> Iterator[Document]:
+    """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b or the choices where there are; with `answers` those
+    that are to be written, too."""
+    path = Path("data/tasks", task, f"{split}.jsonl")
+    with storage.reading(path):
+        for example in storage.read_lines(path):
+            fields = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
+            fields += tuple(example["label"] or ()) if answers else ()
+            yield [" ".join(text.split()) for text in fields if text and text.strip()]
+
+
+class HeldOut:
+    """The texts that the tasks are judged on, all their splits but train, and the telling sentences in them."""
+
+    def __init__(self, params: Params, tasks: list[str]):
+        self.keys: set[str] = set()
+        self.near: set[str] = set()
+        for task in tasks:
+            for split in [split for split in params.tasks[task].splits if split != "train"]:
+                for text in chain.from_iterable(texts(task, split, params.tasks[task].kind == "text")):
+                    self._add(text)
+                    for sentence in sentences(text):
+                        if len(sentence.split()) >= TELLING:
+                            self._add(sentence)
+        self.keys -= {""}
+
+    def _add(self, text: str) -> None:
+        self.keys.add(key_of(text))
+        words = words_in(text)
+        if len(words) >= NEAR:
+            self.near |= {" ".join(words), *shortened(words)}
+
+    def same(self, sentence: str) -> bool:
+        return key_of(sentence) in self.keys
+
+    def differs_by_a_word(self, sentence: str) -> bool:
+        """Whether one of them becomes this sentence by replacing a word, adding one, leaving one out, or moving one.
+
+        Two such sentences are the same without that word: one of them whole and the other shortened, or both shortened.
+        """
+        words = words_in(sentence)
+        if len(words) < NEAR - 1:
+            return False
+        return " ".join(words) in self.near or not self.near.isdisjoint(shortened(words))
+
+
+def words_in(sentence: str) -> list[str]:
+    return _WORD.findall(sentence.casefold())
+
+
+def shortened(words: list[str]) -> Iterator[str]:
+    """The sentence without each of its words in turn."""
+    return (" ".join((*words[:i], *words[i + 1 :])) for i in range(len(words)))
+
+
+def body(params: Params, name: str, run) -> dict:
+    """Mix, take out what the tasks are tested on, split; the counts. Raises SesameError where the corpus or a task is not there."""
+    mix = params.mixes[name]
+    base = Path("data/corpora", mix.corpus)
+    judged = [*mix.tasks, *mix.also_held_out]
+    base_texts = [] if mix.only_tasks else [mix.corpus]
+    held_out, origins = HeldOut(params, judged), dict.fromkeys([*base_texts, *mix.tasks], 0)
+    words, removed, near, dropped = Counter(), Counter(origins), Counter(origins), Counter(duplicates=0, emptied=0)
+
+    def mixed() -> Iterator[tuple[str, Document]]:
+        """(where it is from: the corpus or a task, document)"""
+        for split in () if mix.only_tasks else SPLITS:
+            yield from ((mix.corpus, document) for document in corpora.read(base, split))
+        for task in mix.tasks:
+            yield from ((task, document) for document in texts(task, "train"))
+
+    def documents() -> Iterator[tuple[str, Document]]:
+        seen = set()
+        for origin, document in mixed():
+            whole = "\n".join(document)
+            if whole in seen:
+                dropped["duplicates"] += 1
+                continue
+            seen.add(whole)
+            others = [segment for segment in document if not held_out.same(segment)]
+            kept = [segment for segment in others if not held_out.differs_by_a_word(segment)]
+            removed[origin] += len(document) - len(others)
+            near[origin] += len(others) - len(kept)
+            if not kept:
+                dropped["emptied"] += 1
+                continue
+            words[origin] += words_of(kept)
+            # A task's pairs share their first texts, so these choose the split; a corpus document keeps the split it had.
+            yield whole if origin == mix.corpus else document[0], kept
+
+    about = {
+        "language": params.corpora[mix.corpus].language,
+        "contains": f"{''.join(f'{own}; ' for own in base_texts)}unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
+        "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out, "
+        f"from {NEAR} words on those that differ from one by a word, too",
+        "sources": [] if mix.only_tasks else corpora.card(base)["sources"],
+        "words": words,  # these four are counted while documents are written
+        "removed_sentences": removed,
+        "removed_near_duplicates": near,
+        "dropped": dropped,
+    }
+    card = writer.write(name, documents(), params.corpora[mix.corpus].splits, params.seed, about)
+    for origin, count in words.items():
+        print(f"{origin}: {count} words, {removed[origin]} sentences of other splits and {near[origin]} near them taken out", flush=True)
+    return writer.counts(card) | {"parts": words, "removed_sentences": removed, "removed_near_duplicates": near}
+
+
+if __name__ == "__main__":
+    stage.main("mix", body, "mixes")

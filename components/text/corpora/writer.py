@@ -1,0 +1,84 @@
+"""Documents to `data/corpora/<name>`: splits by hash, one segment per line, the card beside them."""
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from components import params
+from components.core.errors import SesameError, counted
+from components.core.storage import output, write_json
+from components.text.corpora import SPLITS, Document
+from components.text.corpora.cleaning import share_of, words_of
+
+
+def split_of(key: str, splits: params.Splits, seed: int) -> str:
+    """The split of the document with this text. It depends on nothing else, so that a document never changes sides."""
+    share = share_of(key, f"split {seed}")
+    if share < splits.test:
+        return "test"
+    return "valid" if share < splits.test + splits.valid else "train"
+
+
+class _Split:
+    """One text file under construction and its counts."""
+
+    def __init__(self, path: Path):
+        self.file = path.open("wb")
+        self.hash = hashlib.sha256()
+        self.counts = {"documents": 0, "segments": 0, "words": 0, "bytes": 0}
+
+    def add(self, document: Document) -> None:
+        text = ("\n" if self.counts["documents"] else "") + "\n".join(document) + "\n"
+        raw = text.encode()
+        self.file.write(raw)
+        self.hash.update(raw)
+        for count, more in (("documents", 1), ("segments", len(document)), ("words", words_of(document)), ("bytes", len(raw))):
+            self.counts[count] += more
+
+
+def write(name: str, documents: Iterable[tuple[str, Document]], splits: params.Splits, seed: int, about: dict | None = None) -> dict:
+    """Write `(key, document)` pairs as the corpus `name`; the key's hash chooses the split. Returns the card.
+
+    `about` is what else stands on the card; it may still be counting while documents come in.
+    Raises SesameError when nothing came in, or a split that is wanted stayed empty.
+    """
+    with output(Path("data/corpora", name)) as folder:
+        folder.mkdir()
+        with ExitStack() as stack:
+            files = {split: _Split(folder / f"{split}.txt") for split in SPLITS}
+            for split in files.values():
+                stack.enter_context(split.file)
+            for key, document in documents:
+                files[split_of(key, splits, seed)].add(document)
+        about = about or {}
+        check(name, {split: file.counts["documents"] for split, file in files.items()}, splits, about.get("dropped", {}))
+        written = {split: file.counts | {"sha256": file.hash.hexdigest()} for split, file in files.items()}
+        card = {"name": name} | about | {"splits": written}
+        write_json(folder / "card.json", card)
+    return card
+
+
+def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: dict[str, int]) -> None:
+    """Raises SesameError when no document came in, or none in a split that is wanted: later stages would fail on it less clearly."""
+    total = sum(documents.values())
+    if total == 0:
+        raise SesameError(f"corpora.{name}: no text is left; dropped: {counted(dropped)}")
+    for split, share in (("train", 1), ("valid", 1), ("test", splits.test)):
+        if share and not documents[split]:
+            raise SesameError(
+                f"corpora.{name}: no document of {total} fell into {split} "
+                f"(splits are by document: valid {splits.valid}, test {splits.test}); "
+                "set larger shares in its `splits`, or read smaller documents (`document: blank_line` or `line`)"
+            )
+
+
+def counts(card: dict) -> dict:
+    """The figures of a card, as metrics of the stage."""
+    return {
+        "words": sum(split["words"] for split in card["splits"].values()),
+        "bytes": sum(split["bytes"] for split in card["splits"].values()),
+        "documents": sum(split["documents"] for split in card["splits"].values()),
+        "dropped": card["dropped"],
+        "splits": {name: {key: value for key, value in split.items() if key != "sha256"} for name, split in card["splits"].items()},
+    }

@@ -1,0 +1,103 @@
+"""Text as memory-mapped token ids with segment and document boundaries (`python -m components.text.encode NAME`).
+
+A split is one or more shards, flat files of ids: every document opens with `[CLS]`, every segment ends with `[SEP]`, and no document
+stands in two shards. `load` opens an encoding; nothing is read into memory before it is asked for.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from components.core.storage import reading
+from components.text.tokenizer import SEP
+
+SPLITS = ("train", "valid", "test")
+CHECKED = 10_000
+"""Segments at each end of a shard whose `[SEP]` is looked for as it is opened: to look at all would read the whole file."""
+
+AT_ONCE = 2**24
+"""Ids that are counted together: of a whole shard a copy of eight bytes each would be made."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The ids of some documents and where their segments are."""
+
+    tokens: np.ndarray  # (num_tokens,) memory-mapped, with [CLS] and [SEP]
+    segments: np.ndarray  # (num_segments, 2): first token and the [SEP] after the last one
+    documents: np.ndarray  # (num_documents + 1,): first segment of each document, and the number of segments
+
+    def __len__(self) -> int:
+        """Documents."""
+        return len(self.documents) - 1
+
+    @property
+    def document_tokens(self) -> np.ndarray:
+        """(num_documents + 1,): the first token of each document, which is its `[CLS]`, and the number of tokens."""
+        first = self.segments[self.documents[:-1], 0] - 1
+        return np.append(first, len(self.tokens))
+
+
+@dataclass(frozen=True)
+class Split:
+    """All shards of one split. Its documents are numbered through: those of the second shard follow on those of the first."""
+
+    shards: tuple[Shard, ...]
+    num_bytes: int | None = None
+    """Of the text as it came, with line ends, before a tokenizer normalises it; None of shards put together."""
+
+    def __len__(self) -> int:
+        """Documents."""
+        return sum(map(len, self.shards))
+
+    @property
+    def first_documents(self) -> np.ndarray:
+        """(shards,): the number of each shard's first document."""
+        return np.cumsum([0, *map(len, self.shards[:-1])])
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(shard.tokens) for shard in self.shards)
+
+    def occurrences(self, vocab_size: int) -> np.ndarray:
+        """How often each id is in the text, (vocab_size,)."""
+        counts = np.zeros(vocab_size, np.int64)
+        for shard in self.shards:
+            for at in range(0, len(shard.tokens), AT_ONCE):
+                counts += np.bincount(shard.tokens[at : at + AT_ONCE], minlength=vocab_size)
+        return counts
+
+
+def load(path: Path, split: str) -> Split:
+    """One split of an encoding's folder. Raises SesameError when a file is missing, or cut off."""
+    with reading(path / "meta.json"):
+        meta = json.loads((path / "meta.json").read_text())
+        dtype, counts = np.dtype(meta["dtype"]), meta[split]["shards"]
+    shards = tuple(_shard(stem(path, split, number), dtype, own) for number, own in enumerate(counts))
+    return Split(shards, meta[split]["bytes"])
+
+
+def stem(path: Path, split: str, number: int) -> Path:
+    """What the names of a shard's files begin with."""
+    return path / f"{split}-{number:05}"
+
+
+def _shard(stem: Path, dtype: np.dtype, counts: dict[str, int]) -> Shard:
+    arrays = {}
+    for array, name in (("tokens", "bin"), ("segments", "segments.npy"), ("documents", "documents.npy")):
+        with reading(file := stem.with_name(f"{stem.name}.{name}")):
+            if array != "tokens":
+                found = np.load(file, mmap_mode="r")
+            else:
+                found = np.memmap(file, dtype=dtype, mode="r") if file.stat().st_size else np.empty(0, dtype)  # which can't be mapped
+            arrays[array] = np.asarray(found)  # of the mapped file still, but cut in pieces it costs a tenth of what a memmap does
+            # A file that was cut off may still open; documents have one boundary more than there are documents.
+            if (rows := len(arrays[array]) - (array == "documents")) != counts[array]:
+                raise ValueError(f"{rows} {array}, {counts[array]} by meta.json")
+    with reading(stem.with_name(f"{stem.name}.bin")):
+        ends = np.concatenate([arrays["segments"][:CHECKED, 1], arrays["segments"][-CHECKED:, 1]])
+        if (arrays["tokens"][ends] != SEP).any():  # as many ids as there should be, and other ones
+            raise ValueError("a segment does not end with [SEP]")
+    return Shard(**arrays)

@@ -1,0 +1,25 @@
+"""Local files."""
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from components import params
+from components.core.errors import SesameError
+from components.text.sources.file import SourceFile
+
+
+def open_files(source: params.FilesSource) -> Iterator[SourceFile]:
+    """The files at the paths and globs (`**` goes into folders), in the order of the paths and sorted within one; each once.
+
+    Raises SesameError for a path or glob without a file.
+    """
+    paths: dict[str, str] = {}  # where a file really is -> how it was found
+    for pattern in source.paths:
+        matching = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+        if not matching:
+            raise SesameError(f"files: nothing at {pattern!r} (looked in {Path.cwd()})")
+        for path in matching:
+            paths.setdefault(os.path.realpath(path), path)  # a link to a folder above gives the same file forty times over
+    return (SourceFile(path, lambda path=path: open(path, "rb")) for path in paths.values())  # noqa: SIM115

@@ -1,0 +1,41 @@
+"""Bytes to lines of text, with the place of what is wrong."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from components.core.errors import SesameError
+from components.text.sources.file import SourceFile
+
+BOM = b"\xef\xbb\xbf"
+
+
+def fields(line: str) -> list[str]:
+    """A line taken apart at tabs, where there are none at blanks. Other white space belongs to a word:
+    `new<U+00A0>york` is one."""
+    return line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
+
+
+def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> Iterator[tuple[int, str]]:
+    """`(number from 1, line)` without line ends (LF or CRLF) and byte-order mark.
+
+    Raises SesameError with file and line on a NUL byte (that is no text), on invalid UTF-8 unless `errors` is
+    `replace` (then it becomes U+FFFD), on a file whose lines end in CR alone, and on a damaged archive.
+    """
+    with file.open() as stream:
+        for number, raw in enumerate(stream, start=1):
+            if number == 1:
+                raw = raw.removeprefix(BOM)
+                if b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):  # all of the file
+                    raise SesameError(
+                        f"{file.name}: one line, with CR in it, and lines end in LF or CRLF: "
+                        "convert the file by `tr '\\r' '\\n'`"
+                    )
+            if b"\0" in raw:
+                raise SesameError(f"{file.name}, line {number}: a NUL byte: this is a binary file or UTF-16, not UTF-8 text")
+            try:
+                yield number, raw.rstrip(b"\r\n").decode("utf-8", errors)
+            except UnicodeDecodeError as error:
+                raise SesameError(
+                    f"{file.name}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x} at {error.start}); "
+                    "convert the file, or set `errors: replace` in its reader"
+                ) from None

@@ -1,0 +1,105 @@
+"""`python -m components.text.tokenizer NAME`: data/corpora/<corpus> -> data/tokenizers/<name>/."""
+
+import random
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import chain, islice, pairwise
+from pathlib import Path
+
+import sentencepiece
+
+from components.core import storage
+from components.core.errors import SesameError
+from components.core.tracking import Run
+from components.params import Params
+from components.params import Tokenizer as TokenizerSettings
+from components.stages import stage
+from components.text import corpora, tokenizer
+from components.text.tokenizer import sentinels, spm
+
+SENTENCEPIECE = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
+"""What it calls the kinds that it trains; `trained` does the others."""
+MEASURED_SEGMENTS = 20_000
+"""Of the validation text, for fertility."""
+
+
+def train(params: Params, name: str, run: Run) -> dict:
+    """Train the tokenizer `name`; its figures on held-out text. Raises SesameError where the text can't give so many pieces."""
+    settings = params.tokenizers[name]
+    corpus = Path("data/corpora", settings.corpus)
+    with storage.output(Path("data/tokenizers", name)) as folder:
+        folder.mkdir()
+        drawn = _drawn(corpus, settings.sample_sentences, params.seed)
+        segments = _segments(corpus, drawn)
+        first = next(segments, None)
+        if first is None:
+            raise SesameError(f"{corpus / 'train.txt'} has no text to train on")
+        if settings.kind in SENTENCEPIECE:
+            _fit(settings, chain([first], segments), folder, name)
+        else:
+            import_module("components.text.tokenizer.trained").train(settings, lambda: _segments(corpus, drawn), folder)
+        if settings.sentinels:
+            sentinels.add(folder, settings.sentinels)
+        tokens = tokenizer.load(folder)
+    segments = list(islice(chain.from_iterable(corpora.read(corpus, "valid")), MEASURED_SEGMENTS))
+    ids = list(chain.from_iterable(tokens.encode(segments)))
+    words = sum(len(segment.split()) for segment in segments)
+    run.artifact(Path("data/tokenizers", name), "tokenizer")
+    if not ids:
+        raise SesameError(f"{corpus / 'valid.txt'} has no text to measure the tokenizer on; raise splits.valid of its corpus")
+    unknown = sum(i == tokenizer.UNK for i in ids) / len(ids)
+    said = f"; {unknown:.2%} of the pieces of held-out text are unknown" if unknown else ""
+    print(f"{tokens.vocab_size} pieces, {len(ids) / words:.3f} tokens a word{said}")
+    return {
+        "vocab_size": tokens.vocab_size,
+        "fertility": len(ids) / words,
+        "unknown_rate": unknown,
+        "byte_fallback_rate": sum(map(tokens.falls_back, ids)) / len(ids),
+        "bytes_per_token": sum(len(segment.encode()) for segment in segments) / len(ids),
+    }
+
+
+def _drawn(corpus: Path, most: int | None, seed: int) -> list[int] | None:
+    """Which segments of the training text are learnt from, ascending; None: all of them."""
+    there = corpora.card(corpus)["splits"]["train"]["segments"] if most else 0
+    return sorted(random.Random(seed).sample(range(there), most)) if most and most < there else None
+
+
+def _segments(corpus: Path, drawn: list[int] | None) -> Iterator[str]:
+    """Those of the training text, in its order."""
+    every = chain.from_iterable(corpora.read(corpus, "train"))
+    if drawn is None:
+        return every
+    gaps = (number - before - 1 for before, number in pairwise([-1, *drawn]))
+    return (next(islice(every, gap, None)) for gap in gaps)
+
+
+def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, name: str) -> None:
+    """Write `tokenizer.model` to the folder. Raises SesameError that names the largest vocabulary which the text supports."""
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=segments,
+            model_prefix=str(folder / "tokenizer"),
+            model_type=SENTENCEPIECE[settings.kind],
+            vocab_size=settings.most_pieces,
+            character_coverage=settings.character_coverage,
+            hard_vocab_limit=settings.kind not in ("characters", "bytes"),  # of which there may be fewer
+            byte_fallback=settings.byte_fallback,
+            normalization_rule_name="nmt_nfkc_cf" if settings.lowercase else "nmt_nfkc",
+            pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,
+            pad_piece="[PAD]", unk_piece="[UNK]", bos_piece="[CLS]", eos_piece="[SEP]",
+            max_sentence_length=spm.LONGEST_SEGMENT,
+            control_symbols=["[MASK]"],  # control symbols are never produced from raw text
+            minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        place = f"tokenizers.{name}"
+        if supported := re.search(r"value <= (\d+)", str(error)):
+            size, most = settings.vocab_size, supported[1]
+            raise SesameError(f"{place}.vocab_size: {size} is more than the text of {settings.corpus} supports; at most {most}") from None
+        raise SesameError(f"{place}: sentencepiece could not train: {str(error).splitlines()[-1]}") from None
+
+
+if __name__ == "__main__":
+    stage.main("tokenizer", train, "tokenizers")

@@ -1,0 +1,373 @@
+"""DVC's graph as an ordered plan. dvc.yaml alone says what depends on what; nothing here adds to it."""
+
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import networkx
+from dvc.dependency import ParamsDependency
+from dvc.exceptions import DvcException
+from dvc.lock import LockError, make_lock
+from dvc.repo import Repo, lock_repo
+from dvc.repo.index import Index
+from dvc.repo.reproduce import plan_repro
+from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from components import params
+from components.core.errors import SesameError
+from components.core.storage import committed_metrics, last_metrics
+from components.stages import resolve
+from pipelines import terminal
+from pipelines.build import lockfile
+
+STUDIES = "studies/dvc.yaml"
+LIGHT, HEAVY = 10, 100
+"""Seconds of a stage, and of one that claims a resource, where none was run: for the longest chain alone."""
+
+
+class Meta(BaseModel):
+    """A stage's `meta:` in dvc.yaml. It isn't part of the stage's hash, so changing it runs nothing again."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    retries: NonNegativeInt = 0
+    """Further tries of a stage that fails, unless it exits with 2: what it says then can't pass by itself."""
+    timeout: PositiveFloat | None = None
+    """Seconds."""
+    resource: str | None = None
+    """Stages that name the same resource never run side by side."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage as DVC has it: the stages whose outputs it reads, what it does, how it is run."""
+
+    name: str
+    upstream: tuple[str, ...]
+    desc: str
+    meta: Meta
+    file: str = "dvc.yaml"
+    """Where it is written, from the project's folder."""
+    cmd: str | list[str] = ""
+    outs: tuple[str, ...] = ()
+    """Paths, as the lock file has them."""
+
+    @property
+    def is_digest(self) -> bool:
+        """Whether it writes what is in some folders, which its readers read themselves (components/stages/inputs.py)."""
+        return self.name.partition("@")[0].endswith("_inputs")
+
+    @property
+    def address(self) -> str:
+        """What DVC knows it by."""
+        return self.name if self.file in ("dvc.yaml", self.name) else f"{self.file}:{self.name}"  # a .dvc file is its own stage
+
+
+def free_lock(repo: Repo) -> None:
+    """Remove DVC's list of files in use when it can't be read.
+
+    DVC rewrites it in place, so that a stop at the wrong moment leaves it empty, and every later command would refuse to run.
+    Entries of processes that are gone are no harm: DVC takes those out itself. Safe to call while stages run.
+    """
+    path = Path(repo.tmp_dir, RWLOCK_FILE)
+    guard = make_lock(os.path.join(repo.tmp_dir, RWLOCK_LOCK), tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
+    with guard:  # whoever writes it holds this, so that what can't be read now was left by a dead process
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        except ValueError:
+            path.unlink()
+            terminal.say(f"{os.path.relpath(path)} could not be read, a stop had cut it: removed", "yellow")
+
+
+RESOLVE = "resolve"
+"""The stage whose outputs the settings and code of all others stand in."""
+
+
+def refresh() -> None:
+    """Bring those files up to date, as that stage would,
+    so that what is asked of the graph is about the params and code as they are now."""
+    try:
+        there = RESOLVE in YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
+    except (FileNotFoundError, YAMLError, TypeError, KeyError):
+        return  # DVC tells of it better
+    if not there:
+        return
+    all_params = params.load()
+    if Path(resolve.__file__).is_relative_to(Path.cwd()):
+        resolve.refresh(all_params)
+        return
+    # a lane's code is its own, and need not be what this process runs
+    done = subprocess.run([sys.executable, "-m", "components.stages.resolve"], capture_output=True, text=True)
+    if done.returncode:
+        raise SesameError((done.stderr.strip().splitlines() or [f"resolve ended with {done.returncode}"])[-1].removeprefix("resolve: "))
+
+
+_shared: Repo | None = None
+_graphs: dict[bool, networkx.DiGraph] = {}
+"""What was read of the shared one: with the studies, and without."""
+
+
+def _graph(repo: Repo, studies: bool) -> networkx.DiGraph:
+    """DVC's graph; an edge points from a stage to what it depends on. Without the studies it takes a sixth of the time to read."""
+    if studies in _graphs:
+        return _graphs[studies]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "dvc.yaml", "*/dvc.yaml", "*.dvc"],
+        cwd=repo.root_dir, capture_output=True, text=True,
+    )  # fmt: skip
+    files = dict.fromkeys(path for path in listed.stdout.split("\0") if path and Path(repo.root_dir, path).exists())
+    if studies or listed.returncode or STUDIES not in files:
+        return repo.index.graph
+    read = [Index.from_file(repo, os.path.join(repo.root_dir, path)) for path in files if path != STUDIES]
+    graph = Index.from_indexes(repo, read).graph
+    if _shared:
+        _graphs[studies] = graph
+    return graph
+
+
+@contextmanager
+def at_once(wait: bool = False) -> Iterator[None]:
+    """What is asked of the graph inside reads DVC's files once, a second less for each question; `wait` for another DVC.
+
+    Not while stages run.
+    """
+    global _shared
+    refresh()
+    with opened(wait) as repo, lock_repo(repo):
+        _shared = repo
+        try:
+            yield
+        finally:
+            _shared = None
+            _graphs.clear()
+
+
+@contextmanager
+def opened(wait: bool = False) -> Iterator[Repo]:
+    """DVC's repository of this folder; its errors become one line."""
+    if _shared:
+        yield _shared
+        return
+    try:
+        with Repo(_wait_for_lock=wait) as repo:
+            yield repo
+    except LockError:
+        raise SesameError("DVC is at work in this checkout (its lock is taken); run again when that is done") from None
+    except DvcException as error:
+        if cut := re.search(r"'((?:studies/)?dvc\.lock)'.*corrupted", str(error)):
+            raise SesameError(
+                f"{cut[1]} is not valid YAML (a merge conflict, or cut off): take one side by `git checkout --ours {cut[1]}`, or the last "
+                f"commit's by `git checkout HEAD -- {cut[1]}`, and run again; stages that differ run, or come out of DVC's cache"
+            ) from None
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise SesameError("DVC: " + " ".join(lines)) from None
+
+
+def _name(stage) -> str:
+    return getattr(stage, "name", None) or stage.addressing
+
+
+def _meta(stage) -> Meta:
+    try:
+        return Meta.model_validate(stage.meta or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        known = ", ".join(Meta.model_fields)
+        raise SesameError(f"{stage.relpath}, stage {_name(stage)}: meta.{first['loc'][0]}: {first['msg']} (there are: {known})") from None
+
+
+def _stage(stage, graph: networkx.DiGraph) -> Stage:
+    upstream = tuple(sorted(map(_name, graph.successors(stage))))
+    outs = tuple(out.def_path for out in stage.outs)
+    return Stage(_name(stage), upstream, stage.desc or "", _meta(stage), stage.relpath, stage.cmd or "", outs)
+
+
+def plan(targets: Sequence[str] = ()) -> list[Stage]:
+    """The stages to build `targets` and all that they need, each after what it depends on; without targets all of dvc.yaml.
+
+    A target is a stage (`pretrain@bert`) or a group of them (`finetune`), also of another pipeline file (`study@size`).
+    Among stages that could come next, the one with the longest chain behind it comes first, so that pre-training starts
+    before side branches, and nothing long is left to run alone at the end.
+    """
+    with opened() as repo:
+        graph = _graph(repo, studies=False)
+        if not all(any(selects([target], _name(stage)) for stage in graph) for target in targets):
+            graph = _graph(repo, studies=True)
+        declared = [_stage(stage, graph) for stage in graph]
+    stages = {stage.name: stage for stage in declared}
+    for stage in declared:
+        if stages[stage.name] is not stage:
+            raise SesameError(f"{stage.file} and {stages[stage.name].file} both have a stage {stage.name}; rename one")
+    downstream = networkx.DiGraph((u, stage.name) for stage in stages.values() for u in stage.upstream)
+    downstream.add_nodes_from(stages)
+    wanted = _select(stages, targets)
+    downstream = downstream.subgraph(wanted.union(*(networkx.ancestors(downstream, name) for name in wanted)))
+    chain: dict[str, int] = {}
+    committed = committed_metrics()
+    for name in reversed(list(networkx.topological_sort(downstream))):
+        chain[name] = _weight(stages[name], committed) + max((chain[other] for other in downstream.successors(name)), default=0)
+    order = networkx.lexicographical_topological_sort(downstream, key=lambda name: (-chain[name], name))
+    return [stages[name] for name in order]
+
+
+def _weight(own: Stage, committed: dict[str, dict]) -> float:
+    """Seconds of the run whose metrics lie here, committed ones of elsewhere among them; where there are none those that are usual."""
+    with suppress(LookupError, TypeError):
+        return float(last_metrics(*own.name.partition("@")[::2], committed=committed)["cost"]["seconds"])
+    return HEAVY if own.meta.resource else LIGHT
+
+
+def selects(targets: Sequence[str], name: str) -> bool:
+    """Whether a stage is one of the targets, or of a group among them."""
+    return any(name == target or name.startswith(f"{target}@") for target in targets)
+
+
+def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
+    wanted = set() if targets else {name for name, stage in stages.items() if stage.file == "dvc.yaml"}
+    if not targets and not wanted:
+        raise SesameError("dvc.yaml: no stages; run from the project's folder")
+    for target in targets:
+        matches = {name for name in stages if selects([target], name)}
+        if not matches:
+            known = sorted({*stages, *(name.partition("@")[0] for name in stages)})
+            close = difflib.get_close_matches(target, known, n=3) or sorted({name.partition("@")[0] for name in stages})
+            raise SesameError(f"no stage {target!r} in dvc.yaml (close or known: {', '.join(close)}; `sesame plan` lists all)")
+        wanted |= matches
+    return wanted
+
+
+def sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Of these files those that a stage reads and no stage writes, and those that are nobody's. Paths are from the project's folder."""
+    with opened() as repo:
+        stages = repo.index.stages
+        read = {os.path.relpath(dep.fs_path, repo.root_dir) for stage in stages for dep in stage.deps if dep.protocol == "local"}
+        written = {os.path.relpath(out.fs_path, repo.root_dir) for stage in stages for out in stage.outs if out.protocol == "local"}
+    lines = {path: {path, *map(str, Path(path).parents)} for path in paths}
+    others = [path for path in paths if not lines[path] & written]
+    return [path for path in others if lines[path] & read], [path for path in others if not lines[path] & read]
+
+
+def one(address: str) -> Stage:
+    """The stage that DVC knows by this address, without the rest of the graph: what it needs is left out."""
+    with opened() as repo:
+        [own] = repo.stage.from_target(address)
+        return Stage(_name(own), (), own.desc or "", _meta(own), own.relpath)
+
+
+def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
+    """Names of the stages of a plan that read outputs which are not in DVC's cache: `report`, which reads the metrics of all others."""
+    with opened() as repo:
+        kept = [out.fs_path for stage in repo.index.stages for out in stage.outs if not out.use_cache]
+        names = {stage.name for stage in plan}
+        return {
+            _name(stage) for stage in repo.index.stages if _name(stage) in names
+            for dep in stage.deps if not isinstance(dep, ParamsDependency) and dep.protocol == "local"
+            if any(path == dep.fs_path or path.startswith(f"{dep.fs_path}/") or dep.fs_path.startswith(f"{path}/") for path in kept)
+        }  # fmt: skip
+
+
+def read_from(repo: Repo, stage: Stage, upstream: Sequence[Stage]) -> list[str]:
+    """Paths of those outputs in DVC's cache of the stages before it that a stage reads, and not all that they have written."""
+    known = {each.addressing: each for each in repo.index.stages}
+    digested = [each.address for each in upstream if each.is_digest]
+    read = [dep.fs_path for address in (stage.address, *digested) for dep in known[address].deps]
+    written = [out.fs_path for each in upstream for out in known[each.address].outs if out.use_cache]
+    return [path for path in written if any(path == dep or path.startswith(f"{dep}/") or dep.startswith(f"{path}/") for dep in read)]
+
+
+def folders(plan: Sequence[Stage]) -> list[str]:
+    """Addresses of the stages whose outputs lie in a folder that a stage of the plan reads as a whole, those in DVC's cache: without the
+    files themselves nobody can tell whether that has changed."""
+    with opened() as repo:
+        names = {stage.name for stage in plan}
+        read = [dep.fs_path for stage in repo.index.stages if _name(stage) in names for dep in stage.deps]
+        inside = tuple(f"{path}/" for path in read)
+        return [
+            stage.addressing for stage in repo.index.stages if any(out.use_cache and out.fs_path.startswith(inside) for out in stage.outs)
+        ]
+
+
+def _differs(stage, made: Mapping[str, Any]) -> bool:
+    """Whether a stage differs from what the lock file says of it, data that stages make (`made`, by path) left aside: that may be anywhere,
+    and what was here before may lie about. DVC's own `allow_missing` takes a stage for unchanged whose input was made anew elsewhere."""
+    if stage.changed_stage():
+        return True
+    for dep in stage.deps:
+        if dep.fs_path in made and not isinstance(dep, ParamsDependency):
+            if dep.hash_info != made[dep.fs_path].hash_info:
+                return True
+        elif dep.status() and (dep.exists or isinstance(dep, ParamsDependency)):
+            return True
+    return any(not out.hash_info if out.use_cache else out.status() for out in stage.outs)
+
+
+def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = False) -> dict[str, str]:
+    """What a run would do with each stage of a plan: `unchanged`, `to run` where the stage itself differs from what was last run (or
+    is `forced`), and `may run` where only a stage that it needs will run: it is left as it is if that one's outputs come out the same.
+
+    Where stages run `away`, the lock file alone says what data there is.
+    Checked in this process: a tenth of what `dvc repro` costs in a process of its own. Not to be called while stages run.
+    """
+    told: dict[str, str] = {}
+    with opened() as repo, lock_repo(repo):
+        free_lock(repo)
+        stages = {_name(stage): stage for stage in _graph(repo, studies=any(stage.file == STUDIES for stage in plan))}
+        made = {out.fs_path: out for stage in stages.values() for out in stage.outs}
+        for stage in plan:
+            # what `resolve` writes is up to date already, and each stage sees in it whether its own part differs
+            needed = [name for name in stage.upstream if name != RESOLVE]
+            own = stages[stage.name]
+            if stage.name in forced or (_differs(own, made) if away else own.changed()):
+                told[stage.name] = "to run"
+            else:
+                told[stage.name] = "unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"
+    return told
+
+
+def unchanged(plan: Sequence[Stage]) -> set[str]:
+    """Names of the stages of a plan that are up to date, as is all they depend on. Not to be called while stages run."""
+    return {name for name, state in states(plan).items() if state == "unchanged"}
+
+
+def lock_entries() -> dict[str, dict]:
+    """What the lock files say of each stage's last run: its `params`, and its `outs` with their sizes."""
+    files = [path for pattern in ("dvc.lock", "*/dvc.lock") for path in sorted(Path().glob(pattern))]
+    return {name: entry for path in files for name, entry in lockfile.entries(path).items()}
+
+
+def hashes(stage: Stage) -> dict[str, str]:
+    """What the lock file records of a stage: path -> md5 of its dependencies and outputs. Empty when it was never run."""
+    entry = lockfile.entries(Path(stage.file).with_name("dvc.lock"), [stage.name]).get(stage.name, {})
+    return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}
+
+
+def order_lock() -> None:
+    """Write dvc.lock in the order in which `dvc repro` alone would run the stages, not in that in which they happened to finish.
+
+    So git shows what changed and nothing else. Entries of stages that dvc.yaml no longer has stay, behind the others.
+    """
+    with opened(wait=True) as repo, lock_repo(repo):
+        files: dict[Path, list[str]] = {}
+        for stage in plan_repro(repo.index.graph):
+            files.setdefault(Path(repo.root_dir, stage.relpath).with_name("dvc.lock"), []).append(_name(stage))
+        for path, names in files.items():
+            entries = lockfile.read(path)
+            if entries is None:
+                continue  # kept by hand
+            ordered = [name for name in names if name in entries]
+            ordered += [name for name in entries if name not in ordered]
+            if ordered != list(entries):
+                lockfile.write(path, {name: entries[name] for name in ordered})

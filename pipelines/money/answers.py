@@ -1,0 +1,75 @@
+"""What a thousand answers of a model take: `sesame price MODEL --answers`. Measured here and now, on one thread of this machine."""
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from components import params
+from components.comparison.price import short
+from components.core.errors import SesameError
+from components.finetune.bench import Bench, judged, readable
+from components.labs.efficiency import measure
+from pipelines import terminal
+
+EXAMPLES = 100
+"""That time is measured on, one at a time and 32 together."""
+
+
+def uses(all_params: params.Params, model: str) -> Iterator[tuple[str, params.Recipe]]:
+    """The tasks that a model is tuned on, with the recipe."""
+    if model in all_params.finetune.models:
+        yield from ((task, all_params.finetune.recipes[model]) for task in all_params.finetune.tasks)
+    if model in all_params.adapt.models:
+        yield from ((task, all_params.adapt.recipes[way]) for way in all_params.adapt.methods for task in all_params.adapt.tasks)
+
+
+def answers(all_params: params.Params, model: str) -> None:
+    """A line for each task and recipe. What the head has learned makes no difference to its cost: it is drawn at random.
+
+    Raises SesameError where the model is tuned on nothing, has not been made, or writes all its answers.
+    """
+    every = list(uses(all_params, model))
+    if not every:
+        known = dict.fromkeys((*all_params.finetune.models, *all_params.adapt.models))
+        raise SesameError(f"no {model!r} in finetune.models or adapt.models of {params.FILE} (there are: {', '.join(known)})")
+    kept = [(task, recipe) for task, recipe in every if recipe.method not in ("text_to_text", "in_context")]
+    if not kept:
+        raise SesameError(f"{model} writes its answers; what that takes is in the metrics of `generations` (tokens_per_second)")
+    rows = [_row(all_params, model, task, recipe) for task, recipe in kept]
+    columns = [
+        "task", "method", "ms, p50", "p95", "a second", "ms of 32", "a second", "MFLOPs", "MiB", "kWh of 1000", "of 32", "USD of 1000",
+    ]  # fmt: skip
+    terminal.table(columns, rows, f"What answers of {model} take")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    energy, own = all_params.energy, all_params.price
+    terminal.say(
+        f"on one thread of this machine, {EXAMPLES} examples, one at a time and 32 together, {measure.ROUNDS} times; the model alone, "
+        f"pieces are made before; MiB of weights (this process has had {peak:,.0f}, libraries and all); energy estimated of a core "
+        f"({energy.watts_per_core:g} W, PUE {energy.pue:g}); {own.core_hour.preemptible:g} to {own.core_hour.on_demand:g} USD a core-hour, "
+        "32 together to one at a time",
+        "dim",
+    )
+
+
+def _row(all_params: params.Params, model: str, task: str, recipe: params.Recipe) -> list[str]:
+    folder = Path("data/models", model)
+    readable(folder, recipe)
+    split = judged(all_params.tasks[task])
+    bench = Bench.of(all_params, task, {"train": all_params.finetune.train_examples, split: EXAMPLES})
+    ready = bench.ready(folder, recipe, all_params.seed)
+    inputs, module = ready.encode(bench.rows)[split], ready.module.cpu().eval()
+    size = sum(part.numel() * part.element_size() for part in measure.weights(module, inputs)) / 2**20
+    answer = measure.answering(module)
+    operations = measure.flops(answer, inputs, EXAMPLES) / 1e6
+    times = measure.times({"own": answer}, {"own": inputs}, "own", EXAMPLES)["own"]
+    alone, together = float(times.alone.mean()), float(np.median(times.together))
+    hours = [1000 * seconds / 3600 for seconds in (together, alone)]
+    kwh = [all_params.energy.pue * all_params.energy.watts_per_core * own / 1000 for own in hours]
+    rates = all_params.price.core_hour
+    usd = f"{short(hours[0] * rates.preemptible)} – {short(hours[1] * rates.on_demand)}"
+    return [
+        task, recipe.method, *(f"{1e3 * np.quantile(times.alone, own):.2f}" for own in (0.5, 0.95)), f"{1 / alone:,.0f}",
+        f"{1e3 * together:.3f}", f"{1 / together:,.0f}", f"{operations:,.1f}", f"{size:.2f}", short(kwh[1]), short(kwh[0]), usd,
+    ]  # fmt: skip

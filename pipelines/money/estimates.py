@@ -1,0 +1,173 @@
+"""What a stage will take: seconds, memory, disk.
+
+A stage that has run before takes what it took: here, as the ledger has it, else elsewhere, as its committed metrics say, in
+proportion where it has more or less to do. Of a training that has not, FLOPs are counted and held against this machine's matmul.
+"""
+
+import math
+import os
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from components import params
+from components.core import storage, tracking
+from components.core.errors import SesameError
+from pipelines.build import graph
+from pipelines.money import trainings
+
+START, TUNING_START = 25.0, 12.0
+"""Seconds of a pre-training and of a fine-tuning that are not training: imports, validation, samples, writing."""
+SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
+"""Share of the matmul peak where no past training has told its `peak_share`: that of the default models, on CPUs without and with AMX."""
+RESIDENT = 700 * 2**20
+"""Bytes of Python, torch and Lightning: what the smallest training takes."""
+TRAINED_ON = ("tokenizer", "encode", "pretrain")
+"""Stages whose params make a fine-tuning another one."""
+HERE, ELSEWHERE, COUNTED = "past runs here", "past runs elsewhere", "counted FLOPs"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one stage takes; None and no source where nothing is known."""
+
+    seconds: float | None = None
+    memory: float | None = None
+    """Bytes."""
+    disk: float = 0.0
+    """Bytes that it writes."""
+    source: str = ""
+    gpu_memory: int | None = None
+    """Bytes that the GPU has, where it is trained there."""
+    no_gpu: bool = False
+    """It asks for one, and this machine has none."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a stage took when it ran last."""
+
+    cost: Mapping[str, float]
+    metrics: Mapping
+    source: str
+
+
+def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
+    """Costs of the finished runs of stages, the newest first, by the ledger on this machine: one elsewhere has other machines' runs."""
+    address = tracking.uri().removeprefix("sqlite:///")
+    if os.environ.get(tracking.OFF) == "off" or not Path(address).exists():
+        return {}
+    recorded = {}
+    try:
+        client = tracking.client()
+        experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
+        for name in names:
+            wanted = f"attributes.run_name = '{name}' and attributes.status = 'FINISHED'"
+            runs = client.search_runs([experiment], wanted, max_results=10, order_by=["attributes.start_time DESC"])
+            costs = [
+                {key.removeprefix("cost."): value for key, value in run.data.metrics.items() if key.startswith("cost.")} for run in runs
+            ]
+            recorded[name] = [cost for cost in costs if "seconds" in cost]
+    except Exception:  # whatever the ledger's client raises; the run itself says so
+        return {}
+    return recorded
+
+
+def left(name: str, entry: Mapping, committed: Mapping[str, dict]) -> dict:
+    """The metrics that a stage left when it ran last, by its lock entry, else those that git has; empty where there are none.
+
+    A damaged file counts as missing: it must not keep its stage from running again.
+    """
+    for path in (Path(out["path"]) for out in entry.get("outs", [])):
+        with suppress(SesameError):
+            read = storage.read_json(path if path.suffix == ".json" else path / "metrics.json")
+            if isinstance(read, dict) and "seconds" in read.get("cost", {}):
+                return read
+    return committed.get(name, {})
+
+
+def lasting(entries: Mapping[str, Mapping]) -> dict[str, dict]:
+    """Of each stage that has any the metrics of its last run, by the lock entries."""
+    kept = {name: metrics for name, metrics in storage.committed_metrics().items() if "seconds" in metrics.get("cost", {})}
+    return {name: metrics for name in {**entries, **kept} if (metrics := left(name, entries.get(name, {}), kept))}
+
+
+def _past(metrics: dict, recorded: Sequence[Mapping[str, float]]) -> Past | None:
+    """The newest run of the ledger that did what the stage's metrics tell of, else those metrics."""
+    cost = metrics.get("cost", {})
+    for run in recorded:
+        if all(math.isclose(run.get(key, 0), cost.get(key, run.get(key, 0)), rel_tol=1e-3) for key in ("tokens", "flops")):
+            return Past(run, metrics, HERE)
+    return Past(cost, metrics, ELSEWHERE) if cost else None
+
+
+def _again(
+    name: str, all_params: params.Params, lefts: Mapping[str, dict], entry: Mapping, past: Past, work: trainings.Training | None
+) -> Estimate | None:
+    """A stage as it was in the past, in proportion to its tokens; None for a training of another shape."""
+    ratio, fixed = 1.0, None
+    if work:
+        models = {other.partition("@")[2]: metrics.get("settings", {}) for other, metrics in lefts.items() if other.startswith("pretrain@")}
+        settings = past.metrics.get("settings")
+        before = trainings.past(name, settings, models, work, all_params) if settings else None
+        if before is None or before.shape != work.shape:
+            return None
+        read = past.cost.get("tokens", 0)
+        steps = past.metrics.get("steps", 0)
+        now = work.tokens(past.cost.get("flops", 0) / read if read else 1.0, read / steps if steps else 1.0)
+        if now is None:
+            fixed = START + 60 * work.model.budget.minutes * work.runs
+        elif work.tuning:
+            ratio = now / before.tokens(1.0, 1.0)
+        elif read:
+            ratio = now / read
+    weights = past.metrics.get("parameters", 0)
+    told = [cost["memory_mib"] * 2**20 for cost in (past.cost, *past.metrics.get("costs", {}).values()) if "memory_mib" in cost]
+    memory = max(told, default=RESIDENT + 16 * weights if work else None)
+    disk = sum(out.get("size", 0) for out in entry.get("outs", [])) + 12 * weights  # a checkpoint has Adam's moments, too
+    return Estimate(fixed or past.cost["seconds"] * ratio, memory, disk, past.source)
+
+
+def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
+    """A training that has no past: its FLOPs, by what small trainings reach of the matmul's speed."""
+    from components.pretrain import sizing  # torch: 2 s, only where something is to be counted
+
+    size = sizing.size(work.model, work.vocab_size)
+    machine = sizing.machine(*work.where)
+    if work.model.budget.minutes and not work.tuning:
+        seconds = START + 60 * work.model.budget.minutes * work.runs
+    else:
+        tokens = work.tokens(size.flops, work.model.batch_size * work.model.architecture.max_length)
+        speed = machine.peak * _share(machine.precision, lefts) * work.devices
+        seconds = (TUNING_START if work.tuning else START) + tokens * size.flops / speed
+    sharded = work.devices if not work.tuning and work.model.run.strategy == "fsdp" else 1
+    memory = size.memory(work.rows, sharded, machine.precision) + (0 if machine.gpu_memory else RESIDENT)
+    disk = 0 if work.tuning else (4 * work.runs + 12) * size.parameters
+    return Estimate(seconds, memory, disk, COUNTED, machine.gpu_memory)
+
+
+def _share(precision: str, lefts: Mapping[str, dict]) -> float:
+    """The median of past pre-trainings in this precision."""
+    past = [metrics for name, metrics in sorted(lefts.items()) if name.startswith("pretrain@")]
+    known = [metrics["peak_share"] for metrics in past if metrics.get("precision") == precision and metrics.get("peak_share")]
+    return statistics.median(known) if known else SHARES.get(precision, SHARES["32-true"])
+
+
+def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]:
+    """What each of these stages will take."""
+    entries, recorded, estimates = graph.lock_entries(), _ledger(names), {}
+    lefts = lasting(entries)
+    for name in names:
+        work, entry = trainings.of(name, all_params), entries.get(name, {})
+        past = _past(lefts.get(name, {}), recorded.get(name, []))
+        estimate = (past and _again(name, all_params, lefts, entry, past, work)) or (_counted(work, lefts) if work else Estimate())
+        estimates[name] = replace(estimate, no_gpu=work.where[0] == "gpu" and not _gpu()) if work else estimate
+    return estimates
+
+
+def _gpu() -> bool:
+    from lightning.fabric.accelerators import CUDAAccelerator, MPSAccelerator  # seconds, only where a GPU is asked for
+
+    return CUDAAccelerator.is_available() or MPSAccelerator.is_available()

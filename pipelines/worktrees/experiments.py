@@ -1,0 +1,224 @@
+"""Two experiments in one screen: the params that differ, the scores with their intervals, the cost."""
+
+import io
+import json
+import statistics
+import tarfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dvc.repo import Repo
+from ruamel.yaml import YAML
+
+from components import params
+from components.core.errors import SesameError
+from components.core.storage import METRICS
+from components.core.tracking import flatten
+from pipelines import terminal
+from pipelines.results import spread
+from pipelines.worktrees import origin
+
+WORKSPACE = "workspace"
+PARAMS = ("params.yaml", "studies/params.yaml")
+READ = (*PARAMS, "dvc.lock", str(METRICS))
+Key = tuple[str, str, str, str]
+"""model, task, method (a recipe of `adapt`, or a baseline), start"""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What git has of an experiment, a commit, or the files as they lie here."""
+
+    name: str
+    params: dict[str, Any]
+    """By file and path, `params.yaml models.bert.seed`."""
+    locked: dict[str, dict]
+    """Stage -> what dvc.lock says of it."""
+    metrics: dict[tuple[str, str], dict]
+    """(stage, name) -> the figures that it wrote."""
+
+    @property
+    def scores(self) -> dict[Key, tuple[str, list[float | None]]]:
+        """The metric, and its value for each seed."""
+        from components.report import tables
+
+        scores = {}
+        for about, splits in tables.parts(self.metrics):
+            key = about["model"], about["task"], about["method"], about["init"]
+            scores[key] = about["metric"], splits[about["split"]][about["metric"]]["values"]
+        return scores
+
+    def cost(self, key: str) -> float:
+        """Of all stages together: seconds, tokens, flops or kwh."""
+        return sum(figures["cost"][key] for figures in self.metrics.values() if "cost" in figures)
+
+
+def read(name: str) -> Side:
+    """A side by its name. Raises SesameError where there is no such experiment or commit."""
+    from components.report import tables  # pandas, a second
+
+    files = dict(_here() if name == WORKSPACE else _committed(_commit(name)))
+    if "params.yaml" not in files:
+        raise SesameError(f"{name} has no params.yaml")
+    locked = (YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}).get("stages", {})
+    raw = {path: params.parse(files[path], f"{path} of {name}") for path in PARAMS if path in files}
+    # each file apart, since both have sections of the same name
+    written = {f"{path}  {key}": value for path, part in raw.items() if isinstance(part, dict) for key, value in flatten(part).items()}
+    try:
+        kept = json.loads(files.get(str(METRICS), b"{}"))
+    except ValueError:
+        raise SesameError(f"{METRICS} of {name} is not valid JSON (a conflict, or cut off): `sesame run report` writes it again") from None
+    try:
+        declared = tables.stages(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
+    except SesameError:
+        terminal.say(f"params.yaml of {name} is not valid for this version; all stages that have figures there are compared", "yellow")
+        declared = [tuple(stage.split("@")) for stage in {**locked, **kept} if "@" in stage]
+    figures = {(stage, own): _figures(locked.get(f"{stage}@{own}", {}), kept.get(f"{stage}@{own}"), name) for stage, own in declared}
+    return Side(name, written, locked, {key: measured for key, measured in figures.items() if measured})
+
+
+def _figures(entry: dict, kept: dict | None, side: str) -> dict | None:
+    """The metrics of a stage: its file here, or what dvc.lock of a commit names in DVC's cache; else the copy of the report."""
+    for out in entry.get("outs", ()):
+        if out["path"].startswith("data/metrics/"):
+            path = Path(out["path"]) if side == WORKSPACE else _cached(out["md5"])
+            with suppress(FileNotFoundError, ValueError):
+                return json.loads(path.read_bytes())
+    return kept
+
+
+@cache
+def _cache_folder() -> Path:
+    return Path(Repo().cache.local.path)
+
+
+def _cached(md5: str) -> Path:
+    """Where DVC's cache has a file."""
+    return _cache_folder() / md5[:2] / md5[2:]
+
+
+def _commit(name: str) -> str:
+    """Of an experiment the newest commit of this name, else what git makes of it."""
+    refs = origin.experiments()
+    try:
+        return origin.git("rev-parse", "--verify", "--quiet", f"{refs.get(name, name)}^{{commit}}").decode().strip()
+    except SesameError:
+        known = ", ".join(refs) or "none"
+        raise SesameError(f"no experiment or commit {name!r} (experiments: {known}; `{WORKSPACE}` is what lies here)") from None
+
+
+def _committed(commit: str) -> Iterator[tuple[str, bytes]]:
+    there = origin.git("ls-tree", "--name-only", commit, "--", *READ).decode().split()
+    with tarfile.open(fileobj=io.BytesIO(origin.git("archive", commit, "--", *there))) as archive:
+        yield from ((member.name, archive.extractfile(member).read()) for member in archive if member.isfile())
+
+
+def _here() -> Iterator[tuple[str, bytes]]:
+    yield from ((name, Path(name).read_bytes()) for name in READ if Path(name).is_file())
+
+
+def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float] | None:
+    """The 95 % interval of the difference of means over seeds (Welch's t); None where a side has one seed, or no deviation at all."""
+    from scipy import stats
+
+    if None in (*a, *b) or min(len(a), len(b)) < 2 or not statistics.pvariance(a) + statistics.pvariance(b):
+        return None
+    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    return float(low), float(high)
+
+
+def show(name: str, other: str) -> None:
+    """Print how an experiment differs from another; every difference is the first less the second, and says so."""
+    a, b = read(name), read(other)
+    differ = [key for key in sorted(a.params.keys() | b.params.keys()) if a.params.get(key) != b.params.get(key)]
+    rows = [[key, *(_cell(side.params.get(key, "–")) for side in (a, b))] for key in differ]
+    if rows:
+        terminal.table(["param", name, other], rows)
+    else:
+        terminal.say("the params are the same")
+    if not (a.metrics and b.metrics):
+        terminal.say(f"{name if not a.metrics else other} has no figures to compare: neither DVC's cache nor {METRICS} has any")
+        return
+    _scores(a, b)
+    _pretraining(a, b)
+    spent = {key: (a.cost(key), b.cost(key)) for key in ("seconds", "tokens", "flops", "kwh")}
+    costs = [[key, _figure(ours), _figure(theirs), f"{ours / theirs:.2f}" if theirs else "–"] for key, (ours, theirs) in spent.items()]
+    terminal.say("")
+    terminal.table(["cost of all stages", name, other, f"{name} / {other}"], costs)
+    if elsewhere := sorted(stage for stage in a.locked.keys() & b.locked.keys() if _elsewhere(a.locked[stage], b.locked[stage])):
+        terminal.say(
+            f"the same inputs on both sides and other outputs: {origin.some(elsewhere)} ({len(elsewhere)} in all); "
+            f"one side was computed on another machine. Compare with `{WORKSPACE}` after a run here",
+            "yellow",
+        )
+
+
+def _scores(a: Side, b: Side) -> None:
+    rows, same, left, right = [], 0, a.scores, b.scores
+    for key in dict.fromkeys((*left, *right)):
+        metric, ours = left.get(key, ("", []))
+        metric, theirs = right.get(key, (metric, []))
+        if ours == theirs:
+            same += 1
+            continue
+        difference = ""
+        if ours and theirs and None not in (*ours, *theirs):
+            bounds = interval(ours, theirs)
+            difference = f"{statistics.fmean(ours) - statistics.fmean(theirs):+.3f}"
+            difference += f" [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" if bounds else ""
+        rows.append([*key, metric, _spread(ours), _spread(theirs), difference])
+    terminal.say("")
+    if rows:
+        terminal.table(["model", "task", "method", "init", "metric", a.name, b.name, f"{a.name} less {b.name} [95 %]"], rows)
+    terminal.say(f"scores that are the same: {same}")
+    if rows:
+        terminal.say("intervals are over seeds of fine-tuning (Welch's t); each model was pre-trained once, which they know nothing of")
+
+
+def _pretraining(a: Side, b: Side) -> None:
+    rows = []
+    for key in dict.fromkeys((*a.metrics, *b.metrics)):
+        ours, theirs = a.metrics.get(key, {}), b.metrics.get(key, {})
+        for figure in ("loss", "perplexity", "bits_per_byte", "tokens") if key[0] == "pretrain" else ():
+            if ours.get(figure) != theirs.get(figure):
+                difference = f"{ours[figure] - theirs[figure]:+.4g}" if figure in ours and figure in theirs else ""
+                rows.append([key[1], figure.replace("_", " "), *(_figure(side.get(figure)) for side in (ours, theirs)), difference])
+    if rows:
+        terminal.say("")
+        terminal.table(["pre-training", "", a.name, b.name, f"{a.name} less {b.name}"], rows)
+
+
+TIMED = ("data/metrics/", "data/curves/", "data/report/")
+"""Outputs with seconds in them, which differ from run to run on the same machine, too."""
+
+
+def _elsewhere(ours: dict, theirs: dict) -> bool:
+    def side(stage: dict, key: str) -> dict[str, str]:
+        return {item["path"]: item.get("md5") for item in stage.get(key, ())}
+
+    def made(stage: dict) -> dict[str, str]:
+        return {path: md5 for path, md5 in side(stage, "outs").items() if not path.startswith(TIMED)}
+
+    same_inputs = all(ours.get(key) == theirs.get(key) for key in ("cmd", "params")) and side(ours, "deps") == side(theirs, "deps")
+    return same_inputs and made(ours) != made(theirs)
+
+
+def _spread(values: list[float | None]) -> str:
+    if not values or None in values:
+        return "undefined" if values else "–"
+    return spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3g}" if value and not 0.001 <= abs(value) < 1e9 else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _cell(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False) if not isinstance(value, str) else value
+    return text if len(text) <= 60 else f"{text[:57]}..."

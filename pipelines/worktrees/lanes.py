@@ -1,0 +1,209 @@
+"""Lanes: variants of the pipeline side by side, each in a git worktree of its own with the shared DVC cache.
+
+A lane has the user's last commit, the uncommitted changes of tracked files, and its own params.yaml. `sesame run` works in it as in any
+checkout. What comes out is an ordinary DVC experiment and a run in the ledger; then the worktree goes. The user's files are only read.
+"""
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copyfile, rmtree
+from typing import Any
+
+from dvc.config import Config
+from filelock import FileLock, Timeout
+
+from components import params
+from components.core.errors import SesameError
+from components.core.storage import STATE, output, read_json, write_json
+from pipelines.build import graph, processes
+from pipelines.worktrees import origin
+from pipelines.worktrees.origin import call, git
+
+LANES = STATE / "lanes"
+MARK = "SESAME_LANE"
+"""In the environment of all that works in a lane: its folder."""
+DVC = (sys.executable, "-m", "dvc")
+LINKS = ["reflink", "hardlink", "symlink", "copy"]
+"""How data comes from the cache into a lane: without a second copy on the disk, where the file system can."""
+
+
+def _turn() -> FileLock:
+    """Held while worktrees come and go and while an experiment is saved: git's and DVC's scratch refs are the same for all worktrees."""
+    LANES.mkdir(parents=True, exist_ok=True)
+    return FileLock(STATE / "lanes.lock")
+
+
+def share(worktree: Path, config: Mapping[str, Any], cache: str, links: Iterable[str] = ()) -> None:
+    """Have a worktree work with this checkout's local settings of DVC, cache and downloads, and with the files under these paths."""
+    (STATE / "downloads").mkdir(exist_ok=True)
+    for link in (STATE / "downloads", *links):
+        place = worktree / link
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(Path(link).resolve())
+    with Config(worktree / ".dvc").edit("local") as own:
+        own.clear()  # a pool's worktree is there for long: what was dropped here goes there, too
+        own.update(deepcopy(dict(config)))
+        own.setdefault("cache", {}).update(dir=cache, type=LINKS)
+        own.setdefault("core", {}).update(site_cache_dir=str(worktree / ".dvc/tmp/site"))  # goes with the worktree
+
+
+def disk(folder: Path) -> int:
+    """Bytes that removing a folder would free: not those of links to the cache."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in [".", *names]:
+            with suppress(FileNotFoundError):  # a running stage's
+                stat = os.lstat(os.path.join(place, name))
+                total += stat.st_blocks * 512 * (name == "." or stat.st_nlink == 1)
+    return total
+
+
+def headline(path: Path) -> str:
+    """Of each pre-trained model the mean of its tasks' scores, by a report's table."""
+    scores: dict[str, list[float]] = {}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["init"] == "pretrained" and row["mean"]:
+                    scores.setdefault(row["model"], []).append(float(row["mean"]))
+    return " ".join(f"{model} {sum(means) / len(means):.3f}" for model, means in scores.items())
+
+
+@dataclass
+class Lane:
+    """One variant and what became of it."""
+
+    name: str
+    overrides: dict[str, str] = field(default_factory=dict)
+    state: str = "waiting"
+    """waiting, running, done, failed (the flow said so), crashed (it could not say anything any more) or stopped."""
+    problem: str = ""
+    seconds: float = 0.0
+    added: dict[str, int] = field(default_factory=dict)
+    """md5 -> bytes of the data that the user's dvc.lock does not have."""
+    scores: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return (LANES / self.name).resolve()
+
+    @property
+    def page(self) -> Path:
+        """Where its report stays."""
+        return STATE / "experiments" / f"{self.name}.html"
+
+    @property
+    def log(self) -> Path:
+        """What its flow said."""
+        return LANES / self.name / STATE / "lane.log"
+
+    def prepare(self, start: origin.Origin, text: str) -> FileLock:
+        """Make the worktree: the user's files, this lane's params, data from the cache; its lock, held. One that fails is removed."""
+        with _turn():
+            if self.folder.exists():
+                raise SesameError(f"a lane {self.name} is there already")
+            try:
+                git("worktree", "add", "--quiet", "--force", "--detach", self.folder, start.commit)
+                (self.folder / STATE).mkdir()
+                lock = FileLock(self.folder / STATE / "lane.lock")
+                lock.acquire()
+                self.state = "running"
+                self.write()
+            except BaseException:
+                self.remove()
+                raise
+        try:
+            if start.patch:
+                git("apply", "--index", "--whitespace=nowarn", "-", cwd=self.folder, feed=start.patch)
+            (self.folder / "params.yaml").write_text(text, encoding="utf-8")
+            if start.lock is not None:
+                (self.folder / "dvc.lock").write_bytes(start.lock)
+            share(self.folder, start.config, start.cache, start.links)
+            call(*DVC, "checkout", "--force", "--allow-missing", cwd=self.folder)
+            return lock
+        except BaseException:
+            self.remove()
+            raise
+
+    def save(self, start: origin.Origin, targets: Sequence[str]) -> None:
+        """Keep what came out as an experiment, and remove the worktree.
+
+        DVC is told what was built: it wants the outputs of all it is told to be there.
+        """
+        built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
+        if params.load(self.folder / "params.yaml").away:
+            call(*DVC, "pull", *built, cwd=self.folder)  # an experiment has its data here
+        files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
+        files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git
+        with _turn():
+            if files:
+                git("add", "--pathspec-from-file=-", "--pathspec-file-nul", cwd=self.folder, feed="\0".join(files).encode())
+            call(*DVC, "exp", "save", "--force", "--name", self.name, *built, cwd=self.folder)
+            self.added = {md5: size for md5, size in origin.outs(self.folder).items() if md5 not in start.known}
+            self.scores = headline(self.folder / "data/report/scores.csv")
+            page = self.folder / "data/report/index.html"
+            if page.exists():
+                with output(self.page) as kept:
+                    copyfile(page, kept)  # git does not have it, and the worktree goes
+            self.remove()
+
+    def write(self) -> None:
+        """Leave word for `sesame exp list`."""
+        note = {"overrides": self.overrides, "state": self.state, "problem": self.problem, "seconds": round(self.seconds, 1)}
+        write_json(self.folder / STATE / "lane.json", note)
+
+    def remove(self) -> int:
+        """Stop what still works there, and remove the worktree; the bytes that were freed."""
+        processes.stop(processes.marked(MARK, str(self.folder)), processes.FIRM)
+        size = disk(self.folder)
+        with suppress(SesameError):  # not a worktree when a crash left half of one
+            git("worktree", "remove", "--force", "--force", self.folder)
+        rmtree(self.folder, ignore_errors=True)
+        return size
+
+
+def read(folder: Path) -> Lane:
+    """A lane that is on the disk. Whose lock is free and that said no end has crashed."""
+    lane = Lane(folder.name)
+    try:
+        note = read_json(folder / STATE / "lane.json")
+        lane.overrides, lane.state, lane.problem, lane.seconds = (note[key] for key in ("overrides", "state", "problem", "seconds"))
+    except (SesameError, ValueError):
+        lane.state, lane.problem = "crashed", "ended while it was prepared"
+        return lane
+    try:
+        with FileLock(folder / STATE / "lane.lock").acquire(timeout=0):
+            if lane.state == "running":
+                lane.state, lane.problem = "crashed", "its `sesame exp` is gone"
+    except Timeout:
+        lane.state = "running"
+    return lane
+
+
+def present() -> list[Lane]:
+    """The lanes on the disk: those that run, and those that failed or crashed."""
+    with _turn():
+        return [read(folder) for folder in sorted(LANES.iterdir()) if folder.is_dir()]
+
+
+def clean(names: Sequence[str] = ()) -> dict[str, int]:
+    """Remove failed and crashed lanes, all or those named; name -> bytes freed. Raises SesameError for one that runs or is not there."""
+    lanes = {lane.name: lane for lane in present()}
+    for name in names:
+        if name not in lanes:
+            raise SesameError(f"no lane {name!r} (there are: {', '.join(lanes) or 'none'})")
+        if lanes[name].state == "running":
+            raise SesameError(f"lane {name} is running: stop its `sesame exp` first (Ctrl-C there)")
+    freed = {}
+    for lane in lanes.values():
+        if lane.state != "running" and (not names or lane.name in names):
+            with _turn():
+                freed[lane.name] = lane.remove()
+    return freed

@@ -1,0 +1,146 @@
+"""What a lane starts from: the user's checkout as it is, read and never written."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+from dvc.repo import Repo
+from ruamel.yaml import YAML
+
+from components.core import tracking
+from components.core.errors import SesameError
+from components.stages import resolve
+from pipelines import terminal
+from pipelines.build import graph
+from pipelines.worktrees.overrides import Variant
+
+DIFF = ("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
+
+
+def call(*command: str | Path, cwd: Path = Path("."), feed: bytes | None = None, **env: str) -> bytes:
+    """Run a helper out of Ctrl-C's reach; its output. Raises SesameError with its last word."""
+    done = subprocess.run(command, cwd=cwd, input=feed, capture_output=True, start_new_session=True, env=os.environ | env)
+    if done.returncode:
+        said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()] or ["(no word)"]
+        raise SesameError(f"{' '.join(map(str, command[:4]))}: {said[-1].strip()}")
+    return done.stdout
+
+
+def git(*args: str | Path, **kwargs) -> bytes:
+    return call("git", "-c", "core.hooksPath=/dev/null", *args, GIT_OPTIONAL_LOCKS="0", **kwargs)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The user's checkout as it is when lanes are ordered; later edits touch none of them."""
+
+    commit: str
+    patch: bytes
+    lock: bytes | None
+    """dvc.lock, where git does not have it yet."""
+    links: tuple[str, ...]
+    """Local text that a source in params.yaml names and git does not have."""
+    cache: str
+    config: dict
+    """DVC's local settings."""
+    known: frozenset[str]
+    """md5 of the data in dvc.lock."""
+
+
+def look(variants: Sequence[Variant]) -> Origin:
+    """Look at the user's checkout and say what is carried. Raises SesameError when something can't be, or a name is taken."""
+    try:
+        commit, top = git("rev-parse", "--verify", "HEAD").decode().strip(), git("rev-parse", "--show-toplevel").decode().strip()
+    except SesameError:
+        raise SesameError("lanes are git worktrees: run in a git repository with at least one commit") from None
+    if Path(top).resolve() != Path.cwd():
+        raise SesameError(f"run from the top of the git repository, {top}")
+    if above := git("rev-parse", "--show-superproject-working-tree").decode().strip():
+        # its DVC takes the files of such a worktree for files of another repository
+        raise SesameError(f"this is a git submodule of {above}, and DVC can't work in its worktrees: clone it by itself to run experiments")
+    _names([variant.name for variant in variants])
+    untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
+    patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
+    links = {path for pattern in patterns for path in glob(pattern, recursive=True)}
+    _check([path for path in untracked if path not in links])
+    patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
+    if changed := git("diff", "--name-only", "HEAD").decode().splitlines():
+        terminal.say(f"carried, not committed: {some(changed)} ({len(changed)} in all)")
+    with Repo() as repo:
+        config = repo.config.load_one("local")
+        return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))
+
+
+def carried() -> tuple[str, str]:
+    """The checkout's commit, and its uncommitted changes of files that git has but for what a run writes, as `git diff` says them.
+
+    Raises SesameError where stages need files that git does not have.
+    """
+    try:
+        commit = git("rev-parse", "--verify", "HEAD").decode().strip()
+    except SesameError:
+        raise SesameError("workers of a pool get the code from git: run in a repository with at least one commit") from None
+    _check([path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path])
+    if resolve.TRAININGS.exists() and not git("ls-files", "--", resolve.TRAININGS):
+        raise SesameError(f"workers get {resolve.TRAININGS} from git, which does not have it: `git add` and commit")
+    patch = git("diff", *DIFF, "HEAD", "--", ".", *tracking.WRITTEN) + git("diff", *DIFF, "HEAD", "--", resolve.TRAININGS)
+    return commit, patch.decode("utf-8", "surrogateescape")
+
+
+def experiments() -> dict[str, str]:
+    """Name of each experiment that DVC has -> its git ref, the newest of a name; the newest first."""
+    refs = git("for-each-ref", "--sort=committerdate", "--format=%(refname)", "refs/exps").decode().split()
+    named = {ref.rpartition("/")[2]: ref for ref in refs if ref.count("/") == 4}  # others are DVC's own
+    return dict(reversed(named.items()))
+
+
+def _names(names: list[str]) -> None:
+    """Refuse a name that an experiment has, or that `dvc exp apply` would take for something else."""
+    there = experiments()
+    if taken := [name for name in names if name in there]:
+        raise SesameError(f"experiment {', '.join(taken)} exists: `dvc exp remove {' '.join(taken)}` first, or choose another name")
+    for name in names:
+        with suppress(SesameError):
+            git("rev-parse", "--verify", "--quiet", name)
+            break
+    else:
+        return
+    raise SesameError(f"{name} is a branch, a tag or a commit: choose another name")
+
+
+def _check(untracked: list[str]) -> None:
+    """Refuse when stages need files that git does not have: the experiment could not be applied or repeated without them."""
+    if not untracked:
+        return
+    needed, others = graph.sources(untracked)
+    needed += [path for path in others if path == "dvc.yaml" or path.endswith(".dvc") or path.startswith(".dvc/")]
+    if needed:
+        raise SesameError(f"stages need files that git does not have ({some(needed)}): `git add` them, and lanes carry them")
+    if others := [path for path in others if path != "dvc.lock"]:
+        terminal.say(f"not carried, git does not have them: {some(others)} ({len(others)} in all); `git add` what stages need")
+
+
+def some(paths: list[str]) -> str:
+    """The first of them."""
+    return ", ".join(paths[:3]) + ", ..." * (len(paths) > 3)
+
+
+def _patterns(value: object) -> Iterator[str]:
+    """Relative paths of `kind: files` sources, anywhere in params.yaml."""
+    if isinstance(value, dict):
+        if value.get("kind") == "files":
+            yield from (path for path in value.get("paths", ()) if not os.path.isabs(path))
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from _patterns(item)
+
+
+def outs(folder: Path) -> dict[str, int]:
+    """What dvc.lock says of the data: md5 -> bytes."""
+    path = folder / "dvc.lock"
+    stages = (YAML(typ="safe").load(path) or {}).get("stages", {}) if path.exists() else {}
+    return {out["md5"]: out.get("size", 0) for stage in stages.values() for out in stage.get("outs", ()) if "md5" in out}

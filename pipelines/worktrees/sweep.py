@@ -1,0 +1,164 @@
+"""Lanes side by side: each with its flow as a child process, stopped together without orphans."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+
+from components import params
+from components.core import tracking
+from components.core.errors import SesameError
+from pipelines import terminal
+from pipelines.build import ledger, processes, slots
+from pipelines.machines import services
+from pipelines.worktrees import lanes, origin
+from pipelines.worktrees.overrides import Variant
+
+PATIENCE = 75.0
+"""Seconds that a lane's flow gets to stop its stages, which takes up to a minute in a pool, and to say so to Prefect and MLflow."""
+AWAY = 8
+"""Lanes side by side when their stages run on other machines: a flow that waits takes little of a core here, but half a GB."""
+SHOWN = re.compile(r"\[.+?\] (done in|failed: |skipped: |stopped: |crashed: ).*\(\d+/\d+\)$")
+"""The lines of a lane's flow that the terminal shows; its log has all."""
+WRONG = re.compile(r"\[.+?\] failed: (?!.*; trying again)|sesame: |\w+(Error|Exception)\b")
+"""The lines that say why it failed; the last one is kept."""
+
+
+@dataclass
+class Sweep:
+    """Runs lanes, some at a time, until all have ended or it is stopped."""
+
+    start: origin.Origin
+    targets: Sequence[str]
+    """What a lane builds; everything without."""
+    options: Sequence[str]
+    """Of `sesame run` in a lane."""
+    on_line: Callable[..., None]
+    """Takes a lane's name, a line and its style."""
+
+    def __post_init__(self):
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()
+        self._flows: dict[int, subprocess.Popen] = {}
+
+    def run(self, variants: Sequence[Variant], jobs: int) -> list[lanes.Lane]:
+        """Run them all; a KeyboardInterrupt stops those that run and begins no other."""
+        all_lanes = [lanes.Lane(variant.name, variant.overrides) for variant in variants]
+        with ThreadPoolExecutor(jobs) as pool:
+            ends = [pool.submit(self._work, lane, variant.text) for lane, variant in zip(all_lanes, variants, strict=True)]
+            try:
+                wait(ends)
+            except KeyboardInterrupt:
+                terminal.say("stopping the lanes", "yellow")
+                self._stop()
+        for end in ends:
+            end.result()  # a mistake of ours is not to pass in silence
+        return all_lanes
+
+    def _stop(self) -> None:
+        with self._starting:
+            self._stopping.set()
+        flows = list(self._flows.values())
+        for flow in flows:
+            flow.send_signal(signal.SIGINT)  # it stops its stages, and says so
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while any(flow.poll() is None for flow in flows) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:  # also when a second Ctrl-C cuts the wait short
+            processes.stop([flow.pid for flow in flows], processes.FIRM)
+
+    def _work(self, lane: lanes.Lane, text: str) -> None:
+        begun = time.monotonic()
+        if self._stopping.is_set():
+            lane.state = "stopped"
+            return
+        try:
+            lock = lane.prepare(self.start, text)
+        except (SesameError, OSError) as error:
+            lane.state, lane.problem = "failed", str(error)
+            return
+        try:
+            ready, size = time.monotonic() - begun, lanes.disk(lane.folder) / 2**20
+            self.on_line(lane.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {lane.log}")
+            code, last = self._flow(lane)
+            if self._stopping.is_set() and code:
+                lane.state = "stopped"
+                lane.remove()
+            elif code:
+                lane.state, lane.problem = ("failed", last) if code > 0 else ("crashed", f"killed by signal {-code}")
+            else:
+                lane.save(self.start, self.targets)
+                lane.state = "done"
+        except (SesameError, OSError) as error:
+            lane.state, lane.problem = "failed", str(error)
+        finally:
+            lane.seconds = time.monotonic() - begun
+            if lane.folder.exists():
+                processes.stop(processes.marked(lanes.MARK, str(lane.folder)), processes.FIRM)
+                lane.write()
+            lock.release()
+        self.on_line(
+            lane.name, f"{lane.state} after {lane.seconds:.1f} s{': ' * bool(lane.problem)}{lane.problem}", terminal.STATES[lane.state]
+        )
+
+    def _flow(self, lane: lanes.Lane) -> tuple[int, str]:
+        """Run `sesame run` in a lane; its exit code, and the line that says best what went wrong."""
+        tags = {"experiment": lane.name} | {f"override.{key}": value for key, value in lane.overrides.items()}
+        env = {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()}
+        with self._starting:
+            if self._stopping.is_set():
+                return 130, ""
+            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *self.targets, *self.options], env, lane.folder)
+            self._flows[flow.pid] = flow
+        last = ""
+        with lane.log.open("w", encoding="utf-8") as log:
+            for line in flow.stdout:
+                log.write(line)
+                log.flush()
+                if SHOWN.match(line.rstrip()):
+                    self.on_line(lane.name, line.rstrip())
+                if WRONG.match(line):
+                    last = line.strip()
+        return flow.wait(), last or "it said no reason; see its log"
+
+
+def default_jobs(all_params: params.Params) -> int:
+    """How many lanes run side by side unless told, by what their stages take of this machine."""
+    named = set(all_params.resources.model_dump().values()) - {None}
+    if all_params.away:
+        return AWAY
+    if slots.GPU in named:
+        return slots.capacity(slots.GPU)
+    return 1 if named else max(1, (os.cpu_count() or 1) // 2)
+
+
+def run(
+    variants: Sequence[Variant],
+    jobs: int,
+    targets: Sequence[str] = (),
+    options: Sequence[str] = (),
+    on_line: Callable[..., None] = terminal.line,
+) -> list[lanes.Lane]:
+    """Run variants in lanes, `jobs` at a time; each builds the targets, by `sesame run` with these options.
+
+    Raises SesameError before any begins when one could not.
+    """
+    for variant in variants:
+        if (lanes.LANES / variant.name).exists():
+            state = lanes.read(lanes.LANES / variant.name).state
+            raise SesameError(f"a lane {variant.name} is there ({state}): `sesame exp clean {variant.name}` first, or choose another name")
+    start = origin.look(variants)
+    services.use_prefect()
+    if os.environ.get(tracking.OFF) != "off":
+        with suppress(Exception):  # the ledger's tables, made once before all; a flow that can't reach it says so
+            tracking.client()
+    return Sweep(start, targets, options, on_line).run(variants, jobs)

@@ -153,7 +153,7 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     from prefect.utilities.urls import url_for
 
     from pipelines import flow, results
-    from pipelines.build import cancellation, ledger, views
+    from pipelines.execution import cancellation, ledger, views
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     with _while_prefect_lives(), cancellation.without_heartbeats():
@@ -193,7 +193,7 @@ def plan(
 ) -> None:
     """List stages in the order of their running, what a run would do and what that takes. Runs nothing; fails where it can't fit."""
     from pipelines import terminal
-    from pipelines.build import graph
+    from pipelines.execution import graph
     from pipelines.money import forecast
 
     all_params = params.load()
@@ -498,7 +498,7 @@ def verify(
 ) -> None:
     """Read DVC's cache and say what in it is damaged. DVC alone takes it for good, and hands it out as a result."""
     from pipelines import terminal
-    from pipelines.build import verify as cache
+    from pipelines.execution import verify as cache
 
     damaged, count = cache.damaged()
     for one in damaged:
@@ -526,7 +526,7 @@ def join(
 def up() -> None:
     """Start the Prefect server and the MLflow page, if they are not up."""
     from pipelines import terminal
-    from pipelines.build import views
+    from pipelines.execution import views
     from pipelines.machines import services
 
     for service in services.SERVICES:
@@ -597,7 +597,7 @@ def exp_sweep(
 
 def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stage_jobs: int | None) -> None:
     from pipelines import terminal
-    from pipelines.build import views
+    from pipelines.execution import views
     from pipelines.worktrees import experiments, overrides, sweep
 
     params.load()

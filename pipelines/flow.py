@@ -24,8 +24,8 @@ from components import params
 from components.core.errors import SesameError
 from components.core.storage import STATE
 from pipelines import terminal
-from pipelines.build import graph, ledger, processes, runner, slots, sources
-from pipelines.build.cancellation import heard
+from pipelines.execution import graph, ledger, processes, runner, slots, sources
+from pipelines.execution.cancellation import heard
 from pipelines.machines import pools, services
 from pipelines.money import meter
 from pipelines.money.forecast import JOBS

@@ -7,7 +7,7 @@ from pathlib import Path
 from components.core import storage
 from components.studies.folders import REPORTS
 from pipelines import studies, terminal
-from pipelines.build import graph
+from pipelines.execution import graph
 
 REPORT = Path("data/report")
 SEARCH = Path("data/search")

@@ -118,7 +118,7 @@ def _search(wanted: str, last: int) -> list:
 def champion(name: str) -> str:
     """Register the best model of a study; a line that says which. The choice is made on dev, over variants and seeds."""
     from components.studies import champion as champions
-    from pipelines.build import graph
+    from pipelines.execution import graph
 
     block = _declared(name)
     with graph.at_once():

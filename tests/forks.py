@@ -75,7 +75,8 @@ def start(folder: Path) -> int:
     """Start the processes that fork for `folder/commands` and `folder/stages`, and write the two `python` that ask them; a pid."""
     import subprocess
 
-    for python, stages in ((folder / "python", "-m:pipelines.build.lockfile | -m:dvc | -m:components.*"), (folder / "flows/python", "-")):
+    forked = "-m:pipelines.execution.lockfile | -m:dvc | -m:components.*"
+    for python, stages in ((folder / "python", forked), (folder / "flows/python", "-")):
         python.parent.mkdir(exist_ok=True)
         python.write_text(SCRIPT.format(stages=stages, python=sys.executable, forks=__file__, folder=folder))
         python.chmod(0o755)

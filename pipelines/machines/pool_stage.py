@@ -33,8 +33,8 @@ from prefect.states import Cancelled, Completed, Failed, State
 from components import params
 from components.core.errors import SesameError, one_line
 from components.core.storage import STATE, output
-from pipelines.build import graph, lockfile, processes, runner, slots
-from pipelines.build.cancellation import heard
+from pipelines.execution import graph, lockfile, processes, runner, slots
+from pipelines.execution.cancellation import heard
 from pipelines.machines import parcel, services
 from pipelines.worktrees import lanes
 from pipelines.worktrees.origin import git

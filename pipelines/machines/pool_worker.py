@@ -28,7 +28,7 @@ from prefect.settings import (
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
 from pipelines import terminal
-from pipelines.build import cancellation, processes
+from pipelines.execution import cancellation, processes
 from pipelines.machines import pool_stage, pools
 
 forks = get_context("forkserver")  # a fork of the worker itself would take along its threads' locks

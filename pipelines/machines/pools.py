@@ -43,8 +43,8 @@ from components.core.errors import SesameError, one_line, without_secrets
 from components.core.storage import output
 from components.stages import resolve
 from pipelines import terminal
-from pipelines.build import graph, lockfile, runner
-from pipelines.build.runner import Outcome
+from pipelines.execution import graph, lockfile, runner
+from pipelines.execution.runner import Outcome
 from pipelines.machines import parcel, pool_stage, services
 from pipelines.worktrees import origin
 

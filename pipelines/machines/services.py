@@ -23,7 +23,7 @@ from components.core import tracking
 from components.core.errors import SesameError, without_secrets
 from components.core.storage import STATE, output
 from components.stages.stage import began
-from pipelines.build import processes
+from pipelines.execution import processes
 
 PATIENCE = 600
 """Seconds that a server which lives gets to come up: ten are usual, and a busy or throttled machine needs minutes."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from components import params
 from components.core import storage, tracking
 from components.core.errors import SesameError
-from pipelines.build import graph
+from pipelines.execution import graph
 from pipelines.money import trainings
 
 START, TUNING_START = 25.0, 12.0

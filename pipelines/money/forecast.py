@@ -16,7 +16,7 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.text.sources import download
 from pipelines import terminal
-from pipelines.build import graph, slots, sources
+from pipelines.execution import graph, slots, sources
 from pipelines.money import estimates
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 

@@ -11,7 +11,7 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.studies.folders import REPORTS
 from pipelines import terminal
-from pipelines.build import graph
+from pipelines.execution import graph
 from pipelines.money import estimates, meter, spent
 from pipelines.money.forecast import duration, number
 

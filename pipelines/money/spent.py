@@ -16,7 +16,7 @@ from components.core import tracking
 from components.core.errors import SesameError
 from components.stages import stage
 from components.studies.folders import LAST, REPORTS
-from pipelines.build import graph, ledger
+from pipelines.execution import graph, ledger
 from pipelines.money import estimates
 
 NOT_SO_WELL = {"FAILED": "failed", "KILLED": "stopped"}

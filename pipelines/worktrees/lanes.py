@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from components import params
 from components.core.errors import SesameError
 from components.core.storage import STATE, output, read_json, write_json
-from pipelines.build import graph, processes
+from pipelines.execution import graph, processes
 from pipelines.worktrees import origin
 from pipelines.worktrees.origin import call, git
 

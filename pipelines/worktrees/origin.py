@@ -15,7 +15,7 @@ from components.core import tracking
 from components.core.errors import SesameError
 from components.stages import resolve
 from pipelines import terminal
-from pipelines.build import graph
+from pipelines.execution import graph
 from pipelines.worktrees.overrides import Variant
 
 DIFF = ("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")

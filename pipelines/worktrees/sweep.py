@@ -17,7 +17,7 @@ from components import params
 from components.core import tracking
 from components.core.errors import SesameError
 from pipelines import terminal
-from pipelines.build import ledger, processes, slots
+from pipelines.execution import ledger, processes, slots
 from pipelines.machines import services
 from pipelines.worktrees import lanes, origin
 from pipelines.worktrees.overrides import Variant

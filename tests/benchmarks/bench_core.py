@@ -14,7 +14,7 @@ from components.objectives.clm.config import CausalLM
 from components.objectives.mlm.config import MaskedLM
 from components.objectives.noise.tokens import mask
 from components.text import corpora, tokenizer
-from components.text.encode.__main__ import encode_split
+from components.text.encode.splits import encode_split
 from components.text.tokenizer import SPECIALS
 from tests.benchmarks.made import PIECES, VOCABULARY, collator, made_text
 from tests.benchmarks.record import best, record

@@ -70,7 +70,7 @@ RECURRENT = "components/models/recurrent/model.py"
 XLNET, PERMUTED = "components/models/xlnet/model.py", "components/objectives/permutation/batches.py"
 CANINE, TRAINED = "components/models/canine/model.py", "components/text/tokenizer/trained.py"
 SUBWORDS, OTHER_TASKS = "components/objectives/subwords/batches.py", "test_other_tasks_come_before_those_of_the_study"
-JOURNAL, RETRIEVAL, GRAPH = "components/labs/search/journal.py", "components/embeddings/retrieval.py", "pipelines/build/graph.py"
+JOURNAL, RETRIEVAL, GRAPH = "components/labs/search/journal.py", "components/embeddings/retrieval.py", "pipelines/execution/graph.py"
 MAPS = "components/embeddings/maps.py"
 
 MISTAKES = [
@@ -248,7 +248,7 @@ MISTAKES = [
     Mistake("a smaller form is chosen by the split that is judged", "pipelines/money/compress.py",
             'fits = ways[ways["share"] <= share].sort_values("dev"', 'fits = ways[ways["share"] <= share].sort_values("score"',
             named("efficiency", "test_compress_chooses_on_dev_within_the_budget")),
-    Mistake("what is short begins first", "pipelines/build/graph.py",
+    Mistake("what is short begins first", "pipelines/execution/graph.py",
             "key=lambda name: (-chain[name], name)", "key=lambda name: (chain[name], name)",
             "tests/pipelines/test_graph.py::test_what_took_long_comes_first"),
     Mistake("BitFit tunes norms", f"{METHODS}/bitfit.py",
@@ -586,13 +586,13 @@ MISTAKES = [
             "seed, self.init)", 'seed, "pretrained")',
             named("search", "test_from_either_start_the_same_recipes_are_tried")),
     # lock files and pools
-    Mistake("the lock file in place", "pipelines/build/lockfile.py", "        temporary.replace(path)\n",
+    Mistake("the lock file in place", "pipelines/execution/lockfile.py", "        temporary.replace(path)\n",
             "        path.write_text(temporary.read_text())\n", named("lockfile", "test_dvc_stopped_while_it_writes_loses_nothing")),
-    Mistake("entries of other pipelines are dropped", "pipelines/build/lockfile.py", "write(Path(self.path), before | new)",
+    Mistake("entries of other pipelines are dropped", "pipelines/execution/lockfile.py", "write(Path(self.path), before | new)",
             "write(Path(self.path), new)", named("lockfile", "test_flow_records_stages_beside_those_of_other_pipelines")),
-    Mistake("a lock file by hand is split all the same", "pipelines/build/lockfile.py", "or OTHER.search(text, len(HEAD))", "",
+    Mistake("a lock file by hand is split all the same", "pipelines/execution/lockfile.py", "or OTHER.search(text, len(HEAD))", "",
             named("lockfile", "test_file_of_another_form_is_left_to_dvc")),
-    Mistake("an input made anew elsewhere", "pipelines/build/graph.py", "if dep.hash_info != made[dep.fs_path].hash_info:", "if False:",
+    Mistake("an input made anew elsewhere", "pipelines/execution/graph.py", "if dep.hash_info != made[dep.fs_path].hash_info:", "if False:",
             named("graph", "test_away_the_lock_file_alone_says_what_is_stale")),
     Mistake("an answer about other inputs", "pipelines/machines/pools.py",
             'if dep["path"] in sent and dep.get("md5") != sent[dep["path"]]:',

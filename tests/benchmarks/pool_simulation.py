@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 import simpy
 
-from pipelines.build import cancellation
+from pipelines.execution import cancellation
 from pipelines.machines import pools
 
 

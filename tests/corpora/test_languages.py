@@ -15,7 +15,7 @@ from components.params import Corpus, Params, check
 from components.text import corpora, encode
 from components.text.corpora import __main__ as corpus_stage
 from components.text.corpora.languages import smoothed
-from components.text.encode.__main__ import encode_split
+from components.text.encode.splits import encode_split
 from tests.conftest import tiny_params
 
 WORDS = {"en": ["river", "dog", "letter", "song"], "de": ["fluss", "hund", "brief", "lied"], "fr": ["fleuve", "chien", "lettre", "chanson"]}

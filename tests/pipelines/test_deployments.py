@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.stages import resolve
-from pipelines.build import sources
+from pipelines.execution import sources
 from tests.conftest import tiny_params
 from tests.forks import Command
 from tests.pipelines.conftest import BIN, ROOT, Lab, post, until

@@ -12,7 +12,7 @@ from components.core import tracking
 from components.core.errors import SesameError
 from components.pretrain import sizing
 from components.stages import stage as stage_frame
-from pipelines.build import graph, sources
+from pipelines.execution import graph, sources
 from pipelines.money import estimates, forecast
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.money.forecast import Forecast

@@ -13,7 +13,7 @@ from scipy import stats
 from components.core import storage, tracking
 from components.core.errors import SesameError
 from pipelines import studies
-from pipelines.build import views
+from pipelines.execution import views
 from pipelines.worktrees import experiments
 from tests.pipelines.conftest import ROOT, Lab, dvc
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from pipelines.build import ledger
+from pipelines.execution import ledger
 from tests.pipelines.conftest import Lab, dvc, post, until
 
 WRITER = """

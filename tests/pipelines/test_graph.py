@@ -14,7 +14,7 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError
 from pipelines import cli
-from pipelines.build import graph, lockfile
+from pipelines.execution import graph, lockfile
 from tests.pipelines.conftest import ROOT, until
 
 DIAMOND = """

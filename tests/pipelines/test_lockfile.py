@@ -9,8 +9,8 @@ import pytest
 from dvc.utils.serialize import load_yaml
 
 from pipelines import profiles
-from pipelines.build import lockfile
-from pipelines.build.graph import lock_entries
+from pipelines.execution import lockfile
+from pipelines.execution.graph import lock_entries
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,7 +60,7 @@ def test_flow_records_stages_beside_those_of_other_pipelines(inside, form):
     )
     kept = "  elsewhere:\n    cmd: 'true'\n"
     Path("dvc.lock").write_text(f"schema: '2.0'\n{'# kept by hand' if form == 'by hand' else ''}\nstages:\n{kept}".replace("\n\n", "\n"))
-    done = subprocess.run([sys.executable, "-m", "pipelines.build.lockfile", "repro", "-q"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "pipelines.execution.lockfile", "repro", "-q"], capture_output=True, text=True)
     assert not done.returncode, done.stderr
     assert lock_entries().keys() == {"elsewhere", "a", "b"}
     plain = Path("dvc.lock").read_text()
@@ -74,10 +74,10 @@ def test_dvc_stopped_while_it_writes_loses_nothing(inside):
     inside.stages("  a:\n    cmd: echo 1 > a.out\n    outs: [a.out]\n")
     many = {f"s{i}": lockfile.entry(f"s{i}", {"cmd": "true", "outs": [{"path": f"{i}.out", "md5": "0" * 32}]}) for i in range(400)}
     lockfile.write(Path("dvc.lock"), many)
-    script = "import os, pathlib, pipelines.build.lockfile as f; pathlib.Path.replace = lambda *_: os._exit(9); f._dvc()"
+    script = "import os, pathlib, pipelines.execution.lockfile as f; pathlib.Path.replace = lambda *_: os._exit(9); f._dvc()"
     stopped = subprocess.run([sys.executable, "-c", script, "repro", "-q"], capture_output=True)
     assert stopped.returncode == 9
     assert lockfile.read(Path("dvc.lock")) == many
-    subprocess.run([sys.executable, "-m", "pipelines.build.lockfile", "repro", "-q"], check=True)
+    subprocess.run([sys.executable, "-m", "pipelines.execution.lockfile", "repro", "-q"], check=True)
     assert lock_entries().keys() == {*many, "a"}
     assert not Path(".dvc.lock.tmp").exists()

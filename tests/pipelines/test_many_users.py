@@ -13,7 +13,7 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from pipelines.build import processes
+from pipelines.execution import processes
 from pipelines.machines import services
 from tests.conftest import s3_server
 from tests.pipelines.conftest import BIN, ROOT, until

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from components.core.errors import SesameError
-from pipelines.build import graph, lockfile
+from pipelines.execution import graph, lockfile
 from pipelines.machines import parcel, pools
 from tests.conftest import free_port, s3_server, tiny_params
 from tests.pipelines.conftest import BIN, Lab, serve, until, whole, write_params

@@ -12,7 +12,7 @@ from components import params
 from components.comparison import price
 from components.core import tracking
 from components.stages import stage
-from pipelines.build import ledger
+from pipelines.execution import ledger
 from pipelines.money import meter, price_tags, spent
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import ran

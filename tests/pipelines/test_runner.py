@@ -7,7 +7,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from pipelines.build import runner
+from pipelines.execution import runner
 
 
 @pytest.fixture(autouse=True)

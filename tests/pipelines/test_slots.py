@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from components import params
-from pipelines.build import graph, slots
+from pipelines.execution import graph, slots
 from pipelines.money.estimates import Estimate
 from pipelines.money.forecast import Forecast, default_jobs
 from pipelines.worktrees import sweep

@@ -12,7 +12,7 @@ from components.stages.resolve.closure import fingerprint
 from components.text import corpora, tokenizer
 from components.text.corpora.shards.executor import link, runner, workplace
 from components.text.encode import SPLITS, stem
-from components.text.encode.__main__ import encode_split
+from components.text.encode.splits import encode_split
 from components.text.tokenizer import Tokenizer
 
 FILES = ("bin", "segments.npy", "documents.npy")

@@ -10,7 +10,7 @@ from dvc.repo import Repo
 from rich.progress import Progress
 
 from pipelines import terminal
-from pipelines.build import graph
+from pipelines.execution import graph
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from components import params
 from components.comparison import price
 from components.core.errors import SesameError
-from pipelines.build import graph
+from pipelines.execution import graph
 
 GPU, CPU = KINDS = "gpu", "cpu"
 VISIBLE = "CUDA_VISIBLE_DEVICES"

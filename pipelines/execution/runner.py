@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.errors import SesameError
-from pipelines.build import processes
+from pipelines.execution import processes
 
 HINTS = re.compile(
     r"(Running stage '|Verifying |(Updating|Generating) lock file |To track the changes with git|To enable auto staging|Use `dvc push`"
@@ -54,7 +54,7 @@ def run(
     command = [
         sys.executable,
         "-m",
-        "pipelines.build.lockfile",
+        "pipelines.execution.lockfile",
         "--wait-for-lock",
         "repro",
         "--single-item",

@@ -29,7 +29,7 @@ from components.core.errors import SesameError
 from components.core.storage import committed_metrics, last_metrics
 from components.stages import resolve
 from pipelines import terminal
-from pipelines.build import lockfile
+from pipelines.execution import lockfile
 
 STUDIES = "studies/dvc.yaml"
 LIGHT, HEAVY = 10, 100

@@ -40,7 +40,7 @@ def start(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = Non
 @contextmanager
 def guarded(variable: str, value: str) -> Iterator[None]:
     """Should this process be killed meanwhile, all that carry `variable=value` in their environment are stopped."""
-    command = [sys.executable, "-m", "pipelines.build.processes", variable, value]
+    command = [sys.executable, "-m", "pipelines.execution.processes", variable, value]
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield

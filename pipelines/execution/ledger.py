@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.core import tracking
 from components.core.storage import STATE
-from pipelines.build import graph, views
+from pipelines.execution import graph, views
 
 LOCKFILE = Path("dvc.lock")
 TAGS = "SESAME_TAGS"

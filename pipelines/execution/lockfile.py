@@ -2,7 +2,7 @@
 
 DVC reads all entries, changes one, and writes all in place. With the 529 of our studies that is 7 s a stage, and a stop in the last 3 of
 them leaves the first half of the file, which is good YAML and says that the others were never run.
-`python -m pipelines.build.lockfile` is `dvc` with the lines below in place of that.
+`python -m pipelines.execution.lockfile` is `dvc` with the lines below in place of that.
 """
 
 import re

@@ -218,7 +218,7 @@ def server(template, tmp_path_factory) -> Iterator[str]:
     """The address of the API of a Prefect server of our own."""
 
     def services(code: str, lab: Path) -> str:  # not by the command, which a params.yaml being edited would keep from stopping the server
-        code = f"from pipelines import services; print(services.{code})"
+        code = f"from pipelines.machines import services; print(services.{code})"
         environment = os.environ | {"PREFECT_API_URL": ""}
         return subprocess.run([sys.executable, "-c", code], cwd=lab, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 

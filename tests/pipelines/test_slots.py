@@ -44,7 +44,7 @@ def test_slots_are_held_all_or_none_and_given_back(three):
     assert slots.take(slots.CPU, 1).env == {}, "cores are counted, not chosen"
 
 
-HOLDS = "from pipelines import slots; print(slots.take('gpu', 2).names, flush=True); import time; time.sleep(9999)"
+HOLDS = "from pipelines.execution import slots; print(slots.take('gpu', 2).names, flush=True); import time; time.sleep(9999)"
 
 
 def test_what_a_killed_process_held_is_free_at_once(three):

@@ -241,7 +241,8 @@ def test_a_phase_longer_than_what_a_model_reads_that_goes_on_is_one_line(project
 ROOMLESS = """
 import resource, sys
 import torch
-from components import objectives, params, tokenizer
+from components import objectives, params
+from components.text import tokenizer
 from components.models import store
 from components.pretrain import training
 from components.pretrain.dry_step import check

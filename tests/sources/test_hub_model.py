@@ -50,7 +50,7 @@ class Hub(BaseHTTPRequestHandler):
 
 
 FETCH = """
-from components import sources
+from components.text import sources
 from components.core.errors import SesameError
 from components.params import HubModelSource
 

@@ -9,7 +9,7 @@ from components import params
 from components.comparison import price
 from components.report import tables
 from components.report.benchmarks import PUBLISHED
-from components.stages import resolve, stage
+from components.stages import registry, stage
 from tests.conftest import tiny_params
 
 CHECKED = params.check(tiny_params())
@@ -83,10 +83,10 @@ def test_what_can_not_be_is_a_clear_line(change, said):
 
 
 def test_a_grid_changes_what_is_priced_and_makes_nothing_stale_but_the_report(project):
-    before, raw = {(own.stage, own.name): own.settings for own in resolve.entries(CHECKED)}, copy.deepcopy(tiny_params())
+    before, raw = {(own.stage, own.name): own.settings for own in registry.entries(CHECKED)}, copy.deepcopy(tiny_params())
     raw["price"]["country"] = "FRA"
     france = params.check(raw)
-    after = {(own.stage, own.name): own.settings for own in resolve.entries(france)}
+    after = {(own.stage, own.name): own.settings for own in registry.entries(france)}
     assert [key for key in after if after[key] != before[key]] == [("report", "all")]
     assert price.of(france, "corpus", cost(100, 1)).co2e_kg == pytest.approx(price.of(CHECKED, "corpus", cost(100, 1)).co2e_kg / 8)
 

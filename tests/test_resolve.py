@@ -15,8 +15,7 @@ from components.core.config import Added, Block, RunOnly
 from components.core.errors import SesameError
 from components.labs.search.journal import Journal
 from components.pretrain.training import checkpoint_folder
-from components.stages import resolve
-from components.stages.resolve import closure
+from components.stages import closure, registry, resolve
 from tests.conftest import register, tiny_params
 
 ROOT = Path(params.__file__).parents[2]
@@ -37,7 +36,7 @@ def own_code(project, monkeypatch) -> Path:
 def looked_at() -> Resolved:
     """The entries by the settings of this process and the code of the current folder."""
     closure.forget()
-    return {(own.stage, own.name): {"code": own.code, "settings": own.settings} for own in resolve.entries(params.check(searched()))}
+    return {(own.stage, own.name): {"code": own.code, "settings": own.settings} for own in registry.entries(params.check(searched()))}
 
 
 def write(raw: dict) -> None:
@@ -219,7 +218,7 @@ def test_the_closure_is_what_python_imports(project, start):
     write(raw)
     # no checkpoint here; the pages are held against their templates above; one seed is like another
     skipped = {"checkpoint", "report", "study", "budget", "seed_grid", "tickets_page", "efficiency"}
-    wanted = [own for own in resolve.entries(params.load()) if own.stage not in skipped and not own.stage.endswith("_inputs")]
+    wanted = [own for own in registry.entries(params.load()) if own.stage not in skipped and not own.stage.endswith("_inputs")]
     stages = [own for own in wanted if not own.name.endswith("-2") and "-40-" not in own.name]
     Path("stages.json").write_text(json.dumps([(own.modules[0], own.name) for own in stages]))
     done = start("-c", RUN_ALL)

@@ -8,15 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from components import params
+from components.stages import registry
 
 KG_PER_LB = 0.45359237
-TUNING = (
-    "finetune", "adapt", "learning_curve", "baseline", "intermediate", "transfer", "search", "seed_row", "tickets", "point", "taught",
-)  # fmt: skip
-"""Stages that train on tasks, on so many threads as `finetune` says."""
-ON_GPU = ("pretrain", "derive", "variant", "further", *TUNING)
-"""Stages that train where there is a GPU; others leave it alone."""
-
 
 @dataclass(frozen=True)
 class Price:
@@ -66,7 +60,7 @@ def devices(energy: params.Energy, cost: Mapping[str, float], on_gpu: bool) -> t
 
 def of(all_params: params.Params, group: str, cost: Mapping[str, float]) -> Price:
     """The price of one run of a stage of a group (`pretrain`), from its `cost`: seconds, kwh, memory_mib, flops."""
-    cores, gpus = devices(all_params.energy, cost, group in ON_GPU)
+    cores, gpus = devices(all_params.energy, cost, registry.trains(group))
     hours, price = cost["seconds"] / 3600, all_params.price
     core_hours, gpu_hours = 0.0 if gpus else hours * max(1.0, cores), hours * gpus
     rents = {

@@ -103,14 +103,8 @@ def reading(path: Path) -> Iterator[None]:
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError, SafetensorError)
 """What parsers and libraries make of a file that is cut off, empty, or of another form."""
 
-WRITERS = {
-    "corpora": ("corpus@{0}", "mix@{0}"), "tasks": ("task@{0}",), "tokenizers": ("tokenizer@{0}",), "encoded": ("encode@{0}",),
-    "models": ("pretrain@{0}", "checkpoint@{0}", "derive@{0}"), "samples": ("sample@{0}",), "curves": ("pretrain@{0}",),
-    "scores": ("finetune@{0}-{1}",), "baselines": ("baseline@{0}",), "adapted": ("adapt@{0}-{1}-{2}",),
-    "learning_curves": ("learning_curve@{0}-{1}",), "vectors": ("vectors@{0}", "published_vectors@{0}", "contextual_vectors@{0}"),
-    "align": ("align@{0}", "history@{0}", "group@{0}"), "generated": ("generate@{0}",), "metrics": ("{0}@{1}",),
-}  # fmt: skip
-"""Folder of data/ -> the stages that write to it, by the names below."""
+WRITERS: dict[str, tuple[str, ...]] = {}
+"""Folder of data/ -> the stages that write to it, by the names below it. `components.stages.registry` fills it, which knows all stages."""
 
 
 def writer(path: Path) -> list[str]:

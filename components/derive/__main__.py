@@ -30,4 +30,4 @@ def derive(all_params: params.Params, name: str, run: Run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("derive", derive, "derived", previous_run)
+    stage.main("derive", derive, resumes=previous_run)

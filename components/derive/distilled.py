@@ -14,7 +14,7 @@ from components.derive.pretrained import keep
 from components.models import store
 from components.objectives.distillation.config import Distillation
 from components.pretrain.training import checkpoint_folder, pretrain
-from components.stages.resolve.closure import fingerprint
+from components.stages.closure import fingerprint
 
 
 class Lessons(params.Model):

@@ -231,4 +231,4 @@ def _distances(moved: list[dict]) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("align", body, "alignments")
+    stage.main("align", body)

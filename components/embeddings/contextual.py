@@ -62,4 +62,4 @@ def body(all_params: params.Params, name: str, run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("contextual_vectors", body, "contextual_vectors")
+    stage.main("contextual_vectors", body)

@@ -194,4 +194,4 @@ def _nearest(rows: sparse.csr_matrix, asked: list[int], words: list[str], k: int
 
 
 if __name__ == "__main__":
-    stage.main("group", body, "groups")
+    stage.main("group", body)

@@ -146,4 +146,4 @@ def detected(rows: list[dict], beyond: np.ndarray, shared: list[str], history: p
 
 
 if __name__ == "__main__":
-    stage.main("history", body, "histories")
+    stage.main("history", body)

@@ -160,4 +160,4 @@ FORMATS = {"text": text, "word2vec_binary": word2vec_binary, "fasttext_binary": 
 
 
 if __name__ == "__main__":
-    stage.main("published_vectors", body, "published_vectors")
+    stage.main("published_vectors", body)

@@ -85,4 +85,4 @@ def body(params: params.Params, name: str, run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("vectors", body, "vectors")
+    stage.main("vectors", body)

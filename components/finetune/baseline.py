@@ -273,4 +273,4 @@ def networks(all_params: params.Params, bench: Bench, method: str) -> Fitted:
 
 
 if __name__ == "__main__":
-    stage.main("baseline", baseline, "tasks")
+    stage.main("baseline", baseline)

@@ -198,4 +198,4 @@ def tell(figures: dict, texts: list[str], asked: Asked) -> None:
 
 
 if __name__ == "__main__":
-    stage.main("generate", body, "generations")
+    stage.main("generate", body)

@@ -35,4 +35,4 @@ def reads(params: Params, name: str) -> list[Path]:
 
 
 if __name__ == "__main__":
-    stage.main("pretrain", train, "models", previous_run, reads=reads)
+    stage.main("pretrain", train, resumes=previous_run, reads=reads)

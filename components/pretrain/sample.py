@@ -35,4 +35,4 @@ def sample(params: Params, name: str, run: Run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("sample", sample, "models")
+    stage.main("sample", sample)

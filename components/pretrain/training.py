@@ -38,7 +38,7 @@ from components.pretrain.dry_step import DryStep
 from components.pretrain.module import Pretraining
 from components.pretrain.saves import Checkpoints, Kept, spread
 from components.pretrain.trainer import lightning_trainer
-from components.stages.resolve.closure import fingerprint
+from components.stages.closure import fingerprint
 from components.text import encode, tokenizer
 from components.text.tokenizer import SPECIALS, Tokenizer, fast
 

@@ -14,6 +14,7 @@ from components.comparison import price, verdicts
 from components.core import storage
 from components.core.frames import of_csv
 from components.report import STARTS
+from components.stages import registry
 
 SCORES = [
     "model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters",
@@ -30,33 +31,9 @@ PRETRAINING = [
 ]  # fmt: skip
 
 
-def stages(all_params: params.Params) -> list[tuple[str, str]]:
-    """(stage, name) of everything that params.yaml declares, in the order of the pipeline."""
-    sections = {
-        "corpus": "corpora", "task": "tasks", "mix": "mixes", "tokenizer": "tokenizers", "encode": "encodings", "pretrain": "models",
-        "sample": "models", "checkpoint": "checkpoints", "derive": "derived",
-    }  # fmt: skip
-    declared = [
-        (group, name) for group, section in sections.items() for name in getattr(all_params, section)
-        if name not in all_params.of_studies(section)
-    ]  # fmt: skip
-    declared += [("finetune", f"{model}-{task}") for model in all_params.finetune.models for task in all_params.finetune.tasks]
-    adapt = all_params.adapt
-    declared += [("adapt", f"{model}-{method}-{task}") for model in adapt.models for method in adapt.methods for task in adapt.tasks]
-    curve = all_params.learning_curve
-    declared += [("learning_curve", f"{model}-{task}") for model in curve.models for task in curve.tasks]
-    declared += [("baseline", task) for task in all_params.finetune.tasks]
-    spaces = (
-        ("vectors", all_params.vectors), ("published_vectors", all_params.published_vectors),
-        ("contextual_vectors", all_params.contextual_vectors), ("align", all_params.alignments), ("history", all_params.histories),
-        ("group", all_params.groups), ("generate", all_params.generations),
-    )  # fmt: skip
-    return declared + [(group, name) for group, names in spaces for name in names]
-
-
 def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
     """The metrics of every declared stage. Raises SesameError that names the stage whose metrics are not there."""
-    return {key: storage.read_json(storage.metrics_path(*key)) for key in stages(all_params)}
+    return {key: storage.read_json(storage.metrics_path(*key)) for key in registry.reported(all_params)}
 
 
 def named(measured: dict) -> str:

@@ -45,7 +45,7 @@ from components.core.errors import SesameError, Unreachable, one_line
 from components.core.processes import LAUNCHED, rank_zero
 from components.core.storage import reading
 from components.params import Params, Running
-from components.stages import resolve
+from components.stages import registry
 
 HEAD = "SESAME_HEAD"
 """In the environment: HOST:PORT of the head; before the settings' on the head itself, and told to every process that trains."""
@@ -170,7 +170,7 @@ def described(all_params: Params, stage: str, section: str, name: str, reads: li
     """Of a training all that its nodes must agree on."""
     return {
         "commit": tracking.git_commit().removesuffix("-dirty"),  # what is not committed is seen in code and settings
-        "code": resolve.entry(all_params, stage, name).code,
+        "code": registry.entry(all_params, stage, name).code,
         "settings": tracking.flatten({section: {name: getattr(all_params, section)[name].model_dump(mode="json")}}),
         "torch": torch.__version__,
         "inputs": {path: content(Path(path)) for path in reads},

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from components import params as params_file
 from components.core import processes, storage, tracking
 from components.core.errors import OUT_OF_MEMORY, SesameError, one_line
+from components.stages import registry, resolve
 
 
 @contextmanager
@@ -71,8 +71,6 @@ def _watched(stage: str, name: str) -> str:
     """What DVC watches of a stage that it runs: its entry among the resolved ones. Empty where nobody watches."""
     if "DVC_STAGE" not in os.environ:
         return ""
-    from components.stages import resolve
-
     path = resolve.file_of(stage, name)
     return json.dumps(storage.read_json(path), sort_keys=True) if path.exists() else ""
 
@@ -81,22 +79,13 @@ def _as_watched(params: params_file.Params, stage: str, name: str) -> str:
     """That entry; raises SesameError where params and code are other ones by now, since DVC would note the result as theirs."""
     watched = _watched(stage, name)
     if watched:
-        from components.stages import resolve
-
-        own = resolve.entry(params, stage, name)
-        if watched != json.dumps({"code": own.code, "settings": own.settings}, sort_keys=True):
+        own = registry.entry(params, stage, name)
+        if own is None or watched != json.dumps({"code": own.code, "settings": own.settings}, sort_keys=True):
             raise SesameError(
                 "params or code were changed after `resolve` ran: run `dvc repro resolve` first, or without --single-item; "
                 "what this stage had written is in DVC's cache, and `dvc checkout` brings it back"
             )
     return watched
-
-
-def _settings(params: params_file.Params, stage: str, name: str) -> dict[str, Any]:
-    """All that a stage's result depends on of params.yaml, defaults filled in; empty of a stage that `resolve` does not know."""
-    from components.stages import resolve
-
-    return next((each.settings for each in resolve.entries(params) if (each.stage, each.name) == (stage, name)), {})
 
 
 def _forget_slurm() -> None:
@@ -112,7 +101,6 @@ def _forget_slurm() -> None:
 def main(
     stage: str,
     body: Callable[[params_file.Params, str, tracking.Run], dict],
-    section: str | None = None,
     resumes: Callable[[params_file.Params, str], str | None] = lambda params, name: None,
     metrics_file: Callable[[params_file.Params, str], Path] | None = None,
     reads: Callable[[params_file.Params, str], list[Path]] | None = None,
@@ -120,10 +108,9 @@ def main(
     """Run one stage as `python -m components.<stage> [NAME]`.
 
     `body(params, name, run)` does the work and returns the metrics, a nested dictionary of figures (None = undefined);
-    what it counted of its cost stands under `cost`. `section` is the part of params.yaml that NAME must be declared in;
-    `resumes` gives the ledger's run that a killed attempt of the same work has left, to be continued; `metrics_file`
-    says where the metrics go if not to `metrics_path`; `reads`, of a stage that can be launched on several machines
-    (`components.stages.launch`), what must be the same on all of them.
+    what it counted of its cost stands under `cost`. `resumes` gives the ledger's run that a killed attempt of the same
+    work has left, to be continued; `metrics_file` says where the metrics go if not to `metrics_path`; `reads`, of a stage
+    that can be launched on several machines (`components.stages.launch`), what must be the same on all of them.
     Exits with 2 for what can't pass by itself (a SesameError), 75 for what may (Unreachable), 1 otherwise.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -131,6 +118,7 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
     label = f"{stage}@{name}" if len(sys.argv) > 1 else stage
+    section = registry.stages()[stage].section if stage in registry.stages() else ""  # of a user's own stage nothing is declared
     try:
         if more := sys.argv[2:]:
             raise SesameError(f"a stage reads one name, and {' '.join(more)} is more than that")
@@ -158,13 +146,14 @@ def main(
                 raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")
             metrics["cost"] = _cost(params, metrics.get("cost", {}))
             if processes.rank_zero():
-                of_studies = section is not None and name in params.of_studies(section)
+                of_studies = name in params.of_studies(section)
                 written = metrics_file(params, name) if metrics_file else storage.metrics_path(stage, name, of_studies)
                 # with what it was made by, so that a later estimate can tell whether it is of the same work
-                storage.write_json(written, metrics | {"settings": _settings(params, stage, name)})
+                entry = registry.entry(params, stage, name)
+                storage.write_json(written, metrics | {"settings": entry.settings if entry else {}})
                 run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # every run has seconds by this name
                 run.artifact(written)
-                if f"{stage}@{{0}}" in storage.WRITERS["models"]:
+                if registry.makes_model(stage):
                     run.model(Path("data/models", name), name)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr, flush=True)

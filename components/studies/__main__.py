@@ -148,4 +148,4 @@ def number(value: float, digits: int = 3) -> str:
 
 
 if __name__ == "__main__":
-    stage.main("study", study, "ablations", metrics_file=lambda _, name: REPORTS / f"{name}.json")
+    stage.main("study", study, metrics_file=lambda _, name: REPORTS / f"{name}.json")

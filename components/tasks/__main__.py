@@ -228,4 +228,4 @@ def describe(task: params.Task, examples: list[Example]) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("task", prepare, "tasks")
+    stage.main("task", prepare)

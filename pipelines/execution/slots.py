@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from components import params
-from components.comparison import price
 from components.core.errors import SesameError
+from components.stages import registry
 from pipelines.execution import graph
 
 GPU, CPU = KINDS = "gpu", "cpu"
@@ -74,7 +74,7 @@ def asked(all_params: params.Params, stage: graph.Stage) -> int:
     elif training:
         wanted = training.trainer.threads
     else:
-        wanted = all_params.finetune.threads if stage.name.partition("@")[0] in price.TUNING else None
+        wanted = all_params.finetune.threads if registry.tunes(stage.name.partition("@")[0]) else None
     return min(wanted, capacity(resource)) if isinstance(wanted, int) else capacity(resource)  # `auto` and null take all
 
 

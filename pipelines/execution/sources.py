@@ -5,21 +5,15 @@ from collections.abc import Collection
 from pydantic import BaseModel
 
 from components.params import BucketSource, FilesSource, HubSource, Params
-
-STAGES = {
-    "corpora": "corpus",
-    "tasks": "task",
-    "checkpoints": "checkpoint",
-    "published_vectors": "published_vectors",
-    "alignments": "align",
-    "generations": "generate",
-}
-"""Section of params.yaml -> the stages that fetch its sources."""
+from components.stages import registry
 
 
 def unfixed(params: Params) -> set[str]:
     """Names of the stages that fetch local files, those of a bucket, or a data set of the hub without a revision."""
-    return {f"{stage}@{name}" for section, stage in STAGES.items() for name, block in getattr(params, section).items() if _unfixed(block)}
+    return {
+        f"{stage.name}@{name}" for stage in registry.stages().values() if stage.fetches
+        for name, block in getattr(params, stage.section).items() if _unfixed(block)
+    }  # fmt: skip
 
 
 def _unfixed(value: object) -> bool:

@@ -24,8 +24,6 @@ SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
 """Share of the matmul peak where no past training has told its `peak_share`: that of the default models, on CPUs without and with AMX."""
 RESIDENT = 700 * 2**20
 """Bytes of Python, torch and Lightning: what the smallest training takes."""
-TRAINED_ON = ("tokenizer", "encode", "pretrain")
-"""Stages whose params make a fine-tuning another one."""
 HERE, ELSEWHERE, COUNTED = "past runs here", "past runs elsewhere", "counted FLOPs"
 
 

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from components import params
 from components.core import storage
 from components.core.errors import SesameError
+from components.stages import registry
 from components.text.sources import download
 from pipelines import terminal
 from pipelines.execution import graph, slots, sources
@@ -133,7 +134,7 @@ def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params:
 
 def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
     """Pinned files that are not kept from before, and sets of the hub, that these stages read."""
-    section = {kind: key for key, kind in sources.STAGES.items()}
+    section = {stage.name: stage.section for stage in registry.stages().values() if stage.fetches}
     to_fetch: set[str] = set()
 
     def look(value: object) -> None:

@@ -9,6 +9,7 @@ from components.comparison import price, scaling
 from components.comparison.price import Price, short
 from components.core import storage
 from components.core.errors import SesameError
+from components.stages import registry
 from components.studies.folders import REPORTS
 from pipelines import terminal
 from pipelines.execution import graph
@@ -16,10 +17,6 @@ from pipelines.money import estimates, meter, spent
 from pipelines.money.forecast import duration, number
 
 COLUMNS = ["time", "core-hours", "FLOPs", "kWh", "CO2e", "USD"]
-SCORED = ("finetune", "adapt", "learning_curve")
-"""Stages that give a model its scores on a task."""
-TRAINED = ("pretrain", "checkpoint", "derive")
-"""Stages that make a model."""
 Parts = dict[str, list[Price]]
 """What something costs, by part."""
 
@@ -102,7 +99,8 @@ def overview(all_params: params.Params) -> None:
     made, rows = _made(all_params), []
     with graph.at_once():
         for name in _models(all_params):
-            if (parts := _of_model(all_params, name, made)) and any(own for group, own in parts.items() if group in TRAINED):
+            parts = _of_model(all_params, name, made)
+            if any(own for group, own in parts.items() if registry.makes_model(group)):
                 rows.append([name, "model", *_sum(parts)])
         for name in all_params.ablations:
             if (parts := _of_study(all_params, name, made)) and any(parts[variant] for variant in all_params.ablations[name].variants):
@@ -144,10 +142,10 @@ def _ends(all_params: params.Params, name: str) -> list[str]:
     """The stages that a model or a study ends in: of a model its scores, or where it has none its own."""
     if name not in _models(all_params):
         return [f"study@{name}"]
-    adapt, curve = all_params.adapt, all_params.learning_curve
-    scored = [f"finetune@{name}-{task}" for task in all_params.finetune.tasks if name in all_params.finetune.models]
-    scored += [f"adapt@{name}-{way}-{task}" for way in adapt.methods for task in adapt.tasks if name in adapt.models]
-    scored += [f"learning_curve@{name}-{task}" for task in curve.tasks if name in curve.models]
+    scored = [
+        f"{entry.stage}@{entry.name}" for stage in registry.stages().values() if stage.scores
+        for entry in stage.entries(all_params) if entry.model == name
+    ]  # fmt: skip
     own = "pretrain" if name in all_params.models else "checkpoint" if name in all_params.checkpoints else "derive"
     return scored or [f"{own}@{name}"]
 
@@ -193,7 +191,7 @@ def _per_task(all_params: params.Params, name: str, parts: Parts, made: Mapping[
     """The model and its text shared out among the tasks that use it, and what one more task costs."""
     tasks = [task for task in all_params.finetune.tasks if f"finetune@{name}-{task}" in made and name in all_params.finetune.models]
     if tasks:
-        shared = price.total(_all({group: own for group, own in parts.items() if group not in (*SCORED, "task")}))
+        shared = price.total(_all({group: own for group, own in parts.items() if group != "task" and not registry.scores(group)}))
         tuned = price.total(made[f"finetune@{name}-{task}"] for task in tasks) * (1 / len(tasks))
         terminal.say(
             f"a task costs {told(shared * (1 / len(tasks)) + tuned)}, where {len(tasks)} share the model and its text; "

@@ -18,8 +18,9 @@ from components import params
 from components.core.errors import SesameError
 from components.core.storage import METRICS
 from components.core.tracking import flatten
+from components.finetune.stages import spread
+from components.stages import registry
 from pipelines import terminal
-from pipelines.results import spread
 from pipelines.worktrees import origin
 
 WORKSPACE = "workspace"
@@ -59,7 +60,6 @@ class Side:
 
 def read(name: str) -> Side:
     """A side by its name. Raises SesameError where there is no such experiment or commit."""
-    from components.report import tables  # pandas, a second
 
     files = dict(_here() if name == WORKSPACE else _committed(_commit(name)))
     if "params.yaml" not in files:
@@ -73,7 +73,7 @@ def read(name: str) -> Side:
     except ValueError:
         raise SesameError(f"{METRICS} of {name} is not valid JSON (a conflict, or cut off): `sesame run report` writes it again") from None
     try:
-        declared = tables.stages(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
+        declared = registry.reported(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
     except SesameError:
         terminal.say(f"params.yaml of {name} is not valid for this version; all stages that have figures there are compared", "yellow")
         declared = [tuple(stage.split("@")) for stage in {**locked, **kept} if "@" in stage]

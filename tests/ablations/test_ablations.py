@@ -24,7 +24,7 @@ from components.derive import tuned as derive_tuned
 from components.objectives.clm.config import CausalLM
 from components.params.studies import laid_over, varied
 from components.pretrain.training import checkpoint_folder
-from components.stages import resolve
+from components.stages import registry, resolve
 from components.studies import __main__ as study_stage
 from components.studies import champion, expectations, intermediate, ladder, tables, transfer, variant
 from components.tasks import Example
@@ -405,7 +405,7 @@ def test_variants_go_on_from_others(project):
     assert made["further"]["rate-on-2"] == {"study": "rate", "variant": "on", "seed": 2, "encoding": "tiny", "start": "15"}
     weights_of = {"15": "15", "on": "on", "again": "on", "few": "15", "untrained": "15"}
     assert {own["variant"]: own["weights"] for own in made["tunings"].values()} == weights_of
-    stages = {(own.stage, own.name) for own in resolve.entries(everything)}
+    stages = {(own.stage, own.name) for own in registry.entries(everything)}
     assert ("further", "rate-on-1") in stages and ("variant", "rate-on-1") not in stages and ("transfer", "rate-few-1") in stages
     assert varied(everything.models, block, "again", 1).objective.mlm_probability == 0.4
 
@@ -446,7 +446,7 @@ def test_other_tasks_come_before_those_of_the_study(project):
     assert set(made["intermediate"]) == {"rate-first-2", "rate-both-2"} and not made["further"]
     weights_of = {"15": "15", "first": "first", "both": "both", "again": "both"}
     assert {own["variant"]: own["weights"] for own in made["tunings"].values()} == weights_of
-    stages = {(own.stage, own.name) for own in resolve.entries(everything)}
+    stages = {(own.stage, own.name) for own in registry.entries(everything)}
     assert ("intermediate", "rate-both-2") in stages and not stages & {("variant", "rate-both-2"), ("further", "rate-both-2")}
 
     for task in ("same", "twin"):

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.params import Corpus, CorpusPart, Encoding, Params, TextRun, Tokenizer, check
-from components.stages import resolve
+from components.stages import registry
 from components.text import corpora, encode, tokenizer
 from components.text.corpora import __main__ as corpus_stage
 from components.text.corpora import shards
@@ -404,7 +404,7 @@ def test_no_result_depends_on_who_works():
     raw["tokenizers"]["tiny"]["corpus"] = raw["encodings"]["tiny"]["corpus"] = "base"
     entries = []
     for text in ({}, {"executor": "slurm", "workers": 7, "partition": "cpu"}):
-        entries.append({(own.stage, own.name): (own.settings, own.code) for own in resolve.entries(check(raw | {"text": text}))})
+        entries.append({(own.stage, own.name): (own.settings, own.code) for own in registry.entries(check(raw | {"text": text}))})
     assert entries[0] == entries[1] and entries[0]["corpus", "base"][0]["shards"] == 4
-    [own] = [own for own in resolve.entries(check(raw)) if own.stage == "encode"]
+    [own] = [own for own in registry.entries(check(raw)) if own.stage == "encode"]
     assert "components.text.encode.shards" in own.modules

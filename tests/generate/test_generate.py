@@ -21,7 +21,7 @@ from components.generate import novelty, search, word_by_word, writing
 from components.generate.__main__ import scored
 from components.models import store
 from components.params import Beam, Greedy, Sample
-from components.stages import resolve
+from components.stages import registry
 from components.text import corpora
 from components.text.encode import Shard, Split
 from pipelines import cli
@@ -215,7 +215,7 @@ def made_translator() -> dict:
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     for module, name in (
-        ("corpora", "base"), ("tokenizer", "tiny"), ("encode", "tiny"), ("pretrain", "back"), ("pretrain", "gpt"),
+        ("text.corpora", "base"), ("text.tokenizer", "tiny"), ("text.encode", "tiny"), ("pretrain", "back"), ("pretrain", "gpt"),
         ("pretrain.sample", "back"), ("pretrain.sample", "gpt"),
     ):  # fmt: skip
         assert (done := run_stage(f"components.{module}", name)).returncode == 0, done.stderr
@@ -247,7 +247,7 @@ def test_a_derived_model_is_judged_by_what_it_was_trained_on_last(translated):
     raw["generations"]["reversed"]["model"] = "forth"
     checked = params.check(raw)
     assert [objective.reverse for _, objective in checked.read_by("forth")] == [False, True]
-    trained = {own.name: own.settings["trained"] for own in resolve.entries(checked) if own.stage == "generate"}
+    trained = {own.name: own.settings["trained"] for own in registry.entries(checked) if own.stage == "generate"}
     assert [step["objective"]["reverse"] for step in trained["reversed"]] == [False, True] and len(trained["goes_on"]) == 1
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)

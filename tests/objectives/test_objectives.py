@@ -287,7 +287,7 @@ def test_what_a_step_reads_is_shown_with_its_documents(name, project, tokens, tr
         bounds = shard.document_tokens
         source = "".join(tokens.stream(shard.tokens[bounds[i] : bounds[i + 1]].tolist()) for i in own)
         assert all(re.sub(r"\W", "", segment) in re.sub(r"\W", "", source) for segment in text.split("|") if name == "bert"), (row, source)
-        assert re.sub(r"\W", "", text)[:20] in re.sub(r"\W", "", source), (row, source)
+        assert re.sub(r"\W", "", text.split("|")[0])[:20] in re.sub(r"\W", "", source), (row, source)
     assert ("→" in rows[0]["text"]) == ("asked" in rows[0]) == (name == "bert")
     if name == "bert":
         assert {row["asked"] for row in rows} <= {"B follows A", "B is random", "no question"}
@@ -399,7 +399,8 @@ def test_packed_rows_hold_every_token_once_an_epoch(tokens, train_split):
         batches = PackedBatches(tokens, train_split, size, 16, seed=0)
         epoch = torch.cat([batches[step].rows["ids"][:, 1:].flatten() for step in range(batches.epoch_steps())])
         met, there = (np.bincount(own, minlength=400)[1:] for own in (epoch, everything))
-        assert (met <= there).all() and there.sum() - met.sum() == 1, "but for the first token, and what fills no batch: here nothing"
+        left = there.sum() - met.sum() - 1
+        assert (met <= there).all() and 0 <= left < size * 16, "but for the first token, and what fills no batch"
     row = PackedBatches(tokens, train_split, 4, 16, seed=0)[0].rows["ids"]
     assert torch.equal(row[:-1, -1], row[1:, 0]), "the last token of a row is predicted, then opens the next row"
 

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.core import tracking
-from components.stages import resolve
+from components.stages import registry
 from pipelines.machines import services
 from tests.conftest import shared, write_raw
 from tests.forks import PYTHON, Command
@@ -172,7 +172,7 @@ def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:
     kind, _, own = name.partition("@")
     path = folder / f"data/metrics/{kind}/{own}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings = resolve.entry(params.check(raw), kind, own).settings
+    settings = registry.entry(params.check(raw), kind, own).settings
     path.write_text(json.dumps(metrics | {"cost": cost, "settings": settings}))
     lock = folder / "dvc.lock"
     stages = YAML(typ="safe").load(lock)["stages"] if lock.exists() else {}

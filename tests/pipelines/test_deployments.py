@@ -19,7 +19,7 @@ import requests
 from ruamel.yaml import YAML
 
 from components import params
-from components.stages import resolve
+from components.stages import registry
 from pipelines.execution import sources
 from tests.conftest import tiny_params
 from tests.forks import Command
@@ -243,7 +243,7 @@ def test_which_sources_are_not_fixed():
     default["checkpoints"]["outside"] = {"family": "encoder", "licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}
     files = {"kind": "files", "paths": ["x", "y"]}
     default["generations"]["translated"] = {"model": "gpt", "inputs": {"kind": "parallel", "source": files}}
-    stages = resolve.entries(params.check(default))
+    stages = registry.entries(params.check(default))
     fetching = {own.stage for own in stages if any(module.startswith("components.text.sources.") for module in own.modules)}
     assert fetching == set(sources.STAGES.values())
 

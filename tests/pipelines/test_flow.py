@@ -15,7 +15,7 @@ from tests.pipelines.conftest import Lab, dvc, post, until
 WRITER = """
 import subprocess, sys, time
 from pathlib import Path
-from components.stages.stage import output
+from components.core.storage import output
 subprocess.Popen(["sleep", "9999"])
 with output(Path("long.out")) as path:
     path.write_text("half")

@@ -23,7 +23,8 @@ from tests.pipelines.conftest import BIN, ROOT, serve, until
 STEP = """
 import sys
 from pathlib import Path
-from components.stages.stage import main, output
+from components.core.storage import output
+from components.stages.stage import main
 
 def body(params, name, run):
     with output(Path(f"{name}.out")) as path:

@@ -289,6 +289,7 @@ def test_words_over_time_and_groups_of_writers_are_on_the_page(tmp_path, monkeyp
     near = set(" ".join(shown["histories"]["speeches"]["trajectories"]["neighbours"]).split())
     assert len([word for word in near if f">{word}<" in drawn["history_speeches"]]) >= 4 and "worda (two)" in drawn["history_speeches"]
     Path("page.html.j2").write_text(PAGE)
+    shutil.copy(Path(spaces.__file__).with_name("spaces.html.j2"), "spaces.html.j2")
     pages.write(Path("page.html"), Path("page.html.j2"), "spaces", spaces=shown, figures=drawn)
     page = Path("page.html").read_text()
     assert (

@@ -178,4 +178,4 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("checkpoint", bring, "checkpoints")
+    stage.main("checkpoint", bring)

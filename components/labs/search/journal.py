@@ -11,7 +11,7 @@ from pathlib import Path
 
 from components import params
 from components.core import storage
-from components.stages.resolve import entry
+from components.stages.registry import entry
 
 
 def key(all_params: params.Params, name: str) -> str:

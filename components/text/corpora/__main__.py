@@ -60,4 +60,4 @@ def _in_memory(params: Params, name: str, about: dict) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("corpus", body, "corpora")
+    stage.main("corpus", body)

@@ -139,4 +139,4 @@ def body(params: Params, name: str, run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("mix", body, "mixes")
+    stage.main("mix", body)

@@ -42,4 +42,4 @@ def encode(params: Params, name: str, run: Run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("encode", encode, "encodings")
+    stage.main("encode", encode)

@@ -8,7 +8,7 @@ from pathlib import Path
 from datatrove.pipeline.base import PipelineStep
 
 from components.params import Params
-from components.stages.resolve.closure import fingerprint
+from components.stages.closure import fingerprint
 from components.text import corpora, tokenizer
 from components.text.corpora.shards.executor import link, runner, workplace
 from components.text.encode import SPLITS, stem

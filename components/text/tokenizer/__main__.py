@@ -102,4 +102,4 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
 
 
 if __name__ == "__main__":
-    stage.main("tokenizer", train, "tokenizers")
+    stage.main("tokenizer", train)

@@ -24,7 +24,7 @@ from pathlib import Path
 from components import params
 from components.core.storage import output, write_json, writing
 from components.params import Params
-from components.stages.resolve.closure import fingerprint
+from components.stages.closure import fingerprint
 from components.text.corpora import SPLITS, writer
 from components.text.corpora.shards import duplicates, plan, quality, steps
 from components.text.corpora.shards.executor import link, runner, workplace

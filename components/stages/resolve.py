@@ -4,18 +4,21 @@ components.stages.resolve`).
 DVC watches `data/resolved/<stage>/<name>.json`, a file a stage, in place of folders of code and of `params.yaml` itself. So a stage is
 stale when, and only when, a setting that it uses (written or by default), a module that it imports, or a file that it reads has changed:
 a new family, objective, reader, method or page makes nothing stale, and neither do comments, docstrings and where a training runs.
-`entries` says which stage uses what, and is the one place where that is written; `closure` finds the modules behind it.
+Which stage uses what is in its declaration (`components.stages.declaration`); `closure` finds the modules behind it.
 A resumed training or search is keyed by the same entry.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from components import params
+from components.core.errors import SesameError
 from components.core.storage import output
 from components.params import Params, begun_by, members, read_by, trained_by
-from components.stages.resolve.closure import forget
-from components.stages.resolve.entries import Entry, entries, entry
+from components.stages.closure import forget
+from components.stages.registry import entries
 
 FOLDER = Path("data/resolved")
 """An entry a file. DVC's cache keeps it, as all that stages read."""
@@ -82,7 +85,7 @@ def contents(params: Params) -> dict[Path, str]:
         **points(params),
     }
     files[TRAININGS] = made
-    written = {path: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for path, value in files.items()}
+    written = {path: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for path, value in files.items()}
     return written | {Path("data", folder, ".keep"): "" for folder in READ_AS_A_WHOLE}
 
 
@@ -99,3 +102,16 @@ def refresh(params: Params) -> list[Path]:
     for path in gone:
         path.unlink()
     return stale + gone
+
+
+def main() -> None:
+    try:
+        if changed := refresh(params.load()):
+            print(f"resolve: {', '.join(map(str, changed[:5]))}{' ...' * (len(changed) > 5)} ({len(changed):,} files written or removed)")
+    except SesameError as error:
+        print(f"resolve: {error}", file=sys.stderr)
+        sys.exit(error.status)
+
+
+if __name__ == "__main__":
+    main()

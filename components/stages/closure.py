@@ -16,11 +16,12 @@ from pathlib import Path
 
 from components.core.errors import SesameError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 FRAME = (
     "components.params", "components.core.config", "components.core.errors", "components.core.storage", "components.core.processes",
     "components.core.tracking", "components.stages.stage", "components.stages.launch", "components.stages.resolve",
+    "components.stages.declaration", "components.stages.registry", "components.stages.parts", "components.stages.closure",
 )  # fmt: skip
 """Around every stage and not what it computes: settings stand in each entry themselves, the others write, log and report."""
 
@@ -125,8 +126,8 @@ def _run(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def framed(module: str) -> bool:
-    """Whether a module belongs to the frame, or is a `config.py`: settings stand in each entry themselves."""
-    return module.endswith(".config") or any(module == frame or module.startswith(f"{frame}.") for frame in FRAME)
+    """Whether a module belongs to the frame, or is a `config.py` or a `stages.py`: settings stand in each entry themselves."""
+    return module.endswith((".config", ".stages")) or any(module == frame or module.startswith(f"{frame}.") for frame in FRAME)
 
 
 def modules(roots: Iterable[str]) -> list[str]:

@@ -1,0 +1,80 @@
+"""Modules and settings that the declarations of several stages share."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+from components import params
+from components.core.config import Block
+from components.params import Params
+from components.params.tasks import IN_WORDS
+from components.params.text import LIBRARY
+
+
+def source_modules(*blocks: Block | list[Block]) -> tuple[str, ...]:
+    """The modules that read the sources of some blocks."""
+    kinds = {source.kind for block in blocks for source in _sources(block)}
+    return tuple(f"components.text.sources.{kind}" for kind in sorted(kinds))
+
+
+def _sources(value: Any) -> Iterator[Any]:
+    """Every source in a block, however deep."""
+    if isinstance(value, Block):
+        if "source" in type(value).model_fields and isinstance(value.source, Block):
+            yield value.source
+        for name in type(value).model_fields:
+            yield from _sources(getattr(value, name))
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _sources(part)
+
+
+def tokenizer_modules(tokenizer: params.Tokenizer) -> tuple[str, ...]:
+    """What is found by name where a text is read in these pieces."""
+    return ("components.text.tokenizer.trained",) if tokenizer.kind in LIBRARY else ()
+
+
+def encoding_modules(p: Params, encoding: str) -> tuple[str, ...]:
+    return tokenizer_modules(p.tokenizers[p.encodings[encoding].tokenizer])
+
+
+def family_module(name: str) -> str:
+    return f"components.models.{name}.model"
+
+
+def model_modules(p: Params, name: str) -> tuple[str, ...]:
+    """What is found by name where a model is loaded."""
+    root = p.root(name)
+    return family_module(p.family(name)), *(encoding_modules(p, p.models[root].encoding) if root in p.models else ())
+
+
+def training_modules(p: Params, block: params.Training, family: str, encoding: str) -> tuple[str, ...]:
+    """What a training on text finds by name."""
+    return family_module(family), f"components.objectives.{block.objective.name}.objective", *encoding_modules(p, encoding)
+
+
+def method_modules(recipe: params.Recipe, family: str) -> tuple[str, ...]:
+    """What a way to adapt a model of a family finds by name."""
+    decoding = decoding_modules(family) if recipe.method == "text_to_text" else ()
+    return f"components.finetune.methods.{recipe.method}", *decoding
+
+
+def decoding_modules(family: str) -> tuple[str, ...]:
+    """How a family writes; nothing of one that doesn't, which the stage says then."""
+    module = f"components.models.{family}.decoding"
+    return (module,) if find_spec(module) else ()
+
+
+def tuning_settings(p: Params) -> dict[str, Any]:
+    """What every fine-tuning depends on of what all have in common."""
+    finetune = p.finetune.settings()
+    return {"seed": p.seed} | {key: finetune[key] for key in ("train_examples", "eval_examples", "precision", "threads")}
+
+
+def judging_settings(task: params.Task, *recipes: params.Recipe) -> dict[str, Any]:
+    """What of a task is not in its data already: what is asked, and how an answer is judged; in which words, where a recipe uses some."""
+    whole = task.settings()
+    splits = {name: {"labelled": split.labelled, "metrics": split.metrics} for name, split in task.splits.items()}
+    words = ("prompt",) if any(recipe.method in IN_WORDS for recipe in recipes) else ()
+    kept = ("kind", "labels", "range", "metrics", "cut", "lowercase", *words)
+    return {key: whole[key] for key in kept if key in whole} | {"splits": splits}

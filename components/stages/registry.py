@@ -1,0 +1,77 @@
+"""All stages. A new one is a folder with a `stages.py`, a line here, and a block of dvc.yaml."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+
+from components.core import storage
+from components.params import Params
+from components.stages.declaration import Entry, Stage
+
+REPORTED = ("text", "tasks", "pretrain", "derive", "finetune", "embeddings", "generate")
+"""In the order of the pipeline. The report has the metrics of all their stages."""
+ROOMS = (*REPORTED, "report", "studies", "labs")
+"""The last two have a pipeline and pages of their own."""
+
+
+@cache
+def stages() -> dict[str, Stage]:
+    """Each by its name, in the order of the pipeline."""
+    return {stage.name: stage for room in ROOMS for stage in import_module(f"components.{room}.stages").STAGES}
+
+
+def entries(p: Params, stage: str | None = None) -> Iterator[Entry]:
+    """What params declare, of both pipelines or of one stage."""
+    for each in [stages()[stage]] if stage else stages().values():
+        yield from each.entries(p)
+        for inputs in each.inputs(p) if each.inputs else ():
+            folders = [f"data/{inputs.folder}/{name}" for name in dict.fromkeys(inputs.names)]
+            yield Entry(f"{each.name}_inputs", inputs.name, ("components.stages.inputs",), {"folders": folders})
+
+
+def reported(p: Params) -> list[tuple[str, str]]:
+    """(stage, name) of all that the main pipeline makes for the report."""
+    declared = [stage for room in REPORTED for stage in import_module(f"components.{room}.stages").STAGES]
+    return [
+        (stage.name, entry.name) for stage in declared for entry in stage.entries(p) if entry.name not in p.of_studies(stage.section)
+    ]
+
+
+def entry(p: Params, stage: str, name: str) -> Entry | None:
+    """That of one stage; None where params declare no such stage."""
+    group = stage.removesuffix("_inputs")
+    return next((each for each in entries(p, group) if (each.stage, each.name) == (stage, name)), None) if group in stages() else None
+
+
+def makes_model(stage: str) -> bool:
+    """Whether it writes a model."""
+    return stage in stages() and stages()[stage].makes_model
+
+
+def scores(stage: str) -> bool:
+    """Whether it gives a model a score on a task."""
+    return stage in stages() and stages()[stage].scores
+
+
+def trains(stage: str) -> bool:
+    """Whether a stage trains, and so uses a GPU where there is one. Others leave it alone."""
+    return stage in stages() and stages()[stage].trains != "nothing"
+
+
+def tunes(stage: str) -> bool:
+    """Whether it trains on tasks, on as many threads as `finetune` says."""
+    return stage in stages() and stages()[stage].trains == "tasks"
+
+
+def _writers() -> dict[str, tuple[str, ...]]:
+    """Folder of data/ -> the stages that write to it."""
+    writers = defaultdict(list)
+    for stage in stages().values():
+        folder, _, parts = stage.writes.partition("/")
+        if "{" in parts:
+            writers[folder].append(f"{stage.name}@{parts.replace('/', '-')}")
+    return {folder: tuple(names) for folder, names in writers.items()} | {"curves": ("pretrain@{0}",), "metrics": ("{0}@{1}",)}
+
+
+storage.WRITERS |= _writers()

@@ -1,0 +1,90 @@
+"""The stages of studies: the training of each variant and seed, its tuning, and the study's page."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from components import params
+from components.params import Ablation, Model, Params, Recipe
+from components.stages.declaration import Entry, Inputs, Stage
+from components.stages.parts import (
+    encoding_modules,
+    family_module,
+    judging_settings,
+    method_modules,
+    training_modules,
+    tuning_settings,
+)
+
+
+def _members(p: Params) -> Iterator[tuple[str, Ablation, str, Model, int]]:
+    """The name of each stage; its study, variant, model, seed."""
+    for member in params.members(p.ablations):
+        study = p.ablations[member.study]
+        yield member.name, study, member.variant, params.varied(p.models, study, member.variant, 0), member.seed
+
+
+def _trained_on_text(p: Params, stage: str, later: bool) -> Iterator[Entry]:
+    for name, study, variant, model, seed in _members(p):
+        block = study.variants[variant]
+        if block.by or block.only_tuned or (block.start is not None) != later:
+            continue
+        modules = (f"components.studies.{stage}", *training_modules(p, model, model.architecture.name, model.encoding))
+        yield Entry(stage, name, modules, model.settings() | {"milestones": study.milestones, "seed": seed})
+
+
+def variants(p: Params) -> Iterator[Entry]:
+    return _trained_on_text(p, "variant", later=False)
+
+
+def further(p: Params) -> Iterator[Entry]:
+    return _trained_on_text(p, "further", later=True)
+
+
+def intermediate(p: Params) -> Iterator[Entry]:
+    for name, study, variant, model, seed in _members(p):
+        if (block := study.variants[variant]).by:
+            family, by = model.architecture.name, block.by
+            modules = ("components.studies.intermediate", f"components.derive.{by.name}", *method_modules(by.recipe, family))
+            tasks = {task: judging_settings(p.tasks[task], by.recipe) for task in block.intermediate}
+            settings = {"finetune": tuning_settings(p), "tasks": tasks, "by": by.settings(), "seed": seed}
+            modules += (family_module(family), *encoding_modules(p, model.encoding))
+            yield Entry("intermediate", name, modules, settings)
+
+
+def transfers(p: Params) -> Iterator[Entry]:
+    for name, study, variant, model, seed in _members(p):
+        recipe, family = params.tuned(study, variant), model.architecture.name
+        modules = ("components.studies.transfer", family_module(family), *encoding_modules(p, model.encoding))
+        settings = tuning_settings(p) | {"milestones": study.milestones} | _tuning(p, study, variant, recipe)
+        yield Entry("transfer", name, (*modules, *method_modules(recipe, family)), settings | {"own_seed": seed})
+
+
+def _tuning(p: Params, study: Ablation, variant: str, recipe: Recipe) -> dict[str, Any]:
+    block = study.variants[variant]
+    settings = {"tasks": {task: judging_settings(p.tasks[task], recipe) for task in study.tasks}, "recipe": recipe.settings()}
+    if block.train_examples:
+        settings |= {"train_examples": block.train_examples}
+    return settings | ({"init": "random"} if block.init == "random" else {})
+
+
+def pages(p: Params) -> Iterator[Entry]:
+    for name, study in p.ablations.items():
+        settings = study.settings() | {"judged": {task: judging_settings(p.tasks[task]) for task in study.tasks}}
+        # which text the study read, and whether that of its tasks was held out
+        read = {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"]}
+        yield Entry("study", name, ("components.studies.__main__",), settings | read | {"model": p.models[study.model].settings()})
+
+
+def inputs(p: Params) -> Iterator[Inputs]:
+    for name, study in p.ablations.items():
+        tuned_before = (task for variant in study.variants.values() for task in variant.intermediate)
+        yield Inputs(name, "tasks", (*study.tasks, *tuned_before))
+
+
+STAGES = (
+    Stage("variant", variants, "variants", trains="text"),
+    Stage("further", further, "variants", trains="text"),
+    Stage("intermediate", intermediate, "variants", trains="tasks"),
+    Stage("transfer", transfers, "studies", trains="tasks"),
+    Stage("study", pages, "report/studies", section="ablations", inputs=inputs),
+)

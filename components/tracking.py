@@ -294,6 +294,19 @@ class Run:
             self.id = None
 
 
+def _left(ledger, run_id: str):
+    """The run of a killed attempt; None where somebody has deleted it, or the ledger is another one by now."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = ledger.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    return run if run.info.lifecycle_stage == "active" else None
+
+
 def _lost(error: Exception) -> None:
     print(f"warning: {unusable(error)} (this run is not recorded there; results are in data/)", file=sys.stderr, flush=True)
 
@@ -305,7 +318,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
     if enabled:
         try:
             ledger = client()
-            if run_id is None:
+            if run_id is None or not _left(ledger, run_id):
                 tags = (
                     tags | {"git_commit": git_commit(), "mlflow.user": user()} | ({"mlflow.parentRunId": parent} if parent else {}) | flow
                 )

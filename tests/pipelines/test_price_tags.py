@@ -93,6 +93,22 @@ def test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once(em
     assert price.total(run.price for run in book.runs).seconds == 207
 
 
+def attempt(run_id: str | None) -> str:
+    """A try of a pre-training that is stopped, a new one or one that goes on; the id of its run."""
+    tags = {"stage": "pretrain", "name": "gpt"}
+    with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", tags, {}, run_id=run_id) as run:
+        raise KeyboardInterrupt
+    return run.id
+
+
+def test_a_training_whose_run_was_deleted_goes_on_in_a_new_one(book, capsys):
+    first = attempt(None)
+    tracking.client().delete_run(first)
+    second = attempt(first)
+    assert second not in (first, None) and attempt("0" * 32) not in (first, second, None), "as of another ledger's"
+    assert "not usable" not in capsys.readouterr().err
+
+
 def test_what_the_project_has_cost_is_said_with_what_it_is_beside(book, capsys):
     recorded("pretrain", "bert", COST)
     recorded("pretrain", "bert", None, "FAILED", seconds=50)

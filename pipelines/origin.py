@@ -66,7 +66,8 @@ def look(variants: Sequence[Variant]) -> Origin:
     links = {path for pattern in patterns for path in glob(pattern, recursive=True)}
     _check([path for path in untracked if path not in links])
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
-    if changed := git("diff", "--name-only", "HEAD").decode().splitlines():
+    # with -z, or git writes `é` as \303\251
+    if changed := [path for path in git("diff", "--name-only", "-z", "HEAD").decode().split("\0") if path]:
         terminal.say(f"carried, not committed: {some(changed)} ({len(changed)} in all)")
     with Repo() as repo:
         config = repo.config.load_one("local")

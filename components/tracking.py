@@ -111,6 +111,8 @@ def client():
     import mlflow
 
     ours = not os.environ.get("MLFLOW_TRACKING_URI")  # which `set_tracking_uri` sets
+    if ours and "?" in uri():  # it would write to the file whose name ends there, beside the checkout
+        raise SesameError("SQLAlchemy reads a path up to its `?`; rename the folder, or set MLFLOW_TRACKING_URI")
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.ERROR)

@@ -147,6 +147,20 @@ def test_a_training_whose_run_was_deleted_goes_on_in_a_new_one(book, capsys):
     assert "not usable" not in capsys.readouterr().err
 
 
+def test_no_ledger_is_written_beside_a_folder_with_a_question_mark(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "which lab?"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SESAME_TRACKING", "")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracking.client.cache_clear()
+    assert attempt(None) is None
+    said = capsys.readouterr().err
+    assert "SQLAlchemy reads a path up to its `?`; rename the folder" in said and said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [folder]
+    tracking.client.cache_clear()
+
+
 def test_what_the_project_has_cost_is_said_with_what_it_is_beside(book, capsys):
     recorded("pretrain", "bert", COST)
     recorded("pretrain", "bert", None, "FAILED", seconds=50)

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -37,6 +37,19 @@ def plain_name(text: str) -> str:
     return text
 
 
+def in_utf8(arguments: Iterable[object]) -> None:
+    """Raises SesameError for an argument in another encoding, which is no text; names of files may be in any."""
+    for given in arguments:
+        for text in given if isinstance(given, list) else [given]:
+            try:
+                if isinstance(text, str):
+                    text.encode()
+            except UnicodeEncodeError as error:
+                wrong = f"byte 0x{ord(text[error.start]) & 0xFF:02x} at {error.start}"
+                cure = "convert it, or set LC_ALL=C.UTF-8 where the terminal is right"
+                raise SesameError(f"{ascii(text[:60])} is not UTF-8 ({wrong}); {cure}") from None
+
+
 def clear(function: Callable) -> Callable:
     """A subcommand that says what is wrong in a line."""
 
@@ -46,6 +59,7 @@ def clear(function: Callable) -> Callable:
             if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode is no reason to stop: what it has not is escaped
                 stream.reconfigure(errors="backslashreplace")
         try:
+            in_utf8(kwargs.values())
             function(*args, **kwargs)
         except SesameError as error:
             sys.exit(f"sesame: {error}")

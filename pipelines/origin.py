@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 
 from dvc.repo import Repo
@@ -13,6 +12,7 @@ from ruamel.yaml import YAML
 
 from components import resolve, tracking
 from components.errors import SesameError
+from components.sources import files
 from pipelines import graph, terminal
 from pipelines.overrides import Variant
 
@@ -63,7 +63,7 @@ def look(variants: Sequence[Variant]) -> Origin:
     _names([variant.name for variant in variants])
     untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
     patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
-    links = {path for pattern in patterns for path in glob(pattern, recursive=True)}
+    links = {path for pattern in patterns for path in files.found(pattern)}
     _check([path for path in untracked if path not in links])
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
     # with -z, or git writes `é` as \303\251

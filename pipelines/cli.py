@@ -50,6 +50,11 @@ def in_utf8(arguments: Iterable[object]) -> None:
                 raise SesameError(f"{ascii(text[:60])} is not UTF-8 ({wrong}); {cure}") from None
 
 
+PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+"""What git tells its hooks, and what `git rebase --exec` runs, of where it is at work. In a lane, which has a worktree
+of its own, git would go by it and write to the user's index."""
+
+
 def clear(function: Callable) -> Callable:
     """A subcommand that says what is wrong in a line."""
 
@@ -58,6 +63,8 @@ def clear(function: Callable) -> Callable:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode is no reason to stop: what it has not is escaped
                 stream.reconfigure(errors="backslashreplace")
+        for variable in PLACES:
+            os.environ.pop(variable, None)
         try:
             in_utf8(kwargs.values())
             function(*args, **kwargs)

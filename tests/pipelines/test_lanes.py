@@ -283,6 +283,17 @@ def test_a_wrong_setting_is_one_clear_line(settings, said):
     assert "\n" not in str(error.value)
 
 
+def test_what_git_tells_a_hook_leads_no_lane_to_the_users_index(ready):
+    """As in a hook of a linked worktree, or below `git rebase --exec`: git's own variables say where to work."""
+    ready.write("in", "2")
+    git(ready, "add", "in")
+    before = git(ready, "diff", "--cached"), git(ready, "status", "--porcelain")
+    place = {"GIT_DIR": str(ready.path / ".git"), "GIT_INDEX_FILE": str(ready.path / ".git/index")}
+    ready.sesame("exp", "run", "-S", "seed=5", **place)
+    assert (git(ready, "diff", "--cached"), git(ready, "status", "--porcelain")) == before
+    assert experiments(ready)["seed=5"]["metrics"]["metrics.json"]["data"]["in"] == "2" and not left(ready)
+
+
 def test_a_checkout_may_stand_under_a_path_of_any_letters(tmp_path, monkeypatch):
     folder = tmp_path / "José #1" / "lab"
     (folder / ".sesame/lanes/own/.dvc").mkdir(parents=True)

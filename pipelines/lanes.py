@@ -40,7 +40,7 @@ def _turn() -> FileLock:
 
 
 class _Config(Config):
-    """DVC's config files. DVC reads them as UTF-8, and writes ASCII alone, so that /home/josé would end in a traceback."""
+    """DVC's config files. It reads them as UTF-8, and writes ASCII alone: /home/josé would end in a traceback."""
 
     def _save_config(self, level: str, conf_dict: dict) -> None:
         with open(self.files[level], "wb") as file:

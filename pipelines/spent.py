@@ -82,8 +82,8 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
     """Runs of stages, how many have no end, and of the flows that were measured the kWh by counters and by estimates.
 
     What failed or was stopped, or lost the ledger on its way, has kept no cost: its seconds are the ledger's, from the
-    start to the end but for the time between its attempts, and its power is that of the finished runs of its group, or of
-    a core. Its FLOPs are not known.
+    start to the end but for the time between its attempts, and its power is that of the finished runs of its group, or
+    of a core. Its FLOPs are not known.
     """
     client = tracking.client()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -38,6 +38,24 @@ def plain_name(text: str) -> str:
     return text
 
 
+def in_utf8(arguments: Iterable[object]) -> None:
+    """Raises SesameError for an argument in another encoding, which is no text; names of files may be in any."""
+    for given in arguments:
+        for text in given if isinstance(given, list) else [given]:
+            try:
+                if isinstance(text, str):
+                    text.encode()
+            except UnicodeEncodeError as error:
+                wrong = f"byte 0x{ord(text[error.start]) & 0xFF:02x} at {error.start}"
+                cure = "convert it, or set LC_ALL=C.UTF-8 where the terminal is right"
+                raise SesameError(f"{ascii(text[:60])} is not UTF-8 ({wrong}); {cure}") from None
+
+
+PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+"""What git tells its hooks, and what `git rebase --exec` runs, of where it is at work. In a lane, which has a worktree
+of its own, git would go by it and write to the user's index."""
+
+
 def clear(function: Callable) -> Callable:
     """A subcommand that says what is wrong in a line."""
 
@@ -46,7 +64,10 @@ def clear(function: Callable) -> Callable:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode is no reason to stop: what it has not is escaped
                 stream.reconfigure(errors="backslashreplace")
+        for variable in PLACES:
+            os.environ.pop(variable, None)
         try:
+            in_utf8(kwargs.values())
             function(*args, **kwargs)
         except SesameError as error:
             sys.exit(f"sesame: {error}")

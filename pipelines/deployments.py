@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import PrefectException
 from prefect.flows import load_flow_from_entrypoint
 from prefect.runner import Runner
 from prefect.schedules import Schedule
 from prefect.states import Cancelled, Completed, Failed
 from prefect.types.entrypoint import EntrypointType
-from pydantic import PositiveInt
+from pydantic import PositiveInt, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from components import params
-from components.core.errors import SesameError
+from components.core.errors import SesameError, one_line
 from pipelines import studies, terminal
 from pipelines.flow import State, sesame
 from pipelines.machines import services
@@ -98,25 +102,50 @@ def _lane(values: dict[str, Any], name: str | None, targets: list[str], options:
 
 def serve_all() -> None:
     """Serve all of prefect.yaml from this process until it is stopped; schedules rest then."""
-    try:
-        entries = YAML(typ="safe").load(DEPLOYED)["deployments"]
-    except FileNotFoundError:
-        raise SesameError(f"{DEPLOYED}: no such file; run from the project's folder") from None
-    served = []
-    for entry in entries:
-        schedules = [Schedule(**schedule) for schedule in entry.get("schedules", [])]
-        deployed = load_flow_from_entrypoint(entry["entrypoint"]).to_deployment(
-            entry["name"],
-            description=entry["description"],
-            parameters=entry.get("parameters"),
-            schedules=schedules,
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        )
-        deployed.work_pool_name = None  # said outright: one that was given to a pool before comes back from it
-        served.append(deployed)
-        terminal.say(f"{deployed.full_name:16} {', '.join(f'{s.cron} {s.timezone}' for s in schedules) or 'on demand'}")
+    served = _deployments()
+    for deployed in served:
+        terminal.say(f"{deployed.full_name:16} {', '.join(map(_when, deployed.schedules)) or 'on demand'}")
     terminal.say(f"Prefect  {services.page(services.PREFECT)}/deployments")
     asyncio.run(_serve(served))
+
+
+def _deployments() -> list[RunnerDeployment]:
+    """Those of prefect.yaml. Raises SesameError that says which of them is wrong."""
+    try:
+        entries = list(YAML(typ="safe").load(DEPLOYED)["deployments"])
+    except FileNotFoundError:
+        raise SesameError(f"{DEPLOYED}: no such file; run from the project's folder") from None
+    except (YAMLError, LookupError, TypeError) as error:
+        raise SesameError(f"{DEPLOYED}: not a list of `deployments` in YAML: {one_line(error)}") from None
+    served = []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            deployed = load_flow_from_entrypoint(entry["entrypoint"]).to_deployment(
+                entry["name"],
+                description=entry["description"],
+                parameters=entry.get("parameters"),
+                schedules=[Schedule(**schedule) for schedule in entry.get("schedules", [])],
+                entrypoint_type=EntrypointType.MODULE_PATH,
+            )
+        except (LookupError, TypeError, ValueError, AttributeError, ImportError, PrefectException) as error:
+            name = entry.get("name", f"number {number}") if isinstance(entry, dict) else f"number {number}"
+            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else one_line(error)
+            told = f"no {said}" if isinstance(error, KeyError) else said
+            cure = f"`git diff {DEPLOYED}` shows what was changed"
+            raise SesameError(f"{DEPLOYED}, deployment {name}: {told}; {cure}") from None
+        deployed.work_pool_name = None  # said outright: one that was given to a pool before comes back from it
+        served.append(deployed)
+    return served
+
+
+def _when(own: DeploymentScheduleCreate) -> str:
+    """A schedule as it is kept: by UTC where it names no time zone."""
+    schedule = own.schedule
+    if isinstance(schedule, IntervalSchedule):
+        rule = f"every {schedule.interval}"
+    else:
+        rule = schedule.cron if isinstance(schedule, CronSchedule) else schedule.rrule.rpartition("\n")[2]
+    return f"{rule} {schedule.timezone or 'UTC'}{'' if own.active else ' (rests)'}"
 
 
 async def _serve(served: list[RunnerDeployment]) -> None:

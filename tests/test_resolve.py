@@ -137,6 +137,29 @@ def test_comments_docstrings_and_blank_lines_change_nothing(own_code):
     assert looked_at() != before
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('TEXT = """a\n\nb"""\n', 'TEXT = """a\nb"""\n'),
+        ('TEXT = f"""{1} \n#"""\n', 'TEXT = f"""{1}\n#"""\n'),
+        ('class Odd(ValueError): "Said."\n', 'class Odd(KeyError): "Said."\n'),
+        ('def answer(): "The answer: \u00e9."; return 1\n', 'def answer(): "The answer: \u00e9."; return 2\n'),
+        ("\f\nrate = 1\nsize = 1  # it\n", "\f\nrate = 2\nsize = 1  # it\n"),  # Emacs' pages
+        ('marks = "\u2028"\nrate = 1\nsize = 1  # it\n', 'marks = "\u2028"\nrate = 2\nsize = 1  # it\n'),
+    ],
+)  # fmt: skip
+def test_what_stands_in_a_text_or_beside_a_docstring_or_behind_a_form_feed_counts(own_code, before, after):
+    """What looks like a blank line, a docstring or a comment and is none: left out, it keeps old results as good."""
+    path = Path("components/optimizer.py")
+    code = path.read_text()
+    path.write_text(code + before)
+    first = looked_at()
+    path.write_text(code + after)
+    assert looked_at() != first
+    path.write_text(code + before.replace("Said", "Told").replace("answer:", "number:").replace("# it", "# that"))
+    assert looked_at() == first
+
+
 def test_a_default_is_a_setting_like_one_that_is_written(own_code):
     """A changed default is a change of what uses it, whether a file says so or not; where it is written it is not."""
     raw = searched()

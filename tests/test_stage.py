@@ -66,6 +66,15 @@ def test_a_clock_that_is_set_back_changes_no_duration(project, monkeypatch):
     assert all(own["kwh"] > 0 for own in cost)
 
 
+def test_a_night_that_the_machine_slept_through_is_no_work(monkeypatch):
+    """A laptop that is closed in a training: the clock since boot goes on, and a GPU would be charged for all night."""
+    settings = params.check(tiny_params())
+    before, clock = stage._cost(settings, {"gpus": 1}), time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda own: clock(own) + 8 * 3600 * (own == time.CLOCK_BOOTTIME))
+    after = stage._cost(settings, {"gpus": 1})
+    assert 0 <= after["seconds"] - before["seconds"] < 60 and after["kwh"] < before["kwh"] * 1.5
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     write_raw(tmp_path)

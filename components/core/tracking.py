@@ -31,6 +31,8 @@ PARENT = "SESAME_PARENT_RUN"
 """In the environment of a stage: the id of its flow's run."""
 FLOW = "flow"
 """The tag with that id on every run that the flow brings about, at whatever depth: MLflow's page filters by tags, and shows one parent."""
+IDLE = "idle_seconds"
+"""The tag of a run that goes on after it was stopped: how long nobody was at work between its start and its end."""
 USER = "SESAME_USER"
 """In the environment: the name that stands at runs, where it is not the system's."""
 OFF = "SESAME_TRACKING"
@@ -109,6 +111,8 @@ def client():
     import mlflow
 
     ours = not os.environ.get("MLFLOW_TRACKING_URI")  # which `set_tracking_uri` sets
+    if ours and "?" in uri():  # it would write to the file whose name ends there, beside the checkout
+        raise SesameError("SQLAlchemy reads a path up to its `?`; rename the folder, or set MLFLOW_TRACKING_URI")
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.ERROR)
@@ -294,6 +298,25 @@ class Run:
             self.id = None
 
 
+def _left(ledger, run_id: str):
+    """The run of a killed attempt; None where somebody has deleted it, or the ledger is another one by now."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = ledger.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    return run if run.info.lifecycle_stage == "active" else None
+
+
+def _last_sign(ledger, run) -> int:
+    """When an attempt ended, in milliseconds; of one that was killed hard, when it last logged a figure, or began."""
+    points = (point for key in run.data.metrics for point in ledger.get_metric_history(run.info.run_id, key))
+    return run.info.end_time or max((point.timestamp for point in points), default=run.info.start_time)
+
+
 def _lost(error: Exception) -> None:
     print(f"warning: {unusable(error)} (this run is not recorded there; results are in data/)", file=sys.stderr, flush=True)
 
@@ -305,7 +328,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
     if enabled:
         try:
             ledger = client()
-            if run_id is None:
+            if run_id is None or (left := _left(ledger, run_id)) is None:
                 tags = (
                     tags | {"git_commit": git_commit(), "mlflow.user": user()} | ({"mlflow.parentRunId": parent} if parent else {}) | flow
                 )
@@ -316,6 +339,8 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
             else:  # the run of a killed attempt goes on, below the flow that brought about this one
                 ledger.update_run(run_id, status="RUNNING")
                 run = Run(run_id)
+                idle = float(left.data.tags.get(IDLE, 0)) + time.time() - _last_sign(ledger, left) / 1000
+                run.tag(**{IDLE: f"{idle:.3f}"})
                 if parent:
                     run.tag(**{"mlflow.parentRunId": parent} | flow)
         except Exception as error:  # any failure of the ledger: the work goes on

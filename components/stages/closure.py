@@ -191,16 +191,27 @@ def forget() -> None:
         cached.cache_clear()
 
 
+INSIDE = ("STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE")
+"""Tokens in which blank lines and blanks at the end of a line are a part of what is computed."""
+
+
 def _essence(text: str, tree: ast.AST) -> str:
     """A module without what nothing it computes depends on."""
-    lines = text.splitlines()
+    lines = text.split("\n")  # as Python counts them: `splitlines` begins one at a form feed, too
+    kept = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        (row, column), (last, _) = token.start, token.end
         if token.type == tokenize.COMMENT:
-            row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
+        elif tokenize.tok_name[token.type] in INSIDE:
+            kept |= set(range(row - 1, last - 1))
     for node in _docstrings(tree):
-        lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+        first, last = node.lineno - 1, node.end_lineno - 1
+        # the offsets count bytes; beside it may stand code, as in `def answer(): "The answer."; return 42`
+        beside = lines[first].encode()[: node.col_offset] + lines[last].encode()[node.end_col_offset :]
+        lines[first : last + 1] = [beside.decode(), *[""] * (last - first)]
+        kept -= set(range(first, last))
+    return "\n".join(line if i in kept else line.rstrip() for i, line in enumerate(lines) if i in kept or line.strip())
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.Expr]:

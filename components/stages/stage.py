@@ -48,6 +48,15 @@ def began(pid: int | str = "self") -> float:
     return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
+def _suspended() -> float:
+    """Seconds since the machine's boot that it slept: one of the two clocks goes on meanwhile."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+SLEPT = _suspended()
+"""Before this process began to work: what is more at its end is no time of the work's, and cost it no energy."""
+
+
 def _cost(params: params_file.Params, own: dict) -> dict:
     """seconds, tokens, flops, kwh, memory_mib.
 
@@ -55,7 +64,7 @@ def _cost(params: params_file.Params, own: dict) -> dict:
     """
     times, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_seconds = times.ru_utime + times.ru_stime + children.ru_utime + children.ru_stime
-    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - began()
+    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - began() - (_suspended() - SLEPT)
     gib = times.ru_maxrss / 2**20  # kibibytes on Linux
     kwh = energy_kwh(params.energy, seconds, cpu_seconds, gib, own.get("gpus", 0))
     earlier = own.get("earlier_seconds", 0.0)

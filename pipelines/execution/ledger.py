@@ -88,7 +88,8 @@ OPEN = STATE / "mlflow_run"
 
 
 def _close_left(client) -> None:
-    """Close the run of a flow that was killed, and those of its stages: nobody else does."""
+    """Close the run of a flow that was killed, and those of its stages: nobody else does. When they ended nobody knows,
+    and now, which may be days later, is no end."""
     if not OPEN.exists():
         return
     from mlflow.exceptions import MlflowException
@@ -101,7 +102,7 @@ def _close_left(client) -> None:
     for run_id in (*(run.info.run_id for run in below), left):
         with suppress(MlflowException):  # one that somebody has deleted
             if client.get_run(run_id).info.status == "RUNNING":
-                client.set_terminated(run_id, "KILLED")
+                client.update_run(run_id, status="KILLED")
 
 
 def _md5() -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from components import params
@@ -49,12 +50,17 @@ def names(kind: str) -> tuple[str, ...]:
     if kind == CPU:
         return tuple(str(core) for core in range(os.cpu_count() or 1))
     if (visible := os.environ.get(VISIBLE)) is not None:
-        return tuple(dict.fromkeys(visible.split(",")))
+        return tuple(dict.fromkeys(takewhile(_seen, map(str.strip, visible.split(","))))) or ("",)
     with suppress(OSError):
         listed = subprocess.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True)
         if listed.returncode == 0 and listed.stdout.strip():
             return tuple(listed.stdout.split())
     return ("",)
+
+
+def _seen(name: str) -> bool:
+    """Whether CUDA takes a name for a GPU; at the first that it does not it stops, and sees none of those behind."""
+    return bool(name) and not name.startswith("-")
 
 
 def capacity(resource: str | None) -> int:

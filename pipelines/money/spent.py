@@ -85,8 +85,9 @@ def no_ledger() -> str:
 def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[str, float]]]:
     """Runs of stages, how many have no end, and of the flows that were measured the kWh by counters and by estimates.
 
-    What failed or was stopped, or lost the ledger on its way, has kept no cost: its seconds are the ledger's, from the start to the end,
-    and its power is that of the finished runs of its group, or of a core. Its FLOPs are not known.
+    What failed or was stopped, or lost the ledger on its way, has kept no cost: its seconds are the ledger's, from the
+    start to the end but for the time between its attempts, and its power is that of the finished runs of its group, or
+    of a core. Its FLOPs are not known.
     """
     client = tracking.client()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
@@ -103,10 +104,11 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
             if run.info.status == "FINISHED" and {"seconds", "kwh"} <= cost.keys():
                 finished.append(Spent(run.info.run_name, "FINISHED", price.of(all_params, tags["stage"], cost)))
                 by_flow[tags.get(tracking.FLOW, "")] += cost["kwh"]
-            elif run.info.end_time is None:
+            elif run.info.end_time is None or run.info.status == "RUNNING":  # it has the end of its last attempt
                 endless += 1
             else:
-                without_cost.append((run.info.run_name, run.info.status, (run.info.end_time - run.info.start_time) / 1000))
+                seconds = (run.info.end_time - run.info.start_time) / 1000 - float(tags.get(tracking.IDLE, 0))
+                without_cost.append((run.info.run_name, run.info.status, seconds))
         token = page.token or ""
     watts = _watts(finished)
     for name, state, seconds in without_cost:

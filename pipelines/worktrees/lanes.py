@@ -15,7 +15,8 @@ from pathlib import Path
 from shutil import copyfile, rmtree
 from typing import Any
 
-from dvc.config import Config
+from configobj import ConfigObj
+from dvc.config import Config, _pack_named
 from filelock import FileLock, Timeout
 
 from components import params
@@ -39,6 +40,14 @@ def _turn() -> FileLock:
     return FileLock(STATE / "lanes.lock")
 
 
+class _Config(Config):
+    """DVC's config files. It reads them as UTF-8, and writes ASCII alone: /home/josé would end in a traceback."""
+
+    def _save_config(self, level: str, conf_dict: dict) -> None:
+        with open(self.files[level], "wb") as file:
+            ConfigObj(_pack_named(conf_dict), encoding="utf-8").write(file)
+
+
 def share(worktree: Path, config: Mapping[str, Any], cache: str, links: Iterable[str] = ()) -> None:
     """Have a worktree work with this checkout's local settings of DVC, cache and downloads, and with the files under these paths."""
     (STATE / "downloads").mkdir(exist_ok=True)
@@ -47,7 +56,7 @@ def share(worktree: Path, config: Mapping[str, Any], cache: str, links: Iterable
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(Path(link).resolve())
-    with Config(worktree / ".dvc").edit("local") as own:
+    with _Config(worktree / ".dvc").edit("local") as own:
         own.clear()  # a pool's worktree is there for long: what was dropped here goes there, too
         own.update(deepcopy(dict(config)))
         own.setdefault("cache", {}).update(dir=cache, type=LINKS)

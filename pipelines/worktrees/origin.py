@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 
 from dvc.repo import Repo
@@ -14,6 +13,7 @@ from ruamel.yaml import YAML
 from components.core import tracking
 from components.core.errors import SesameError
 from components.stages import resolve
+from components.text.sources import files
 from pipelines import terminal
 from pipelines.execution import graph
 from pipelines.worktrees.overrides import Variant
@@ -65,10 +65,11 @@ def look(variants: Sequence[Variant]) -> Origin:
     _names([variant.name for variant in variants])
     untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
     patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
-    links = {path for pattern in patterns for path in glob(pattern, recursive=True)}
+    links = {path for pattern in patterns for path in files.found(pattern)}
     _check([path for path in untracked if path not in links])
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
-    if changed := git("diff", "--name-only", "HEAD").decode().splitlines():
+    # with -z, or git writes `é` as \303\251
+    if changed := [path for path in git("diff", "--name-only", "-z", "HEAD").decode().split("\0") if path]:
         terminal.say(f"carried, not committed: {some(changed)} ({len(changed)} in all)")
     with Repo() as repo:
         config = repo.config.load_one("local")

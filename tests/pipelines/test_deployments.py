@@ -19,6 +19,7 @@ import requests
 from ruamel.yaml import YAML
 
 from components import params
+from components.core.errors import SesameError
 from components.stages import registry
 from pipelines.execution import sources
 from tests.conftest import tiny_params
@@ -275,3 +276,54 @@ def test_a_failure_is_posted(ready):
     [call] = [call for call in calls if call["id"] == run]
     assert call["state"] == "Failed" and call["message"].startswith("1 stage: 0 cached, 0 done, 1 failed")
     assert {call["state"] for call in calls} == {"Failed"}
+
+
+ENTRY = {"name": "own", "entrypoint": "pipelines.deployments.pipeline", "description": "d"}
+
+
+def deployments_of(**entry) -> list:
+    own = {key: value for key, value in (ENTRY | entry).items() if value is not None}
+    with open("prefect.yaml", "w") as file:
+        YAML().dump({"deployments": [own]}, file)
+    from pipelines import deployments
+
+    return deployments._deployments()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "shown"),
+    [
+        ({"cron": "0 3 * * *"}, "0 3 * * * UTC"),  # which is what Prefect keeps it by, whatever the machine's time zone
+        ({"cron": "0 3 * * *", "timezone": "Europe/Berlin", "active": False}, "0 3 * * * Europe/Berlin (rests)"),
+        ({"interval": 5400}, "every 1:30:00 UTC"),
+        ({"rrule": "FREQ=DAILY;BYHOUR=3"}, "FREQ=DAILY;BYHOUR=3 UTC"),
+    ],
+)
+def test_a_schedule_is_shown_as_it_is_kept(tmp_path, monkeypatch, schedule, shown):
+    from pipelines import deployments
+
+    monkeypatch.chdir(tmp_path)
+    [deployed] = deployments_of(schedules=[schedule])
+    assert list(map(deployments._when, deployed.schedules)) == [shown]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"schedules": [{"cron": "0 3 * * *", "timezone": "Europe/Pariss"}]}, "deployment own: .*Invalid timezone"),
+        ({"schedules": [{"cron": "99 3 * * *"}]}, "deployment own: Invalid cron string"),
+        ({"schedules": [{"cron": "0 3 * * *", "time_zone": "UTC"}]}, "deployment own: .*unexpected .* 'time_zone'"),
+        ({"description": None}, "deployment own: no 'description'"),
+        ({"entrypoint": "pipelines.deployments.pipelin"}, "deployment own: .*pipelin"),
+    ],
+)
+def test_a_wrong_deployment_is_one_line(tmp_path, monkeypatch, entry, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SesameError, match=said) as error:
+        deployments_of(**entry)
+    assert "\n" not in str(error.value)
+    Path("prefect.yaml").write_text("deployments: [\n")
+    from pipelines import deployments
+
+    with pytest.raises(SesameError, match="prefect.yaml: not a list of `deployments` in YAML"):
+        deployments._deployments()

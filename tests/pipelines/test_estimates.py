@@ -11,6 +11,7 @@ from components import params
 from components.core import storage, tracking
 from components.core.errors import SesameError
 from components.pretrain import sizing
+from components.stages import stage as frame
 from pipelines.execution import graph, sources
 from pipelines.money import estimates, forecast
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate

@@ -190,3 +190,11 @@ def test_no_git_is_one_line(inside, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     done = CliRunner().invoke(cli.app, ["exp", "diff", "other"])
     assert done.exit_code == 1 and "no git in PATH" in str(done.exception)
+
+
+@pytest.mark.parametrize("command", [["generate", "gpt", "caf\udce9"], ["exp", "run", "-S", "seed=caf\udce9"]])
+def test_an_argument_in_latin_1_is_one_line(lab, monkeypatch, command):
+    """As a shell passes on the byte 0xe9, which Python makes half of a surrogate pair of."""
+    monkeypatch.chdir(lab.path)
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 1 and "is not UTF-8 (byte 0xe9 at" in done.output and done.output.count("\n") == 1

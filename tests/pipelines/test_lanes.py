@@ -10,9 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from dvc.config import Config
 
 from components.core.errors import SesameError
-from pipelines.worktrees import overrides
+from pipelines.worktrees import lanes, overrides
 from tests.pipelines.conftest import BIN, ROOT, Lab
 
 STAGES = """
@@ -112,13 +113,13 @@ def test_four_lanes_leave_the_tree_as_it_was(ready, many_stages):
     lab = ready
     lab.write("score.py", SCORE + "# stashed\n")
     git(lab, "stash")
-    lab.write("in", "22").write("notes.txt", "not for a lane").write("added.txt", "a new file that git knows")
-    git(lab, "add", "added.txt")
+    lab.write("in", "22").write("notes.txt", "not for a lane").write("addé.txt", "a new file that git knows")
+    git(lab, "add", "addé.txt")
     before = tree(lab)
     output = lab.sesame("exp", "sweep", "-S", "seed=2,3", "-S", "energy.pue=1.0,2.0", "--jobs", "4", SESAME_TRACKING="")
     print(output)
     assert tree(lab) == before and left(lab) == [] and works_in(lab) == []
-    assert "4 lanes, 4 at a time" in output and "carried, not committed: added.txt, in (2 in all)" in output
+    assert "4 lanes, 4 at a time" in output and "carried, not committed: addé.txt, in (2 in all)" in output
     assert "not carried, git does not have them: notes.txt (1 in all)" in output
     assert len(re.findall(r"^\[\S+\] ready after ", output, re.M)) == 4 and len(re.findall(r" done +[\d.]+ +[\d.]+ *$", output, re.M)) == 4
 
@@ -139,7 +140,7 @@ def test_four_lanes_leave_the_tree_as_it_was(ready, many_stages):
     assert "seed" in dvc(lab, "exp", "diff", "seed=2,energy.pue=1.0", "seed=3,energy.pue=1.0")
     apply(lab, "seed=3,energy.pue=1.0")
     assert json.loads(lab.read("metrics.json"))["score"] == 3.0 and lab.read("score.out") == "22" * 1000 + "3"
-    assert lab.read("in") == "22" and lab.read("added.txt") and lab.read("notes.txt") == "not for a lane"
+    assert lab.read("in") == "22" and lab.read("addé.txt") and lab.read("notes.txt") == "not for a lane"
     assert "2 cached, 0 done" in lab.sesame("run")
 
 
@@ -280,3 +281,25 @@ def test_a_wrong_setting_is_one_clear_line(settings, said):
     with pytest.raises(SesameError, match=re.escape(said)) as error:
         variants(*settings)
     assert "\n" not in str(error.value)
+
+
+def test_what_git_tells_a_hook_leads_no_lane_to_the_users_index(ready):
+    """As in a hook of a linked worktree, or below `git rebase --exec`: git's own variables say where to work."""
+    ready.write("in", "2")
+    git(ready, "add", "in")
+    before = git(ready, "diff", "--cached"), git(ready, "status", "--porcelain")
+    place = {"GIT_DIR": str(ready.path / ".git"), "GIT_INDEX_FILE": str(ready.path / ".git/index")}
+    ready.sesame("exp", "run", "-S", "seed=5", **place)
+    assert (git(ready, "diff", "--cached"), git(ready, "status", "--porcelain")) == before
+    assert experiments(ready)["seed=5"]["metrics"]["metrics.json"]["data"]["in"] == "2" and not left(ready)
+
+
+def test_a_checkout_may_stand_under_a_path_of_any_letters(tmp_path, monkeypatch):
+    folder = tmp_path / "José #1" / "lab"
+    (folder / ".sesame/lanes/own/.dvc").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    as_it_is = Config(folder / ".sesame/lanes/own/.dvc").load_one("local")
+    lanes.share(folder / ".sesame/lanes/own", as_it_is, str(folder / ".dvc/cache"))
+    config = Config(folder / ".sesame/lanes/own/.dvc").load_one("local")
+    assert config["cache"]["dir"] == str(folder / ".dvc/cache")
+    assert config["core"]["site_cache_dir"] == str(folder / ".sesame/lanes/own/.dvc/tmp/site")

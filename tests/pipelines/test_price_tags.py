@@ -3,6 +3,7 @@
 import csv
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,73 @@ def test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once(em
     }
     assert (book.missing, book.endless, len(book.runs)) == ("", 1, 5)
     assert price.total(run.price for run in book.runs).seconds == 207
+
+
+def attempt(run_id: str | None) -> str:
+    """A try of a pre-training that is stopped, a new one or one that goes on; the id of its run."""
+    tags = {"stage": "pretrain", "name": "gpt"}
+    with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", tags, {}, run_id=run_id) as run:
+        raise KeyboardInterrupt
+    return run.id
+
+
+def test_the_days_between_two_attempts_cost_nothing(book, monkeypatch):
+    now, day, client = 1_000_000.0, 86_400, tracking.client()
+    monkeypatch.setattr(time, "time", lambda: now)
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
+    tags = {"stage": "pretrain", "name": "gpt"}
+    first = client.create_run(experiment, run_name="pretrain@gpt", tags=tags).info.run_id
+    now += 20
+    tracking.Run(first).log({"loss": 2.0}, step=1)  # the last that is heard of it: it is killed hard
+    now += 3 * day
+    with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", {}, {}, run_id=first):
+        now += 30
+        raise KeyboardInterrupt
+    now += day
+    with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", {}, {}, run_id=first):
+        found = spent.read(params.check(tiny_params()))
+        assert (found.endless, found.runs) == (1, []), "it is at work, whenever its last attempt ended"
+        now += 50
+        raise KeyboardInterrupt
+    [run] = spent.read(params.check(tiny_params())).runs
+    assert (run.state, run.price.seconds) == ("KILLED", pytest.approx(20 + 30 + 50, abs=0.1))
+
+
+def test_a_killed_flow_ends_when_nobody_knows_and_not_when_the_next_one_begins(book):
+    client = tracking.client()
+    with ledger.opened("flow", "id", []) as flow:
+        left = flow._run.id
+        recorded("pretrain", "gpt", None, "RUNNING", flow=left)
+    client.update_run(left, status="RUNNING")
+    ledger.OPEN.write_text(left)
+    with ledger.opened("next", "id", []):
+        pass
+    found = spent.read(params.check(tiny_params()))
+    assert (found.endless, found.runs) == (1, []), "since 1970 it would be"
+    statuses = [run.info.status for run in client.search_runs([client.get_run(left).info.experiment_id])]
+    assert sorted(statuses) == ["FINISHED", "KILLED", "KILLED"]
+
+
+def test_a_training_whose_run_was_deleted_goes_on_in_a_new_one(book, capsys):
+    first = attempt(None)
+    tracking.client().delete_run(first)
+    second = attempt(first)
+    assert second not in (first, None) and attempt("0" * 32) not in (first, second, None), "as of another ledger's"
+    assert "not usable" not in capsys.readouterr().err
+
+
+def test_no_ledger_is_written_beside_a_folder_with_a_question_mark(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "which lab?"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SESAME_TRACKING", "")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracking.client.cache_clear()
+    assert attempt(None) is None
+    said = capsys.readouterr().err
+    assert "SQLAlchemy reads a path up to its `?`; rename the folder" in said and said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [folder]
+    tracking.client.cache_clear()
 
 
 def test_what_the_project_has_cost_is_said_with_what_it_is_beside(book, capsys):

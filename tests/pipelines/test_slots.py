@@ -44,6 +44,22 @@ def test_slots_are_held_all_or_none_and_given_back(three):
     assert slots.take(slots.CPU, 1).env == {}, "cores are counted, not chosen"
 
 
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        ("0, 1", ("0", "1")),  # the same two as "0,1" of another flow, under the same locks
+        ("0,2,-1,1", ("0", "2")),  # as CUDA reads it: with the others a stage would see no GPU, and train on the CPU
+        ("-1", ("",)),
+        ("", ("",)),
+        ("GPU-8932f937, MIG-41b35014", ("GPU-8932f937", "MIG-41b35014")),
+    ],
+)
+def test_gpus_are_those_that_cuda_sees(three, monkeypatch, visible, names):
+    monkeypatch.setenv(slots.VISIBLE, visible)
+    slots.names.cache_clear()
+    assert slots.names(slots.GPU) == names
+
+
 HOLDS = "from pipelines.execution import slots; print(slots.take('gpu', 2).names, flush=True); import time; time.sleep(9999)"
 
 

@@ -222,6 +222,15 @@ def test_files_sorted_each_once_and_missing(tmp_path, monkeypatch):
         contents(FilesSource(kind="files", paths=["c.txt"]))
 
 
+def test_a_path_that_is_there_is_no_glob(tmp_path, monkeypatch):
+    """As a browser names a second download, on some systems."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("text1.txt", "text[1].txt"):
+        (tmp_path / name).write_text(name)
+    assert contents(FilesSource(kind="files", paths=["text[1].txt"])) == {"text[1].txt": b"text[1].txt"}
+    assert list(contents(FilesSource(kind="files", paths=["text[0-9].txt"]))) == ["text1.txt"]
+
+
 def test_a_password_in_an_address_is_used_and_never_kept(server, capsys):
     digest = server.add("a.txt?token=secret", b"One line.\n\nTwo lines.\n\nThree lines.\n")
     address = server.url.replace("://", "://joe:secret@") + "/files/a.txt?token=secret"

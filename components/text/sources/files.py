@@ -10,6 +10,11 @@ from components.core.errors import SesameError
 from components.text.sources.file import SourceFile
 
 
+def found(pattern: str) -> list[str]:
+    """What is at a path or glob. A path that is there is no glob: `text[1].txt` would be `text1.txt`, another file."""
+    return [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
+
+
 def open_files(source: params.FilesSource) -> Iterator[SourceFile]:
     """The files at the paths and globs (`**` goes into folders), in the order of the paths and sorted within one; each once.
 
@@ -17,7 +22,7 @@ def open_files(source: params.FilesSource) -> Iterator[SourceFile]:
     """
     paths: dict[str, str] = {}  # where a file really is -> how it was found
     for pattern in source.paths:
-        matching = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+        matching = sorted(path for path in found(pattern) if Path(path).is_file())
         if not matching:
             raise SesameError(f"files: nothing at {pattern!r} (looked in {Path.cwd()})")
         for path in matching:

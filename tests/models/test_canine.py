@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from components import objectives, params, tokenizer
 from components.checkpoints import __main__ as checkpoint_stage
-from components.checkpoints import export
+from components.checkpoints import export, parity
 from components.encode import __main__ as encode_stage
 from components.errors import SesameError
 from components.models import store
@@ -205,6 +205,23 @@ def test_a_checkpoint_comes_in_and_goes_out(project):
     for name, value in before.items():
         rows_read = 192 if "char_position" in name else None
         assert after[name].shape == value.shape and torch.equal(after[name][:rows_read], value[:rows_read]), name
+
+
+@pytest.mark.parametrize("settings", [
+    {"max_position_embeddings": 59}, {"max_position_embeddings": 60},
+    {"downsampling_rate": 2, "upsampling_kernel_size": 2, "max_position_embeddings": 38},
+    {"downsampling_rate": 16, "upsampling_kernel_size": 16},
+])  # fmt: skip
+def test_texts_that_fill_a_block_are_no_other_model(project, settings):
+    """With blocks of 16, and places for texts of 47 and 48 characters: theirs reads their ends by the padding behind."""
+    assert bring(given(local_transformer_stride=16, **settings))["max_abs_difference"] < 1e-5
+
+
+def test_a_difference_is_a_number(project, monkeypatch):
+    """In float64 the masks of `transformers`' class are NaN."""
+    monkeypatch.setattr(parity, "TOLERANCE", 1e-9)
+    with pytest.raises(SesameError, match=r"transformers computes something else, by up to \d\S*e-\d+ \(1e-09 is allowed\)"):
+        bring(given())
 
 
 @pytest.mark.parametrize(("settings", "said"), [

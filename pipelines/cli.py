@@ -37,6 +37,15 @@ def plain_name(text: str) -> str:
     return text
 
 
+def _say_whose_code() -> None:
+    """A word where this folder is a checkout with code of its own, which is not what this process runs. In a lane, below the checkout that
+    it is of, it need not be."""
+    here, own = Path.cwd(), Path(__file__).resolve().parents[1]
+    if Path(here, "pipelines/cli.py").exists() and not here.is_relative_to(own):
+        said = f"sesame: this command is that of {own}, and runs the code there, not what is in {here}"
+        print(f"{said}; `make install` here gives this checkout its own", file=sys.stderr)
+
+
 def clear(function: Callable) -> Callable:
     """A subcommand that says what is wrong in a line."""
 
@@ -45,6 +54,7 @@ def clear(function: Callable) -> Callable:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode is no reason to stop: what it has not is escaped
                 stream.reconfigure(errors="backslashreplace")
+        _say_whose_code()
         try:
             function(*args, **kwargs)
         except SesameError as error:

@@ -139,6 +139,11 @@ def _while_prefect_lives() -> Iterator[None]:
         said = f"sesame: Prefect's server went away; {kept} (`sesame status` shows the servers)"
         print(said, file=sys.stderr, flush=True)
         os._exit(1)  # at Python's exit Prefect would wait for that server again, to send what it has left
+    except RuntimeError as error:  # Prefect's, as a flow begins
+        if not str(error).startswith("Failed to reach API at "):
+            raise
+        address = str(error).removeprefix("Failed to reach API at ")
+        raise SesameError(f"Prefect's server at {address} does not answer; start it, or unset PREFECT_API_URL") from None
     except PrefectHTTPStatusError as error:
         answer = f"{error.response.status_code} {error.response.reason_phrase}"
         raise SesameError(

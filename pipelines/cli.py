@@ -56,6 +56,15 @@ PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_O
 of its own, git would go by it and write to the user's index."""
 
 
+def _say_whose_code() -> None:
+    """A word where this folder is a checkout with code of its own, which is not what this process runs. In a lane, below the checkout that
+    it is of, it need not be."""
+    here, own = Path.cwd(), Path(__file__).resolve().parents[1]
+    if Path(here, "pipelines/cli.py").exists() and not here.is_relative_to(own):
+        said = f"sesame: this command is that of {own}, and runs the code there, not what is in {here}"
+        print(f"{said}; `make install` here gives this checkout its own", file=sys.stderr)
+
+
 def clear(function: Callable) -> Callable:
     """A subcommand that says what is wrong in a line."""
 
@@ -66,6 +75,7 @@ def clear(function: Callable) -> Callable:
                 stream.reconfigure(errors="backslashreplace")
         for variable in PLACES:
             os.environ.pop(variable, None)
+        _say_whose_code()
         try:
             in_utf8(kwargs.values())
             function(*args, **kwargs)
@@ -151,6 +161,11 @@ def _while_prefect_lives() -> Iterator[None]:
         said = f"sesame: Prefect's server went away; {kept} (`sesame status` shows the servers)"
         print(said, file=sys.stderr, flush=True)
         os._exit(1)  # at Python's exit Prefect would wait for that server again, to send what it has left
+    except RuntimeError as error:  # Prefect's, as a flow begins
+        if not str(error).startswith("Failed to reach API at "):
+            raise
+        address = str(error).removeprefix("Failed to reach API at ")
+        raise SesameError(f"Prefect's server at {address} does not answer; start it, or unset PREFECT_API_URL") from None
     except PrefectHTTPStatusError as error:
         answer = f"{error.response.status_code} {error.response.reason_phrase}"
         raise SesameError(

@@ -126,7 +126,7 @@ class Build:
 
     def run(self, cancelled: threading.Event) -> None:
         """Build all. Raises StagesFailed, or KeyboardInterrupt when it was stopped; nothing runs any more then."""
-        waiting = list(self.plan)
+        waiting, stopped = list(self.plan), True
         try:
             while waiting or self._running:
                 for stage in [stage for stage in waiting if self._free(stage)]:
@@ -137,18 +137,28 @@ class Build:
                     self._collect(self._finished.get(timeout=0.5))
                 if cancelled.is_set():
                     raise KeyboardInterrupt
+            stopped = False
         except (KeyboardInterrupt, TerminationSignal):
-            terminal.say("stopping what runs", "yellow")
             raise KeyboardInterrupt from None
         finally:
-            with _told_once():
-                runner.stop_all()
-                if self.pool:
-                    self.pool.stop()
-                for name in list(self._running):
-                    self._collect(name)
+            self._end("stopping what runs" if stopped else "")
         if any(result.state not in GOOD for result in self.results.values()):
             raise StagesFailed
+
+    def _end(self, said: str) -> None:
+        """Stop what runs, and note how it ended. Another Ctrl-C ends the waiting, and nothing else."""
+        while True:
+            with suppress(KeyboardInterrupt), _told_once(signal.SIGTERM):
+                if said:
+                    terminal.say(said, "yellow")
+                    said = ""
+                runner.stop_all()  # again, there is nothing to wait for: who is cut short there has killed all
+                if self.pool:
+                    self.pool.stop()
+                with _told_once(signal.SIGINT):
+                    for name in list(self._running):
+                        self._collect(name)
+                return
 
     def _free(self, stage: graph.Stage) -> bool:
         if not self.results.keys() >= set(stage.upstream):
@@ -218,13 +228,13 @@ class Build:
 
 
 @contextmanager
-def _told_once() -> Iterator[None]:
-    """No SIGTERM cuts the stopping of stages short: who cancels a flow often tells it twice, by Ctrl-C and by Prefect."""
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _told_once(number: signal.Signals) -> Iterator[None]:
+    """No such signal cuts the stopping of stages short: who cancels a flow often tells it twice, by Ctrl-C and by Prefect."""
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
 
 
 @contextmanager

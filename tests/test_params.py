@@ -496,6 +496,18 @@ def test_a_wrong_key_of_a_study_names_the_file_of_the_studies():
         params.check(raw, studies=studies)
 
 
+def test_mistakes_of_studies_alone_name_their_file_first():
+    raw = tiny_params()
+    studies = {"ablations": raw.pop("ablations")}
+    studies["ablations"]["rate"] |= {"quetsion": "?", "sedes": [1]}
+    with pytest.raises(SesameError) as told:
+        params.check(raw, studies=studies)
+    first, *others = str(told.value).splitlines()
+    assert first == "studies/params.yaml: 2 problems" and all(line.startswith("  ablations.rate.") for line in others)
+    with pytest.raises(SesameError, match=r"^params.yaml: 3 problems\n(?s:.*)\n  studies/params.yaml: ablations.rate"):
+        params.check(raw | {"sed": 1}, studies=studies)
+
+
 def test_a_block_that_names_no_seed_takes_the_top_level_one():
     """Models, vectors and what is derived; one that names a seed keeps it, and so does a process that checks another file after it."""
     raw = tiny_params(seed=7)

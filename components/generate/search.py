@@ -31,6 +31,15 @@ class Limits:
     """Ids that are no text, (n,)."""
     most: int
     """New tokens."""
+    last: int | None = None
+    """The last of so many; None: any."""
+
+    def score(self, scores: Tensor, step: int) -> None:
+        """Make -inf of the scores of what may not be written in this step, (rows, vocab)."""
+        scores[:, self.forbidden] = -torch.inf
+        if self.last is not None and step + 1 == self.most:
+            scores[:] = -torch.inf
+            scores[:, self.last] = 0
 
 
 class State:
@@ -60,7 +69,7 @@ def one_by_one(
     alive, written = torch.arange(len(state.ids)), state.ids.tolist()
     for step in range(limits.most):
         scores = state.scores
-        scores[:, limits.forbidden] = -torch.inf
+        limits.score(scores, step)
         if how.repetition_penalty != 1:
             scores = penalised(scores, [written[i] for i in alive.tolist()], how.repetition_penalty)
         tokens = scores.argmax(1) if isinstance(how, Greedy) else draw(scores, how, keys[alive], step)
@@ -116,7 +125,7 @@ def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, lim
     alive = torch.arange(rows)
     for step in range(limits.most):
         steps = scores.log_softmax(1)
-        steps[:, limits.forbidden] = -torch.inf
+        limits.score(steps, step)
         sums = running[:, :, None] + steps.view(len(alive), width, -1)
         best, at = sums.flatten(1).topk(2 * width)
         beam, token = at // sums.shape[2], at % sums.shape[2]

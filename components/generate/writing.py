@@ -110,7 +110,7 @@ class Writer:
         return search.one_by_one(*self._begun(sources, most), how, self._limits(most), torch.tensor(keys))
 
     def _limits(self, most: int) -> search.Limits:
-        return search.Limits(self.end, self.forbidden, most)
+        return search.Limits(self.end, self.forbidden, most, self.model.forced_end)
 
 
 def decoding(family: str, name: str) -> type[search.Decoding]:

@@ -25,6 +25,8 @@ class LanguageModel(nn.Module, ABC):
     num_layers: int
     max_length: int
     """Longest input, in tokens."""
+    forced_end: int | None = None
+    """The last token of a text that it writes as long as it may; None: the likeliest."""
     absent: Sequence[str] = ()
     """Parts that no training has touched, whose weights are random in every load."""
 

@@ -69,7 +69,7 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
     problems, params = [], None
     raw = {**raw, **studies, **{key: {**raw[key], **studies[key]} for key in own_names if isinstance(raw.get(key), dict)}}
     # a wrong seed is reported by the model itself
-    top = TOP_SEED.set(raw["seed"] if isinstance(raw.get("seed"), int) else 1)
+    drawn = TOP_SEED.set(raw["seed"] if isinstance(raw.get("seed"), int) else 1)
     try:
         params = Params.model_validate(raw)
         params._of_studies = own_names
@@ -79,7 +79,7 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
             place = where(problem["loc"], raw)
             problems.append(f"{place}: {message(problem)}" if place else message(problem))
     finally:
-        TOP_SEED.reset(top)
+        TOP_SEED.reset(drawn)
     if problems := [plain(problem) for problem in problems + references(raw, own_names)]:
         places = (
             *(OF_STUDIES if studies else ()),
@@ -88,9 +88,10 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
         own = [STUDIES if problem.startswith(places) else file for problem in problems]
         if len(problems) == 1:
             raise SesameError(f"{own[0]}: {problems[0]}")
-        told = [problem if path == file else f"{path}: {problem}" for path, problem in zip(own, problems, strict=True)]
+        top = file if file in own else STUDIES
+        told = [problem if path == top else f"{path}: {problem}" for path, problem in zip(own, problems, strict=True)]
         more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
-        raise SesameError(f"{file}: " + "\n  ".join([f"{len(problems)} problems", *told[:MOST], *more]))
+        raise SesameError(f"{top}: " + "\n  ".join([f"{len(problems)} problems", *told[:MOST], *more]))
     return params
 
 

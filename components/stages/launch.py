@@ -18,6 +18,7 @@ import secrets
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -304,8 +305,8 @@ def _reach(host: str, port: int, seconds: float) -> TCPStore:
     end = time.monotonic() + seconds
     while True:
         try:
-            with socket.create_connection((host, port), timeout=5):  # torch's own tries are a page of warnings
-                pass
+            with socket.create_connection((host, port), timeout=5) as connected:
+                _greet(connected, f"{host}:{port}")
             store = TCPStore(host, port, timeout=timedelta(seconds=PATIENCE))
             _impatient(port)
             return store
@@ -315,6 +316,17 @@ def _reach(host: str, port: int, seconds: float) -> TCPStore:
                     f"{host}:{port} can't be reached for {seconds:g} s ({one_line(error)}); does the training run there?"
                 ) from None
         time.sleep(0.5)
+
+
+def _greet(connected: socket.socket, head: str) -> None:
+    """Ask as torch's store asks (TCPStoreBackend.hpp): of what is none it would show its stack, and wait for ever where nothing is said.
+    Raises SesameError where something else answers."""
+    connected.sendall(struct.pack("=BIBI", 0, 0x3C85F7CE, 13, 2**16 + 1))  # a client; ping, with a number that is to come back
+    answer = connected.recv(4, socket.MSG_WAITALL)
+    if not answer:
+        raise ConnectionError("the connection is closed at once")
+    if answer != struct.pack("=I", 2**16 + 1):
+        raise SesameError(f"{head} answers, but is no head of a training")
 
 
 def _told(store: TCPStore, head: str) -> dict[str, Any]:

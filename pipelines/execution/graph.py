@@ -146,6 +146,8 @@ def at_once(wait: bool = False) -> Iterator[None]:
     """
     global _shared
     refresh()
+    for path in ("dvc.lock", "studies/dvc.lock"):
+        lockfile.check(Path(path))
     with opened(wait) as repo, lock_repo(repo):
         _shared = repo
         try:
@@ -168,10 +170,7 @@ def opened(wait: bool = False) -> Iterator[Repo]:
         raise SesameError("DVC is at work in this checkout (its lock is taken); run again when that is done") from None
     except DvcException as error:
         if cut := re.search(r"'((?:studies/)?dvc\.lock)'.*corrupted", str(error)):
-            raise SesameError(
-                f"{cut[1]} is not valid YAML (a merge conflict, or cut off): take one side by `git checkout --ours {cut[1]}`, or the last "
-                f"commit's by `git checkout HEAD -- {cut[1]}`, and run again; stages that differ run, or come out of DVC's cache"
-            ) from None
+            raise SesameError(f"{cut[1]} is not valid YAML (a merge conflict, or cut off): {lockfile.cure(cut[1])}") from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise SesameError("DVC: " + " ".join(lines)) from None
 

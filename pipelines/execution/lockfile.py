@@ -6,6 +6,7 @@ them leaves the first half of the file, which is good YAML and says that the oth
 """
 
 import re
+import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import Any
 
 from dvc.utils.serialize import dumps_yaml
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from components.core.errors import SesameError
 
 HEAD = "schema: '2.0'\nstages:\n"
 ENTRY = re.compile(r"^  (?=[\w@.-]+:\n)", re.MULTILINE)
 """Where an entry begins."""
+CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+"""What git writes around two sides of a merge."""
 OTHER = re.compile(r"^(?!   |  [\w@.-]+:$|$)", re.MULTILINE)
 """What is neither the name of an entry nor deeper."""
 
@@ -65,6 +69,46 @@ def plain(path: Path) -> Entries:
     if (entries := read(path)) is None:
         raise SesameError(f"{path} is not as DVC writes it (a comment, a conflict of git's?): mend it, or let `dvc repro` write it anew")
     return entries
+
+
+def check(path: Path) -> None:
+    """Raises SesameError where git left a conflict in a lock file, or something cut it off: most of what is left is good YAML, and says
+    that the stages behind were never run."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    if CONFLICT.search(text):
+        raise SesameError(f"{path} has a conflict of git's: {cure(path)}")
+    if _cut(path, text):
+        raise SesameError(f"{path} is cut off after {len(text):,} characters: {cure(path)}")
+
+
+def cure(path: Path | str) -> str:
+    """What to do about a lock file that can't be read."""
+    return (
+        f"take one side of a merge by `git checkout --ours {path}`, else the last commit's by `git checkout HEAD -- {path}` (or remove it "
+        "where git has none), and run again; stages that differ run, or come out of DVC's cache"
+    )
+
+
+def _cut(path: Path, text: str) -> bool:
+    if not text.endswith("\n"):
+        return True
+    name, own = next(reversed((read(path) or {}).items()), ("", ""))
+    if not own:
+        return False  # written by hand
+    try:
+        entry = parsed(own)[name]
+        items = [item for key in ("deps", "outs") for item in entry.get(key) or []]
+        whole = "cmd" in entry and all(len(item) > 1 and ("hash" not in item or item[item["hash"]]) for item in items)
+    except (YAMLError, LookupError, TypeError, AttributeError):
+        return True
+    if not whole:
+        return True
+    committed = subprocess.run(["git", "show", f"HEAD:./{path}"], capture_output=True, text=True).stdout
+    behind = committed.removeprefix(text)
+    return behind != committed and behind.startswith("   ")  # within an entry
 
 
 def parsed(lines: str) -> dict[str, dict[str, Any]]:

@@ -19,6 +19,8 @@ HINTS = re.compile(
     r"|\tgit add |\tdvc config core\.autostage|ERROR: failed to reproduce )"
 )
 """What DVC says around a stage's own output; the terminal and the logs are better without."""
+TORN = re.compile(r"Traceback \(most recent call last\):|Error processing line |Exception ignored |Fatal Python error")
+"""What Python begins with to say where a stop has met it, most often in an import."""
 MARK = "SESAME_FLOW"
 """In the environment of all that a stage starts: the process id of its flow."""
 PROGRESS_EVERY = 5.0
@@ -69,7 +71,7 @@ def run(
         child = processes.start(command, {**(env or {}), MARK: str(os.getpid()), "PATH": path, "PYTHONUNBUFFERED": "1"}, files=files)
         _children.add(child.pid)
     tail: deque[str] = deque(maxlen=200)
-    reader = threading.Thread(target=_stream, args=(child.stdout, tail, on_line), daemon=True)
+    reader = threading.Thread(target=_stream, args=(name, child.stdout, tail, on_line), daemon=True)
     reader.start()
     timed_out = False
     try:
@@ -107,9 +109,9 @@ def reset() -> None:
     _stopping.clear()
 
 
-def _stream(stream, tail: deque[str], on_line: Callable[[str], None]) -> None:
+def _stream(name: str, stream, tail: deque[str], on_line: Callable[[str], None]) -> None:
     stream.reconfigure(newline="")  # tell a line that ended from a progress bar's, which the next one overwrites
-    shown = 0.0
+    shown, torn = 0.0, False
     for line in stream:
         if line.endswith("\r"):
             if time.monotonic() - shown < PROGRESS_EVERY:
@@ -117,8 +119,14 @@ def _stream(stream, tail: deque[str], on_line: Callable[[str], None]) -> None:
             shown = time.monotonic()
         text = line.rstrip()
         tail.append(text)
-        if text and not HINTS.match(text):
+        torn = torn or (_stopping.is_set() and bool(TORN.match(text)))
+        if text and not HINTS.match(text) and (not torn or text.startswith(_label(name))):
             on_line(text)
+
+
+def _label(name: str) -> str:
+    """What a stage's own last word begins with: its name, without the file of its address."""
+    return f"{name.rpartition(':')[2]}: "
 
 
 def _problem(name: str, tail: deque[str]) -> str:
@@ -131,6 +139,6 @@ def _problem(name: str, tail: deque[str]) -> str:
     if re.search(r"exited with (-9|137)$", verdict):
         return "killed by the system (signal 9), most often for want of memory"
     said = [line for line in tail if line and not line.startswith(("ERROR: ", "> ")) and not HINTS.match(line)]
-    prefix = f"{name.rpartition(':')[2]}: "  # without the file of its address
+    prefix = _label(name)
     own = [line for line in said if line.startswith(prefix)]
     return (own or said or [verdict])[-1].removeprefix(prefix)

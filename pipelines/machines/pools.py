@@ -55,6 +55,8 @@ ALL, LIVES = 4, 8
 """At every fourth look it is asked how all runs stand and what they have said, at every eighth which workers live, too."""
 LOST = 3
 """A stage is sent so often when workers vanish with it."""
+SIGNALLED = "termination signal"
+"""In what Prefect says of a run that a signal has ended: that of a worker whose end its process has seen."""
 PATIENCE = 15
 """Seconds that the server must go on saying that a worker is offline."""
 PENDING = 300
@@ -241,6 +243,8 @@ class Pool:
             if (answer := pool_stage.until_it_answers(partial(self._answer, run_id), self._stopping)) is not None:
                 return self._taken(stage, order, answer, time.monotonic() - begun)
             said = f"its run was removed from {self.name}" if sent.removed else sent.state.message or sent.state.name
+            if not sent.removed and sent.state.is_crashed() and SIGNALLED in said:
+                said = f"worker {sent.worker or 'of its run'} was killed or has ended"
             if not sent.removed and not sent.state.is_crashed():  # cancelled by somebody, or a fault of ours
                 return Outcome(1, time.monotonic() - begun, problem=f"{sent.state.name.lower()} in the pool: {said}", permanent=True)
             on_line(f"lost: {said}; sent again")

@@ -13,7 +13,7 @@ from components import objectives, params
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive.checkpoints import __main__ as checkpoint_stage
-from components.derive.checkpoints import export
+from components.derive.checkpoints import export, parity
 from components.models import store
 from components.models.canine.config import CanineArchitecture
 from components.models.canine.model import PRIMES, code_points
@@ -206,6 +206,23 @@ def test_a_checkpoint_comes_in_and_goes_out(project):
     for name, value in before.items():
         rows_read = 192 if "char_position" in name else None
         assert after[name].shape == value.shape and torch.equal(after[name][:rows_read], value[:rows_read]), name
+
+
+@pytest.mark.parametrize("settings", [
+    {"max_position_embeddings": 59}, {"max_position_embeddings": 60},
+    {"downsampling_rate": 2, "upsampling_kernel_size": 2, "max_position_embeddings": 38},
+    {"downsampling_rate": 16, "upsampling_kernel_size": 16},
+])  # fmt: skip
+def test_texts_that_fill_a_block_are_no_other_model(project, settings):
+    """With blocks of 16, and places for texts of 47 and 48 characters: theirs reads their ends by the padding behind."""
+    assert bring(given(local_transformer_stride=16, **settings))["max_abs_difference"] < 1e-5
+
+
+def test_a_difference_is_a_number(project, monkeypatch):
+    """In float64 the masks of `transformers`' class are NaN."""
+    monkeypatch.setattr(parity, "TOLERANCE", 1e-9)
+    with pytest.raises(SesameError, match=r"transformers computes something else, by up to \d\S*e-\d+ \(1e-09 is allowed\)"):
+        bring(given())
 
 
 @pytest.mark.parametrize(("settings", "said"), [

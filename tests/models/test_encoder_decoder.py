@@ -1,5 +1,6 @@
 """The encoder-decoder: the numbers of `transformers`' T5, BART and Marian from the same weights, what a task reads of it, bad settings."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 from components import params
+from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive.checkpoints import __main__ as stage
 from components.derive.checkpoints import export
+from components.generate import writing
 from components.models import store
 from components.models.encoder_decoder import hub
+from components.params import Beam, Greedy, Sample
 from components.text import tokenizer
 from tests.conftest import text, tiny_params
 from tests.models.test_transformers import SENTENCES, batch, roberta_bpe, unigram
@@ -118,6 +122,51 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(project, nam
     again = THEIRS[name][0].from_pretrained(written).eval()
     same = again(input_ids=ids, attention_mask=real.long(), decoder_input_ids=read).logits
     torch.testing.assert_close(same[target_real], expected.logits[target_real], atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("name", "file"), [
+    ("bart", "config.json"), ("marian", "generation_config.json"), ("t5", "generation_config.json"), ("t5", None),
+])  # fmt: skip
+def test_a_text_cut_at_its_limit_ends_as_that_of_transformers(project, name, file):
+    """By `forced_eos_token_id`; a file of settings for writing overrides config.json. And so does what is exported again."""
+    folder = given(project / "given" / name, name)
+    last = {"bart": 2, "marian": 11, "t5": 9}[name] if file else None
+    for kind in ("config.json", "generation_config.json"):
+        settings = json.loads((folder / kind).read_text()) | ({"forced_eos_token_id": last if kind == file else 5} if file else {})
+        (folder / kind).write_text(json.dumps(settings))
+    if file == "config.json":
+        (folder / "generation_config.json").unlink()
+    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
+    writer = writing.load("brought")
+    sources = [writer.source(line) for line in SENTENCES[:4]]
+    for where in (folder, export.export("brought")[0]):
+        theirs = THEIRS[name][0].from_pretrained(where).eval()
+        assert theirs.generation_config.forced_eos_token_id == last
+        told = {"eos_token_id": writer.end, "decoder_start_token_id": writer.model.start}
+        told["use_cache"] = False  # T5 has one for as many layers as its encoder has
+        theirs.generation_config.update(bad_words_ids=[[i] for i in writer.forbidden.tolist() if i != last], **told)
+
+        def generated(source: list[int], theirs=theirs, **how) -> list[int]:
+            made = theirs.generate(torch.tensor([source]), max_new_tokens=6, do_sample=False, **how)[0, 1:].tolist()
+            return made[: made.index(writer.end)] if writer.end in made else made
+
+        greedy = writer.write(sources, Greedy(kind="greedy", max_new_tokens=6, repetition_penalty=1.3), 4)
+        assert greedy == [generated(source, repetition_penalty=1.3) for source in sources]
+        beams = writer.write(sources, Beam(kind="beam", beams=3, length_penalty=1.0, max_new_tokens=6), 4)
+        assert beams == [generated(source, num_beams=3, length_penalty=1.0) for source in sources]
+        drawn = writer.write(sources, Sample(kind="sample", seed=1, max_new_tokens=6), 4)
+        whole = [text for text in (*greedy, *drawn) if len(text) == 6 - (last == writer.end)]
+        assert whole and (last in (None, writer.end) or all(text[-1] == last for text in whole))
+
+
+def test_several_last_tokens_are_refused(project):
+    folder = given(project / "given" / "bart", "bart")
+    (folder / "generation_config.json").write_text('{"forced_eos_token_id": [2, 3]}')
+    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    with pytest.raises(SesameError, match=r"forced_eos_token_id: \[2, 3\] is not supported, only one id or null"):
+        stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
 
 
 def architecture(**changes) -> params.Architecture:

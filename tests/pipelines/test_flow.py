@@ -164,6 +164,18 @@ def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
     assert lab.read("long.out") == "whole"
 
 
+def test_a_second_ctrl_c_ends_at_once_and_lists_what_ran(lab):
+    lab.stages("  a: {cmd: \"trap '' INT TERM; touch begun; sleep 9999\", outs: [a.out]}\n  b: {cmd: x, deps: [a.out], outs: [b.out]}")
+    process = lab.start("run")
+    lab.until((lab.path / "begun").exists)
+    process.send_signal(signal.SIGINT)
+    assert any("stopping what runs" in line for line in process.stdout)
+    process.send_signal(signal.SIGINT)
+    output = lab.ended(process, code=130)
+    assert lab.processes() == []
+    assert summary(output) == "0 cached, 0 done, 0 failed, 1 stopped, 1 not begun"
+
+
 def test_one_flow_a_checkout(lab):
     lab.write("writer.py", WRITER).write("hold", "").stages(LONG)
     first = lab.start("run")

@@ -186,6 +186,15 @@ def test_what_a_stage_reads_of_others(inside):
     assert graph.reads_what_git_keeps([a, b]) == {"b"} and graph.folders([a, b]) == ["a"]
 
 
+def test_a_command_of_another_checkout_says_so(inside):
+    inside.write("pipelines/cli.py", "")
+    shown = CliRunner().invoke(cli.app, ["profile"])
+    assert not shown.exit_code and f"and runs the code there, not what is in {inside.path}; `make install`" in shown.stderr
+    assert shown.stderr.count("\n") == 1
+    (inside.path / "pipelines/cli.py").unlink()
+    assert not CliRunner().invoke(cli.app, ["profile"]).stderr
+
+
 def test_no_git_is_one_line(inside, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     done = CliRunner().invoke(cli.app, ["exp", "diff", "other"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from dvc.utils.serialize import load_yaml
 
+from components.core.errors import SesameError
 from pipelines import profiles
 from pipelines.execution import lockfile
 from pipelines.execution.graph import lock_entries
@@ -51,6 +52,46 @@ def test_file_of_another_form_is_left_to_dvc(text, tmp_path):
     path.write_text(text, encoding="utf-8")
     assert lockfile.read(path) is None
     assert lockfile.entries(path)["a"] == {"cmd": "x"}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_file_that_was_cut_off_is_not_taken_for_good(inside, committed):
+    """Wherever the cut is, but between two entries; where git has the file, and where the last stages were run since."""
+    path = Path("dvc.lock")
+    if committed:
+        text = lockfile.HEAD + "".join(list(lockfile.plain(ROOT / path).values())[:5])
+        path.write_text((ROOT / path).read_text(encoding="utf-8"))
+        subprocess.run(["git", "add", "-f", "dvc.lock"], check=True)
+        subprocess.run(["git", "commit", "-qm", "lock"], check=True)
+        cuts = {*range(0, len(text), 997), *(i + 1 for i, character in enumerate(text) if character == "\n")}
+        within = [i for i in sorted(cuts) if len(lockfile.HEAD) < i < len(text) and not lockfile.ENTRY.match(text, i)]
+    else:
+        text = lockfile.HEAD + lockfile.entry("a", {"cmd": "x", "deps": [{"path": "in", "hash": "md5", "md5": "0" * 32}]})
+        within = [i for i in range(len(text) - 1) if text[i - 1] != "\n"] + [text.index("      hash"), text.index("      md5")]
+    for i in within[:: 1 + len(within) // 100]:
+        path.write_text(text[:i])
+        with pytest.raises(SesameError, match=rf"dvc.lock is cut off after {i:,} .*`git checkout HEAD -- dvc.lock`"):
+            lockfile.check(path)
+    path.write_text("")
+    with pytest.raises(SesameError, match="dvc.lock is cut off after 0 "):
+        lockfile.check(path)
+    for whole in (text, lockfile.HEAD + "# by hand\n" + text.removeprefix(lockfile.HEAD)):
+        path.write_text(whole)
+        lockfile.check(path)
+
+
+@pytest.mark.parametrize("name", ["dvc.lock", "studies/dvc.lock"])
+def test_commands_say_so_in_a_line(bare, name):
+    bare.stages("  a: {cmd: echo 1 > a.out, outs: [a.out]}\n")
+    entry = lockfile.entry("a", {"cmd": "x", "outs": [{"path": "in", "hash": "md5", "md5": "0" * 32}]})
+    for damaged, said in (
+        (lockfile.HEAD + entry[:-3], f"sesame: {name} is cut off after "),
+        (f"<<<<<<< HEAD\n{lockfile.HEAD}{entry}=======\n>>>>>>> b\n", f"sesame: {name} has a conflict of git's: take one side"),
+    ):
+        bare.write(name, damaged)
+        for command in ("plan", "run"):
+            output = bare.sesame(command, code=1)
+            assert said in output and f"`git checkout HEAD -- {name}`" in output and output.count("\n") == 1
 
 
 @pytest.mark.parametrize("form", ["as DVC writes it", "by hand"])

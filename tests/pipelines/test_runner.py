@@ -93,6 +93,22 @@ def test_timeout_ends_even_the_stubborn(inside, monkeypatch):
     assert len(inside.processes()) == 1  # this one
 
 
+def test_a_stage_that_is_stopped_as_it_begins_shows_no_traceback(inside):
+    """Its own last word stays, and so do those of one that fails by itself."""
+    slow = "import time\ntry:\n    open('begun', 'w')\n    time.sleep(99)\nfinally:\n    print('a: stopped', flush=True)\n"
+    inside.write("slow.py", slow)
+    inside.stages("  a: {cmd: python slow.py, outs: [a.out]}\n  b: {cmd: python -c 1/0, outs: [b.out]}")
+    assert any(line.startswith("Traceback") for line in run("b")[1])
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(run()))
+    thread.start()
+    inside.until((inside.path / "begun").exists)
+    runner.stop_all()
+    thread.join()
+    [(outcome, lines)] = ended
+    assert outcome.stopped and "a: stopped" in lines and not [line for line in lines if "Traceback" in line or "Interrupt" in line], lines
+
+
 def test_what_a_stage_leaves_running_is_ended(inside):
     inside.stages("  a: {cmd: 'sleep 9999 & echo > a.out', outs: [a.out]}")
     assert run()[0].returncode == 0

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import psutil
 import pytest
@@ -261,6 +263,27 @@ def test_a_prefect_server_that_is_away_is_one_line(bare):
     message = bare.sesame("run", code=1, PREFECT_API_URL="http://127.0.0.1:9/api")
     said = "no server answers at http://127.0.0.1:9 (PREFECT_API_URL); start it, or unset PREFECT_API_URL"
     assert message.endswith(f"\nsesame: prefect: {said}\n")
+    assert not (bare.path / "a.out").exists()
+
+
+def test_a_server_that_says_it_is_well_and_answers_nothing_else_is_one_line(bare):
+    class Well(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.endswith("/health"):
+                self.send_response(200)
+                self.end_headers()
+            self.close_connection = True
+
+        def log_message(self, *_) -> None:
+            pass
+
+    bare.stages("  a: {cmd: echo > a.out, outs: [a.out]}")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Well) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/api"
+        message = bare.sesame("run", code=1, PREFECT_API_URL=address)
+        server.shutdown()
+    assert message.endswith(f"sesame: Prefect's server at {address}/ does not answer; start it, or unset PREFECT_API_URL\n"), message
     assert not (bare.path / "a.out").exists()
 
 

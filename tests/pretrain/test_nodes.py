@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import psutil
@@ -360,6 +361,32 @@ def test_joining_compares_the_folder_with_the_head(project, monkeypatch):
     ):
         launch.join(head, 1)
     assert len(began) == 1
+
+
+@pytest.mark.parametrize(("said", "line"), [
+    (b"SSH-2.0-OpenSSH_9.0\r\n", r"127.0.0.1:\d+ answers, but is no head of a training"),
+    (None, r"127.0.0.1:\d+ can't be reached for 0.2 s .*; does the training run there\?"),
+    (b"", r"127.0.0.1:\d+ can't be reached for 0.2 s \(timed out\); does the training run there\?"),
+])  # fmt: skip
+def test_another_server_in_the_place_of_a_head_is_a_line(capfd, said, line):
+    """One that speaks of itself, one that closes, one that waits for more: torch shows its stack, or waits for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            kept = []
+            with suppress(OSError):
+                while True:
+                    connected, _ = server.accept()
+                    if said is None:
+                        connected.close()
+                        continue
+                    connected.sendall(said)
+                    kept.append(connected)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(SesameError, match=line):
+            launch.join(f"127.0.0.1:{server.getsockname()[1]}", 0.2)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_head_that_is_not_there_is_a_line():

@@ -70,12 +70,23 @@ def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, in
         config = parity.quiet_transformers().AutoConfig.for_model(**raw).to_dict()
     except Exception as error:  # of many kinds, over several lines
         raise SesameError(f"config.json: {one_line(error)}") from None
+    config |= of_generation(folder)
     layout = layouts[raw["model_type"]]
     if layout.code_points:
         config["vocab_size"] = code_points.VOCAB_SIZE
     if not isinstance(config.get("vocab_size"), int):
         raise SesameError(f"config.json: vocab_size: {config.get('vocab_size')!r} is no number")
     return layout, layout.architecture(raw | config), config["vocab_size"]
+
+
+def of_generation(folder: Path) -> dict:
+    """What ends a text that is as long as it may be: a file of settings for writing, where there is one, overrides the model's own."""
+    if not (path := folder / "generation_config.json").exists():
+        return {}
+    given = tables.parsed(path.name, path.read_bytes())
+    if not isinstance(given, dict):
+        raise SesameError(f"{path.name}: an object expected, {type(given).__name__} found")
+    return {"forced_eos_token_id": given.get("forced_eos_token_id")}
 
 
 def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:

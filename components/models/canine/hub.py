@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from components.core.errors import SesameError
 from components.models.canine.config import CanineArchitecture
-from components.models.canine.model import PRIMES
+from components.models.canine.model import PRIMES, Canine
 from components.models.common.layout import BERT_SETTINGS, Layout
 
 PLACES = "char_embeddings.char_position_embeddings.weight"
@@ -52,6 +52,18 @@ def hashed(config: dict) -> dict:
     return config
 
 
+def same_end(model: Canine, length: int) -> int:
+    """Length of the longest beginning of a text whose last characters see no block of padding alone; all of it where
+    there is none."""
+    width, rate = model.config.local_width, model.config.downsampling_rate
+
+    def apart(own: int) -> bool:
+        last = ((own - 1 + rate // 2) // rate + 1) * rate  # behind the last group that the convolutions read
+        return own + -own % width < last
+
+    return next((own for own in range(length, max(length - width, 2), -1) if not apart(own)), length)
+
+
 LAYOUTS = {
     "canine": Layout(
         "canine", "canine.",
@@ -79,6 +91,7 @@ LAYOUTS = {
         restore=as_many_as_buckets,
         code_points=True,
         behind=lambda model: 3 * model.config.downsampling_rate,
+        same_end=same_end,
         first_apart=True,
         classes={None: "CanineModel"},
     ),

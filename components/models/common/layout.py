@@ -94,6 +94,8 @@ class Layout:
     """Whether ids are Unicode's, so that there is no file of a tokenizer."""
     behind: Callable[[Any], int] = lambda model: 0
     """Places of padding that theirs must have behind a text to read its end as ours does."""
+    same_end: Callable[[Any, int], int] = lambda model, length: length
+    """The most tokens of a text, of so many, at whose end theirs computes what ours does."""
     first_apart: bool = False
     """Whether ours has on top of the first token what is pooled, and theirs something that nobody reads."""
     decodes: bool = False

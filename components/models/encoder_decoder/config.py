@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.core.config import Positive, Size
+from components.core.config import Added, Positive, Size
 from components.models.common.config import TransformerArchitecture
 
 CLS = 2  # of all tokenizers that are trained here
@@ -44,6 +44,8 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     """A bias on the logits (Marian, BART)."""
     decoder_start_token_id: Annotated[int, Field(ge=0)] = CLS
     """What the target opens with, and is not predicted: `[CLS]`. T5's is its padding, BART's the end of a text."""
+    forced_eos_token_id: Annotated[Annotated[int, Field(ge=0)] | None, Added(neutral=None)] = None
+    """The last token of a text that grows as long as it may, BART's and Marian's; null: the likeliest one, as everywhere."""
     task_states: Literal["encoder", "both"] = "encoder"
     """What a task reads: the encoder's states, their mean as one vector; or the same text goes through both stacks, and the decoder's last
     state is the vector (Lewis et al. 2020, section 3.1)."""

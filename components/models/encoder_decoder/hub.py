@@ -48,6 +48,7 @@ BART_SETTINGS = {
     "num_heads": "encoder_attention_heads decoder_attention_heads", "intermediate_size": "encoder_ffn_dim decoder_ffn_dim",
     "max_length": "max_position_embeddings", "dropout": "dropout", "activation": "activation_function",
     "scale_embedding": "scale_embedding", "decoder_start_token_id": "decoder_start_token_id",
+    "forced_eos_token_id": "forced_eos_token_id",
 }  # fmt: skip
 ACTIVATIONS = PLAIN_ACTIVATIONS | {"relu": "relu", "silu": "silu", "swish": "silu"}
 POSITIONS, ASIDE = "embed_positions.weight", 2
@@ -81,7 +82,15 @@ def _bias(weights: dict[str, Tensor]) -> Tensor:
 def of_bart(values: dict[str, Any]) -> dict[str, Any]:
     """What a BART or a Marian is told beyond the table."""
     layers, dropout = values["decoder_layers"] or values["encoder_layers"], values["dropout"]
-    return values | {"decoder_layers": layers, "attention_dropout": dropout, "activation_dropout": dropout, "forced_eos_token_id": None}
+    return values | {"decoder_layers": layers, "attention_dropout": dropout, "activation_dropout": dropout}
+
+
+def one_end(config: dict[str, Any]) -> dict[str, Any]:
+    """Raises SesameError where several tokens may be the last of a text that is as long as it may be."""
+    own = config.get("forced_eos_token_id")
+    if isinstance(own, list) and len(own) != 1:
+        raise SesameError(f"config.json: forced_eos_token_id: {own} is not supported, only one id or null")
+    return config | {"forced_eos_token_id": own[0] if isinstance(own, list) else own}
 
 
 def _bart(weights: dict[str, str], own: dict[str, Any], name: str, **others: Any) -> Layout:
@@ -89,8 +98,8 @@ def _bart(weights: dict[str, str], own: dict[str, Any], name: str, **others: Any
         "encoder_decoder", "model.", BART_SETTINGS, BART_WEIGHTS | weights,
         tied={f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in ("encoder", "decoder")}
         | {"lm_head.weight": "model.shared.weight"},
-        activations=ACTIVATIONS, own={"output_bias": True} | own, pretraining=OURS_ALONE, settings_out=of_bart, prepare=plain,
-        restore=restored, reads_segments=False, decodes=True, language_model=name, classes={None: name}, **others,
+        activations=ACTIVATIONS, own={"output_bias": True} | own, pretraining=OURS_ALONE, settings_in=one_end, settings_out=of_bart,
+        prepare=plain, restore=restored, reads_segments=False, decodes=True, language_model=name, classes={None: name}, **others,
     )  # fmt: skip
 
 
@@ -130,7 +139,7 @@ T5_SETTINGS = {
     "num_layers": "num_layers", "decoder_layers": "num_decoder_layers", "hidden_size": "d_model", "num_heads": "num_heads",
     "head_size": "d_kv", "intermediate_size": "d_ff", "dropout": "dropout_rate", "activation": "feed_forward_proj",
     "layer_norm_eps": "layer_norm_epsilon", "tie_word_embeddings": "scale_decoder_outputs",
-    "decoder_start_token_id": "decoder_start_token_id",
+    "decoder_start_token_id": "decoder_start_token_id", "forced_eos_token_id": "forced_eos_token_id",
 }  # fmt: skip
 INNER = ".DenseReluDense.wi"
 
@@ -172,7 +181,7 @@ def _rescaled(weights: dict[str, Tensor], architecture: EncoderDecoderArchitectu
 def of_a_t5(config: dict[str, Any]) -> dict[str, Any]:
     """With what old files leave out: the start of a target was written into the settings for generation alone. Untied is version 1.1."""
     told = {"scale_decoder_outputs": config.get("tie_word_embeddings", True), "decoder_start_token_id": config.get("pad_token_id", 0)}
-    return {**told, **{key: value for key, value in config.items() if value is not None}, "tie_word_embeddings": True}
+    return one_end({**told, **{key: value for key, value in config.items() if value is not None}, "tie_word_embeddings": True})
 
 
 def of_an_mt5(config: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +192,9 @@ def of_an_mt5(config: dict[str, Any]) -> dict[str, Any]:
 def of_our_t5(values: dict[str, Any]) -> dict[str, Any]:
     """What a T5 is told beyond the table. It takes an untied output as its name for version 1.1."""
     layers, head = values["num_decoder_layers"] or values["num_layers"], values["d_kv"] or values["d_model"] // values["num_heads"]
-    return values | {"num_decoder_layers": layers, "d_kv": head, "tie_word_embeddings": values["scale_decoder_outputs"]}
+    told = values | {"num_decoder_layers": layers, "d_kv": head, "tie_word_embeddings": values["scale_decoder_outputs"]}
+    del told["forced_eos_token_id"]  # stands among the settings for writing alone
+    return told
 
 
 GATED = {"gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import product
 from types import NoneType
@@ -19,6 +19,7 @@ from pydantic import (
     AfterValidator,
     AnyHttpUrl,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -167,10 +168,16 @@ def _left_out(mark: RunOnly | Label | Added, value: Any) -> bool:
     return isinstance(mark, RunOnly | Label) or value == mark.neutral
 
 
-def union_of(package: str, names: Iterable[str], kind: str) -> Any:
-    """The blocks called `kind` of the folders `names` in a package, as one type that `name` tells apart."""
+def union_of(package: str, names: Iterable[str], kind: str, default: str | None = None) -> Any:
+    """The blocks called `kind` of the folders `names` in a package, as one type that `name` tells apart; a block without it is the
+    `default` one."""
     blocks = tuple(getattr(import_module(f"{package}.{name}.config"), kind) for name in names)
-    return Annotated[Union[blocks], Field(discriminator="name")]  # noqa: UP007  (of a tuple made at run time)
+    union = Annotated[Union[blocks], Field(discriminator="name")]  # noqa: UP007  (of a tuple made at run time)
+    return Annotated[union, BeforeValidator(partial(_named, default))] if default else union
+
+
+def _named(default: str, given: Any) -> Any:
+    return {"name": default, **given} if isinstance(given, dict) else given
 
 
 def blocks_of(union: Any) -> tuple[type[Block], ...]:

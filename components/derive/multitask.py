@@ -24,6 +24,7 @@ from components.finetune.bench import Bench, Ready, readable
 from components.finetune.data import Batch, Encoded, Texts, batches
 from components.models import store
 from components.optimizers import factor
+from components.optimizers.config import OptimizerBlock
 from components.tasks import metrics
 
 
@@ -116,7 +117,7 @@ def fit(
     for module in others:
         groups += loop.groups(module.head, recipe)  # the model's weights are those of the first
     module, optimizer = fabric.setup(Tasks(ready), AdamW(groups, fused=True))
-    schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
+    schedule = OptimizerBlock(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
     streams = {task: endless(own, recipe.batch_size, np.random.default_rng([by.seed, 2, i])) for i, (task, own) in enumerate(data.items())}
     examples = {task: len(own) for task, own in data.items()}
     steps = recipe.epochs * sum(-(-count // recipe.batch_size) for count in examples.values())

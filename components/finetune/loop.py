@@ -20,6 +20,7 @@ from components.finetune.data import Encoded, Texts, batches
 from components.finetune.kinds import Kind
 from components.finetune.methods import distance
 from components.optimizers import factor, parameter_groups
+from components.optimizers.config import OptimizerBlock
 
 EVAL_BATCH_SIZE = 128
 
@@ -68,7 +69,7 @@ def fit(
         return Fitted(partial(predictions, fabric, module, kind), 0, 0, 0, 0.0, 0)
     unfrozen = [(distance(name, module), p) for name, p in module.named_parameters() if p.requires_grad]
     module, optimizer = fabric.setup(module, AdamW(groups(module, recipe), fused=True))
-    schedule = params.Optimizer(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
+    schedule = OptimizerBlock(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
     tokens, flops, rate, seconds, best, best_epoch, best_state = 0, 0.0, 0.0, 0.0, -np.inf, 0, None
     per_epoch = -(-len(data) // recipe.batch_size)
     steps, step = recipe.epochs * per_epoch, 0

@@ -1,31 +1,36 @@
-"""Learning-rate schedules, and which weights learn at which rate."""
+"""Optimizers and schedules, found by name.
 
-import math
-from collections.abc import Callable
+One more optimizer is a folder here and its name in `OPTIMIZERS` of `components.params.models`. In the folder: `config.py`
+with its settings, an OptimizerBlock, as `Optimizer` (no torch), and `optimizer.py` with `build`, as the one below, whose optimizer must
+
+- take the rate of each group from its `lr`, which the training sets before each step to a share of the group's `full_lr`;
+- leave weights and state as they are where its attribute `found_inf`, a tensor on the device, is above 0, and not ask the device for
+  its value: reading a value waits for all that is under way;
+- have all its state in `state_dict`, so that a resumed training ends with the same bits;
+- work on weights that are sharded (`DTensor`, under `strategy: fsdp`), where it needs more than one element at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
+import torch
 from torch import nn
 
-from components import params
+from components.optimizers.config import OptimizerBlock
 
 
-def factor(config: params.Optimizer, progress: float) -> float:
+def build(
+    settings: OptimizerBlock, module: nn.Module, layers: Sequence[nn.Module], distance: Callable[[str], int]
+) -> torch.optim.Optimizer:  # fmt: skip
+    """Of the trainable weights of `module`. `layers` are those that are stacked, for an optimizer that treats their matrices differently;
+    `distance` as in `parameter_groups`."""
+    return import_module(f"components.optimizers.{settings.name}.optimizer").build(settings, module, layers, distance)
+
+
+def factor(config: OptimizerBlock, progress: float) -> float:
     """The share of the full learning rate at `progress` in [0, 1] of the budget."""
-    left = max(0.0, 1 - progress)
-    if config.schedule == "slanted_triangular":
-        rising = progress / config.warmup if progress < config.warmup else left / (1 - config.warmup)
-        return (1 + 31 * rising) / 32
-    if progress < config.warmup:
-        return progress / config.warmup
-    if config.schedule == "linear":
-        return left / (1 - config.warmup)
-    if config.schedule == "inverse_sqrt":
-        return math.sqrt(max(config.warmup, 1e-9) / max(progress, 1e-9))
-    if config.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * (1 - left / (1 - config.warmup))))
-    if config.schedule == "wsd":
-        return min(1.0, left / config.decay)
-    return 1.0
+    return import_module(f"components.optimizers.schedules.{config.schedule}").share(config, progress)
 
 
 def parameter_groups(

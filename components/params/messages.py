@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from components.params.models import ARCHITECTURES, OBJECTIVES
+from components.params.models import ARCHITECTURES, OBJECTIVES, OPTIMIZERS
 
-NAMES = {*ARCHITECTURES, *OBJECTIVES}
+NAMES = {*ARCHITECTURES, *OBJECTIVES, *OPTIMIZERS}
 """Which pydantic puts into the path of a mistake, and the file has not."""
 
 
@@ -17,7 +17,8 @@ def where(location: tuple, raw: Any) -> str:
     path, entered = "", True
     for key in location:
         tags = [raw.get(tag) for tag in ("kind", "format", "name")] if isinstance(raw, dict) else []
-        if entered and key in tags and isinstance(key, str):
+        of_default = key in NAMES and isinstance(raw, dict) and key not in raw
+        if entered and isinstance(key, str) and (key in tags or of_default):
             entered = False
             continue  # pydantic names the member of a union; the file does not
         entered = True

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.core.config import Added, Block, Count, DrawnSeed, Label, Name, Positive, RunOnly, Share, Size, Threads, blocks_of, union_of
+from components.core.config import Block, Count, DrawnSeed, Label, Name, Positive, RunOnly, Size, Threads, blocks_of, union_of
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
@@ -17,47 +17,10 @@ OBJECTIVES = (
 """Folders of `components.objectives`. One more is one more folder, and its name here."""
 
 Architecture = union_of("components.models", ARCHITECTURES, "Architecture")
+OPTIMIZERS = ("adamw", "muon")
+"""Folders of `components/optimizers`."""
 Objective = union_of("components.objectives", OBJECTIVES, "Objective")
-
-
-class Optimizer(Block):
-    """Fused AdamW with bias correction; biases, norms and 1-d parameters are not decayed."""
-
-    learning_rate: Positive
-    """Highest learning rate, reached after the warm-up. BERT: 1e-4 at batches of 256 (Devlin et al. 2019, appendix
-    A.2); models of a few million parameters take 1e-3 to 2e-3."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    """Decoupled from the gradient (Loshchilov and Hutter 2019). BERT: 0.01."""
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
-    """Decay of the running means of the gradient and of its square. BERT: 0.9, 0.999; RoBERTa: 0.9, 0.98 (Liu et al.
-    2019, section 3.1)."""
-    eps: Positive = 1e-6
-    """Added to the root of the second mean (RoBERTa: 1e-6)."""
-    clip_norm: Positive | None = 1.0
-    """Longest gradient, in its Euclidean norm over all weights; longer ones are scaled down to it. null: none is."""
-    schedule: Literal["linear", "cosine", "wsd", "constant", "slanted_triangular", "inverse_sqrt"] = "linear"
-    """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3);
-    `wsd`: warm-up, stable, linear decay over the last `decay` share; `inverse_sqrt`: after the warm-up falling with the root of the steps
-    (Vaswani et al. 2017, section 5.3)."""
-    warmup: Share = 0.06
-    """Share of the budget."""
-    decay: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """`wsd`: share of the budget, at its end, in which the rate falls to 0."""
-    layer_decay: Annotated[float, Field(gt=0, le=1), Added(neutral=1.0)] = 1.0
-    """Each layer below the top one learns so many times slower: discriminative rates for going on with a trained model (Howard and Ruder
-    2018, section 3.2: 1 / 2.6 = 0.385)."""
-
-    @model_validator(mode="after")
-    def falls_from_somewhere(self):
-        if self.schedule == "inverse_sqrt" and not self.warmup:
-            raise ValueError("schedule inverse_sqrt falls from where the warm-up ends: give it a warmup above 0")
-        if self.schedule == "wsd" and self.warmup + self.decay > 1:
-            raise ValueError(
-                f"warmup {self.warmup:g} and decay {self.decay:g} of schedule wsd are more than the budget: lower one of them"
-            )
-        if self.schedule != "wsd" and self.decay != type(self).model_fields["decay"].default:
-            raise ValueError(f"decay has no effect on schedule {self.schedule}: leave it out, or take schedule: wsd")
-        return self
+Optimizer = union_of("components.optimizers", OPTIMIZERS, "Optimizer", default="adamw")
 
 
 class Budget(Block):

@@ -13,9 +13,8 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
-from torch.optim import AdamW
 
-from components import params
+from components import optimizers, params
 from components.core.errors import SesameError
 from components.core.keyed import uniform
 from components.core.tracking import Run
@@ -23,7 +22,6 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.objectives.examples.windows import Rows
 from components.objectives.scoring import Sums
-from components.optimizers import factor, parameter_groups
 from components.pretrain.data import Idle, micro_batches
 
 PROGRESS_SECONDS = 3.0
@@ -76,9 +74,7 @@ class Pretraining(L.LightningModule):
                 fully_shard(part, mesh=mesh)
 
     def configure_optimizers(self):
-        config = self.block.optimizer
-        own = parameter_groups(self, config.learning_rate, config.weight_decay, config.layer_decay, self._distance)
-        return AdamW(own, betas=config.betas, eps=config.eps, fused=True)
+        return optimizers.build(self.block.optimizer, self, self.model.stacked(), self._distance)
 
     def _distance(self, parameter: str) -> int:
         """How far below the model's own heads a parameter stands; networks of the objective are level with them."""
@@ -132,7 +128,7 @@ class Pretraining(L.LightningModule):
         optimizer.optimizer.found_inf = self.first_bad.isfinite().float()  # the fused optimizer looks at it on the device
         middle = self.progress(self.global_step + 0.5)  # of the step: neither the first nor the last is lost to a rate of 0
         for group in optimizer.param_groups:
-            group["lr"] = group["full_lr"] * factor(self.block.optimizer, middle)
+            group["lr"] = group["full_lr"] * optimizers.factor(self.block.optimizer, middle)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

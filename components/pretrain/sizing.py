@@ -16,6 +16,7 @@ from components import objectives, params
 from components.core import compute
 from components.core.flops import counted
 from components.models import store
+from components.optimizers.adamw.config import AdamW
 from components.pretrain.cost import matmul_peak
 from components.text.encode import Shard, Split
 from components.text.tokenizer import CLS, SEP, SPECIALS
@@ -90,7 +91,7 @@ def size(block: params.Model, vocab_size: int) -> Size:
     """Of a model, whether or not its text and its tokenizer are there. Layers are alike: few and twice as many are counted, the rest
     follows. Few are so many that half of them is a whole number, and that groups of them are as many as the model's."""
     # what has no part in it, so that it is counted once for all variants and seeds of a study
-    of_all = {"seed": 1, "encoding": "any", "optimizer": params.Optimizer(learning_rate=1), "budget": params.Budget(steps=1)}
+    of_all = {"seed": 1, "encoding": "any", "optimizer": AdamW(learning_rate=1), "budget": params.Budget(steps=1)}
     text = block.model_copy(update=of_all).model_dump_json()
     few = max(2, getattr(block.architecture, "layer_groups", 1))
     one, two = (_counted(text, vocab_size, layers) for layers in (few, 2 * few))

@@ -50,13 +50,21 @@ def model_modules(p: Params, name: str) -> tuple[str, ...]:
 
 def training_modules(p: Params, block: params.Training, family: str, encoding: str) -> tuple[str, ...]:
     """What a training on text finds by name."""
-    return family_module(family), f"components.objectives.{block.objective.name}.objective", *encoding_modules(p, encoding)
+    objective = f"components.objectives.{block.objective.name}.objective"
+    return family_module(family), objective, *optimizer_modules(block), *encoding_modules(p, encoding)
+
+
+def optimizer_modules(block: Block) -> tuple[str, ...]:
+    """What a training finds by name of how weights learn; nothing of a way that only reads a text, as pruning does."""
+    if (optimizer := getattr(block, "optimizer", None)) is None:
+        return ()
+    return f"components.optimizers.{optimizer.name}.optimizer", f"components.optimizers.schedules.{optimizer.schedule}"
 
 
 def method_modules(recipe: params.Recipe, family: str) -> tuple[str, ...]:
     """What a way to adapt a model of a family finds by name."""
     decoding = decoding_modules(family) if recipe.method == "text_to_text" else ()
-    return f"components.finetune.methods.{recipe.method}", *decoding
+    return f"components.finetune.methods.{recipe.method}", f"components.optimizers.schedules.{recipe.schedule}", *decoding
 
 
 def decoding_modules(family: str) -> tuple[str, ...]:

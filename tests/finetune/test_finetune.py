@@ -23,6 +23,7 @@ from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import ConcatHead, MeanHead, ScalarMix
 from components.optimizers import factor
+from components.optimizers.adamw.config import AdamW
 from components.report import tables
 from components.tasks import Example
 from components.tasks import __main__ as task_stage
@@ -329,7 +330,7 @@ def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
 
 
 def test_the_slanted_triangle():
-    config = params.Optimizer(learning_rate=1.0, warmup=0.1, schedule="slanted_triangular")
+    config = AdamW(learning_rate=1.0, warmup=0.1, schedule="slanted_triangular")
     assert [round(factor(config, at), 4) for at in (0.0, 0.05, 0.1, 0.55, 1.0)] == [0.0312, 0.5156, 1.0, 0.5156, 0.0312]
 
 

@@ -31,6 +31,7 @@ from components.derive import pretrained
 from components.models import store
 from components.objectives.examples.phases import Phases
 from components.optimizers import factor, parameter_groups
+from components.optimizers.adamw.config import AdamW
 from components.pretrain import training
 from components.pretrain.cost import training_flops
 from components.pretrain.data import PretrainData, Windows
@@ -448,7 +449,7 @@ def test_flops_match_a_count_by_hand(tokens, train_split, dropout, isolate_docum
 
 def test_schedules():
     def rates(schedule):
-        config = params.Optimizer(learning_rate=1.0, schedule=schedule, warmup=0.1)
+        config = AdamW(learning_rate=1.0, schedule=schedule, warmup=0.1)
         return [round(factor(config, x), 3) for x in (0.05, 0.1, 0.55, 0.9, 1.0)]
 
     assert rates("linear") == [0.5, 1.0, 0.5, 0.111, 0.0]

@@ -1,0 +1,1 @@
+"""AdamW (Loshchilov and Hutter 2019)."""

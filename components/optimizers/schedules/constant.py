@@ -1,0 +1,7 @@
+"""Rising over the warm-up, then the same."""
+
+from components.optimizers.config import OptimizerBlock
+
+
+def share(config: OptimizerBlock, progress: float) -> float:
+    return progress / config.warmup if progress < config.warmup else 1.0

@@ -1,0 +1,9 @@
+"""From 1/32 up over the warm-up and down to it (Howard and Ruder 2018, equation 3)."""
+
+from components.optimizers.config import OptimizerBlock
+
+
+def share(config: OptimizerBlock, progress: float) -> float:
+    left = max(0.0, 1 - progress)
+    rising = progress / config.warmup if progress < config.warmup else left / (1 - config.warmup)
+    return (1 + 31 * rising) / 32

@@ -1,0 +1,96 @@
+"""Muon: torch's own rule for one matrix, query, key and value apart, no harm by a gradient that is not a number; how the default is found."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from components import optimizers, params
+from components.core.errors import SesameError
+from components.models import store
+from components.optimizers.adamw.config import AdamW
+from components.optimizers.muon.config import Muon
+from components.optimizers.muon.optimizer import orthogonal
+from tests.conftest import tiny_params
+
+
+def built(settings, module: nn.Module, layers: list[nn.Module]):
+    optimizer = optimizers.build(settings, module, layers, lambda name: 0)
+    optimizer.found_inf = torch.zeros(())
+    return optimizer
+
+
+def steps(optimizer, module: nn.Module, count: int, rows: torch.Tensor) -> None:
+    for _ in range(count):
+        optimizer.zero_grad()
+        module(rows).square().mean().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("shape", [(24, 12), (12, 24)])
+def test_a_matrix_moves_as_under_torchs_muon(shape):
+    """But for the precision: theirs multiplies in bfloat16."""
+    torch.manual_seed(0)
+    ours = nn.Linear(shape[1], shape[0], bias=False)
+    theirs, rows = copy.deepcopy(ours), torch.randn(64, shape[1])
+    begun = ours.weight.detach().clone()
+    settings = Muon(name="muon", learning_rate=1e-3, weight_decay=0.1)
+    steps(built(settings, ours, [ours]), ours, 5, rows)
+    steps(torch.optim.Muon(theirs.parameters(), lr=0.02, weight_decay=0.1, momentum=0.95), theirs, 5, rows)
+    moved = (theirs.weight - begun).norm()
+    assert (ours.weight - theirs.weight).norm() < 0.02 * moved
+
+
+def test_singular_values_come_near_one():
+    values = torch.linalg.svdvals(orthogonal(torch.randn(48, 16, generator=torch.Generator().manual_seed(1)), 5))
+    assert 0.6 < values.min() and values.max() < 1.3
+
+
+def test_query_key_and_value_are_matrices_of_their_own(tokens):
+    """What turns one leaves the others; all else is AdamW's, with its rate."""
+    model = store.build(params.check(tiny_params()).models["gpt"].architecture, tokens)
+    settings = Muon(name="muon", learning_rate=1e-3)
+    optimizer = built(settings, model, model.stacked())
+    counts = {group["matrices"]: sum(p.numel() for p in group["params"]) for group in optimizer.param_groups if group["matrices"]}
+    layers = [p for layer in model.stacked() for p in layer.parameters() if p.ndim == 2]
+    assert sum(counts.values()) == sum(p.numel() for p in layers) and set(counts) == {1, 3}
+    assert {group["full_lr"] for group in optimizer.param_groups} == {1e-3, 0.02}
+    weight = model.stacked()[0].attention.query_key_value.weight
+    whole = torch.randn_like(weight)
+    apart = optimizer._orthogonal(whole, 3)
+    assert torch.equal(apart[: len(whole) // 3], orthogonal(whole[: len(whole) // 3], 5))
+
+
+@pytest.mark.parametrize("settings", [AdamW(learning_rate=1e-2), Muon(name="muon", learning_rate=1e-2)], ids=["adamw", "muon"])
+def test_a_gradient_that_is_no_number_changes_neither_weights_nor_state(settings):
+    module, rows = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)), torch.randn(4, 8)
+    optimizer = built(settings, module, [module[0]])
+    steps(optimizer, module, 2, rows)
+    before = copy.deepcopy((module.state_dict(), optimizer.state_dict()["state"]))
+    module(rows * float("nan")).sum().backward()
+    optimizer.found_inf = torch.ones(())
+    optimizer.step()
+    after = module.state_dict(), optimizer.state_dict()["state"]
+    assert all(torch.equal(before[0][key], after[0][key]) for key in before[0])
+    assert all(torch.equal(before[1][i][key], after[1][i][key]) for i in before[1] for key in before[1][i])
+
+
+def test_a_model_without_layers_is_refused():
+    with pytest.raises(SesameError, match="optimizer muon: the model has no layers with matrices; take adamw"):
+        built(Muon(name="muon", learning_rate=1e-3), nn.Linear(2, 2), [])
+
+
+def test_a_block_without_a_name_is_adamw_and_mistakes_have_their_place():
+    raw = tiny_params()
+    block = params.check(raw).models["bert"].optimizer
+    assert type(block) is AdamW and "name" not in block.settings()
+    raw["models"]["bert"]["optimizer"] |= {"name": "muon", "momentum": 2}
+    with pytest.raises(SesameError, match=r"models\.bert\.optimizer\.momentum: Input should be less than 1"):
+        params.check(raw)
+    raw["models"]["bert"]["optimizer"] = {"learning_rate": 1e-3, "momentum": 0.9}
+    with pytest.raises(SesameError, match=r"models\.bert\.optimizer\.momentum: unknown key"):
+        params.check(raw)
+    raw["models"]["bert"]["optimizer"] = {"learning_rate": 1e-3, "name": "sgd"}
+    with pytest.raises(SesameError, match=r"models\.bert\.optimizer: no name 'sgd' \(there are: adamw, muon\)"):
+        params.check(raw)

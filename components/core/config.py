@@ -168,11 +168,11 @@ def _left_out(mark: RunOnly | Label | Added, value: Any) -> bool:
     return isinstance(mark, RunOnly | Label) or value == mark.neutral
 
 
-def union_of(package: str, names: Iterable[str], kind: str, default: str | None = None) -> Any:
-    """The blocks called `kind` of the folders `names` in a package, as one type that `name` tells apart; a block without it is the
+def union_of(package: str, names: Iterable[str], kind: str, default: str | None = None, tag: str = "name") -> Any:
+    """The blocks called `kind` of the folders `names` in a package, as one type that `tag` tells apart; a block without it is the
     `default` one."""
     blocks = tuple(getattr(import_module(f"{package}.{name}.config"), kind) for name in names)
-    union = Annotated[Union[blocks], Field(discriminator="name")]  # noqa: UP007  (of a tuple made at run time)
+    union = Annotated[Union[blocks], Field(discriminator=tag)] if len(blocks) > 1 else blocks[0]  # noqa: UP007  (of a tuple made at run time)
     return Annotated[union, BeforeValidator(partial(_named, default))] if default else union
 
 

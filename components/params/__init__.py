@@ -11,6 +11,7 @@ files, `messages` and `references` what can be wrong with them.
 
 from components.params.derived import Derived, Distilled, MultiTask, Pretrained, Pruned, Sparsified, Truncated, Tuned
 from components.params.efficiency import Efficiency, Point, Quantised
+from components.params.evaluations import Evaluate, Evaluation
 from components.params.generation import Beam, BeginningInputs, Generation, Greedy, HowWritten, ParallelInputs, Sample
 from components.params.models import (
     Accelerator,

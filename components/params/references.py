@@ -38,7 +38,8 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         SPACES: {
             **_dictionary(raw, "vectors"), **_dictionary(raw, "published_vectors"), **_dictionary(raw, "contextual_vectors"),
         },
-        "alignments": _dictionary(raw, "alignments"), "ablations": _dictionary(raw, "ablations"),
+        "evaluations": _dictionary(raw, "evaluations"), "alignments": _dictionary(raw, "alignments"),
+        "ablations": _dictionary(raw, "ablations"),
     }  # fmt: skip
 
     missing: dict[tuple[str, str], list[str]] = {}  # (name, table) -> where it stands: a slip in one place is told once, not in forty
@@ -54,7 +55,7 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         ("ablations", "encoding", "encodings of either file"),
         ("alignments", "source", SPACES), ("alignments", "target", SPACES), ("contextual_vectors", "corpus", "corpora or mixes"),
         ("contextual_vectors", "model", "models or checkpoints or derived"), ("generations", "model", "models or checkpoints or derived"),
-        ("groups", "first", "corpora or mixes"), ("groups", "second", "corpora or mixes"),
+        ("evaluations", "corpus", "corpora or mixes"), ("groups", "first", "corpora or mixes"), ("groups", "second", "corpora or mixes"),
     ):  # fmt: skip
         for name, block in _dictionary(raw, section).items():
             # what stands in the studies' file may be made of what is theirs, too
@@ -99,6 +100,9 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
             check(f"{section}.tasks[{i}]", task, "tasks")
         for i, model in enumerate(_list(block, "models")):
             check(f"{section}.models[{i}]", model, "models or checkpoints or derived")
+    for key, table in (("models", "models or checkpoints or derived"), ("evaluations", "evaluations")):
+        for i, name in enumerate(_list(_dictionary(raw, "evaluate"), key)):
+            check(f"evaluate.{key}[{i}]", name, table)
     for model in _list(finetune, "models"):
         if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
             problems.append(f"finetune.recipes: no recipe for model {model!r}")

@@ -8,6 +8,7 @@ from components.core.config import Block, Name, RunOnly, Seed
 from components.models.common.config import ArchitectureBlock
 from components.params.derived import SMALLER, Derived
 from components.params.efficiency import Efficiency
+from components.params.evaluations import Evaluate, Evaluation
 from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Checkpoint, Model, Objective, Training
@@ -146,6 +147,10 @@ class Params(Block):
     """Name -> words that two sets of writers use differently."""
     generations: dict[Name, Generation]
     """Name -> what a model writes, and how good it is."""
+    evaluations: dict[Name, Evaluation] = {}
+    """Name -> what models are asked without being tuned."""
+    evaluate: Evaluate = Evaluate()
+    """Which models are asked what."""
     ablations: dict[Name, Ablation] = {}
     """Name -> a study: variants of a model on the same data, tasks, seeds and budget."""
     search: Search = Search()

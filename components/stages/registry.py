@@ -9,7 +9,7 @@ from components.core import storage
 from components.params import Params
 from components.stages.declaration import Entry, Stage
 
-REPORTED = ("text", "tasks", "pretrain", "derive", "finetune", "embeddings", "generate")
+REPORTED = ("text", "tasks", "pretrain", "derive", "evaluations", "finetune", "embeddings", "generate")
 """In the order of the pipeline. The report has the metrics of all their stages."""
 ROOMS = (*REPORTED, "report", "studies", "labs")
 """The last two have a pipeline and pages of their own."""

@@ -1,0 +1,11 @@
+"""What all evaluations have in common."""
+
+from components.core.config import Block, Name
+
+
+class EvaluationBlock(Block):
+    """What models are asked without being tuned."""
+
+    corpus: Name
+    """Of `corpora` or `mixes`: the text that the models read. Its training part says what n-grams know, its held-out
+    parts are asked about."""

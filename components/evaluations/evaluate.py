@@ -1,0 +1,83 @@
+"""`python -m components.evaluations.evaluate MODEL-EVALUATION`: one model's answers, next to those of random weights.
+
+-> data/evaluated/MODEL/EVALUATION/items.csv, an item a row.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from components.comparison import verdicts
+from components.core import compute, storage
+from components.core.keyed import generator
+from components.core.tracking import Run
+from components.evaluations.contract import Answers
+from components.models import store
+from components.params import Params
+from components.stages import stage
+
+Ask = Callable[..., Answers]
+
+
+def evaluate(params: Params, name: str, run: Run) -> dict:
+    """Ask a model and its random twins; the figures. Raises SesameError for a model that can't be asked so."""
+    model, _, evaluation = name.partition("-")
+    compute.prepare(params.finetune.threads)
+    ask: Ask = import_module(f"components.evaluations.{params.evaluations[evaluation].kind}.evaluation").ask
+    answers = _asked(ask, evaluation, model)
+    twins = np.stack([_asked(ask, evaluation, model, seed).values for seed in params.evaluate.twins])
+    random = {f"random_{seed}": values for seed, values in zip(params.evaluate.twins, twins, strict=True)}
+    items = answers.items.assign(right=answers.values, **random)
+    with storage.output(Path("data/evaluated", model, evaluation)) as folder:
+        folder.mkdir()
+        items.to_csv(folder / "items.csv", index=False, float_format="%.6g", lineterminator="\n")
+    figures = compared(answers, twins)
+    print(
+        f"{answers.protocol}: {figures['accuracy']:.3f} right, from random weights {figures['random']['mean']:.3f}; "
+        f"{figures['items']:,} items, {figures['left_out']:,} left out"
+    )
+    return {"protocol": answers.protocol, **figures, **answers.figures}
+
+
+def _asked(ask: Ask, evaluation: str, name: str, seed: int | None = None) -> Answers:
+    """From its weights, or from random ones that `seed` draws."""
+    if seed is not None:
+        torch.manual_seed(seed)
+    model, tokens = store.load(Path("data/models", name), pretrained=seed is None)
+    return ask(Path("data/evaluations", evaluation), model, tokens, name)
+
+
+def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:
+    """The share of right answers; that of random weights, (twins, items); their difference, with its interval.
+
+    The model is one that is there, and its interval is that of items and of random weights: another pre-training may
+    come out differently.
+    """
+    known = np.isfinite(answers.values) & np.isfinite(twins).all(0)
+    weights, groups = answers.weights[known] / answers.weights[known].mean(), answers.groups[known]
+    blocks = np.array_split(generator(0).permutation(int(known.sum())), min(verdicts.BLOCKS, int(known.sum())))
+    ours = verdicts.of_values((answers.values[known] * weights)[None], blocks, drawn=False)
+    theirs = verdicts.of_values(twins[:, known] * weights, blocks)
+    difference = verdicts.difference(ours, theirs)
+    by_group = {
+        group: {
+            "accuracy": float(answers.values[known][groups == group].mean()), "items": int((groups == group).sum()),
+            "random": float(twins[:, known][:, groups == group].mean()),
+        }
+        for group in dict.fromkeys(groups.tolist())
+    }  # fmt: skip
+    return {
+        "accuracy": ours.mean, "items": int(known.sum()), "left_out": int((~known).sum()),
+        "random": {"mean": theirs.mean, "std": float(theirs.scores.std(ddof=1)), "n": theirs.runs},
+        "gain": {"difference": difference.difference, "low": difference.low, "high": difference.high, "p": difference.p,
+                 "detectable": difference.detectable},
+        "groups": by_group,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    stage.main("evaluate", evaluate)

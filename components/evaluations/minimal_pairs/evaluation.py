@@ -1,0 +1,68 @@
+"""Minimal pairs as an evaluation: pairs of held-out sentences, and how often a model finds the right one likelier."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from components.evaluations.minimal_pairs.accuracy import TIE, accuracies
+from components.evaluations.minimal_pairs.ngrams import NGrams
+
+from components.evaluations.contract import Answers
+from components.evaluations.minimal_pairs import pairs, rules, scoring
+from components.evaluations.minimal_pairs.config import MinimalPairs
+from components.models.contract import LanguageModel
+from components.text import corpora
+
+ORDERS = {1: "unigram", 2: "bigram", 3: "trigram"}
+
+
+def prepare(folder: Path, block: MinimalPairs) -> dict:
+    """Write `pairs.jsonl`, and `ngrams.csv` with each pair's margin by n-grams of the training text, in nats."""
+    corpus = Path("data/corpora", block.corpus)
+    ngrams = NGrams(corpora.read(corpus, "train"), tuple(ORDERS))
+    made = rules.candidates(_held_out(corpus), block.seed)
+    chosen = rules.core(made, ngrams) if block.core else rules.balanced(made, block.seed)
+    pairs.write(folder / "pairs.jsonl", chosen.pairs)
+    good, bad = (ngrams.score([getattr(pair, side) for pair in chosen.pairs]) for side in ("good", "bad"))
+    margins = pd.DataFrame({word: good[order] - bad[order] for order, word in ORDERS.items()})
+    margins.to_csv(folder / "ngrams.csv", index=False, float_format="%.6g", lineterminator="\n")
+    for paradigm, kept in chosen.kept.items():
+        print(f"{paradigm}: {kept:,} pairs of {sum(chosen.found[paradigm]):,}")
+    return {"pairs": len(chosen.pairs), "candidates": len(made), "kept": chosen.kept}
+
+
+def _held_out(corpus: Path) -> Iterator[corpora.Document]:
+    for split in ("valid", "test"):
+        yield from corpora.read(corpus, split)
+
+
+def ask(folder: Path, model: LanguageModel, tokens: scoring.AnyTokenizer, name: str) -> Answers:
+    """Raises SesameError for a model that has no probability of a sentence."""
+    asked = pairs.read(folder / "pairs.jsonl")
+    protocol = next(iter(scoring.protocols(model)), None)
+    good, bad = (scoring.score(model, tokens, [getattr(pair, side) for pair in asked], protocol, name) for side in ("good", "bad"))
+    both = good.scored & bad.scored
+    sums = [np.where(both, side.log_probability, np.nan) for side in (good, bad)]
+    overall = accuracies(asked, *sums, (good.pieces, bad.pieces)).overall
+    margin, paradigms = sums[0] - sums[1], np.array([pair.paradigm for pair in asked])
+    # each paradigm counts the same, however many pairs it has
+    weights = 1 / pd.Series(paradigms).map(pd.Series(paradigms[both]).value_counts()).fillna(1).to_numpy(float)
+    ngrams = pd.read_csv(folder / "ngrams.csv")
+    references = {word: float(np.average(_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
+    hard = both & (ngrams["bigram"].to_numpy() <= TIE)
+    figures = {
+        "accuracy_error": overall.accuracy_error, "margin": overall.margin, "margin_error": overall.margin_error,
+        "unequal_pieces": overall.unequal, "unknown_pieces": int(good.unknown.sum() + bad.unknown.sum()), "references": references,
+        "bigram_wrong": {"accuracy": float(_right(margin[hard]).mean()) if hard.any() else None, "items": int(hard.sum())},
+    }  # fmt: skip
+    items = pd.DataFrame([{"id": pair.id, "paradigm": pair.paradigm, "phenomenon": pair.phenomenon} for pair in asked])
+    return Answers(
+        protocol or "log_probability", np.where(both, _right(margin), np.nan), items["phenomenon"].to_numpy(), weights / weights.mean(),
+        items.assign(good=sums[0], bad=sums[1]), figures,
+    )  # fmt: skip
+
+
+def _right(margin: np.ndarray) -> np.ndarray:
+    """1 where the right sentence is likelier, .5 where both are equally likely."""
+    return np.where(np.abs(margin) <= TIE, 0.5, margin > 0)

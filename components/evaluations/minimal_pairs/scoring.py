@@ -235,10 +235,9 @@ def _chain(
         width = whole.shape[1]
         places = torch.arange(width, device=whole.device)
         text = (places >= first) & (places < lengths[:, None] - len(suffix))
-        if suffix:
-            top = model.top(whole, lengths)
-        else:  # nothing follows from the last token
-            top = model.top(whole[:, : max(1, width - 1)], (lengths - 1).clamp(min=1))
+        # left to right nothing follows from the last token
+        read = (whole, lengths) if suffix else (whole[:, : max(1, width - 1)], (lengths - 1).clamp(min=1))
+        top = model.top(*read)
         ahead, back = top.chunk(2, 2) if both else (None, top) if back_alone else (top, None)
         # a state predicts the token that its direction reads next
         directions = [] if ahead is None else [(ahead[:, : width - 1], slice(1, None))]

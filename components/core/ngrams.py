@@ -8,8 +8,8 @@ import numpy as np
 class KneserNey:
     """Counts of the n-grams of a stream, and the probabilities that they give.
 
-    Interpolated Kneser-Ney smoothing with three discounts an order (Chen and Goodman 1999, section 4.1.6). Ids are below
-    `vocab_size`; those of `order` tokens must go into 63 bits.
+    Interpolated Kneser-Ney smoothing with three discounts an order (Chen and Goodman 1999, section 4.1.6). Ids are
+    below `vocab_size`; those of `order` tokens must go into 63 bits.
     """
 
     def __init__(self, stream: np.ndarray, vocab_size: int, order: int):

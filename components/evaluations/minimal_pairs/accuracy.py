@@ -10,7 +10,7 @@ from components.core.keyed import generator
 from components.evaluations.minimal_pairs.pairs import Pair
 
 TIE = 1e-4
-"""Nats within which two sums are equal: float32 sums of some hundred nats differ by as much in another batch or order."""
+"""Nats within which two sums are equal: float32 sums differ by as much in another batch or order."""
 
 
 class Figures(NamedTuple):
@@ -55,11 +55,15 @@ def accuracies(
     Raises SesameError where nothing was scored, or counts differ.
     """
     if not len(pairs) == len(good) == len(bad):
-        raise SesameError(f"{len(pairs)} pairs, {len(good)} scores of right and {len(bad)} of wrong sentences: as many of each expected")
+        raise SesameError(
+            f"{len(pairs)} pairs, {len(good)} scores of right, {len(bad)} of wrong sentences: as many of each expected"
+        )
     margins = good.astype(np.float64) - bad.astype(np.float64)
     scored = np.isfinite(margins)
     if not scored.any():
-        raise SesameError(f"none of {len(pairs):,} pairs was scored: all are too long, or don't fit the protocol; take another one")
+        raise SesameError(
+            f"none of {len(pairs):,} pairs was scored: all are too long, or don't fit the protocol; take another one"
+        )
     right = np.where(np.abs(margins) <= TIE, 0.5, margins > 0)
     differ = np.zeros(len(pairs)) if pieces is None else (pieces[0] != pieces[1]).astype(float)
     names = np.array([pair.paradigm for pair in pairs])
@@ -78,7 +82,9 @@ def accuracies(
     return Accuracies(paradigms, phenomena, _mean([*paradigms], paradigms, drawn, draws), int((~scored).sum()))
 
 
-def _mean(names: list[str], paradigms: dict[str, Figures], drawn: dict[str, np.ndarray], draws: np.random.Generator) -> Figures:
+def _mean(
+    names: list[str], paradigms: dict[str, Figures], drawn: dict[str, np.ndarray], draws: np.random.Generator
+) -> Figures:  # fmt: skip
     """Over paradigms, each of which counts the same."""
     own = [paradigms[name] for name in names]
     resampled = np.stack([drawn[name] for name in names])  # (paradigms, samples, 2)

@@ -43,8 +43,8 @@ class NGrams:
     def score(self, sentences: Sequence[str]) -> dict[int, np.ndarray]:
         """Of each order the log-probability of each sentence in nats, (n,) float64."""
         stream = self._stream([tokens(text) for text in sentences])
-        starts, words = np.flatnonzero(stream == OPENS), stream != OPENS
+        sentence, words = np.cumsum(stream == OPENS) - 1, stream != OPENS
+        likely = {order: np.log(model.probabilities(stream)) for order, model in self.models.items()}
         return {
-            order: np.add.reduceat(np.where(words, np.log(model.probabilities(stream)), 0.0), starts) if len(starts) else np.zeros(0)
-            for order, model in self.models.items()
+            order: np.bincount(sentence[words], own[words], minlength=len(sentences)) for order, own in likely.items()
         }

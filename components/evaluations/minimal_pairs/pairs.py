@@ -23,7 +23,8 @@ class Pair(NamedTuple):
 
 
 def checked(pairs: Iterable[Pair], place: str = "pairs") -> list[Pair]:
-    """The pairs. Raises SesameError where there are none, a field is no text or empty, two sentences are equal, or two ids."""
+    """The pairs. Raises SesameError where there are none, a field is no text or empty, both sentences are equal, or two
+    ids."""
     found: list[Pair] = []
     seen: set[str] = set()
     for number, pair in enumerate(pairs, start=1):

@@ -267,7 +267,7 @@ class Chosen(NamedTuple):
 
     pairs: list[Pair]
     found: dict[str, tuple[int, int]]
-    """Of each paradigm the pairs that are right with its first word, and with its second, of which these were chosen."""
+    """Of each paradigm the pairs that are right with its first word, and with its second, before these were chosen."""
     kept: dict[str, int]
     """Of each paradigm, the pairs."""
 

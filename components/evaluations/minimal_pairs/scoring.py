@@ -93,14 +93,16 @@ def one_word(
     It is ten times cheaper than a sum, and has context on both sides: not to be ranked against the sums of models that
     have it on one.
 
-    Not scored are pairs that differ in more than one word, or whose word is several pieces on a side, and those that are too long.
+    Not scored are pairs that differ in more than one word, or whose word is several pieces on a side, and those that
+    are too long.
     Raises SesameError as `score` does.
     """
     checked(model, tokenizer, "one_word", name)
     both = [encoded(tokenizer, sentences, with_words=True) for sentences in (good, bad)]
     places = [_single(*pair) for pair in zip(both[0][0], both[1][0], both[0][1], both[1][1], strict=True)]
     before, room = len(tokenizer.prefix), model.max_length - len(around(tokenizer))
-    fits = np.array([place is not None and len(ids) <= room for place, ids in zip(places, both[0][0], strict=True)], bool)
+    short = [len(ids) <= room for ids in both[0][0]]
+    fits = np.array([place is not None and fit for place, fit in zip(places, short, strict=True)], bool)
     sums = np.full((2, len(fits)), np.nan)
     order = sorted(np.flatnonzero(fits), key=lambda i: len(both[0][0][i]))
     with reading(model):
@@ -113,7 +115,7 @@ def one_word(
             hidden = _read_masked(model, rows, at)
             for side in (0, 1):
                 asked = torch.tensor([both[side][0][i][places[i]] for i in own], device=hidden.device)
-                sums[side, own] = log_likelihoods(model, hidden, asked).cpu()
+                sums[side, own] = log_likelihoods(model, hidden, asked).cpu().numpy()
     return tuple(finished(sums[side], both[side][0], fits, (good, bad)[side], tokenizer, name) for side in (0, 1))
 
 
@@ -123,7 +125,7 @@ def checked(model: LanguageModel, tokenizer: AnyTokenizer, protocol: str, name: 
         raise SesameError(f"protocol {protocol!r}: {', '.join(get_args(Protocol))} expected")
     if protocol in (can := protocols(model)):
         if protocol != "log_probability" and tokenizer.mask is None:
-            raise SesameError(f"{name} can't be asked for a hidden token: its tokenizer has no [MASK]; take another model")
+            raise SesameError(f"{name}: its tokenizer has no [MASK] to hide a token by; take another model")
         return protocol
     if can:
         raise SesameError(f"{name} has no {protocol}: it reads {model.reads}; take {' or '.join(can)}")
@@ -147,7 +149,9 @@ def reading(model: LanguageModel) -> Iterator[None]:
         model.train(training)
 
 
-def encoded(tokenizer: AnyTokenizer, sentences: Sequence[str], with_words: bool = False) -> tuple[list[list[int]], list[list[int]]]:
+def encoded(
+    tokenizer: AnyTokenizer, sentences: Sequence[str], with_words: bool = False
+) -> tuple[list[list[int]], list[list[int]]]:  # fmt: skip
     """Ids of each sentence without specials, and where asked for the number of the word that each id is of.
 
     A word is a run of letters and digits, or one other character that is no blank: `don't` is three, as to BERT.
@@ -167,7 +171,8 @@ def encoded(tokenizer: AnyTokenizer, sentences: Sequence[str], with_words: bool 
 
 
 def finished(
-    sums: np.ndarray, ids: list[list[int]], fits: np.ndarray, sentences: Sequence[str], tokenizer: AnyTokenizer, name: str
+    sums: np.ndarray, ids: list[list[int]], fits: np.ndarray, sentences: Sequence[str], tokenizer: AnyTokenizer,
+    name: str,
 ) -> Scored:  # fmt: skip
     """Raises SesameError where what fits got no number."""
     if (broken := np.flatnonzero(fits & ~np.isfinite(sums))).size:
@@ -269,7 +274,8 @@ def _hidden(model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]],
             row[first + at : first + end] = [tokenizer.mask] * (end - at)
             rows.append(row)
         hidden = _read_masked(model, rows, torch.from_numpy(place[some.start : some.stop] + first))
-        np.add.at(sums, sentence[some.start : some.stop], log_likelihoods(model, hidden, torch.tensor(asked, device=hidden.device)).cpu())
+        values = log_likelihoods(model, hidden, torch.tensor(asked, device=hidden.device))
+        np.add.at(sums, sentence[some.start : some.stop], values.cpu().numpy())
     return sums
 
 
@@ -281,16 +287,15 @@ def _read_masked(model: MaskedLanguageModel, rows: list[list[int]], places: Tens
 
 def _words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     """Of each piece, as the characters it stands for, the number of its word."""
-    numbers, number, end = [], -1, None
+    numbers, number, end, goes_on = [], -1, 0, False
     for first, last in spans:
         shown = text[first:last]
         start = first + len(shown) - len(shown.lstrip())  # some pieces hold the blank before their word
-        joined = end is not None and start == end and text[start - 1 : start].isalnum() and text[start : start + 1].isalnum()
-        if end is not None and first == last:
-            joined = True  # a further byte of a character
-        number += not joined
+        inside = start == end and text[start - 1 : start].isalnum() and text[start : start + 1].isalnum()
+        number += not (goes_on or inside and numbers)
         numbers.append(number)
-        end = last
+        # a blank that is a piece belongs to what follows; a byte of a character is nothing of the text, up to its last
+        end, goes_on = last, not shown.strip()
     return numbers
 
 

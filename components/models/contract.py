@@ -20,6 +20,8 @@ class LanguageModel(nn.Module, ABC):
     low_rank: ClassVar[tuple[str, ...]] = ()
     """Names of the linear layers that low-rank updates are made to."""
 
+    reads: str
+    """As its architecture says: left_to_right, recurrent, each_direction, both_sides ... `store.build` sets it."""
     width: int
     """Of `layers`."""
     num_layers: int

@@ -21,7 +21,9 @@ from components.text import tokenizer
 
 def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> LanguageModel:
     """A model with random weights, drawn from torch's generator."""
-    return import_module(f"components.models.{architecture.name}.model").Model(architecture, tokens)
+    model = import_module(f"components.models.{architecture.name}.model").Model(architecture, tokens)
+    model.reads = architecture.reads
+    return model
 
 
 def save(

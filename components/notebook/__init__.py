@@ -10,11 +10,11 @@ from torch import Tensor
 
 from components.core.errors import SesameError
 from components.core.frames import of_csv
+from components.evaluations.minimal_pairs import scoring
 from components.finetune.tuned import TunedModel
 from components.models import store
 from components.models.common.masked import MaskedLanguageModel
 from components.tasks import Example
-from components.text.tokenizer import MASK, Tokenizer
 
 
 class Loaded:
@@ -47,7 +47,6 @@ class Loaded:
         ids = self.ids(text)
         return self.model.top(torch.tensor([ids]), torch.tensor([len(ids)]))[0].mean(0)
 
-    @torch.no_grad()
     def log_probability(self, text: str) -> float:
         """Of a text's tokens, in nats, not of the specials.
 
@@ -56,24 +55,9 @@ class Loaded:
         ELMo: the mean of its two models.
         Raises SesameError for models that predict no token, or only from another text.
         """
-        ids, first = torch.tensor(self.ids(text)), len(self.tokenizer.prefix)
-        places = torch.arange(first, len(ids) - len(self.tokenizer.suffix))
-        if isinstance(self.model, MaskedLanguageModel):
-            return self._of_hidden(ids, places)
-        if self.reads not in ("left_to_right", "recurrent", "each_direction"):
-            raise SesameError(
-                f"{self.name} has no log-probability of a text: it reads {self.reads}; take a model that predicts its tokens"
-            )  # fmt: skip
-        top = self.model.top(ids[None], torch.tensor([len(ids)]))[0]
-        backward = getattr(self.model.config, "backward", False) if self.reads == "recurrent" else False
-        # a state predicts the token that its direction reads next
-        if self.reads == "each_direction":
-            ahead, back = top.chunk(2, 1)
-        else:
-            ahead, back = (None, top) if backward else (top, None)
-        sums = [] if ahead is None else [self._sum(ahead[places[places > 0] - 1], ids[places[places > 0]])]
-        sums += [] if back is None else [self._sum(back[places + 1], ids[places])]
-        return sum(sums) / len(sums)
+        self.ids(text)  # too long a text is an error here
+        protocol = "pll_original" if isinstance(self.model, MaskedLanguageModel) else "log_probability"
+        return float(scoring.score(self.model, self.tokenizer, [text], protocol, self.name).log_probability[0])
 
     @cached_property
     def tuned(self) -> TunedModel:
@@ -94,19 +78,6 @@ class Loaded:
             return {"prediction": value}
         shares = torch.tensor(logits[0]).softmax(0).tolist()
         return {"prediction": value, "probabilities": dict(zip(tuned.task.labels, shares, strict=True))}
-
-    def _of_hidden(self, ids: Tensor, places: Tensor) -> float:
-        if "head_transform" in self.model.absent or not isinstance(self.tokenizer, Tokenizer):
-            raise SesameError(
-                f"{self.name} has no trained head for masked tokens, or its [MASK] is not known here; take another model"
-            )  # fmt: skip
-        rows = ids.repeat(len(places), 1)
-        rows[torch.arange(len(places)), places] = MASK
-        hidden = self.model(rows, torch.full((len(places),), len(ids)))
-        return self._sum(hidden[torch.arange(len(places)), places], ids[places])
-
-    def _sum(self, hidden: Tensor, ids: Tensor) -> float:
-        return float(self.model.logits(hidden).float().log_softmax(1).gather(1, ids[:, None]).sum())
 
 
 def load(name: str, project: Path | str = ".") -> Loaded:

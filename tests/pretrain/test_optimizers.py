@@ -1,4 +1,4 @@
-"""Muon: torch's own rule for one matrix, query, key and value apart, no harm by a gradient that is not a number; how the default is found."""
+"""Muon: torch's own rule for one matrix, query, key and value apart, no harm by a gradient that is no number; how the default is found."""
 
 import copy
 

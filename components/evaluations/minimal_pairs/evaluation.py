@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from components.evaluations.minimal_pairs.accuracy import TIE, accuracies
-from components.evaluations.minimal_pairs.ngrams import NGrams
 
 from components.evaluations.contract import Answers
 from components.evaluations.minimal_pairs import pairs, rules, scoring
+from components.evaluations.minimal_pairs.accuracy import TIE, accuracies
 from components.evaluations.minimal_pairs.config import MinimalPairs
+from components.evaluations.minimal_pairs.ngrams import NGrams
 from components.models.contract import LanguageModel
 from components.text import corpora
 

@@ -21,6 +21,8 @@ class Tokenizer(ABC):
     prefix, middle, suffix = [CLS], [SEP], [SEP]
     """Special ids before a text, between the two of a pair, and after."""
     unknown = UNK
+    mask: int | None = MASK
+    """What stands for a hidden token; None where there is none."""
 
     @abstractmethod
     def encode(self, texts: list[str], threads: int = 1) -> list[list[int]]:

@@ -36,6 +36,7 @@ class FastTokenizer:
         self.specials = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
         self.hidden = self.specials - shown
         self.prefix, self.middle, self.suffix = self._specials(named["eos"])
+        self.mask: int | None = named["mask"]
         self.unknown = named["unk"] if named["unk"] is not None else self.suffix[-1]
 
     def _specials(self, end: int | None) -> tuple[list[int], list[int], list[int]]:

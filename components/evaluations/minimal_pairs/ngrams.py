@@ -1,0 +1,50 @@
+"""Unigram, bigram and trigram of words, counted on a training text: what to hold models against on every page."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from components.core.errors import SesameError
+from components.core.ngrams import KneserNey
+from components.evaluations.minimal_pairs.words import tokens
+
+OPENS, UNKNOWN = 0, 1
+"""Ids of what stands before a sentence, and of words that the training text does not have."""
+
+
+class NGrams:
+    """Interpolated Kneser-Ney models of several orders over one vocabulary: words and punctuation, in small letters.
+
+    Their scores follow the convention of `scoring`: all words of a sentence add up, its end does not.
+    """
+
+    def __init__(self, documents: Iterable[Sequence[str]], orders: Sequence[int] = (1, 2, 3)):
+        """Counts documents of segments, each of which stands for itself. Words that occur once are unknown, so that
+        something is. Raises SesameError where there are no words, or an order is more than the counts hold."""
+        sentences = [tokens(text) for document in documents for text in document]
+        counts = Counter(word for sentence in sentences for word in sentence)
+        if not counts:
+            raise SesameError("n-grams: the training text has no words; name a corpus with a train split")
+        once = sum(count == 1 for count in counts.values())
+        known = sorted(word for word, count in counts.items() if count > 1 or once == len(counts))
+        self.ids = {word: i for i, word in enumerate(known, start=UNKNOWN + 1)}
+        self.vocab_size = len(known) + 2
+        if max(orders) * (self.vocab_size - 1).bit_length() > 63:
+            raise SesameError(f"n-grams: order {max(orders)} of {self.vocab_size:,} words; take an order of at most 3")
+        stream = self._stream(sentences)
+        self.models = {order: KneserNey(stream, self.vocab_size, order) for order in orders}
+
+    def _stream(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        """Ids of sentences one behind the other, OPENS before each."""
+        get = self.ids.get
+        return np.array([i for own in sentences for i in (OPENS, *(get(word, UNKNOWN) for word in own))], np.int64)
+
+    def score(self, sentences: Sequence[str]) -> dict[int, np.ndarray]:
+        """Of each order the log-probability of each sentence in nats, (n,) float64."""
+        stream = self._stream([tokens(text) for text in sentences])
+        sentence, words = np.cumsum(stream == OPENS) - 1, stream != OPENS
+        likely = {order: np.log(model.probabilities(stream)) for order, model in self.models.items()}
+        return {
+            order: np.bincount(sentence[words], own[words], minlength=len(sentences)) for order, own in likely.items()
+        }

@@ -1,0 +1,308 @@
+"""Log-probabilities of sentences, in nats.
+
+One convention for the ends of a text, whatever scores it: the tokenizer's specials stand around it and are no part of
+the sum. Its first token follows from what opens a text; where a tokenizer has no such token (GPT-2), nothing predicts
+the first, and it adds nothing.
+
+    log_probability       of each token from those before it; of a model that reads from the end, from those behind it;
+                          of ELMo, the mean of both
+    pll_within_word_l2r   pseudo-log-likelihood: each token hidden, together with what follows of its word (Kauf and
+                          Ivanova 2023)
+    pll_original          each token hidden by itself (Salazar et al. 2020), which overrates words of several pieces
+    one_word              of pairs alone, `one_word` here: the word in which they differ hidden, two logits compared
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+
+from components.core.errors import SesameError
+from components.models.common.masked import MaskedLanguageModel
+from components.models.contract import LanguageModel
+from components.objectives.scoring import ROWS
+from components.text.tokenizer import PAD, Tokenizer
+from components.text.tokenizer.fast import FastTokenizer
+
+Protocol = Literal["log_probability", "pll_within_word_l2r", "pll_original", "one_word"]
+CHAIN = ("left_to_right", "recurrent", "each_direction")
+"""What models read whose log-probability is that of a chain."""
+TOKENS = {"cpu": 2048, "cuda": 2**16}
+"""Of a batch at most, padding among them: a CPU's caches hold so many, a GPU wants more at a time."""
+SENTENCES_AT_ONCE = 2**14
+"""Of a masked model, each of which is as many rows as it has tokens."""
+
+AnyTokenizer = Tokenizer | FastTokenizer
+
+
+class Scored(NamedTuple):
+    """Sentences in the order given."""
+
+    log_probability: np.ndarray
+    """(n,) float32; NaN where a sentence was not scored, and nowhere else."""
+    pieces: np.ndarray
+    """(n,) int32: tokens without specials."""
+    unknown: np.ndarray
+    """(n,) int32: of them, those that stand for what the tokenizer has no piece for."""
+    scored: np.ndarray
+    """(n,) bool: false where a text is longer than the model reads."""
+
+
+def protocols(model: LanguageModel) -> tuple[str, ...]:
+    """How a model can be scored, the usual way first; empty where it can't."""
+    masked = isinstance(model, MaskedLanguageModel) and "head_transform" not in model.absent
+    return get_args(Protocol)[1:] if masked else ("log_probability",) if model.reads in CHAIN else ()
+
+
+def score(
+    model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[str], protocol: Protocol | None = None,
+    name: str = "the model",
+) -> Scored:  # fmt: skip
+    """Of each sentence; `protocol` is by default the usual one of how the model reads, `name` is for messages.
+
+    Raises SesameError for a model that can't be scored so, a sentence without a token, and a sum that is no number.
+    """
+    protocol = checked(model, tokenizer, protocol or next(iter(protocols(model)), "log_probability"), name)
+    if protocol == "one_word":
+        raise SesameError("protocol one_word compares two sentences: call `one_word` with both")
+    ids, words = encoded(tokenizer, sentences, with_words=protocol == "pll_within_word_l2r")
+    fits = np.array([len(own) + len(around(tokenizer)) <= model.max_length for own in ids], bool)
+    sums = np.full(len(ids), np.nan)
+    order = sorted(np.flatnonzero(fits), key=lambda i: len(ids[i]))
+    with reading(model):
+        if protocol == "log_probability":
+            for some, values in _chain(model, tokenizer, ids, order):
+                sums[some] = values
+        else:
+            for start in range(0, len(order), SENTENCES_AT_ONCE):
+                some = order[start : start + SENTENCES_AT_ONCE]
+                sums[some] = _hidden(model, tokenizer, [ids[i] for i in some], words and [words[i] for i in some])
+    return finished(sums, ids, fits, sentences, tokenizer, name)
+
+
+def one_word(
+    model: LanguageModel, tokenizer: AnyTokenizer, good: Sequence[str], bad: Sequence[str], name: str = "the model",
+) -> tuple[Scored, Scored]:  # fmt: skip
+    """Of pairs, the log-probability of the word in which they differ, hidden among the others.
+
+    It is ten times cheaper than a sum, and has context on both sides: not to be ranked against the sums of models that
+    have it on one.
+
+    Not scored are pairs that differ in more than one word, or whose word is several pieces on a side, and those that
+    are too long.
+    Raises SesameError as `score` does.
+    """
+    checked(model, tokenizer, "one_word", name)
+    both = [encoded(tokenizer, sentences, with_words=True) for sentences in (good, bad)]
+    places = [_single(*pair) for pair in zip(both[0][0], both[1][0], both[0][1], both[1][1], strict=True)]
+    before, room = len(tokenizer.prefix), model.max_length - len(around(tokenizer))
+    short = [len(ids) <= room for ids in both[0][0]]
+    fits = np.array([place is not None and fit for place, fit in zip(places, short, strict=True)], bool)
+    sums = np.full((2, len(fits)), np.nan)
+    order = sorted(np.flatnonzero(fits), key=lambda i: len(both[0][0][i]))
+    with reading(model):
+        for some in _batches([len(both[0][0][i]) for i in order], len(around(tokenizer)), _most(model)):
+            own = [order[i] for i in some]
+            rows = [_around(tokenizer, both[0][0][i]) for i in own]
+            at = torch.tensor([places[i] + before for i in own])
+            for row, place in zip(rows, at.tolist(), strict=True):
+                row[place] = tokenizer.mask
+            hidden = _read_masked(model, rows, at)
+            for side in (0, 1):
+                asked = torch.tensor([both[side][0][i][places[i]] for i in own], device=hidden.device)
+                sums[side, own] = log_likelihoods(model, hidden, asked).cpu().numpy()
+    return tuple(finished(sums[side], both[side][0], fits, (good, bad)[side], tokenizer, name) for side in (0, 1))
+
+
+def checked(model: LanguageModel, tokenizer: AnyTokenizer, protocol: str, name: str) -> Protocol:
+    """The protocol. Raises SesameError where a model can't be scored so."""
+    if protocol not in get_args(Protocol):
+        raise SesameError(f"protocol {protocol!r}: {', '.join(get_args(Protocol))} expected")
+    if protocol in (can := protocols(model)):
+        if protocol != "log_probability" and tokenizer.mask is None:
+            raise SesameError(f"{name}: its tokenizer has no [MASK] to hide a token by; take another model")
+        return protocol
+    if can:
+        raise SesameError(f"{name} has no {protocol}: it reads {model.reads}; take {' or '.join(can)}")
+    if isinstance(model, MaskedLanguageModel):
+        raise SesameError(f"{name} has no trained head for masked tokens; take another model")
+    raise SesameError(
+        f"{name} has no log-probability of a text: it reads {model.reads}; "
+        f"take a model that predicts its tokens, which reads {', '.join(CHAIN)} or both_sides"
+    )
+
+
+@contextmanager
+def reading(model: LanguageModel) -> Iterator[None]:
+    """Without dropout and gradients; afterwards the model is as it was."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(training)
+
+
+def encoded(
+    tokenizer: AnyTokenizer, sentences: Sequence[str], with_words: bool = False
+) -> tuple[list[list[int]], list[list[int]]]:  # fmt: skip
+    """Ids of each sentence without specials, and where asked for the number of the word that each id is of.
+
+    A word is a run of letters and digits, or one other character that is no blank: `don't` is three, as to BERT.
+    Raises SesameError for a sentence without a token.
+    """
+    words: list[list[int]] = []
+    if with_words:
+        ids = []
+        for text, (own, spans) in zip(sentences, tokenizer.encode_offsets(list(sentences)), strict=True):
+            ids.append(own)
+            words.append(_words(text, spans))
+    else:
+        ids = tokenizer.encode(list(sentences))
+    if (empty := next((i for i, own in enumerate(ids) if not own), None)) is not None:
+        raise SesameError(f"sentence {empty + 1} of {len(ids)}, {sentences[empty]!r}, has no token; leave it out")
+    return ids, words
+
+
+def finished(
+    sums: np.ndarray, ids: list[list[int]], fits: np.ndarray, sentences: Sequence[str], tokenizer: AnyTokenizer,
+    name: str,
+) -> Scored:  # fmt: skip
+    """Raises SesameError where what fits got no number."""
+    if (broken := np.flatnonzero(fits & ~np.isfinite(sums))).size:
+        raise SesameError(
+            f"{name}: the log-probability of {len(broken)} of {len(sums)} sentences is {sums[broken[0]]}, first of "
+            f"{sentences[broken[0]][:60]!r}; its weights are broken, or the training diverged"
+        )
+    unknown = [own.count(tokenizer.unknown) for own in ids]
+    return Scored(sums.astype(np.float32), np.array([*map(len, ids)], np.int32), np.array(unknown, np.int32), fits)
+
+
+def log_likelihoods(model: LanguageModel, hidden: Tensor, ids: Tensor) -> Tensor:
+    """hidden (n, width), ids (n,) -> of each id its log-probability, (n,) float32.
+
+    A CPU makes the logits a piece at a time, as in `components.objectives.scoring`.
+    """
+    rows = ROWS if hidden.device.type == "cpu" else 2**13
+    pieces = zip(hidden.split(rows), ids.split(rows), strict=True)
+    return -torch.cat([cross_entropy(model.logits(own).float(), wanted, reduction="none") for own, wanted in pieces])
+
+
+def around(tokenizer: AnyTokenizer) -> list[int]:
+    """The specials that stand around a text."""
+    return [*tokenizer.prefix, *tokenizer.suffix]
+
+
+def _around(tokenizer: AnyTokenizer, ids: Sequence[int]) -> list[int]:
+    return [*tokenizer.prefix, *ids, *tokenizer.suffix]
+
+
+def _most(model: LanguageModel) -> int:
+    return TOKENS.get(_device(model).type, TOKENS["cuda"])
+
+
+def _device(model: LanguageModel) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _batches(lengths: Sequence[int], more: int, most: int) -> Iterator[range]:
+    """Tokens of rows, shortest first, to which some `more` come -> which rows are read together: padded, they have at
+    most so many tokens."""
+    start = 0
+    for end in range(1, len(lengths) + 1):
+        if end == len(lengths) or (lengths[end] + more) * (end + 1 - start) > most:
+            yield range(start, end)
+            start = end
+
+
+def _padded(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """-> ids (batch, length), lengths (batch,)."""
+    ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+    return ids.to(device), torch.tensor([*map(len, rows)], device=device)
+
+
+def _chain(
+    model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], order: list[int]
+) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
+    """Which sentences, and their sums, batch by batch."""
+    back_alone = model.reads == "recurrent" and model.config.backward
+    both = model.reads == "each_direction"
+    first, suffix = len(tokenizer.prefix), tokenizer.suffix if both or back_alone else []
+    for some in _batches([len(ids[i]) for i in order], first + len(suffix), _most(model)):
+        own = [order[i] for i in some]
+        whole, lengths = _padded([[*tokenizer.prefix, *ids[i], *suffix] for i in own], _device(model))
+        width = whole.shape[1]
+        places = torch.arange(width, device=whole.device)
+        text = (places >= first) & (places < lengths[:, None] - len(suffix))
+        # left to right nothing follows from the last token
+        read = (whole, lengths) if suffix else (whole[:, : max(1, width - 1)], (lengths - 1).clamp(min=1))
+        top = model.top(*read)
+        ahead, back = top.chunk(2, 2) if both else (None, top) if back_alone else (top, None)
+        # a state predicts the token that its direction reads next
+        directions = [] if ahead is None else [(ahead[:, : width - 1], slice(1, None))]
+        directions += [] if back is None else [(back[:, 1:], slice(None, -1))]
+        sums = np.zeros(len(own))
+        for states, at in directions:
+            if (asked := text[:, at]).any():
+                values = log_likelihoods(model, states[asked], whole[:, at][asked]).cpu()
+                np.add.at(sums, asked.nonzero()[:, 0].cpu().numpy(), values.numpy())
+        yield own, sums / len(directions)
+
+
+def _hidden(model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]]) -> np.ndarray:
+    """Sums over the tokens of each sentence, each hidden, with `words` together with what follows of its word: (n,).
+    The shortest is first."""
+    first, more = len(tokenizer.prefix), len(around(tokenizer))
+    sentence = np.repeat(np.arange(len(ids)), [*map(len, ids)])
+    place = np.concatenate([np.arange(len(own)) for own in ids])
+    lengths, sums = np.array([*map(len, ids)])[sentence], np.zeros(len(ids))
+    for some in _batches(lengths, more, _most(model)):
+        rows, asked = [], []
+        for i in some:
+            own, at = sentence[i], place[i]
+            row = _around(tokenizer, ids[own])
+            asked.append(row[first + at])
+            end = at + 1
+            while words and end < len(ids[own]) and words[own][end] == words[own][at]:
+                end += 1
+            row[first + at : first + end] = [tokenizer.mask] * (end - at)
+            rows.append(row)
+        hidden = _read_masked(model, rows, torch.from_numpy(place[some.start : some.stop] + first))
+        values = log_likelihoods(model, hidden, torch.tensor(asked, device=hidden.device))
+        np.add.at(sums, sentence[some.start : some.stop], values.cpu().numpy())
+    return sums
+
+
+def _read_masked(model: MaskedLanguageModel, rows: list[list[int]], places: Tensor) -> Tensor:
+    """-> the hidden state at one place of each row, (rows, width)."""
+    ids, lengths = _padded(rows, _device(model))
+    return model(ids, lengths)[torch.arange(len(rows), device=ids.device), places.to(ids.device)]
+
+
+def _words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Of each piece, as the characters it stands for, the number of its word."""
+    numbers, number, end, goes_on = [], -1, 0, False
+    for first, last in spans:
+        shown = text[first:last]
+        start = first + len(shown) - len(shown.lstrip())  # some pieces hold the blank before their word
+        inside = start == end and text[start - 1 : start].isalnum() and text[start : start + 1].isalnum()
+        number += not (goes_on or inside and numbers)
+        numbers.append(number)
+        # a blank that is a piece belongs to what follows; a byte of a character is nothing of the text, up to its last
+        end, goes_on = last, not shown.strip()
+    return numbers
+
+
+def _single(good: list[int], bad: list[int], words: list[int], other_words: list[int]) -> int | None:
+    """The place in which the ids of a pair differ, where that is one piece and a whole word on both sides."""
+    if len(good) != len(bad):
+        return None
+    differ = [i for i, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
+    whole = len(differ) == 1 and all(own.count(own[differ[0]]) == 1 for own in (words, other_words))
+    return differ[0] if whole else None

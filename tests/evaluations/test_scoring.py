@@ -1,0 +1,169 @@
+"""Sentences are scored in batches as they are one by one; published ways to score give what `minicons` gives."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from components import params
+from components.core.errors import SesameError
+from components.evaluations.minimal_pairs import scoring
+from components.models import store
+from components.text.tokenizer import MASK
+from tests.conftest import text, tiny_params
+from tests.models.test_transformers import bring, given  # noqa: F401, a fixture
+
+SENTENCES = [line for line in text(12).splitlines() if line] + ["A dog .", "the river", "dog", "The extraordinary unforgettables"]
+
+
+def built(name: str, tokens, **changes):
+    """A model of the tiny project with random weights, far from uniform."""
+    raw = tiny_params()["models"]
+    sizes = {"num_layers": 1, "hidden_size": 8, "max_length": 32}
+    block = {"back": {"name": "recurrent", **sizes, "backward": True}, "ahead": {"name": "recurrent", **sizes}}
+    block["t5"] = {"name": "encoder_decoder", **sizes, "num_heads": 2, "intermediate_size": 16}
+    architecture = params.check(tiny_params()).models[name].architecture if name in raw else None
+    if architecture is None:
+        architecture = TypeAdapter(params.Architecture).validate_python(block[name])
+    torch.manual_seed(0)
+    model = store.build(architecture, tokens)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+WAYS = [("gpt", "log_probability"), ("ahead", "log_probability"), ("back", "log_probability"), ("elmo", "log_probability")]
+WAYS += [("bert", "pll_original"), ("bert", "pll_within_word_l2r")]
+
+
+@pytest.mark.parametrize(("name", "protocol"), WAYS)
+def test_a_batch_is_its_sentences(name, protocol, tokens, monkeypatch):
+    model = built(name, tokens)
+    found = scoring.score(model, tokens, SENTENCES, protocol)
+    assert model.training and found.scored.all() and found.log_probability.dtype == np.float32
+    assert found.pieces.tolist() == [len(ids) for ids in tokens.encode(SENTENCES)]
+    alone = [float(scoring.score(model, tokens, [one], protocol).log_probability[0]) for one in SENTENCES]
+    np.testing.assert_allclose(found.log_probability, alone, atol=2e-4)
+    monkeypatch.setitem(scoring.TOKENS, "cpu", 60)
+    monkeypatch.setattr(scoring, "SENTENCES_AT_ONCE", 7)
+    np.testing.assert_allclose(scoring.score(model, tokens, SENTENCES, protocol).log_probability, alone, atol=2e-4)
+
+
+@torch.no_grad()
+def test_what_follows_of_a_word_is_hidden_as_well(tokens):
+    model, sentence = built("bert", tokens).eval(), "the extraordinary unforgettables see it's over ."
+    [ids] = tokens.encode([sentence])
+    shown = [tokens.pieces[i].decode() for i in ids]
+    joined = [False]
+    for before, piece in zip(shown, shown[1:], strict=False):
+        joined.append(before == " " or (before[-1].isalpha() and piece[0].isalpha()))
+    assert any(joined)
+    right = 0.0
+    for i, wanted in enumerate(ids):
+        end = i + 1
+        while end < len(ids) and joined[end]:
+            end += 1
+        row = [*tokens.prefix, *ids[:i], *[MASK] * (end - i), *ids[end:], *tokens.suffix]
+        hidden = model(torch.tensor([row]), torch.tensor([len(row)]))[0, i + 1]
+        right += float(model.logits(hidden).log_softmax(0)[wanted])
+    found = scoring.score(model, tokens, [sentence], "pll_within_word_l2r")
+    assert found.log_probability[0] == pytest.approx(right, rel=1e-4)
+    original = scoring.score(model, tokens, [sentence], "pll_original")
+    assert original.log_probability[0] != pytest.approx(right, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "spans", "words"),
+    [
+        ("don't go", [(0, 3), (3, 4), (4, 5), (5, 6), (6, 8)], [0, 1, 2, 3, 3]),
+        ("the river", [(0, 3), (3, 6), (6, 9)], [0, 1, 1]),
+        ("café 👍👍", [(0, 3), (3, 3), (3, 4), (4, 5), (5, 5), (5, 5), (5, 6), (6, 6), (6, 7)], [0, 0, 0, 1, 1, 1, 1, 2, 2]),
+        ("4th.", [(0, 1), (1, 3), (3, 4)], [0, 0, 1]),
+    ],
+)
+def test_a_word_is_a_run_of_letters_and_digits(sentence, spans, words):
+    """A blank may be a piece or in one, a character several."""
+    assert scoring._words(sentence, spans) == words
+
+
+@torch.no_grad()
+def test_one_word_is_two_logits_of_one_reading(tokens):
+    model = built("bert", tokens).eval()
+    good = ["the dog sees the river", "the dog sees the extraordinary", "a man", "the dog sees a river", "a man the"]
+    bad = ["the the sees the river", "the dog sees the dog", "a man likes", "a dog sees the river", "a man a"]
+    right, wrong = scoring.one_word(model, tokens, good, bad)
+    assert right.scored.tolist() == wrong.scored.tolist() == [True, False, False, False, True]
+    ids = [[*tokens.prefix, *own, *tokens.suffix] for own in tokens.encode([good[0], bad[0]])]
+    [place] = [i for i, (one, other) in enumerate(zip(*ids, strict=True)) if one != other]
+    row = torch.tensor([ids[0]])
+    row[0, place] = MASK
+    likely = model.logits(model(row, torch.tensor([row.shape[1]]))[0, place]).log_softmax(0)
+    assert right.log_probability[0] == pytest.approx(float(likely[ids[0][place]]), rel=1e-5)
+    assert wrong.log_probability[0] == pytest.approx(float(likely[ids[1][place]]), rel=1e-5)
+    assert np.isnan(right.log_probability[1:4]).all()
+
+
+def test_what_is_too_long_or_unknown_is_said(tokens):
+    model = built("gpt", tokens)
+    sentences = ["the dog", "the dog " * 40, "the dog"]
+    found = scoring.score(model, tokens, sentences)
+    assert found.scored.tolist() == [True, False, True] and np.isnan(found.log_probability).tolist() == [False, True, False]
+    assert found.pieces[1] == 80 and found.log_probability[0] == pytest.approx(found.log_probability[2])
+    tokens_of = type("Odd", (), {"prefix": [2], "suffix": [3], "unknown": 1, "mask": 4, "encode": lambda self, texts: [[7, 1, 1]] * len(texts)})
+    assert scoring.score(model, tokens_of(), ["a b c"]).unknown.tolist() == [2]
+
+
+def test_what_goes_wrong_is_a_line(tokens):
+    gpt, bert, t5 = (built(name, tokens) for name in ("gpt", "bert", "t5"))
+    with pytest.raises(SesameError, match="t5 has no log-probability of a text: it reads source_then_target; take a model that predicts"):
+        scoring.score(t5, tokens, ["a"], name="t5")
+    with pytest.raises(SesameError, match="gpt has no pll_original: it reads left_to_right; take log_probability"):
+        scoring.score(gpt, tokens, ["a"], "pll_original", name="gpt")
+    with pytest.raises(SesameError, match="bert has no log_probability: it reads both_sides; take pll_within_word_l2r or pll_original or"):
+        scoring.score(bert, tokens, ["a"], "log_probability", name="bert")
+    with pytest.raises(SesameError, match="protocol 'sum': log_probability, pll_within_word_l2r"):
+        scoring.score(gpt, tokens, ["a"], "sum")
+    with pytest.raises(SesameError, match="one_word compares two sentences"):
+        scoring.score(bert, tokens, ["a"], "one_word")
+    with pytest.raises(SesameError, match="sentence 2 of 2, ' ', has no token"):
+        scoring.score(gpt, tokens, ["a", " "])
+    bert.absent = ["head_transform"]
+    with pytest.raises(SesameError, match="bert has no trained head for masked tokens"):
+        scoring.score(bert, tokens, ["a"], "pll_original", name="bert")
+    next(gpt.parameters()).data.fill_(float("nan"))
+    with pytest.raises(SesameError, match="gpt: the log-probability of 1 of 1 sentences is nan, first of 'a dog'; its weights"):
+        scoring.score(gpt, tokens, ["a dog"], name="gpt")
+
+
+@pytest.mark.skipif(not find_spec("minicons"), reason="minicons is not installed: pip install --no-deps minicons wonderwords")
+@pytest.mark.parametrize(
+    ("name", "protocol", "metric"),
+    [("gpt2", "log_probability", None), ("bert", "pll_original", "original"), ("bert", "pll_within_word_l2r", "within_word_l2r")],
+)
+def test_scores_are_those_of_minicons(given, name, protocol, metric): # noqa: F811
+    """On 500 pairs, of a checkpoint of `transformers` with random weights."""
+    from minicons import scorer
+
+    folder = given(name)
+    bring(folder)
+    model, tokens = store.load(Path("data/models/brought"))
+    lines = list(dict.fromkeys(line for line in text(700).splitlines() if line))
+    good = [line.replace(" .", "").replace("the", "extraordinary", 1) for line in lines][:500]
+    bad = [" ".join(reversed(line.split())) + ", isn't it?" for line in lines][:500]
+    assert len(good) == len(bad) == 500
+    theirs = (scorer.MaskedLMScorer if metric else scorer.IncrementalLMScorer)(str(folder), "cpu")
+    theirs.tokenizer.batch_encode_plus = theirs.tokenizer  # its name up to transformers 4
+    options = {"PLL_metric": metric} if metric else {}
+    expected = []
+    for start in range(0, 1000, 50):
+        some = [*good, *bad][start : start + 50]
+        expected += theirs.sequence_score(some, reduction=lambda x: x.sum().item(), **options)
+    found = scoring.score(model, tokens, [*good, *bad], protocol)
+    assert found.scored.all()
+    furthest = float(np.abs(found.log_probability - np.array(expected)).max())
+    print(f"{name} {protocol}: differs by {furthest:.2e} at most, of sums from {min(expected):.0f} to {max(expected):.0f}")
+    assert furthest < 1e-4

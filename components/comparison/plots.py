@@ -96,6 +96,30 @@ def scores(gains: list[dict]) -> Figure:
     return figure
 
 
+def evaluations(table: pd.DataFrame) -> Figure:
+    """The share of right answers by group of items, a panel an evaluation: of each model, of its random twins, and a bigram's over all."""
+    names = list(table["evaluation"].unique())
+    groups = list(table["group"].unique())
+    size = (4.4 * len(names), 0.5 * len(groups) + 1.4)
+    figure, axes = plt.subplots(1, len(names), figsize=size, constrained_layout=True, squeeze=False, sharey=True)
+    for axis, name in zip(axes.flat, names, strict=True):
+        rows = table[table["evaluation"] == name]
+        models = list(rows["model"].unique())
+        for (i, model), style in zip(enumerate(models), styles(), strict=False):
+            own = rows[rows["model"] == model]
+            places = [groups.index(group) + 0.22 * (i - (len(models) - 1) / 2) for group in own["group"]]
+            axis.errorbar(own["accuracy"], places, xerr=own["error"].fillna(0), linestyle="", capsize=3, label=model, **style)
+            axis.plot(own["random"], places, linestyle="", markerfacecolor="none", markersize=5, **style)
+        axis.axvline(0.5, color=GREY, linewidth=1)
+        if (bigram := rows["bigram"].dropna()).size:
+            axis.axvline(bigram.iloc[0], color=COLOURS[6], linestyle="--", linewidth=1.2, label="bigram, all")
+        axis.set_yticks(range(len(groups)), [group.replace("_", " ") for group in groups])
+        axis.set_ylim(len(groups) - 0.5, -0.5)
+        axis.set_title(name.replace("_", " "))
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
 LABELS = {"pretrained": "pre-trained", **STARTS}
 
 

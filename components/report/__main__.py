@@ -2,6 +2,7 @@
 
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from components import params
 from components.comparison import pages, plots, price
 from components.core import storage
 from components.core.tracking import Run
-from components.report import STARTS, benchmarks, spaces, tables, writing
+from components.report import STARTS, benchmarks, evaluations, spaces, tables, writing
 from components.stages import stage
 
 FOLDER = Path("data/report")
@@ -27,7 +28,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     frames = {
         "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(all_params, metrics),
         "pretraining": tables.pretraining(metrics), "learning_curve": tables.learning(all_params, metrics),
-        "calibration": tables.calibration(metrics),
+        "calibration": tables.calibration(metrics), "evaluations": evaluations.table(all_params, metrics),
     }  # fmt: skip
     compared = tables.comparisons(all_params, metrics)
     gains, papers = tables.gains(frames["scores"], compared), _papers(all_params, metrics)
@@ -49,6 +50,9 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     # `dvc metrics` lists every figure of its files: it gets the few that fit a terminal, figures.json has the others.
     nested, total = _nested(gains), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
     summary = {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]}
+    asked = frames["evaluations"][frames["evaluations"]["group"] == evaluations.EVERYTHING]
+    for row in asked.itertuples():
+        summary.setdefault("right", {}).setdefault(row.model, {})[row.evaluation] = float(row.accuracy)
     storage.write_json(FOLDER / "summary.json", summary)
     # git has no other file of these: DVC's cache has the stages' own
     storage.write_json(storage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
@@ -69,6 +73,8 @@ def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str,
 def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: list[dict]) -> dict[str, Figure]:
     """The pictures of what there is."""
     figures = {"costs": plots.costs(frames["costs"])}
+    if len(frames["evaluations"]):
+        figures["evaluations"] = plots.evaluations(frames["evaluations"])
     if gains:
         figures["scores"] = plots.scores(gains)
     if len(frames["learning_curve"]):
@@ -90,7 +96,7 @@ def _page(
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         calibration=frames["calibration"], pretraining=frames["pretraining"], costs=frames["costs"],
-        spaces=spaces.section(all_params, metrics), writing=writing.section(all_params, metrics),
+        evaluations=_asked(frames["evaluations"]), spaces=spaces.section(all_params, metrics), writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
         price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.beside,
         contexts={key: context(model) for key, model in all_params.main("models").items()},
@@ -99,6 +105,13 @@ def _page(
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
         min_steps=all_params.learning_curve.min_steps,
     )  # fmt: skip
+
+
+def _asked(frame: pd.DataFrame) -> dict[str, Any]:
+    """What the page shows of evaluations; nothing where there are none."""
+    if not len(frame):
+        return {}
+    return {"rows": frame[frame["group"] == evaluations.EVERYTHING].to_dict("records"), "reading": evaluations.reading(frame)}
 
 
 def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:

@@ -113,8 +113,8 @@ def test_what_is_too_long_or_unknown_is_said(tokens):
     found = scoring.score(model, tokens, sentences)
     assert found.scored.tolist() == [True, False, True] and np.isnan(found.log_probability).tolist() == [False, True, False]
     assert found.pieces[1] == 80 and found.log_probability[0] == pytest.approx(found.log_probability[2])
-    tokens_of = type("Odd", (), {"prefix": [2], "suffix": [3], "unknown": 1, "mask": 4, "encode": lambda self, texts: [[7, 1, 1]] * len(texts)})
-    assert scoring.score(model, tokens_of(), ["a b c"]).unknown.tolist() == [2]
+    ids = {"prefix": [2], "suffix": [3], "unknown": 1, "mask": 4, "encode": lambda self, texts: [[7, 1, 1]] * len(texts)}
+    assert scoring.score(model, type("Odd", (), ids)(), ["a b c"]).unknown.tolist() == [2]
 
 
 def test_what_goes_wrong_is_a_line(tokens):

@@ -1,0 +1,100 @@
+"""From held-out text to figures next to random weights: the two stages, what they count, and the report's table."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from ruamel.yaml import YAML
+
+from components import params
+from components.core.errors import SesameError
+from components.evaluations.contract import Answers
+from components.evaluations.evaluate import compared
+from components.evaluations.minimal_pairs import pairs
+from components.report import evaluations
+from tests.conftest import run_stage, tiny_params
+
+SENTENCES = [
+    "{} sees an old dog near the river .", "{} sees a red ball near the river .", "the man of {} is here today .",
+    "the men of {} are here today .", "today {} was in this house again .", "in these houses {} slept again .",
+]  # fmt: skip
+
+
+@pytest.fixture
+def asking(project):
+    """The tiny project with held-out sentences of which pairs can be made, and a model that has read something."""
+    raw = tiny_params(
+        evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}},
+        evaluate={"models": ["gpt", "bert", "elmo"], "evaluations": ["pairs"], "twins": [1, 2]},
+    )
+    names = ["mary", "peter", "anna", "paul", "the farmer", "my sister", "john", "the old woman", "his teacher", "her friend"]
+    lines = [sentence.format(name) for name in names for sentence in SENTENCES]
+    Path("data/corpora/tiny/test.txt").write_text("\n\n".join(lines) + "\n")
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    return raw
+
+
+def ran(module: str, name: str) -> str:
+    done = run_stage(f"components.{module}", name)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_from_held_out_text_to_figures(asking):
+    """Of models that read left to right, both sides, and each direction."""
+    said = ran("evaluations", "pairs")
+    asked = pairs.read(Path("data/evaluations/pairs/pairs.jsonl"))
+    made = json.loads(Path("data/metrics/evaluation/pairs.json").read_text())
+    assert made["pairs"] == len(asked) == sum(made["kept"].values()) > 10 and f"a/an: {made['kept']['a/an']} pairs of" in said
+    held_out = Path("data/corpora/tiny/test.txt").read_text() + Path("data/corpora/tiny/valid.txt").read_text()
+    assert all(pair.good in held_out and pair.bad != pair.good for pair in asked)
+    ngrams = pd.read_csv("data/evaluations/pairs/ngrams.csv")
+    assert list(ngrams) == ["unigram", "bigram", "trigram"] and len(ngrams) == len(asked)
+    protocols = {"gpt": "log_probability", "bert": "pll_within_word_l2r", "elmo": "log_probability"}
+    for model, protocol in protocols.items():
+        ran("pretrain", model)
+        said = ran("evaluations.evaluate", f"{model}-pairs")
+        measured = json.loads(Path(f"data/metrics/evaluate/{model}-pairs.json").read_text())
+        assert measured["protocol"] == protocol and measured["items"] + measured["left_out"] == len(asked)
+        items = pd.read_csv(f"data/evaluated/{model}/pairs/items.csv")
+        right = items.groupby("paradigm")["right"].mean().mean()
+        assert measured["accuracy"] == pytest.approx(right) and (items["right"] == (items["good"] > items["bad"])).all()
+        twins = items.groupby("paradigm")[["random_1", "random_2"]].mean().mean()
+        assert measured["random"]["mean"] == pytest.approx(twins.mean()) and measured["random"]["n"] == 2
+        assert measured["gain"]["low"] < measured["gain"]["difference"] < measured["gain"]["high"]
+        assert measured["settings"] == {"kind": "minimal_pairs", "twins": [1, 2]} and f"{len(asked):,} items, 0 left out" in said
+    checked = params.check(asking)
+    files = {("evaluate", f"{model}-pairs"): Path(f"data/metrics/evaluate/{model}-pairs.json") for model in protocols}
+    metrics = {key: json.loads(path.read_text()) for key, path in files.items()}
+    table = evaluations.table(checked, metrics)
+    assert (table["group"] == "all").sum() == 3 and set(table["group"]) > {"article"}
+    assert "of 3 are beyond noise above random weights" in evaluations.reading(table)
+
+
+def test_a_gain_has_the_noise_of_items_and_twins():
+    """Of a hundred models that know as much as random ones, some five are found ahead or behind before any correction."""
+    draw, found = np.random.default_rng(0), 0
+    for _ in range(100):
+        values, twins = draw.integers(0, 2, 400).astype(float), draw.integers(0, 2, (3, 400)).astype(float)
+        groups = np.array(["one", "two"])[draw.integers(0, 2, 400)]
+        figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), twins)
+        found += figures["gain"]["p"] < 0.05
+    assert 1 <= found <= 12
+    values[:7] = np.nan
+    figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), twins)
+    assert figures["items"] == 393 and figures["left_out"] == 7
+
+
+def test_names_that_point_at_nothing_have_their_place():
+    raw = tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "nope"}})
+    raw["evaluate"] = {"models": ["gpd"], "evaluations": ["pair"]}
+    with pytest.raises(SesameError) as said:
+        params.check(raw)
+    for problem in (
+        "evaluations.pairs.corpus: no 'nope' in corpora or mixes", "evaluate.models[0]: no 'gpd' in models or checkpoints or derived",
+        "evaluate.evaluations[0]: no 'pair' in evaluations (there are: pairs)",
+    ):  # fmt: skip
+        assert problem in str(said.value)

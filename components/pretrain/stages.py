@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from components.params import Params
 from components.stages.declaration import Entry, Stage, Table
-from components.stages.parts import training_modules
+from components.stages.parts import model_modules, training_modules
 
 
 def models(p: Params) -> Iterator[Entry]:
@@ -15,7 +15,8 @@ def models(p: Params) -> Iterator[Entry]:
 
 def samples(p: Params) -> Iterator[Entry]:
     for name, model in p.main("models").items():
-        modules = ("components.pretrain.sample", *training_modules(p, model, model.architecture.name, model.encoding))
+        objective = f"components.objectives.{model.objective.name}.objective"
+        modules = ("components.pretrain.sample", objective, *model_modules(p, name))
         yield Entry("sample", name, modules, {"objective": model.objective.settings(), "prompts": model.prompts})
 
 

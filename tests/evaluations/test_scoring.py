@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from components import params
 from components.core.errors import SesameError
 from components.evaluations.minimal_pairs import scoring
+from components.evaluations.minimal_pairs.pairs import Pair
 from components.models import store
 from components.text.tokenizer import MASK
 from tests.conftest import text, tiny_params
@@ -122,6 +123,18 @@ def test_one_word_is_two_logits_of_one_reading(tokens):
     assert np.isnan(right.log_probability[1:4]).all()
 
 
+def test_pairs_are_their_sentences(tokens):
+    own = [Pair("0", "a", "a", "the dog sees it", "the the sees it"), Pair("1", "a", "a", "a dog", "the the sees it")]
+    bert, gpt = built("bert", tokens), built("gpt", tokens)
+    right, wrong = scoring.score_pairs(gpt, tokens, own)
+    for side, found in (("good", right), ("bad", wrong)):
+        expected = scoring.score(gpt, tokens, [getattr(pair, side) for pair in own])
+        np.testing.assert_allclose(found.log_probability, expected.log_probability, atol=1e-4)
+        assert found.pieces.tolist() == expected.pieces.tolist()
+    right, wrong = scoring.score_pairs(bert, tokens, own, "one_word")
+    assert right.scored.tolist() == wrong.scored.tolist() == [True, False]
+
+
 def test_what_is_too_long_or_unknown_is_said(tokens):
     model = built("gpt", tokens)
     sentences = ["the dog", "the dog " * 40, "the dog"]
@@ -152,7 +165,7 @@ def test_what_goes_wrong_is_a_line(tokens):
         scoring.score(bert, tokens, ["a"], "log_probability", name="bert")
     with pytest.raises(SesameError, match="protocol 'sum': log_probability, pll_within_word_l2r"):
         scoring.score(gpt, tokens, ["a"], "sum")
-    with pytest.raises(SesameError, match="one_word compares two sentences"):
+    with pytest.raises(SesameError, match="one_word compares two sentences: call `score_pairs`"):
         scoring.score(bert, tokens, ["a"], "one_word")
     with pytest.raises(SesameError, match="sentence 2 of 2, ' ', has no token"):
         scoring.score(gpt, tokens, ["a", " "])

@@ -30,6 +30,16 @@ def test_figures_are_means_over_paradigms():
     assert found == accuracies(PAIRS, good, bad, pieces) != accuracies(PAIRS, good, bad, pieces, seed=1)
 
 
+def test_each_pair_may_count_the_same():
+    own = [Pair(str(i), "many" if i < 300 else "few", "all", "a", "b") for i in range(400)]
+    good = np.where(np.arange(400) % 4 < np.where(np.arange(400) < 300, 3, 1), 1.0, -1.0)
+    found = accuracies(own, good, np.zeros(400), by_pair=True)
+    assert found.overall == found.phenomena["all"]
+    assert found.overall.accuracy == pytest.approx((225 + 25) / 400)
+    assert found.overall.accuracy_error == pytest.approx((0.75 * 0.25 / 400) ** 0.5, rel=0.1)
+    assert accuracies(own, good, np.zeros(400)).overall.accuracy == pytest.approx(0.5)
+
+
 def test_rounding_is_a_tie():
     assert accuracies(PAIRS[:1], np.float32([-100.00001]), np.float32([-100])).overall.accuracy == 0.5
 

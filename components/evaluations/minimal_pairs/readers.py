@@ -97,14 +97,14 @@ def detokenised(text: str) -> str:
 
 def _published(files: Iterable[SourceFile]) -> Iterator[Pair]:
     """Of tables those with our columns, of JSONL with BLiMP's: a file without its paradigm is named after it, as the
-    supplement's are."""
+    supplement's are. Pairs of equal sentences, of which BLiMP has seven, are left out."""
     for file in files:
         columns = COLUMNS
         if _suffix(file) == "jsonl":
             _, row = next(tables.FORMATS["jsonl"](file, _Table()), ("", {}))
             absent = [name for name in ("paradigm", "phenomenon") if getattr(BLIMP, name) not in row]
             columns = BLIMP._replace(**dict.fromkeys(absent))
-        yield from table([file], columns)
+        yield from (pair for pair in table([file], columns) if pair.good != pair.bad)
 
 
 def _alternating(file: SourceFile) -> Iterator[Pair]:

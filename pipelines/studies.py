@@ -57,7 +57,7 @@ def show(name: str) -> None:
         [row["variant"], *([row["milestone"]] if block.milestones else []), *(_short(row[key]) for key in (*BUDGET, *COMPARED))]
         for row in rows
     ]
-    for task in block.tasks:
+    for task in block.measures:
         columns += [f"{task} ± std", "less the base [95 %]"]
         for row, cells in zip(rows, shown, strict=True):
             cells.append(f"{_short(row[task])} ± {_short(row[f'{task}_std'])}")
@@ -95,7 +95,7 @@ def tunings(last: int) -> tuple[list[str], list[list[str]]]:
 
 def recorded(name: str) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of what the ledger has of a study: the variants and seeds of its newest run."""
-    columns = [*BUDGET, *COMPARED, *_declared(name).tasks]
+    columns = [*BUDGET, *COMPARED, *_declared(name).measures]
     parents = _search(f"tags.stage = 'study' and tags.name = '{name}' and attributes.status = 'FINISHED'", 1)
     if not parents:
         raise SesameError(f"MLflow has no run of study {name}: `sesame study {name}` makes one")

@@ -42,8 +42,7 @@ def derived_models(p: Params) -> Iterator[Entry]:
 
 def inputs(p: Params) -> Iterator[Inputs]:
     for name, derived in p.derived.items():
-        folder, _, read = derived.on.partition("/")
-        yield Inputs(name, folder, [read] if read else derived.tasks)
+        yield Inputs(name, [derived.on] if "/" in derived.on else [f"tasks/{task}" for task in derived.tasks])
 
 
 STAGES = (

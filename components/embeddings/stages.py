@@ -57,7 +57,7 @@ STAGES = (
     Stage("align", alignments, "align/{0}", section="alignments", fetches=True, table=table),
     Stage(
         "history", histories, "align/{0}", section="histories",
-        inputs=lambda p: (Inputs(name, "vectors", history.periods) for name, history in p.histories.items()),
+        inputs=lambda p: (Inputs(name, (f"vectors/{period}" for period in history.periods)) for name, history in p.histories.items()),
     ),
     Stage("group", groups, "align/{0}", section="groups"),
 )  # fmt: skip

@@ -3,9 +3,10 @@
 -> data/evaluated/MODEL/EVALUATION/items.csv, an item a row.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,19 @@ from components.models import store
 from components.params import Params
 from components.stages import stage
 
-Ask = Callable[..., Answers]
-
 
 def evaluate(params: Params, name: str, run: Run) -> dict:
     """Ask a model and its random twins; the figures. Raises SesameError for a model that can't be asked so."""
     model, _, evaluation = name.partition("-")
     compute.prepare(params.finetune.threads)
-    ask: Ask = import_module(f"components.evaluations.{params.evaluations[evaluation].kind}.evaluation").ask
-    answers = _asked(ask, evaluation, model)
-    twins = np.stack([_asked(ask, evaluation, model, seed).values for seed in params.evaluate.twins])
+    kind = params.evaluations[evaluation].kind
+    weights = Path("data/models", model)
+    answers = asked(kind, evaluation, weights)
+    twins = np.stack([asked(kind, evaluation, weights, seed).values for seed in params.evaluate.twins])
     random = {f"random_{seed}": values for seed, values in zip(params.evaluate.twins, twins, strict=True)}
-    items = answers.items.assign(right=answers.values, **random)
     with storage.output(Path("data/evaluated", model, evaluation)) as folder:
         folder.mkdir()
-        items.to_csv(folder / "items.csv", index=False, float_format="%.6g", lineterminator="\n")
+        write(folder / "items.csv", answers, random)
     figures = compared(answers, twins)
     print(
         f"{answers.protocol}: {figures['accuracy']:.3f} right, from random weights {figures['random']['mean']:.3f}; "
@@ -43,12 +42,19 @@ def evaluate(params: Params, name: str, run: Run) -> dict:
     return {"protocol": answers.protocol, **figures, **answers.figures}
 
 
-def _asked(ask: Ask, evaluation: str, name: str, seed: int | None = None) -> Answers:
-    """From its weights, or from random ones that `seed` draws."""
+def asked(kind: str, evaluation: str, weights: Path, seed: int | None = None) -> Answers:
+    """The answers of the model in a folder: from its weights, or from random ones that `seed` draws."""
     if seed is not None:
         torch.manual_seed(seed)
-    model, tokens = store.load(Path("data/models", name), pretrained=seed is None)
-    return ask(Path("data/evaluations", evaluation), model, tokens, name)
+    model, tokens = store.load(weights, pretrained=seed is None)
+    ask = import_module(f"components.evaluations.{kind}.evaluation").ask
+    return ask(Path("data/evaluations", evaluation), model, tokens, str(weights))
+
+
+def write(file: Path, answers: Answers, random: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
+    """An item a row: what is kept of it, its weight, whether the answer was right, and those of `random` weights."""
+    items = answers.items.assign(weight=answers.weights, right=answers.values, **random)
+    items.to_csv(file, index=False, float_format="%.6g", lineterminator="\n")
 
 
 def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:

@@ -79,6 +79,8 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         study = _dictionary({"s": study}, "s")
         for i, task in enumerate(_list(study, "tasks")):
             check(f"ablations.{name}.tasks[{i}]", task, "tasks")
+        for i, evaluation in enumerate(_list(study, "evaluations")):
+            check(f"ablations.{name}.evaluations[{i}]", evaluation, "evaluations")
         for variant, block in _dictionary(study, "variants").items():
             check(
                 f"ablations.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings of either file"

@@ -127,16 +127,18 @@ class Ablation(Block):
     """The variant that the others are held against."""
     contrasts: list[tuple[Label, Label]] = []
     """Further pairs of variants to hold against each other: the first less the second, `[[ltr, no_nsp]]`."""
-    tasks: Annotated[list[Name], Field(min_length=1)]
+    tasks: list[Name] = []
     """On which every variant is fine-tuned."""
+    evaluations: Annotated[list[Name], Once, Added(neutral=[])] = []
+    """Of `evaluations`: what every variant is asked without being tuned. It costs seconds, so that the minutes go into seeds."""
     seeds: Annotated[list[Seed], Field(min_length=1)]
     """Each trains every variant anew, and fine-tunes it once on every task: the spread is that of both."""
     budget: Budget
     """Of each pre-training."""
     milestones: list[Count] = []
     """Models kept on the way, after so many tokens, and fine-tuned like the last one. Their learning rate has not yet come down."""
-    recipe: Recipe
-    """How every variant is fine-tuned."""
+    recipe: Recipe | None = None
+    """How every variant is fine-tuned; none where there are no tasks."""
     ladder: Annotated[list[Label], Once, Added(neutral=[])] = []
     """Variants whose loss is foretold: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to that of the others.
     All read alike; here a variant may have a budget of its own from the beginning."""
@@ -152,13 +154,26 @@ class Ablation(Block):
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
     """Label -> what is different in it."""
 
+    @property
+    def measures(self) -> list[str]:
+        """What variants are compared by: tasks and evaluations, each a column of the table."""
+        return [*self.tasks, *self.evaluations]
+
     @model_validator(mode="after")
     def parts_fit(self):
         for key in ("seeds", "tasks"):
             if len(set(getattr(self, key))) < len(getattr(self, key)):
                 raise ValueError(f"{key} has one twice")
-        if taken := [task for task in self.tasks if task in (*get_args(Column), "variant", "milestone", "n", "finetune_seconds")]:
-            raise ValueError(f"a task can't be called {taken[0]}: that is a column of the study's table")
+        if not self.measures:
+            raise ValueError("neither tasks nor evaluations: name what variants are compared by")
+        if both := [name for name in self.evaluations if name in self.tasks]:
+            raise ValueError(f"evaluations: {both[0]} is a task of this study, too; rename one of them")
+        if self.tasks and not self.recipe:
+            raise ValueError("recipe: missing; it says how variants are tuned on the study's tasks")
+        if self.recipe and not self.tasks:
+            raise ValueError("recipe has no effect: the study has no tasks; leave it out")
+        if taken := [task for task in self.measures if task in (*get_args(Column), "variant", "milestone", "n", "finetune_seconds")]:
+            raise ValueError(f"a task or an evaluation can't be called {taken[0]}: that is a column of the study's table")
         if self.milestones and not self.budget.tokens:
             raise ValueError("milestones are counted in tokens, and so must the budget be")
         if self.milestones and (sorted(set(self.milestones)) != self.milestones or self.milestones[-1] >= self.budget.tokens):
@@ -203,16 +218,17 @@ class Ablation(Block):
             if self.base in pair or pair[0] == pair[1] or pair in self.contrasts[:number] or pair[::-1] in self.contrasts[:number]:
                 raise ValueError(f"contrasts[{number}]: two variants, neither of them the base (it is held against all), each pair once")
         for number, expected in enumerate(self.expects):
-            if expected.task not in self.tasks:
-                raise ValueError(f"expects[{number}].task: {expected.task!r} is no task of this study (there are: {', '.join(self.tasks)})")
+            if expected.task not in self.measures:
+                known = ", ".join(self.measures)
+                raise ValueError(f"expects[{number}].task: {expected.task!r} is no task or evaluation of this study (there are: {known})")
             against = expected.against or self.base
             known = [(variant, self.base) for variant in self.variants if variant != self.base] + self.contrasts
             if (expected.variant, against) not in known:
                 pairs = ", ".join(f"{variant} against {other}" for variant, other in known)
                 raise ValueError(f"expects[{number}]: {expected.variant} is not compared with {against} here (compared are: {pairs})")
         columns = (self.plot.x, *self.plot.y)
-        if unknown := [column for column in columns if column not in (*get_args(Column), *self.tasks)]:
-            raise ValueError(f"plot: {unknown[0]!r} is neither a task of the study nor one of {', '.join(get_args(Column))}")
+        if unknown := [column for column in columns if column not in (*get_args(Column), *self.measures)]:
+            raise ValueError(f"plot: {unknown[0]!r} is neither a task or evaluation of the study nor one of {', '.join(get_args(Column))}")
         return self
 
 
@@ -285,6 +301,8 @@ def varied(models: Mapping[str, Model], study: Ablation, variant: str, seed: int
     return Model.model_validate(laid_over(begun.model_dump(exclude_unset=True), own.change) | given)
 
 
-def tuned(study: Ablation, variant: str) -> Recipe:
-    """How a variant is fine-tuned. Raises ValidationError where its own values do not fit."""
+def tuned(study: Ablation, variant: str) -> Recipe | None:
+    """How a variant is fine-tuned; None where the study has no tasks. Raises ValidationError where its own values do not fit."""
+    if study.recipe is None:
+        return None
     return Recipe.model_validate(laid_over(study.recipe.model_dump(exclude_unset=True), study.variants[variant].recipe))

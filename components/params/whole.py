@@ -219,7 +219,8 @@ class Params(Block):
                     recipe = tuned(study, variant)
                 except ValidationError as error:
                     raise ValueError(f"{place}.recipe{first(error)}") from None
-                _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
+                if recipe:
+                    _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
                 asked = [(f"{place}.recipe", recipe, study.tasks)]
                 if first_tuned := study.variants[variant].by:
                     _recipe_fits(f"{place}.by.recipe", place, model.architecture, first_tuned.recipe)

@@ -52,9 +52,8 @@ class Inputs(NamedTuple):
 
     name: str
     """Of the stage within its group."""
-    folder: str
-    """Of data/."""
-    names: Iterable[str]
+    paths: Iterable[str]
+    """Below data/: `tasks/snli`."""
 
 
 @dataclass(frozen=True)

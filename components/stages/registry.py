@@ -26,7 +26,7 @@ def entries(p: Params, stage: str | None = None) -> Iterator[Entry]:
     for each in [stages()[stage]] if stage else stages().values():
         yield from each.entries(p)
         for inputs in each.inputs(p) if each.inputs else ():
-            folders = [f"data/{inputs.folder}/{name}" for name in dict.fromkeys(inputs.names)]
+            folders = [f"data/{path}" for path in dict.fromkeys(inputs.paths)]
             yield Entry(f"{each.name}_inputs", inputs.name, ("components.stages.inputs",), {"folders": folders})
 
 

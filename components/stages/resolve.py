@@ -25,7 +25,9 @@ FOLDER = Path("data/resolved")
 TRAININGS = Path("studies/trainings.json")
 """What `studies/dvc.yaml` makes stages of: a seed of a variant each, and what only studies read. DVC reads it with that file, before any
 stage runs, so it is in git."""
-READ_AS_A_WHOLE = ("tasks", "vectors", "metrics", "curves", "samples", "scores", "baselines", "align", "generated", "evaluated")
+READ_AS_A_WHOLE = (
+    "tasks", "evaluations", "vectors", "metrics", "curves", "samples", "scores", "baselines", "align", "generated", "evaluated",
+)  # fmt: skip
 """Folders of data/ that a stage depends on as a whole. Each has a file `.keep`, since DVC refuses a dependency that is not there, as
 data/align where no alignment is declared."""
 

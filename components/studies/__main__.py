@@ -32,6 +32,7 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     readings += [climbed.sentence] if climbed else []
     outcomes = [expectations.outcome(own, tables.find(compared, own, block.base)) for own in block.expects]
     metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
+    metrics |= {evaluation: f"{evaluation}: right" for evaluation in block.evaluations}
     figures = {
         "plot": plots.against(block, frame, metrics, reads), "effects": plots.effects(block, frame, metrics),
         "ladder": ladder.drawn(block, frame, climbed) if climbed else None,
@@ -57,7 +58,7 @@ def _found(
     outcomes: list[expectations.Outcome],
 ) -> dict:  # fmt: skip
     """What the study's JSON has: of the last models."""
-    columns = ["parameters", "tokens", "steps", "flops", "seconds", "perplexity", "bits_per_byte", *block.tasks]
+    columns = ["parameters", "tokens", "steps", "flops", "seconds", "perplexity", "bits_per_byte", *block.measures]
     rows = frame[frame["milestone"] == LAST].set_index("variant")[columns]
     judged = [
         {"task": own.task, "variant": own.variant, "against": own.against, "verdict": own.verdict}
@@ -76,15 +77,20 @@ def _page(
 ) -> None:  # fmt: skip
     block, variants = all_params.ablations[name], tables.variants(all_params, name)
     results = [milestones for variant in variants for milestones in tables.transferred(all_params, name, variant).values()]
+    answers = [tables.asked(all_params, name, variant) for variant in variants]
+    rules = {
+        f"{evaluation} by {own['protocol']}" for by in answers for evaluation, milestones in by.items()
+        for seeds in milestones.values() for own in seeds
+    }  # fmt: skip
     last = [own for own in compared if own.milestone == LAST]
     pages.write(
         REPORTS / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
         name=name, block=block, frame=frame, readings=readings, published=published(block),
-        metrics=metrics, protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()}),
+        metrics=metrics, protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()} | rules),
         figures={key: Markup(svg(figure)) for key, figure in figures.items()},
         changes={variant: tables.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
-        contrasts=[[own for own in last if (own.variant, own.against) == pair and own.task in block.tasks] for pair in block.contrasts],
+        contrasts=[[own for own in last if (own.variant, own.against) == pair and own.task in block.measures] for pair in block.contrasts],
         comparisons=len(last),
         further=tables.further(all_params, name), number=number, unguarded=tables.unguarded(all_params, name),
     )  # fmt: skip
@@ -108,12 +114,14 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
     numbers = {key for variant in block.variants.values() for key, value in flatten(variant.change).items() if type(value) in (int, float)}
     for variant in variants:
         results = {task: milestones[LAST] for task, milestones in tables.transferred(all_params, name, variant).items()}
+        answers = tables.asked(all_params, name, variant)
         for i, (seed, figures) in enumerate(zip(block.seeds, tables.pretrained(all_params, name, variant, LAST), strict=True)):
             model = flatten(varied(all_params.models, block, variant, seed).model_dump(mode="json"))
             tags = {"stage": "study", "study": name, "variant": variant, "model": block.model, "seed": str(seed)}
             choices = {"variant": variant, "seed": seed} | {key.rpartition(".")[2]: model.get(key) for key in sorted(numbers)}
             with run.child(f"{variant} {seed}", tags, choices) as child:
                 scores = {task: result["scores"][result["split"]][result["metric"]]["values"][i] for task, result in results.items()}
+                scores |= {evaluation: own[LAST][i]["accuracy"] for evaluation, own in answers.items()}
                 child.log({task: score for task, score in scores.items() if score is not None})
                 known = (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")
                 child.log({key: figures[key] for key in known if not np.isnan(figures[key])})

@@ -26,6 +26,8 @@ class Champion:
 
 def best(all_params: params.Params, study: str) -> Champion:
     """The variant and seed with the highest mean score on dev, which the tables of test scores have no part in."""
+    if not all_params.ablations[study].tasks:
+        raise SesameError(f"study {study} has no tasks, and a champion is chosen by its scores on their dev splits")
     champions = []
     for variant in tables.variants(all_params, study):
         if all_params.ablations[study].variants[variant].init == "random":

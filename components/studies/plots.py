@@ -45,9 +45,9 @@ def effects(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
     rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):
         return None
-    size = (4.3 * len(study.tasks), 0.36 * len(rows) + 1.2)
-    figure, axes = plt.subplots(1, len(study.tasks), figsize=size, constrained_layout=True, sharey=True, squeeze=False)
-    for axis, task in zip(axes.flat, study.tasks, strict=True):
+    size = (4.3 * len(study.measures), 0.36 * len(rows) + 1.2)
+    figure, axes = plt.subplots(1, len(study.measures), figsize=size, constrained_layout=True, sharey=True, squeeze=False)
+    for axis, task in zip(axes.flat, study.measures, strict=True):
         for i, (_, row) in enumerate(rows.iterrows()):
             middle, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))
             colour = {"higher": HIGHER, "lower": LOWER}.get(row[f"{task}_verdict"], GREY)

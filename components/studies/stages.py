@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components import params
-from components.params import Ablation, Model, Params, Recipe
+from components.params import Ablation, Model, Params
 from components.stages.declaration import Entry, Inputs, Stage
 from components.stages.parts import (
     encoding_modules,
@@ -53,18 +53,22 @@ def intermediate(p: Params) -> Iterator[Entry]:
 
 def transfers(p: Params) -> Iterator[Entry]:
     for name, study, variant, model, seed in _members(p):
-        recipe, family = params.tuned(study, variant), model.architecture.name
+        recipe, family, block = params.tuned(study, variant), model.architecture.name, study.variants[variant]
         modules = ("components.studies.transfer", family_module(family), *encoding_modules(p, model.encoding))
-        settings = tuning_settings(p) | {"milestones": study.milestones} | _tuning(p, study, variant, recipe)
-        yield Entry("transfer", name, (*modules, *method_modules(recipe, family)), settings | {"own_seed": seed})
-
-
-def _tuning(p: Params, study: Ablation, variant: str, recipe: Recipe) -> dict[str, Any]:
-    block = study.variants[variant]
-    settings = {"tasks": {task: judging_settings(p.tasks[task], recipe) for task in study.tasks}, "recipe": recipe.settings()}
-    if block.train_examples:
-        settings |= {"train_examples": block.train_examples}
-    return settings | ({"init": "random"} if block.init == "random" else {})
+        settings: dict[str, Any] = {"milestones": study.milestones, "own_seed": seed}
+        if recipe:
+            settings |= tuning_settings(p) | {"recipe": recipe.settings()}
+            settings |= {"tasks": {task: judging_settings(p.tasks[task], recipe) for task in study.tasks}}
+            modules += method_modules(recipe, family)
+        if block.train_examples:
+            settings |= {"train_examples": block.train_examples}
+        if block.init == "random":
+            settings |= {"init": "random"}
+        if study.evaluations:
+            kinds = {evaluation: p.evaluations[evaluation].kind for evaluation in study.evaluations}
+            settings |= {"evaluations": kinds}
+            modules += tuple(f"components.evaluations.{kind}.evaluation" for kind in sorted({*kinds.values()}))
+        yield Entry("transfer", name, modules, settings)
 
 
 def pages(p: Params) -> Iterator[Entry]:
@@ -78,7 +82,8 @@ def pages(p: Params) -> Iterator[Entry]:
 def inputs(p: Params) -> Iterator[Inputs]:
     for name, study in p.ablations.items():
         tuned_before = (task for variant in study.variants.values() for task in variant.intermediate)
-        yield Inputs(name, "tasks", (*study.tasks, *tuned_before))
+        tasks = (f"tasks/{task}" for task in (*study.tasks, *tuned_before))
+        yield Inputs(name, (*tasks, *(f"evaluations/{evaluation}" for evaluation in study.evaluations)))
 
 
 STAGES = (

@@ -12,6 +12,8 @@ import pandas as pd
 from components import params
 from components.comparison import verdicts
 from components.core import storage
+from components.core.frames import of_csv
+from components.core.keyed import generator
 from components.finetune import baseline
 from components.finetune.bench import Bench
 from components.studies.folders import LAST, pretrained_folder, transferred_folder, weights_folder
@@ -85,7 +87,7 @@ def _over_seeds(results: list[dict], init: str) -> dict:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant held against another on a task."""
+    """A variant held against another on a task or an evaluation."""
 
     task: str
     variant: str
@@ -106,8 +108,8 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
     against_base = [(variant, block.base) for variant in variants(all_params, study)[1:]]
     pairs = [*against_base, *block.contrasts]
     compared = [(LOSS, variant, other, LAST, less) for (variant, other), less in by_loss(all_params, study, pairs).items()]
-    for task in block.tasks:
-        sides = scored(all_params, study, task)
+    for task in block.measures:
+        sides = scored(all_params, study, task) if task in block.tasks else answered(all_params, study, task)
         for milestone in (*map(str, block.milestones), LAST):
             noise = verdicts.pool(side for (_, own), side in sides.items() if own == milestone)
             for variant, other in pairs if milestone == LAST else against_base:
@@ -194,6 +196,29 @@ def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, 
     return sides
 
 
+def answered(all_params: params.Params, study: str, evaluation: str) -> dict[tuple[str, str], verdicts.Side]:
+    """(variant, milestone) -> the shares of right answers of its runs, on the items that every run could be asked."""
+    block, runs = all_params.ablations[study], {}
+    for variant in variants(all_params, study):
+        for milestone in (*map(str, block.milestones), LAST):
+            files = [transferred_folder(own) / evaluation / milestone / "items.csv" for own in seeds(all_params, study, variant)]
+            runs[variant, milestone] = [of_csv(file) for file in files]
+    values = {key: np.array([own["right"] for own in tables], float) for key, tables in runs.items()}  # (runs, items)
+    known = np.isfinite(np.concatenate([*values.values()])).all(0)
+    weights = next(iter(runs.values()))[0]["weight"].to_numpy(float)[known]
+    blocks = np.array_split(generator(0).permutation(int(known.sum())), min(verdicts.BLOCKS, int(known.sum())))
+    return {key: verdicts.of_values(own[:, known] * weights / weights.mean(), blocks) for key, own in values.items()}
+
+
+def asked(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, list[dict]]]:
+    """evaluation -> milestone -> of each seed its protocol and share of right answers."""
+    results = [storage.read_json(transferred_folder(own) / "metrics.json") for own in seeds(all_params, study, variant)]
+    return {
+        evaluation: {milestone: [result["evaluations"][evaluation][milestone] for result in results] for milestone in milestones}
+        for evaluation, milestones in results[0].get("evaluations", {}).items()
+    }  # fmt: skip
+
+
 def further(all_params: params.Params, study: str) -> pd.DataFrame:
     """Of the last models: scores on splits that not every task has, as the test set in another language, and where answers are written how
     many were none. Empty without either."""
@@ -217,7 +242,7 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
     block, rows = all_params.ablations[study], []
     less = {(own.task, own.variant, own.milestone): own for own in compared if own.against == block.base}
     for variant in variants(all_params, study):
-        scores = transferred(all_params, study, variant)
+        scores, answers = transferred(all_params, study, variant), asked(all_params, study, variant)
         for milestone in (*map(str, block.milestones), LAST):
             figures = pretrained(all_params, study, variant, milestone)
             row: dict = {"variant": variant, "milestone": milestone, "n": len(figures)}
@@ -230,15 +255,19 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
             own = less.get((LOSS, variant, milestone))
             row |= {f"{LOSS}_{key}": getattr(own.difference, key) if own else np.nan for key in FIGURES}
             row[f"{LOSS}_verdict"] = own.verdict if own else ""
-            for task in block.tasks:
-                part, own = scores[task][milestone], less.get((task, variant, milestone))
-                summary = part["scores"][part["split"]][part["metric"]]
+            for task in block.measures:
+                own = less.get((task, variant, milestone))
+                if task in block.tasks:
+                    part = scores[task][milestone]
+                    summary = part["scores"][part["split"]][part["metric"]]
+                else:
+                    summary = metrics.summary([{"right": answer["accuracy"]} for answer in answers[task][milestone]])["right"]
                 row |= {task: summary["mean"], f"{task}_std": summary["std"]}
                 row |= {f"{task}_{key}": getattr(own.difference, key) if own else np.nan for key in FIGURES}
                 row[f"{task}_verdict"] = own.verdict if own else ""
             rows.append(row)
     frame = pd.DataFrame(rows)
-    return frame.astype({column: float for column in frame.columns if column in block.tasks or column.endswith("_std")})
+    return frame.astype({column: float for column in frame.columns if column in block.measures or column.endswith("_std")})
 
 
 def shown(own: Comparison, base: str) -> str:
@@ -257,7 +286,7 @@ def readings(
     base, others = last.iloc[0], last.iloc[1:]
     judged = [own for own in compared if own.milestone == LAST]
     said = []
-    for task in (LOSS, *block.tasks):
+    for task in (LOSS, *block.measures):
         for direction in ("higher", "lower"):
             names = [shown(own, block.base) for own in judged if (own.task, own.verdict) == (task, direction)]
             said += [f"{task} is {direction} with {', '.join(names)}"] if names else []

@@ -1,14 +1,19 @@
-"""`python -m components.studies.transfer STUDY-VARIANT-SEED`: fine-tune one seed of a variant -> data/studies/<study>/<variant>/<seed>/.
+"""`python -m components.studies.transfer STUDY-VARIANT-SEED`: fine-tune one seed of a variant, and ask it what the study asks ->
+data/studies/<study>/<variant>/<seed>/.
 
-It is tuned with the same seed on every task of the study; so is each model kept on the way. The predictions are in <task>/<milestone>/.
+It is tuned with the same seed on every task of the study; so is each model kept on the way. The predictions are in <task>/<milestone>/, the
+answers in <evaluation>/<milestone>/items.csv.
 """
 
 from pathlib import Path
 
-from components.core import storage
+import numpy as np
+
+from components.core import compute, storage
 from components.core.tracking import Run
+from components.evaluations import evaluate
 from components.finetune import runs
-from components.params import Params, tuned
+from components.params import Member, Params, tuned
 from components.stages import stage
 from components.studies import folders
 from components.studies.folders import LAST
@@ -21,6 +26,7 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
     if variant.train_examples:
         fewer = all_params.finetune.model_copy(update={"train_examples": variant.train_examples})
         all_params = all_params.model_copy(update={"finetune": fewer})
+    compute.prepare(all_params.finetune.threads)
     about = {"study": member.study, "variant": member.variant, "model": study.model}
     with storage.output(folders.transferred_folder(member)) as target:
         for milestone in (*map(str, study.milestones), LAST):
@@ -31,10 +37,27 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
                 scores, tags = target / task / milestone, {"stage": "transfer", "milestone": milestone, **about}
                 result = runs.over_seeds(all_params, label, models, task, recipe, [variant.init], scores, run, tags)
                 results.setdefault(task, {})[milestone] = result
+        evaluations = _asked(all_params, member, target)
     run.tag(**about)
     spent = [result["cost"] for milestones in results.values() for result in milestones.values()]
-    total = {key: sum(cost[key] for cost in spent) for key in ("tokens", "flops")} | {"gpus": max(cost["gpus"] for cost in spent)}
-    return {"tasks": results, "cost": total}
+    total = {key: sum(cost[key] for cost in spent) for key in ("tokens", "flops")}
+    return {"tasks": results, "evaluations": evaluations, "cost": total | {"gpus": max((cost["gpus"] for cost in spent), default=0)}}
+
+
+def _asked(all_params: Params, member: Member, target: Path) -> dict[str, dict[str, dict]]:
+    """evaluation -> milestone -> protocol and the share of right answers, whose items are written to the folder."""
+    study, weights, found = all_params.ablations[member.study], folders.weights_folder(all_params, member), {}
+    seed = member.seed if study.variants[member.variant].init == "random" else None
+    for evaluation in study.evaluations:
+        for milestone in (*map(str, study.milestones), LAST):
+            folder = weights / ("" if milestone == LAST else milestone)
+            answers = evaluate.asked(all_params.evaluations[evaluation].kind, evaluation, folder, seed)
+            (target / evaluation / milestone).mkdir(parents=True)
+            evaluate.write(target / evaluation / milestone / "items.csv", answers)
+            accuracy = float(np.nanmean(answers.values * answers.weights))
+            found.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "accuracy": accuracy}
+            print(f"{evaluation}, {milestone}: {accuracy:.3f} right", flush=True)
+    return found
 
 
 def metrics_file(all_params: Params, name: str) -> Path:

@@ -46,7 +46,9 @@ STAGES = (
     Stage("corpus", corpora, "corpora/{0}", section="corpora", fetches=True),
     Stage(
         "mix", mixes, "corpora/{0}", section="mixes",
-        inputs=lambda p: (Inputs(name, "tasks", (*mix.tasks, *mix.also_held_out)) for name, mix in p.mixes.items()),
+        inputs=lambda p: (
+            Inputs(name, (f"tasks/{task}" for task in (*mix.tasks, *mix.also_held_out))) for name, mix in p.mixes.items()
+        ),
     ),
     Stage("tokenizer", tokenizers, "tokenizers/{0}", section="tokenizers"),
     Stage("encode", encodings, "encoded/{0}", section="encodings"),

@@ -102,7 +102,8 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
             return _tuned_first(all_params, model, study.variants[member.variant].intermediate, study.variants[member.variant].by)
         if kind != "transfer":
             return _training(all_params, model, 1)
-        recipe = params.tuned(study, member.variant)
+        if (recipe := params.tuned(study, member.variant)) is None:
+            return None  # nothing is tuned, only asked
         examples = study.variants[member.variant].train_examples or config.train_examples
         return _tuned(all_params, model, study.tasks, recipe, len(study.milestones) + 1, examples)
     pairs = {f"{model}-{task}": (model, task, config.recipes[model], len(config.inits)) for model in config.models for task in config.tasks}

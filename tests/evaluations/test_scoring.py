@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +12,18 @@ from pydantic import TypeAdapter
 from components import params
 from components.core.errors import SesameError
 from components.evaluations.minimal_pairs import scoring
+from components.evaluations.minimal_pairs.pairs import Pair
 from components.models import store
 from components.text.tokenizer import MASK
 from tests.conftest import text, tiny_params
 from tests.models.test_transformers import bring, given  # noqa: F401, a fixture
 
-SENTENCES = [line for line in text(12).splitlines() if line] + ["A dog .", "the river", "dog", "The extraordinary unforgettables"]
+SENTENCES = [line for line in text(12).splitlines() if line] + [
+    "A dog .",
+    "the river",
+    "dog",
+    "The extraordinary unforgettables",
+]
 
 
 def built(name: str, tokens, **changes):
@@ -36,7 +43,12 @@ def built(name: str, tokens, **changes):
     return model
 
 
-WAYS = [("gpt", "log_probability"), ("ahead", "log_probability"), ("back", "log_probability"), ("elmo", "log_probability")]
+WAYS = [
+    ("gpt", "log_probability"),
+    ("ahead", "log_probability"),
+    ("back", "log_probability"),
+    ("elmo", "log_probability"),
+]
 WAYS += [("bert", "pll_original"), ("bert", "pll_within_word_l2r")]
 
 
@@ -81,7 +93,11 @@ def test_what_follows_of_a_word_is_hidden_as_well(tokens):
     [
         ("don't go", [(0, 3), (3, 4), (4, 5), (5, 6), (6, 8)], [0, 1, 2, 3, 3]),
         ("the river", [(0, 3), (3, 6), (6, 9)], [0, 1, 1]),
-        ("café 👍👍", [(0, 3), (3, 3), (3, 4), (4, 5), (5, 5), (5, 5), (5, 6), (6, 6), (6, 7)], [0, 0, 0, 1, 1, 1, 1, 2, 2]),
+        (
+            "café 👍👍",
+            [(0, 3), (3, 3), (3, 4), (4, 5), (5, 5), (5, 5), (5, 6), (6, 6), (6, 7)],
+            [0, 0, 0, 1, 1, 1, 1, 2, 2],
+        ),
         ("4th.", [(0, 1), (1, 3), (3, 4)], [0, 0, 1]),
     ],
 )
@@ -107,27 +123,49 @@ def test_one_word_is_two_logits_of_one_reading(tokens):
     assert np.isnan(right.log_probability[1:4]).all()
 
 
+def test_pairs_are_their_sentences(tokens):
+    own = [Pair("0", "a", "a", "the dog sees it", "the the sees it"), Pair("1", "a", "a", "a dog", "the the sees it")]
+    bert, gpt = built("bert", tokens), built("gpt", tokens)
+    right, wrong = scoring.score_pairs(gpt, tokens, own)
+    for side, found in (("good", right), ("bad", wrong)):
+        expected = scoring.score(gpt, tokens, [getattr(pair, side) for pair in own])
+        np.testing.assert_allclose(found.log_probability, expected.log_probability, atol=1e-4)
+        assert found.pieces.tolist() == expected.pieces.tolist()
+    right, wrong = scoring.score_pairs(bert, tokens, own, "one_word")
+    assert right.scored.tolist() == wrong.scored.tolist() == [True, False]
+
+
 def test_what_is_too_long_or_unknown_is_said(tokens):
     model = built("gpt", tokens)
     sentences = ["the dog", "the dog " * 40, "the dog"]
     found = scoring.score(model, tokens, sentences)
-    assert found.scored.tolist() == [True, False, True] and np.isnan(found.log_probability).tolist() == [False, True, False]
+    assert found.scored.tolist() == [True, False, True] and np.isnan(found.log_probability).tolist() == [
+        False,
+        True,
+        False,
+    ]
     assert found.pieces[1] == 80 and found.log_probability[0] == pytest.approx(found.log_probability[2])
-    ids = {"prefix": [2], "suffix": [3], "unknown": 1, "mask": 4, "encode": lambda self, texts: [[7, 1, 1]] * len(texts)}
-    assert scoring.score(model, type("Odd", (), ids)(), ["a b c"]).unknown.tolist() == [2]
+    odd = SimpleNamespace(prefix=[2], suffix=[3], unknown=1, encode=lambda texts: [[7, 1, 1]] * len(texts))
+    assert scoring.score(model, odd, ["a b c"]).unknown.tolist() == [2]
 
 
 def test_what_goes_wrong_is_a_line(tokens):
     gpt, bert, t5 = (built(name, tokens) for name in ("gpt", "bert", "t5"))
-    with pytest.raises(SesameError, match="t5 has no log-probability of a text: it reads source_then_target; take a model that predicts"):
+    with pytest.raises(
+        SesameError,
+        match="t5 has no log-probability of a text: it reads source_then_target; take a model that predicts",
+    ):
         scoring.score(t5, tokens, ["a"], name="t5")
     with pytest.raises(SesameError, match="gpt has no pll_original: it reads left_to_right; take log_probability"):
         scoring.score(gpt, tokens, ["a"], "pll_original", name="gpt")
-    with pytest.raises(SesameError, match="bert has no log_probability: it reads both_sides; take pll_within_word_l2r or pll_original or"):
+    with pytest.raises(
+        SesameError,
+        match="bert has no log_probability: it reads both_sides; take pll_within_word_l2r or pll_original or",
+    ):
         scoring.score(bert, tokens, ["a"], "log_probability", name="bert")
     with pytest.raises(SesameError, match="protocol 'sum': log_probability, pll_within_word_l2r"):
         scoring.score(gpt, tokens, ["a"], "sum")
-    with pytest.raises(SesameError, match="one_word compares two sentences"):
+    with pytest.raises(SesameError, match="one_word compares two sentences: call `score_pairs`"):
         scoring.score(bert, tokens, ["a"], "one_word")
     with pytest.raises(SesameError, match="sentence 2 of 2, ' ', has no token"):
         scoring.score(gpt, tokens, ["a", " "])
@@ -135,16 +173,24 @@ def test_what_goes_wrong_is_a_line(tokens):
     with pytest.raises(SesameError, match="bert has no trained head for masked tokens"):
         scoring.score(bert, tokens, ["a"], "pll_original", name="bert")
     next(gpt.parameters()).data.fill_(float("nan"))
-    with pytest.raises(SesameError, match="gpt: the log-probability of 1 of 1 sentences is nan, first of 'a dog'; its weights"):
+    with pytest.raises(
+        SesameError, match="gpt: the log-probability of 1 of 1 sentences is nan, first of 'a dog'; its weights"
+    ):
         scoring.score(gpt, tokens, ["a dog"], name="gpt")
 
 
-@pytest.mark.skipif(not find_spec("minicons"), reason="minicons is not installed: pip install --no-deps minicons wonderwords")
+@pytest.mark.skipif(
+    not find_spec("minicons"), reason="minicons is not installed: pip install --no-deps minicons wonderwords"
+)
 @pytest.mark.parametrize(
     ("name", "protocol", "metric"),
-    [("gpt2", "log_probability", None), ("bert", "pll_original", "original"), ("bert", "pll_within_word_l2r", "within_word_l2r")],
+    [
+        ("gpt2", "log_probability", None),
+        ("bert", "pll_original", "original"),
+        ("bert", "pll_within_word_l2r", "within_word_l2r"),
+    ],
 )
-def test_scores_are_those_of_minicons(given, name, protocol, metric): # noqa: F811
+def test_scores_are_those_of_minicons(given, name, protocol, metric):  # noqa: F811
     """On 500 pairs, of a checkpoint of `transformers` with random weights."""
     from minicons import scorer
 
@@ -165,5 +211,7 @@ def test_scores_are_those_of_minicons(given, name, protocol, metric): # noqa: F8
     found = scoring.score(model, tokens, [*good, *bad], protocol)
     assert found.scored.all()
     furthest = float(np.abs(found.log_probability - np.array(expected)).max())
-    print(f"{name} {protocol}: differs by {furthest:.2e} at most, of sums from {min(expected):.0f} to {max(expected):.0f}")
+    print(
+        f"{name} {protocol}: differs by {furthest:.2e} at most, of sums from {min(expected):.0f} to {max(expected):.0f}"
+    )
     assert furthest < 1e-4

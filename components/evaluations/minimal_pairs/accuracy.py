@@ -36,7 +36,7 @@ class Accuracies(NamedTuple):
     paradigms: dict[str, Figures]
     """Their errors come from resampled pairs."""
     phenomena: dict[str, Figures]
-    """Means over their paradigms; their errors come from resampled paradigms, and pairs in each."""
+    """Their errors come from resampled paradigms, and pairs in each."""
     overall: Figures
     """The same of all paradigms."""
     left_out: int
@@ -45,13 +45,17 @@ class Accuracies(NamedTuple):
 
 def accuracies(
     pairs: Sequence[Pair], good: np.ndarray, bad: np.ndarray, pieces: tuple[np.ndarray, np.ndarray] | None = None,
-    seed: int = 0, samples: int = 1000,
+    seed: int = 0, samples: int = 1000, by_pair: bool = False,
 ) -> Accuracies:  # fmt: skip
     """Log-probabilities of the right and the wrong sentences, (n,), NaN on either side where a pair was not scored;
     `pieces` of both, (n,), where they are known.
 
+    Phenomena and all are means in which each paradigm counts the same, as in published sets; `by_pair`, each pair, for
+    sets that are made and have many pairs of one paradigm and few of another.
+
     Errors are standard deviations over `samples` drawn with replacement: paradigms first and then pairs in each, since
-    the pairs of a template are no independent ones (a hierarchical bootstrap). One paradigm alone has its pairs' error.
+    the pairs of a template are no independent ones (a hierarchical bootstrap). One paradigm alone has its pairs' error;
+    `by_pair`, paradigms are given, and pairs alone are drawn.
     Raises SesameError where nothing was scored, or counts differ.
     """
     if not len(pairs) == len(good) == len(bad):
@@ -78,20 +82,26 @@ def accuracies(
     found: dict[str, list[str]] = {}
     for name in paradigms:
         found.setdefault(phenomenon[name], []).append(name)
-    phenomena = {name: _mean(own, paradigms, drawn, draws) for name, own in found.items()}
-    return Accuracies(paradigms, phenomena, _mean([*paradigms], paradigms, drawn, draws), int((~scored).sum()))
+    phenomena = {name: _mean(own, paradigms, drawn, draws, by_pair) for name, own in found.items()}
+    overall = _mean([*paradigms], paradigms, drawn, draws, by_pair)
+    return Accuracies(paradigms, phenomena, overall, int((~scored).sum()))
 
 
 def _mean(
-    names: list[str], paradigms: dict[str, Figures], drawn: dict[str, np.ndarray], draws: np.random.Generator
+    names: list[str], paradigms: dict[str, Figures], drawn: dict[str, np.ndarray], draws: np.random.Generator,
+    by_pair: bool,
 ) -> Figures:  # fmt: skip
-    """Over paradigms, each of which counts the same."""
+    """Over paradigms."""
     own = [paradigms[name] for name in names]
+    counts = np.array([one.pairs for one in own])
+    weights = counts / counts.sum() if by_pair else np.full(len(own), 1 / len(own))
     resampled = np.stack([drawn[name] for name in names])  # (paradigms, samples, 2)
-    samples = resampled.shape[1]
-    chosen = draws.integers(len(names), size=(samples, len(names)))
-    means = resampled[chosen, draws.integers(samples, size=chosen.shape)].mean(1)
-    accuracy, margin = (float(np.mean([getattr(one, field) for one in own])) for field in ("accuracy", "margin"))
-    count = sum(one.pairs for one in own)
-    unequal = sum(one.unequal * one.pairs for one in own) / count
-    return Figures(accuracy, margin, count, unequal, *map(float, means.std(0, ddof=1)))
+    if by_pair:
+        means = np.einsum("p,psf->sf", weights, resampled)
+    else:
+        samples = resampled.shape[1]
+        chosen = draws.integers(len(names), size=(samples, len(names)))
+        means = resampled[chosen, draws.integers(samples, size=chosen.shape)].mean(1)
+    accuracy, margin = (float(weights @ [getattr(one, field) for one in own]) for field in ("accuracy", "margin"))
+    unequal = float(counts @ [one.unequal for one in own] / counts.sum())
+    return Figures(accuracy, margin, int(counts.sum()), unequal, *map(float, means.std(0, ddof=1)))

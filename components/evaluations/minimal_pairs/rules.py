@@ -20,6 +20,7 @@ from components.evaluations.minimal_pairs.words import TOKEN, tokens
 SHORTEST, LONGEST = 4, 30
 """Words of a sentence, as blanks part them."""
 
+
 def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -67,14 +68,16 @@ AUXILIARY = words(
     "is are was were has have had do does did will would can could shall should may might must isn't wasn't hasn't "
     "hadn't doesn't didn't won't wouldn't can't couldn't"
 )
-FUNCTION = AUXILIARY | PREPOSITIONS | words(
-    "a an the this that these those and or but nor so yet as if than then there here not no i you he she it we they "
-    "me him her us them my your his its our their who whom whose which what when where why how all both each every "
-    "many much more most few less far very too also just only even ever never always often soon now again once "
-    "seems seem makes make means became becomes become did done being been be up down out off away along across "
-    "like because while since until although though whether go goes went came comes come got gets get took takes "
-    "take gave gives give says said say long high big bad good well right way one ones other others same such"
+WITHOUT_NOUN = words(
+    "a an the this that these those and or but nor so yet as if than then there here not no i you he she it we "
+    "they me him her us them my your his its our their who whom whose which what when where why how all both each "
+    "every many much more most few less far very too also just only even ever never always often soon now again "
+    "once seems seem makes make means became becomes become did done being been be up down out off away along "
+    "across like because while since until although though whether go goes went came comes come got gets get took "
+    "takes take gave gives give says said say long high big bad good well right way one ones other others same "
+    "such"
 )
+FUNCTION = AUXILIARY | PREPOSITIONS | WITHOUT_NOUN
 """With which no noun begins."""
 PARTICIPLES = words("found made given used seen known shown taken held born written grown")
 BARE_PLURALS = words(

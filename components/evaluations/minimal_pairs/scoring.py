@@ -9,7 +9,7 @@ the first, and it adds nothing.
     pll_within_word_l2r   pseudo-log-likelihood: each token hidden, together with what follows of its word (Kauf and
                           Ivanova 2023)
     pll_original          each token hidden by itself (Salazar et al. 2020), which overrates words of several pieces
-    one_word              of pairs alone, `one_word` here: the word in which they differ hidden, two logits compared
+    one_word              of pairs alone (`score_pairs`): the word in which they differ hidden, two logits compared
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from components.core.errors import SesameError
+from components.evaluations.minimal_pairs.pairs import Pair
 from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
 from components.objectives.scoring import ROWS
@@ -69,7 +70,7 @@ def score(
     """
     protocol = checked(model, tokenizer, protocol or next(iter(protocols(model)), "log_probability"), name)
     if protocol == "one_word":
-        raise SesameError("protocol one_word compares two sentences: call `one_word` with both")
+        raise SesameError("protocol one_word compares two sentences: call `score_pairs`")
     ids, words = encoded(tokenizer, sentences, with_words=protocol == "pll_within_word_l2r")
     fits = np.array([len(own) + len(around(tokenizer)) <= model.max_length for own in ids], bool)
     sums = np.full(len(ids), np.nan)
@@ -83,6 +84,26 @@ def score(
                 some = order[start : start + SENTENCES_AT_ONCE]
                 sums[some] = _hidden(model, tokenizer, [ids[i] for i in some], words and [words[i] for i in some])
     return finished(sums, ids, fits, sentences, tokenizer, name)
+
+
+def score_pairs(
+    model: LanguageModel,
+    tokenizer: AnyTokenizer,
+    pairs: Sequence[Pair],
+    protocol: Protocol | None = None,
+    name: str = "the model",
+) -> tuple[Scored, Scored]:
+    """Of the right and the wrong sentences of pairs, by any protocol; a sentence of several pairs is read once.
+
+    Raises SesameError as `score` does.
+    """
+    good, bad = [pair.good for pair in pairs], [pair.bad for pair in pairs]
+    if protocol == "one_word":
+        return one_word(model, tokenizer, good, bad, name)
+    places = {text: i for i, text in enumerate(dict.fromkeys([*good, *bad]))}
+    found = score(model, tokenizer, list(places), protocol, name)
+    right, wrong = ([places[text] for text in side] for side in (good, bad))
+    return Scored(*(own[right] for own in found)), Scored(*(own[wrong] for own in found))
 
 
 def one_word(

@@ -1,0 +1,67 @@
+"""A study whose variants are asked and not tuned: from params to table, page and reading."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from ruamel.yaml import YAML
+
+from components import params
+from components.core.errors import SesameError
+from components.stages import registry
+from components.studies import champion
+from tests.conftest import tiny_params
+from tests.evaluations.test_evaluate import asking, ran  # noqa: F401  (a fixture)
+
+STUDY = {
+    "question": "Does it matter how fast it learns?", "model": "gpt", "base": "fast", "evaluations": ["pairs"], "seeds": [1, 2],
+    "budget": {"steps": 6}, "plot": {"x": "bits_per_byte", "y": ["pairs"]},
+    "variants": {"fast": {}, "slow": {"change": {"optimizer": {"learning_rate": 1e-5}}}, "none": {"start": "fast", "init": "random"}},
+    "expects": [{"variant": "slow", "task": "pairs", "direction": "lower", "matters": 0.1}],
+}  # fmt: skip
+
+
+def test_a_study_without_tasks(asking):  # noqa: F811
+    raw = asking | {"ablations": {"speed": STUDY}}
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    ran("evaluations", "pairs")
+    entries = {entry.name: entry for entry in registry.entries(params.check(raw), "transfer")}
+    assert set(entries["speed-none-1"].settings) == {"milestones", "own_seed", "init", "evaluations"}
+    assert "components.evaluations.minimal_pairs.evaluation" in entries["speed-fast-1"].modules
+    for variant, seed in (("fast", 1), ("fast", 2), ("slow", 1), ("slow", 2)):
+        ran("studies.variant", f"speed-{variant}-{seed}")
+    for variant in STUDY["variants"]:
+        for seed in STUDY["seeds"]:
+            said = ran("studies.transfer", f"speed-{variant}-{seed}")
+            assert "pairs, last: 0." in said
+    ran("studies", "speed")
+    found = json.loads(Path("data/report/studies/speed.json").read_text())
+    compared = {(own["task"], own["variant"]): own for own in found["comparisons"]}
+    assert {("pairs", "slow"), ("pairs", "none"), ("bits_per_byte", "slow")} == set(compared)
+    assert all(own["verdict"] for own in compared.values()) and found["expected"][0]["outcome"]
+    table = pd.read_csv("data/report/studies/speed.csv").set_index("variant")
+    items = [pd.read_csv(f"data/studies/speed/fast/{seed}/pairs/last/items.csv") for seed in (1, 2)]
+    means = [(own["right"] * own["weight"]).mean() for own in items]
+    assert table.loc["fast", "pairs"] == pytest.approx(sum(means) / 2)
+    assert "pairs by log_probability" in Path("data/report/studies/speed.html").read_text()
+    assert compared["pairs", "slow"]["difference"] == pytest.approx(table.loc["slow", "pairs"] - table.loc["fast", "pairs"], abs=1e-5)
+    with pytest.raises(SesameError, match="study speed has no tasks, and a champion is chosen by"):
+        champion.best(params.check(raw), "speed")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"evaluations": []}, "ablations.speed: neither tasks nor evaluations"),
+        ({"evaluations": ["pears"]}, r"ablations.speed.evaluations\[0\]: no 'pears' in evaluations \(there are: pairs\)"),
+        ({"tasks": ["same"]}, "ablations.speed: recipe: missing; it says how"),
+        ({"recipe": tiny_params()["finetune"]["recipes"]["gpt"]}, "ablations.speed: recipe has no effect: the study has no tasks"),
+        ({"plot": {"x": "tokens", "y": ["same"]}}, "plot: 'same' is neither a task or evaluation of the study nor one of"),
+    ],
+)
+def test_what_a_study_can_not_be(change, said):
+    raw = tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}}, ablations={"speed": STUDY | change})
+    with pytest.raises(SesameError, match=said):
+        params.check(raw)

@@ -148,9 +148,24 @@ def alignment() -> str:
     return table(["pair", "method", "pairs given", "P@1, CSLS", "P@5", "P@10", "coverage"], body)
 
 
+def evaluations() -> str:
+    """What each model knows without being tuned."""
+    def cell(row: dict[str, str], key: str) -> str:
+        return f"{float(row[key]):.3f}" if row[key] else "–"
+
+    body = [
+        [row["evaluation"], row["model"], f"{cell(row, 'accuracy')} ± {cell(row, 'error')}", f"{cell(row, 'random')} ± {cell(row, 'random_std')}",
+         interval(row, "difference", "low", "high", "+"), row["verdict"], *(cell(row, key) for key in ("unigram", "bigram", "trigram")),
+         f"{float(row['items']):,.0f}", f"`{row['protocol']}`"]
+        for row in rows("evaluations") if row["group"] == "all"
+    ]  # fmt: skip
+    head = ["evaluation", "model", "right ± error", "random weights", "gain", "verdict", "unigram", "bigram", "trigram", "pairs", "rule"]
+    return table(head, body)
+
+
 TABLES = {
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
-    "alignment": alignment,
+    "alignment": alignment, "evaluations": evaluations,
 }  # fmt: skip
 
 
@@ -191,8 +206,14 @@ def less_first(pair: str, method: str, retrieval: str) -> str:
     return interval(find("alignment", pair=pair, method=method, retrieval=retrieval), "less_first", "less_low", "less_high", "+")
 
 
+def right(model: str, evaluation: str) -> str:
+    """Share of right answers, and that of random weights: `0.899, 0.499 from random weights`."""
+    found = find("evaluations", model=model, evaluation=evaluation, group="all")
+    return f"{float(found['accuracy']):.3f}, {float(found['random']):.3f} from random weights"
+
+
 FIGURES = {
-    "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision, "unseen": unseen,
+    "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision, "unseen": unseen,
     "less_first": less_first,
 }  # fmt: skip
 

@@ -79,21 +79,24 @@ def test_a_method_without_its_file_is_one_line(own_code):
 
 
 def test_one_more_of_each_kind_makes_nothing_stale(own_code):
-    """A family, an objective, a way to adapt, a reader, a source, a page: files of their own and a line in components/params."""
+    """A family, an objective, an optimizer, a schedule, an evaluation, a way to adapt, a reader, a source, a page: files of their own and a
+    line in a registry."""
     write(searched())
     before = resolved()
-    for kind, model in (("models", "encoder"), ("objectives", "clm")):
+    for kind, model in (("models", "encoder"), ("objectives", "clm"), ("optimizers", "muon"), ("evaluations", "minimal_pairs")):
         shutil.copytree(f"components/{kind}/{model}", f"components/{kind}/dummy")
         block = Path(f"components/{kind}/dummy/config.py")
         block.write_text(block.read_text().replace(f'Literal["{model}"]', 'Literal["dummy"]'))
     for folder, like in (
         ("finetune/methods", "mix"), ("tasks/readers", "copa"), ("text/sources", "url"), ("text/corpora/readers", "text"),
-        ("embeddings/trainers", "ppmi_svd"),
+        ("embeddings/trainers", "ppmi_svd"), ("optimizers/schedules", "cosine"),
     ):  # fmt: skip
         shutil.copy(f"components/{folder}/{like}.py", f"components/{folder}/dummy.py")
     shutil.copytree("components/report", "components/page")
     models, tasks = Path("components/params/models.py"), Path("components/params/tasks.py")
-    register(models, "ARCHITECTURES", "OBJECTIVES")
+    register(models, "ARCHITECTURES", "OBJECTIVES", "OPTIMIZERS")
+    register(Path("components/optimizers/config.py"), "SCHEDULES")
+    register(Path("components/params/evaluations.py"), "EVALUATIONS")
     register(tasks, "METHODS")
     tasks.write_text(tasks.read_text().replace("READ_AS = {", 'READ_AS = {"dummy": "choice", '))
     assert resolved() == before

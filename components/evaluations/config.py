@@ -1,6 +1,8 @@
 """What all evaluations have in common."""
 
-from components.core.config import Block, Name
+from typing import Annotated
+
+from components.core.config import Block, Label, Name
 
 
 class EvaluationBlock(Block):
@@ -9,3 +11,5 @@ class EvaluationBlock(Block):
     corpus: Name
     """Of `corpora` or `mixes`: the text that the models read. Its training part says what n-grams know, its held-out
     parts are asked about."""
+    licence: Annotated[str | None, Label()] = None
+    """Of what is fetched."""

@@ -69,6 +69,7 @@ def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:
     ours = verdicts.of_values((answers.values[known] * weights)[None], blocks, drawn=False)
     theirs = verdicts.of_values(twins[:, known] * weights, blocks)
     difference = verdicts.difference(ours, theirs)
+    gain = {key: getattr(difference, key) for key in ("difference", "low", "high", "p", "detectable")}
     by_group = {
         group: {
             "accuracy": float(answers.values[known][groups == group].mean()), "items": int((groups == group).sum()),
@@ -79,8 +80,7 @@ def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:
     return {
         "accuracy": ours.mean, "items": int(known.sum()), "left_out": int((~known).sum()),
         "random": {"mean": theirs.mean, "std": float(theirs.scores.std(ddof=1)), "n": theirs.runs},
-        "gain": {"difference": difference.difference, "low": difference.low, "high": difference.high, "p": difference.p,
-                 "detectable": difference.detectable},
+        "gain": {key: None if np.isnan(value) else value for key, value in gain.items()},
         "groups": by_group,
     }  # fmt: skip
 

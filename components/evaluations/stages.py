@@ -5,12 +5,12 @@ from itertools import product
 
 from components.params import Params
 from components.stages.declaration import Entry, Stage, Table
-from components.stages.parts import model_modules
+from components.stages.parts import model_modules, source_modules
 
 
 def evaluations(p: Params) -> Iterator[Entry]:
     for name, block in p.evaluations.items():
-        modules = ("components.evaluations.__main__", f"components.evaluations.{block.kind}.evaluation")
+        modules = ("components.evaluations.__main__", f"components.evaluations.{block.kind}.evaluation", *source_modules(block))
         yield Entry("evaluation", name, modules, block.settings())
 
 
@@ -31,6 +31,6 @@ def table(metrics: Mapping[tuple[str, str], dict]) -> Table:
 
 
 STAGES = (
-    Stage("evaluation", evaluations, "evaluations/{0}", section="evaluations"),
+    Stage("evaluation", evaluations, "evaluations/{0}", section="evaluations", fetches=True),
     Stage("evaluate", evaluated, "evaluated/{0}/{1}", table=table),
 )

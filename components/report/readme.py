@@ -153,12 +153,13 @@ def evaluations() -> str:
     def cell(row: dict[str, str], key: str) -> str:
         return f"{float(row[key]):.3f}" if row[key] else "–"
 
-    body = [
-        [row["evaluation"], row["model"], f"{cell(row, 'accuracy')} ± {cell(row, 'error')}", f"{cell(row, 'random')} ± {cell(row, 'random_std')}",
-         interval(row, "difference", "low", "high", "+"), row["verdict"], *(cell(row, key) for key in ("unigram", "bigram", "trigram")),
-         f"{float(row['items']):,.0f}", f"`{row['protocol']}`"]
-        for row in rows("evaluations") if row["group"] == "all"
-    ]  # fmt: skip
+    body = []
+    for row in (row for row in rows("evaluations") if row["group"] == "all"):
+        right, random = (f"{cell(row, mean)} ± {cell(row, error)}" for mean, error in (("accuracy", "error"), ("random", "random_std")))
+        references = [cell(row, key) for key in ("unigram", "bigram", "trigram")]
+        gain = interval(row, "difference", "low", "high", "+")
+        about = [f"{float(row['items']):,.0f}", f"`{row['protocol']}`"]
+        body.append([row["evaluation"], row["model"], right, random, gain, row["verdict"], *references, *about])
     head = ["evaluation", "model", "right ± error", "random weights", "gain", "verdict", "unigram", "bigram", "trigram", "pairs", "rule"]
     return table(head, body)
 
@@ -213,8 +214,8 @@ def right(model: str, evaluation: str) -> str:
 
 
 FIGURES = {
-    "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision, "unseen": unseen,
-    "less_first": less_first,
+    "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
+    "unseen": unseen, "less_first": less_first,
 }  # fmt: skip
 
 

@@ -60,11 +60,10 @@ def test_from_held_out_text_to_figures(asking):
         measured = json.loads(Path(f"data/metrics/evaluate/{model}-pairs.json").read_text())
         assert measured["protocol"] == protocol and measured["items"] + measured["left_out"] == len(asked)
         items = pd.read_csv(f"data/evaluated/{model}/pairs/items.csv")
-        right = items.groupby("paradigm")["right"].mean().mean()
-        assert measured["accuracy"] == pytest.approx(right) and (items["right"] == (items["good"] > items["bad"])).all()
-        twins = items.groupby("paradigm")[["random_1", "random_2"]].mean().mean()
+        assert measured["accuracy"] == pytest.approx(items["right"].mean()) and (items["right"] == (items["good"] > items["bad"])).all()
+        twins = items[["random_1", "random_2"]].to_numpy()
         assert measured["random"]["mean"] == pytest.approx(twins.mean()) and measured["random"]["n"] == 2
-        assert measured["gain"]["low"] < measured["gain"]["difference"] < measured["gain"]["high"]
+        assert measured["gain"]["low"] <= measured["gain"]["difference"] <= measured["gain"]["high"]
         assert measured["settings"] == {"kind": "minimal_pairs", "twins": [1, 2]} and f"{len(asked):,} items, 0 left out" in said
     checked = params.check(asking)
     files = {("evaluate", f"{model}-pairs"): Path(f"data/metrics/evaluate/{model}-pairs.json") for model in protocols}
@@ -72,6 +71,40 @@ def test_from_held_out_text_to_figures(asking):
     table = evaluations.table(checked, metrics)
     assert (table["group"] == "all").sum() == 3 and set(table["group"]) > {"article"}
     assert "of 3 are beyond noise above random weights" in evaluations.reading(table)
+
+
+def test_published_pairs_are_a_source(asking):
+    """Each paradigm counts the same; words that the text does not have are counted."""
+    rows = ["the dog sees an old song .\tthe dog sees a old song .\tone\n"] * 1 + [
+        f"{name} is here .\t{name} are here .\tother\n" for name in ("mary", "peter", "zyxw")
+    ]
+    Path("raw/pairs.tsv").write_text("right\twrong\tkind\n" + "".join(rows))
+    columns = {"good": "right", "bad": "wrong", "paradigm": "kind"}
+    own = {"kind": "minimal_pairs", "corpus": "tiny", "source": {"kind": "files", "paths": ["raw/pairs.tsv"]}, "columns": columns}
+    with open("params.yaml", "w") as file:
+        YAML().dump(asking | {"evaluations": {"pairs": own}}, file)
+    said = ran("evaluations", "pairs")
+    assert "4 pairs; " in said and json.loads(Path("data/metrics/evaluation/pairs.json").read_text())["known_words"] < 4
+    ran("pretrain", "gpt")
+    ran("evaluations.evaluate", "gpt-pairs")
+    measured = json.loads(Path("data/metrics/evaluate/gpt-pairs.json").read_text())
+    items = pd.read_csv("data/evaluated/gpt/pairs/items.csv")
+    assert measured["accuracy"] == pytest.approx(items.groupby("paradigm")["right"].mean().mean())
+    assert items.groupby("paradigm")["weight"].sum().to_numpy() == pytest.approx(2, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"reader": "blimp"}, "reader has no effect: without a source, pairs are made"),
+        ({"columns": {"good": "a"}}, "columns has no effect: without a source"),
+        ({"source": {"kind": "files", "paths": ["x"]}, "core": True}, "core has no effect: it chooses among made pairs"),
+        ({"source": {"kind": "files", "paths": ["x"]}, "reader": "zorro", "columns": {}}, "columns has no effect: reader zorro"),
+    ],
+)
+def test_what_has_no_effect_is_refused(change, said):
+    with pytest.raises(SesameError, match=rf"evaluations\.pairs: {said}"):
+        params.check(tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"} | change}))
 
 
 def test_a_gain_has_the_noise_of_items_and_twins():

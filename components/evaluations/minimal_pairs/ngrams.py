@@ -40,6 +40,10 @@ class NGrams:
         get = self.ids.get
         return np.array([i for own in sentences for i in (OPENS, *(get(word, UNKNOWN) for word in own))], np.int64)
 
+    def knows(self, sentence: str) -> bool:
+        """Whether the training text has each of its words twice."""
+        return all(word in self.ids for word in tokens(sentence))
+
     def score(self, sentences: Sequence[str]) -> dict[int, np.ndarray]:
         """Of each order the log-probability of each sentence in nats, (n,) float64."""
         stream = self._stream([tokens(text) for text in sentences])

@@ -37,8 +37,9 @@ def _made(corpus: Path, ngrams: NGrams, block: MinimalPairs) -> tuple[list[pairs
     """Pairs of the held-out text, and how many each rule gave."""
     made = rules.candidates(_held_out(corpus), block.seed)
     chosen = rules.core(made, ngrams) if block.core else rules.balanced(made, block.seed)
+    of = "with as many that n-grams get wrong, of which there are" if block.core else "of"
     for paradigm, kept in chosen.kept.items():
-        print(f"{paradigm}: {kept:,} pairs of {sum(chosen.found[paradigm]):,}")
+        print(f"{paradigm}: {kept:,} pairs {of} {sum(chosen.found[paradigm]):,}")
     return chosen.pairs, {"candidates": len(made), "kept": chosen.kept}
 
 

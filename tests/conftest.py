@@ -193,6 +193,8 @@ def tiny_params(**changes) -> dict:
         "histories": {},
         "groups": {},
         "generations": {},
+        "evaluations": {},
+        "evaluate": {"models": [], "evaluations": []},
         "ablations": {"rate": {
             "question": "How much should be masked?", "model": "bert", "base": "15", "tasks": ["same"], "seeds": [1, 2],
             "budget": {"steps": 6},

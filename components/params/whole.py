@@ -147,9 +147,9 @@ class Params(Block):
     """Name -> words that two sets of writers use differently."""
     generations: dict[Name, Generation]
     """Name -> what a model writes, and how good it is."""
-    evaluations: dict[Name, Evaluation] = {}
+    evaluations: dict[Name, Evaluation]
     """Name -> what models are asked without being tuned."""
-    evaluate: Evaluate = Evaluate()
+    evaluate: Evaluate
     """Which models are asked what."""
     ablations: dict[Name, Ablation] = {}
     """Name -> a study: variants of a model on the same data, tasks, seeds and budget."""

@@ -25,13 +25,15 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     lab = many_stages
     raw = tiny_params()
     raw["finetune"] |= {"models": ["gpt", "elmo"]}
+    raw["evaluations"] = {"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}}
+    raw["evaluate"] = {"models": ["gpt"], "evaluations": ["pairs"], "twins": [1, 2]}
     whole(lab, raw)
 
     output = lab.sesame("run")
-    assert "20 stages: 0 cached, 20 done, 0 failed" in output
+    assert "22 stages: 0 cached, 22 done, 0 failed" in output
     assert all((lab.path / "data" / name).exists() for name in SMALL)
     page = (lab.path / "data/report/index.html").read_text()
-    assert page.count("<svg") == 4 and not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
+    assert page.count("<svg") == 5 and not re.search(r"""<script|<link|(src|href|url)\W{1,2}https?:""", page), "self-contained"
 
     scores = rows(lab, "scores")
     assert list(scores[0])[:10] == ["model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol"]
@@ -40,8 +42,13 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
         ("majority", "baseline", "2"), ("logistic_regression", "baseline", "2"),
     }  # fmt: skip
     assert [row["model"] for row in rows(lab, "pretraining")] == ["bert", "gpt", "elmo"]
-    assert len(rows(lab, "alignment")) == 2 and len(rows(lab, "costs")) == 17
+    assert len(rows(lab, "alignment")) == 2 and len(rows(lab, "costs")) == 19
     assert all(float(row["seconds"]) > 0 and float(row["kwh"]) > 0 for row in rows(lab, "costs"))
+
+    # what a model answers without tuning: the first section of the page, a table, and what DVC and MLflow show
+    [asked] = [row for row in rows(lab, "evaluations") if row["group"] == "all"]
+    assert asked["model"] == "gpt" and asked["protocol"] == "log_probability" and int(asked["items"]) > 5
+    assert page.index("What pre-training taught") < page.index("Tasks: pre-trained") and float(asked["random"]) <= 1
 
     # DVC agrees, and shows the same numbers
     assert "up to date" in dvc(lab, "status", "dvc.yaml")
@@ -54,7 +61,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
         subprocess.run(["git", *command], cwd=lab.path, check=True)
     assert max(map(len, dvc(lab, "exp", "show", "--only-changed").splitlines())) <= 100
     again = lab.sesame("run")
-    assert "20 stages: 20 cached, 0 done, 0 failed" in again and "gpt" in again
+    assert "22 stages: 22 cached, 0 done, 0 failed" in again and "gpt" in again
 
     # a command ends with what it was asked for, and the runs are listed with what they were
     tuned = lab.sesame("run", "finetune@gpt-same")
@@ -77,9 +84,11 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     by_name = {run.info.run_name: run for run in runs}
     stages = [run for run in runs if "stage" in run.data.tags and "seed" not in run.data.tags]
     [parent] = {run.data.tags["mlflow.parentRunId"] for run in stages}
-    assert len(stages) == 18 and {run.info.status for run in runs} == {"FINISHED"}
+    assert len(stages) == 20 and {run.info.status for run in runs} == {"FINISHED"}
     assert recorded(lab).keys() == {run.info.run_name for run in stages}
     assert sum(run.data.tags.get("mlflow.parentRunId") == by_name["finetune@gpt-same"].info.run_id for run in runs) == 4
+    assert by_name["evaluate@gpt-pairs"].data.metrics["accuracy"] == pytest.approx(float(asked["accuracy"]), rel=1e-4)
+    assert headline["data"]["right"] == {"gpt": {"pairs": pytest.approx(float(asked["accuracy"]), rel=1e-4)}}
     logged = by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()
     assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh"} <= logged
     assert by_name["pretrain@gpt"].data.params["architecture.hidden_size"] == "16" and by_name["pretrain@gpt"].data.tags["git_commit"]
@@ -96,8 +105,8 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     told = lab.sesame("price", "gpt", "--times", "10")
     assert re.search(r"^pretrain +1 .*\nfinetune +1 ", told, re.M) and "a task costs" in told and "where 1 share the model" in told
     assert "10.0 times the" in told and "how much it would bring is not known: no study has gpt as it is" in told and "estimated" in told
-    assert re.search(r"^all +18 ", lab.sesame("price", "--all"), re.M)
-    assert re.search(r"^all +18 .*\n(?s:.*)no ledger \(SESAME_TRACKING=off\)", lab.sesame("price", "--all", SESAME_TRACKING="off"), re.M)
+    assert re.search(r"^all +20 ", lab.sesame("price", "--all"), re.M)
+    assert re.search(r"^all +20 .*\n(?s:.*)no ledger \(SESAME_TRACKING=off\)", lab.sesame("price", "--all", SESAME_TRACKING="off"), re.M)
     assert re.search(r"^elmo +model +\d", lab.sesame("price"), re.M)
 
     # the same stage by dvc alone gives the same bytes

@@ -41,7 +41,8 @@ def reading(frame: pd.DataFrame) -> str:
     whole = frame[frame["group"] == EVERYTHING]
     ahead = whole[whole["verdict"] == "higher"]
     named = ", ".join(f"{row.model} {row.accuracy:.3f} ({row.evaluation})" for row in ahead.itertuples())
-    knows = whole[whole["accuracy"] > whole[["unigram", "bigram", "trigram"]].max(axis=1)]
+    knows = whole[whole["accuracy"] - 2 * whole["error"] > whole[["unigram", "bigram", "trigram"]].max(axis=1)]
     said = f"Without any tuning, {len(ahead)} of {len(whole)} are beyond noise above random weights of the same architecture"
     better = ", ".join(f"{row.model} on {row.evaluation}" for row in knows.itertuples())
-    return f"{said}{f': {named}' if named else ''}. Ahead of n-grams of words counted on the same text: {better or 'none'}."
+    ngrams = "By more than two standard errors ahead of n-grams of words, counted on the same text"
+    return f"{said}{f': {named}' if named else ''}. {ngrams}: {better or 'none'}."

@@ -72,10 +72,10 @@ def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:
     gain = {key: getattr(difference, key) for key in ("difference", "low", "high", "p", "detectable")}
     by_group = {
         group: {
-            "accuracy": float(answers.values[known][groups == group].mean()), "items": int((groups == group).sum()),
-            "random": float(twins[:, known][:, groups == group].mean()),
+            "accuracy": float(np.average(answers.values[known][own], weights=weights[own])), "items": int(own.sum()),
+            "random": float(np.average(twins[:, known][:, own].mean(0), weights=weights[own])),
         }
-        for group in dict.fromkeys(groups.tolist())
+        for group in dict.fromkeys(groups.tolist()) for own in [groups == group]
     }  # fmt: skip
     return {
         "accuracy": ours.mean, "items": int(known.sum()), "left_out": int((~known).sum()),

@@ -12,17 +12,18 @@ with its settings, an OptimizerBlock, as `Optimizer` (no torch), and `optimizer.
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from components.optimizers.config import OptimizerBlock
 
+if TYPE_CHECKING:  # settings of optimizers are read where nothing is trained
+    import torch
+    from torch import nn
+
 
 def build(
-    settings: OptimizerBlock, module: nn.Module, layers: Sequence[nn.Module], distance: Callable[[str], int]
-) -> torch.optim.Optimizer:  # fmt: skip
+    settings: OptimizerBlock, module: "nn.Module", layers: "Sequence[nn.Module]", distance: Callable[[str], int]
+) -> "torch.optim.Optimizer":  # fmt: skip
     """Of the trainable weights of `module`. `layers` are those that are stacked, for an optimizer that treats their matrices differently;
     `distance` as in `parameter_groups`."""
     return import_module(f"components.optimizers.{settings.name}.optimizer").build(settings, module, layers, distance)
@@ -34,7 +35,7 @@ def factor(config: OptimizerBlock, progress: float) -> float:
 
 
 def parameter_groups(
-    module: nn.Module, learning_rate: float, weight_decay: float, layer_decay: float = 1.0, distance: Callable[[str], int] = lambda _: 0
+    module: "nn.Module", learning_rate: float, weight_decay: float, layer_decay: float = 1.0, distance: Callable[[str], int] = lambda _: 0
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Trainable weights: matrices are decayed, biases, norms and other 1-d parameters are not. With `layer_decay` those of each layer below
     the top one learn so many times slower; `distance` says of a parameter by its name how far below the heads it stands, 0 for them and 1

@@ -62,6 +62,8 @@ class Pretraining(L.LightningModule):
         self.earlier_seconds = 0.0
         self.shown, self.clock = 0.0, None
         self.warm_until = WARM_UP
+        self.rate = 0.0
+        """The share of the full learning rate in the last step."""
         self.timed_tokens, self.timed_seconds = 0, 0.0
         self.first_bad = torch.tensor(torch.inf)
         """The first step whose loss or gradient is not a number: neither it nor a later one changes weights, until `read` stops the run."""
@@ -127,8 +129,9 @@ class Pretraining(L.LightningModule):
         self.first_bad = torch.minimum(self.first_bad, torch.where(finite, torch.inf, float(step)))
         optimizer.optimizer.found_inf = self.first_bad.isfinite().float()  # the fused optimizer looks at it on the device
         middle = self.progress(self.global_step + 0.5)  # of the step: neither the first nor the last is lost to a rate of 0
+        self.rate = optimizers.factor(self.block.optimizer, middle)
         for group in optimizer.param_groups:
-            group["lr"] = group["full_lr"] * optimizers.factor(self.block.optimizer, middle)
+            group["lr"] = group["full_lr"] * self.rate
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -174,7 +177,8 @@ class Pretraining(L.LightningModule):
 
     def _log(self, done: int) -> None:
         loss, speed = self._lately()
-        learning_rate = max(group["lr"] for group in self.optimizers().param_groups)  # the top layer's: layer_decay lowers the others
+        # `learning_rate` of the settings: layer_decay lowers that of layers, and muon has another one for matrices
+        learning_rate = self.block.optimizer.learning_rate * self.rate
         self.run.log({"train_loss": loss, "learning_rate": learning_rate, "tokens_per_second": speed, "tokens": self.tokens}, done)
 
     def _show(self, done: int) -> None:

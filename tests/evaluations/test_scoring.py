@@ -215,3 +215,9 @@ def test_scores_are_those_of_minicons(given, name, protocol, metric):  # noqa: F
         f"{name} {protocol}: differs by {furthest:.2e} at most, of sums from {min(expected):.0f} to {max(expected):.0f}"
     )
     assert furthest < 1e-4
+
+
+def test_a_word_goes_on_over_its_combining_marks():
+    """By the characters' own classes हिन्दी and an accent that stands by itself were cut."""
+    assert scoring._words("हिन्दी", [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]) == [0] * 5
+    assert scoring._words("cafe\u0301s!", [(0, 4), (4, 5), (5, 6), (6, 7)]) == [0, 0, 0, 1]

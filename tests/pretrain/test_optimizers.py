@@ -76,6 +76,38 @@ def test_a_gradient_that_is_no_number_changes_neither_weights_nor_state(settings
     assert all(torch.equal(before[1][i][key], after[1][i][key]) for i in before[1] for key in before[1][i])
 
 
+def test_a_resumed_training_goes_on_as_if_nothing_had_been(tokens):
+    """AdamW's loading looks for a step in each state: Muon's had none, and no training by it could be resumed."""
+    torch.manual_seed(0)
+    rows, settings = torch.randn(4, 8), Muon(name="muon", learning_rate=1e-2)
+    modules = [nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))]
+    modules += [copy.deepcopy(modules[0]) for _ in range(2)]
+    whole, first, second = (built(settings, module, [module[0]]) for module in modules)
+    steps(whole, modules[0], 6, rows)
+    steps(first, modules[1], 3, rows)
+    modules[2].load_state_dict(modules[1].state_dict())
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    steps(second, modules[2], 3, rows)
+    assert all(torch.equal(a, b) for a, b in zip(modules[0].parameters(), modules[2].parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "counts"),
+    [
+        ("gpt", {"activation": "swiglu"}, {1: 4, 2: 2, 3: 2}), ("gpt", {"activation": "gelu"}, {1: 6, 3: 2}), ("elmo", {}, {1: 4, 4: 8}),
+    ],
+)  # fmt: skip
+def test_gates_are_matrices_of_their_own(tokens, name, change, counts):
+    block = params.check(tiny_params()).models[name].architecture.model_copy(update=change)
+    model = store.build(block, tokens)
+    optimizer = built(Muon(name="muon", learning_rate=1e-3), model, model.stacked())
+    found = {}
+    for group in optimizer.param_groups:
+        if group["matrices"]:
+            found[group["matrices"]] = found.get(group["matrices"], 0) + len(group["params"])
+    assert found == counts
+
+
 def test_a_model_without_layers_is_refused():
     with pytest.raises(SesameError, match="optimizer muon: the model has no layers with matrices; take adamw"):
         built(Muon(name="muon", learning_rate=1e-3), nn.Linear(2, 2), [])

@@ -12,6 +12,7 @@ the first, and it adds nothing.
     one_word              of pairs alone (`score_pairs`): the word in which they differ hidden, two logits compared
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, get_args
@@ -23,6 +24,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from components.core.errors import SesameError
+from components.core.words import MARKS
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
@@ -37,6 +39,9 @@ TOKENS = {"cpu": 2048, "cuda": 2**16}
 """Of a batch at most, padding among them: a CPU's caches hold so many, a GPU wants more at a time."""
 SENTENCES_AT_ONCE = 2**14
 """Of a masked model, each of which is as many rows as it has tokens."""
+
+OF_A_WORD = re.compile(rf"[\w{MARKS}]{{2}}")
+"""Two characters that no word ends between: letters, digits and combining marks."""
 
 AnyTokenizer = Tokenizer | FastTokenizer
 
@@ -312,7 +317,7 @@ def _words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     for first, last in spans:
         shown = text[first:last]
         start = first + len(shown) - len(shown.lstrip())  # some pieces hold the blank before their word
-        inside = start == end and text[start - 1 : start].isalnum() and text[start : start + 1].isalnum()
+        inside = start == end and bool(OF_A_WORD.fullmatch(text[start - 1 : start + 1]))
         number += not (goes_on or inside and numbers)
         numbers.append(number)
         # a blank that is a piece belongs to what follows; a byte of a character is nothing of the text, up to its last

@@ -20,21 +20,36 @@ from components.optimizers.muon import config
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the polynomial x -> ax + bx^3 + cx^5, which takes singular values in (0, 1] to near 1."""
 FUSED = {"query_key_value": 3, "key_value": 2}
-"""Layers whose weight is several matrices, one above the other: each is made orthogonal by itself."""
+"""Linear layers whose weight is several matrices, one above the other: each is made orthogonal by itself."""
+GATES = {nn.LSTM: 4, nn.GRU: 3}
+"""Of recurrent layers."""
 
 
 def build(
     settings: config.Muon, module: nn.Module, layers: Sequence[nn.Module], distance: Callable[[str], int]
 ) -> "Muon":  # fmt: skip
     """As `components.optimizers.build`. Raises SesameError where the layers have no matrices."""
-    matrices = {
-        id(parameter): FUSED.get(name.rpartition(".")[0].rpartition(".")[2], 1)
-        for layer in layers for name, parameter in layer.named_parameters() if parameter.ndim == 2 and parameter.requires_grad
-    }  # fmt: skip
+    matrices = {id(weight): count for layer in layers for weight, count in _matrices(layer) if weight.requires_grad}
     if not matrices:
         raise SesameError("optimizer muon: the model has no layers with matrices; take adamw")
     groups = parameter_groups(module, settings.learning_rate, settings.weight_decay, settings.layer_decay, distance)
     return Muon([part for group in groups for part in _divided(group, matrices, settings)], settings)
+
+
+def _matrices(layer: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:
+    """The weights of a layer that are matrices, and how many each is made of."""
+    counts = {id(weight): 1 for weight in layer.parameters() if weight.ndim == 2}
+    for name, part in layer.named_modules():
+        if isinstance(part, nn.Linear) and (count := FUSED.get(name.rpartition(".")[2])):
+            counts[id(part.weight)] = count
+        elif type(part) in GATES:
+            gates = (weight for key, weight in part.named_parameters() if key.startswith(("weight_ih", "weight_hh")))
+            counts |= {id(weight): GATES[type(part)] for weight in gates}
+        linear = [own for own in part.children() if isinstance(own, nn.Linear)]
+        # a gated feed-forward network: its first matrix has gate and value, and is twice as high as what the second one reads
+        if len(linear) == 2 and linear[0].out_features == 2 * linear[1].in_features:
+            counts[id(linear[0].weight)] = 2
+    yield from ((weight, counts[id(weight)]) for weight in layer.parameters() if weight.ndim == 2)
 
 
 def _divided(group: dict[str, Any], matrices: dict[int, int], settings: config.Muon) -> Iterator[dict[str, Any]]:
@@ -67,7 +82,10 @@ class Muon(AdamW):
 
     def _turn(self, parameter: Tensor, group: dict[str, Any]) -> None:
         """Decay a matrix, and move it by its orthogonal update; not where `found_inf` says that a gradient is not a number."""
-        momentum = self.state[parameter].setdefault("momentum", torch.zeros_like(parameter))
+        if not (state := self.state[parameter]):
+            # AdamW looks for a step in each state when it is loaded
+            state |= {"step": torch.zeros((), dtype=torch.float32, device=parameter.device), "momentum": torch.zeros_like(parameter)}
+        momentum = state["momentum"]
         bad = getattr(self, "found_inf", None)
         gradient = parameter.grad if bad is None else torch.where(bad > 0, 0.0, parameter.grad)
         mean = momentum.lerp(gradient, 1 - self.momentum)

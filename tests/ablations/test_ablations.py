@@ -90,7 +90,7 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
         ({"ablations__rate__base": "1"}, "ablations.rate: base: '1' is no variant of this study (there are: 15, 40)"),
         (
             {"ablations__rate__plot": {"x": "tokens", "y": ["other"]}},
-            "ablations.rate: plot: 'other' is neither a task of the study nor one of parameters, ",
+            "ablations.rate: plot: 'other' is neither a task or evaluation of the study nor one of parameters, ",
         ),
         ({"ablations__rate__tasks": ["same", "different"]}, "ablations.rate.tasks[1]: no 'different' in tasks"),
         ({"ablations__rate__milestones": [50]}, "milestones are counted in tokens, and so must the budget be"),

@@ -229,7 +229,7 @@ def works_or_says_where(body: Callable, name: str, section: str, packed: tuple[s
     started, status, said, was = time.process_time(), 0, io.StringIO(), (sys.stderr, sys.stdout)
     sys.stderr, sys.stdout = said, io.StringIO()
     try:
-        stage.main(kind, body, section)
+        stage.main(kind, body)
     except SystemExit as exit:
         status = exit.code
     finally:

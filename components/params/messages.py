@@ -27,7 +27,8 @@ def where(location: tuple, raw: Any) -> str:
         if isinstance(key, int):
             path += f"[{key}]"
         else:
-            path += f".{key}" if path else str(key)
+            name = key or "''"  # a key may be empty
+            path += f".{name}" if path else str(name)
         inside = (isinstance(raw, dict) and key in raw) or (isinstance(raw, list) and isinstance(key, int) and key < len(raw))
         raw = raw[key] if inside else None
     return path

@@ -104,11 +104,16 @@ def test_killed_and_resumed_equals_uninterrupted(project, start):
     assert not list(Path(".sesame/checkpoints").glob("*")), "checkpoints are cleared at the end"
 
 
-@pytest.mark.parametrize(("name", "where"), [("bert", []), ("elmo", ["micro-batch", "saved"])], ids=["bert", "elmo"])
-def test_killed_at_any_boundary_and_resumed_ends_the_same(project, start, name, where):
+@pytest.mark.parametrize(
+    ("name", "where", "optimizer"),
+    [("bert", [], "adamw"), ("elmo", ["micro-batch", "saved"], "adamw"), ("gpt", ["micro-batch", "saved"], "muon")],
+    ids=["bert", "elmo", "muon"],
+)
+def test_killed_at_any_boundary_and_resumed_ends_the_same(project, start, name, where, optimizer):
     """Between steps, micro-batches and phases, in validations, milestones and saves: weights, those kept on the way, and the curve. ELMo's
     states go over from a step to the next."""
-    write_params(budget={"steps": 12}, trainer={"accumulate": 2}, phases=[{"share": 0.5, "max_length": 16, "batch_size": 4}])
+    write_params(budget={"steps": 12}, trainer={"accumulate": 2}, phases=[{"share": 0.5, "max_length": 16, "batch_size": 4}],
+                 optimizer={"name": optimizer})  # fmt: skip
     done = start("-m", "tests.pretrain.killed_at", name, *where)
     said, _ = done.communicate()
     ends = dict(line.split("\t") for line in said.splitlines() if "\t" in line)
@@ -490,7 +495,7 @@ def test_the_rate_in_the_ledger_is_that_of_the_top(tokens, monkeypatch):
     module = Pretraining(block.model_copy(update={"optimizer": decayed}), model, {}, objectives.build(block.objective, tokens), 4, ledger)
     optimizer = module.configure_optimizers()
     monkeypatch.setattr(module, "optimizers", lambda: optimizer)
-    module.recent = [(1.0, 1.0, 8)]
+    module.recent, module.rate = [(1.0, 1.0, 8)], 1.0
     module._log(2)
     assert optimizer.param_groups[0]["lr"] < 0.08 and logged == [(0.08, 2)]
 

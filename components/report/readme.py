@@ -15,7 +15,7 @@ from components.report import STARTS
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
-PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "lectures", "spaces")))
+PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "evaluations", "lectures", "spaces")))
 PLACES = {"pretrained": "pretrained", **STARTS}
 """The starts of a model, as tables call them."""
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}
@@ -164,7 +164,19 @@ def evaluations() -> str:
     return table(head, body)
 
 
+def recipe() -> str:
+    """The study `recipe`: what is asked of its variants."""
+    measures, body = ("bits_per_byte", "pairs", "pairs_core"), []
+    for row in rows("studies/recipe"):
+        cells = [f"{float(row[key]):.3f} ± {float(row[f'{key}_std']):.3f}" for key in measures]
+        less = [interval(row, f"{key}_difference", f"{key}_low", f"{key}_high", "+") if row[f"{key}_low"] else "" for key in measures]
+        body.append([row["variant"], *(cell for pair in zip(cells, less, strict=True) for cell in pair)])
+    head = ["variant", *(title for key in measures for title in (key.replace("_", " "), "less shipped"))]
+    return table(head, body)
+
+
 TABLES = {
+    "recipe": recipe,
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations,
 }  # fmt: skip

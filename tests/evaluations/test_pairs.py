@@ -118,7 +118,7 @@ def test_zorro_has_the_wrong_line_first():
     assert pair == Pair("x-y-0", "x-y", "x", "a.", "b.")
 
 
-SETS = Path("/work/shared/data/minimal_pairs")
+SETS = Path(__file__).parents[3] / "shared/data/minimal_pairs"  # beside the checkout
 
 
 @pytest.mark.skipif(not SETS.exists(), reason="the published sets are not here")

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from components.comparison import verdicts
+from components.core.keyed import generator
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -23,3 +26,10 @@ class Answers:
     """What is kept of each, a row an item."""
     figures: dict[str, Any]
     """Besides the share of right answers."""
+
+
+def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True) -> verdicts.Side:
+    """A side of a comparison, of the answers of some runs to the same items: values (runs, items), weights (items,)."""
+    items = len(weights)
+    blocks = np.array_split(generator(0).permutation(items), min(verdicts.BLOCKS, items))
+    return verdicts.of_values(values * weights / weights.mean(), blocks, drawn)

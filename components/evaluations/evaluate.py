@@ -14,9 +14,8 @@ import torch
 
 from components.comparison import verdicts
 from components.core import compute, storage
-from components.core.keyed import generator
 from components.core.tracking import Run
-from components.evaluations.contract import Answers
+from components.evaluations.contract import Answers, side
 from components.models import store
 from components.params import Params
 from components.stages import stage
@@ -64,10 +63,8 @@ def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:
     come out differently.
     """
     known = np.isfinite(answers.values) & np.isfinite(twins).all(0)
-    weights, groups = answers.weights[known] / answers.weights[known].mean(), answers.groups[known]
-    blocks = np.array_split(generator(0).permutation(int(known.sum())), min(verdicts.BLOCKS, int(known.sum())))
-    ours = verdicts.of_values((answers.values[known] * weights)[None], blocks, drawn=False)
-    theirs = verdicts.of_values(twins[:, known] * weights, blocks)
+    weights, groups = answers.weights[known], answers.groups[known]
+    ours, theirs = side(answers.values[None, known], weights, drawn=False), side(twins[:, known], weights)
     difference = verdicts.difference(ours, theirs)
     gain = {key: getattr(difference, key) for key in ("difference", "low", "high", "p", "detectable")}
     by_group = {

@@ -13,7 +13,7 @@ from components import params
 from components.comparison import verdicts
 from components.core import storage
 from components.core.frames import of_csv
-from components.core.keyed import generator
+from components.evaluations.contract import side
 from components.finetune import baseline
 from components.finetune.bench import Bench
 from components.studies.folders import LAST, pretrained_folder, transferred_folder, weights_folder
@@ -206,8 +206,7 @@ def answered(all_params: params.Params, study: str, evaluation: str) -> dict[tup
     values = {key: np.array([own["right"] for own in tables], float) for key, tables in runs.items()}  # (runs, items)
     known = np.isfinite(np.concatenate([*values.values()])).all(0)
     weights = next(iter(runs.values()))[0]["weight"].to_numpy(float)[known]
-    blocks = np.array_split(generator(0).permutation(int(known.sum())), min(verdicts.BLOCKS, int(known.sum())))
-    return {key: verdicts.of_values(own[:, known] * weights / weights.mean(), blocks) for key, own in values.items()}
+    return {key: side(own[:, known], weights) for key, own in values.items()}
 
 
 def asked(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, list[dict]]]:

@@ -68,7 +68,7 @@ def accuracies(
         raise SesameError(
             f"none of {len(pairs):,} pairs was scored: all are too long, or don't fit the protocol; take another one"
         )
-    right = np.where(np.abs(margins) <= TIE, 0.5, margins > 0)
+    right = is_right(margins)
     differ = np.zeros(len(pairs)) if pieces is None else (pieces[0] != pieces[1]).astype(float)
     names = np.array([pair.paradigm for pair in pairs])
     phenomenon = {pair.paradigm: pair.phenomenon for pair in pairs}
@@ -85,6 +85,11 @@ def accuracies(
     phenomena = {name: _mean(own, paradigms, drawn, draws, by_pair) for name, own in found.items()}
     overall = _mean([*paradigms], paradigms, drawn, draws, by_pair)
     return Accuracies(paradigms, phenomena, overall, int((~scored).sum()))
+
+
+def is_right(margins: np.ndarray) -> np.ndarray:
+    """1 where the right sentence is the likelier one, .5 where both are equally likely."""
+    return np.where(np.abs(margins) <= TIE, 0.5, margins > 0)
 
 
 def _mean(

@@ -9,7 +9,7 @@ import pandas as pd
 from components.core import storage
 from components.evaluations.contract import Answers
 from components.evaluations.minimal_pairs import pairs, readers, rules, scoring
-from components.evaluations.minimal_pairs.accuracy import TIE, accuracies
+from components.evaluations.minimal_pairs.accuracy import TIE, accuracies, is_right
 from components.evaluations.minimal_pairs.config import MinimalPairs, PairColumns
 from components.evaluations.minimal_pairs.ngrams import NGrams
 from components.models.contract import LanguageModel
@@ -72,20 +72,15 @@ def ask(folder: Path, model: LanguageModel, tokens: scoring.AnyTokenizer, name: 
     sizes = pd.Series(paradigms).map(pd.Series(paradigms[both]).value_counts()).fillna(1).to_numpy(float)
     weights = np.ones(len(asked)) if by_pair else 1 / sizes
     ngrams = pd.read_csv(folder / "ngrams.csv")
-    references = {word: float(np.average(_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
+    references = {word: float(np.average(is_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
     hard = both & (ngrams["bigram"].to_numpy() <= TIE)
     figures = {
         "accuracy_error": overall.accuracy_error, "margin": overall.margin, "margin_error": overall.margin_error,
         "unequal_pieces": overall.unequal, "unknown_pieces": int(good.unknown.sum() + bad.unknown.sum()), "references": references,
-        "bigram_wrong": {"accuracy": float(_right(margin[hard]).mean()) if hard.any() else None, "items": int(hard.sum())},
+        "bigram_wrong": {"accuracy": float(is_right(margin[hard]).mean()) if hard.any() else None, "items": int(hard.sum())},
     }  # fmt: skip
     items = pd.DataFrame([{"id": pair.id, "paradigm": pair.paradigm, "phenomenon": pair.phenomenon} for pair in asked])
     return Answers(
-        protocol or "log_probability", np.where(both, _right(margin), np.nan), items["phenomenon"].to_numpy(), weights / weights.mean(),
+        protocol or "log_probability", np.where(both, is_right(margin), np.nan), items["phenomenon"].to_numpy(), weights / weights.mean(),
         items.assign(good=sums[0], bad=sums[1]), figures,
     )  # fmt: skip
-
-
-def _right(margin: np.ndarray) -> np.ndarray:
-    """1 where the right sentence is likelier, .5 where both are equally likely."""
-    return np.where(np.abs(margin) <= TIE, 0.5, margin > 0)

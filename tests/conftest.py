@@ -82,7 +82,9 @@ def text(documents: int, seed: int = 0) -> str:
     return "\n\n".join("\n".join(sentence(rng) for _ in range(rng.randint(2, 6))) for _ in range(documents)) + "\n"
 
 
-_ports = itertools.count(10_000 + os.getpid() % 20_000)  # below those that a system gives to connections
+# A hundred ports for each process: workers of one test run have neighbouring process numbers, and a port that one
+# of them is given is not yet taken. All are below those that a system gives to connections.
+_ports = itertools.count(10_000 + os.getpid() % 200 * 100)
 
 
 def free_port() -> int:

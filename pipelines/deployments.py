@@ -70,7 +70,7 @@ def study(name: str) -> State:
     """Run a study and all it needs.
 
     Args:
-        name: As under `ablations` in params.yaml.
+        name: Of a file in `studies/params`.
     """
     try:
         studies.clear_removed(name)

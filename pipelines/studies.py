@@ -19,13 +19,13 @@ COMPARED = ("perplexity", "bits_per_byte")
 
 def listed() -> list[list[str]]:
     """(study, variants, question) of each."""
-    return [[name, str(len(block.variants)), block.question] for name, block in params.load().ablations.items()]
+    return [[name, str(len(block.variants)), block.question] for name, block in params.load().studies.items()]
 
 
-def _declared(name: str) -> params.Ablation:
-    studies = params.load().ablations
+def _declared(name: str) -> params.Study:
+    studies = params.load().studies
     if name not in studies:
-        raise SesameError(f"no study {name!r} under ablations in {params.STUDIES} (there are: {', '.join(studies) or 'none'})")
+        raise SesameError(f"no study {name!r} in {params.STUDY_FOLDER} (there are: {', '.join(studies) or 'none'})")
     return studies[name]
 
 

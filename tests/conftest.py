@@ -24,6 +24,7 @@ import pytest
 import requests
 import torch
 from filelock import FileLock
+from ruamel.yaml import YAML
 
 from components import params
 from components.core.tracking import Run
@@ -80,6 +81,21 @@ def text(documents: int, seed: int = 0) -> str:
     """Documents of two to six sentences, one a line, a blank line between documents."""
     rng = random.Random(seed)
     return "\n\n".join("\n".join(sentence(rng) for _ in range(rng.randint(2, 6))) for _ in range(documents)) + "\n"
+
+
+def write_studies(root: Path, studies: dict[str, dict]) -> None:
+    """Write each study into its file, in place of those that are there."""
+    folder = root / "studies/params"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, study in studies.items():
+        YAML().dump(study, folder / f"{name}.yaml")
+
+
+def sections(block: str, parsed: dict) -> dict:
+    """A YAML block of the docs as sections of params: what opens with `# studies/params/NAME.yaml` is that study's file."""
+    study = re.match(r"# studies/params/(\w+)\.yaml\n", block)
+    return {"studies": {study[1]: parsed}} if study else parsed
 
 
 # A hundred ports for each process: workers of one test run have neighbouring process numbers, and a port that one
@@ -197,7 +213,7 @@ def tiny_params(**changes) -> dict:
         "generations": {},
         "evaluations": {},
         "evaluate": {"models": [], "evaluations": []},
-        "ablations": {"rate": {
+        "studies": {"rate": {
             "question": "How much should be masked?", "model": "bert", "base": "15", "tasks": ["same"], "seeds": [1, 2],
             "budget": {"steps": 6},
             "recipe": {"method": "full", **recipe}, "plot": {"x": "perplexity", "y": ["same"]},

@@ -14,27 +14,32 @@ from components import params
 from components.params.studies import laid_over
 from components.report import readme
 from pipelines import cli
+from tests.conftest import sections
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
     (path, number, block)
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S))
-]
+    for text in [path.read_text(encoding="utf-8")]
+    for number, block in enumerate([
+        *re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S),
+        *(f"# {file}\n{written}" for file, written in re.findall(r"^cat > (\S+) << END\n(.*?)^END$", text, re.M | re.S)),
+    ])
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "number", "block"), BLOCKS, ids=[f"{path.name}-{number}" for path, number, _ in BLOCKS])
 def test_a_block_of_the_docs_is_taken_beside_the_default(path, number, block):
     yaml = YAML(typ="safe")
-    default, studies = yaml.load(ROOT / "params.yaml"), yaml.load(ROOT / "studies/params.yaml")
-    shown = yaml.load(block)
+    default, studies = yaml.load(ROOT / "params.yaml"), params.studies_beside(ROOT / "params.yaml")
+    shown = sections(block, yaml.load(block))
     assert shown.keys() <= default.keys() | studies.keys(), f"{path.name}: sections of params.yaml, so that it is clear where it goes"
     ours, theirs = ({key: own for key, own in shown.items() if (key in params.OF_STUDIES) == of} for of in (False, True))
     params.check(laid_over(default, ours), studies=laid_over(studies, theirs))
 
 
 def test_there_are_such_blocks():
-    assert {path.name for path, _, _ in BLOCKS} >= {"adaptation.md", "comparisons.md", "search.md", "studies.md"}
+    assert {path.name for path, _, _ in BLOCKS} >= {"README.md", "adaptation.md", "comparisons.md", "search.md", "studies.md"}
 
 
 def test_the_tables_of_the_readme_are_those_of_the_report(monkeypatch):
@@ -75,7 +80,8 @@ def test_commands_of_the_docs_are_there_with_their_options(path):
 def test_stages_and_studies_of_the_docs_are_there(path):
     yaml = YAML(typ="safe")
     stages = {name for file in ("dvc.yaml", "studies/dvc.yaml") for name in yaml.load(ROOT / file)["stages"]}
-    studies = yaml.load(ROOT / "studies/params.yaml")["ablations"].keys()
+    written = re.findall(r"cat > studies/params/(\w+)\.yaml", path.read_text(encoding="utf-8"))
+    studies = {*params.load(ROOT / "params.yaml").studies, *written}
     for words in commands(path):
         named = [word for word in words[1:] if re.fullmatch(r"[a-z_]+(@[\w-]+)?", word)]
         if words[0] == "run":
@@ -89,7 +95,7 @@ def test_files_modules_and_targets_of_the_docs_are_there(path):
     targets = " ".join(re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.M)).split()
     for code in CODE[path]:
         for file in re.findall(r"(?<![\w/.~-])((?:components|pipelines|tests|studies|docs)/[\w./-]+)", code):
-            assert (ROOT / file.rstrip(".")).exists(), file
+            assert (ROOT / file.rstrip(".")).exists() or f"cat > {file}" in code, file
         for module in re.findall(r"python -m ((?:components|pipelines|tests)[\w.]*)", code):
             assert find_spec(module), module
         for target in re.findall(r"^make ([\w-]+)", code, re.M):

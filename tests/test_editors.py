@@ -17,6 +17,7 @@ from yamlcore import CoreLoader
 from components import params
 from components.core import config
 from components.params.studies import laid_over
+from tests.conftest import sections
 
 ROOT = Path(__file__).parents[1]
 FILES = subprocess.run(["git", "ls-files", "*.yaml", "*.yml"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
@@ -51,16 +52,19 @@ def read(text: str):
 def complaints(shown: dict) -> list[str]:
     """Of the schemas, each about its sections."""
     found = []
-    for name, keep in (("params", lambda key: key not in params.OF_STUDIES), ("studies", lambda key: key in params.OF_STUDIES)):
+    of_studies = {key: part for key, part in shown.items() if key in params.OF_STUDIES}
+    each = [("study", study) for study in of_studies.pop("studies", {}).values()]
+    main = {key: part for key, part in shown.items() if key not in params.OF_STUDIES}
+    for name, own in [("params", main), ("studies", of_studies), *each]:
         schema = json.loads((ROOT / f"components/{name}.schema.json").read_text())
-        own = {key: part for key, part in shown.items() if keep(key)}
         found += [error.message[:200] for error in Draft202012Validator(schema).iter_errors(own)]
     return found
 
 
 @pytest.fixture(scope="module")
 def shipped() -> dict:
-    return laid_over(read((ROOT / "params.yaml").read_text()), read((ROOT / "studies/params.yaml").read_text()))
+    said = {file: read((ROOT / file).read_text()) for file in params.files(ROOT)}
+    return laid_over(said[params.FILE], params.joined(said))
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -69,8 +73,9 @@ def test_a_shipped_file_says_the_same_to_any_parser(file):
     assert json.loads(json.dumps(read(text))) == json.loads(json.dumps(YAML(typ="safe").load(text)))
 
 
-@pytest.mark.parametrize(("file", "schema"), [(params.FILE, "params"), (params.STUDIES, "studies")])
-def test_the_params_files_fit_their_schemas(file, schema):
+@pytest.mark.parametrize("file", params.files(ROOT), ids=str)
+def test_the_params_files_fit_their_schemas(file):
+    schema = {params.FILE: "params", params.STUDIES: "studies"}.get(file, "study")
     validator = Draft202012Validator(json.loads((ROOT / f"components/{schema}.schema.json").read_text()))
     assert not [error.message[:200] for error in validator.iter_errors(read((ROOT / file).read_text()))]
 
@@ -84,7 +89,7 @@ def test_a_profile_fits_the_schema(file, shipped):
 def test_a_snippet_of_the_docs_fits_the_schema(name, shipped):
     shown = read(SNIPPETS[name])
     assert json.loads(json.dumps(shown)) == json.loads(json.dumps(YAML(typ="safe").load(SNIPPETS[name])))
-    assert not complaints(laid_over(shipped, shown))
+    assert not complaints(laid_over(shipped, sections(SNIPPETS[name], shown)))
 
 
 @pytest.mark.parametrize("page", (*PAGES, *FILES))
@@ -114,7 +119,7 @@ def test_methods_of_alignments_are_presets_or_blocks(shipped, method, right):
 def test_every_key_says_what_it_means_and_its_default():
     """In the words of its own docstring: those of a type (`a dimension of a model or a machine`) are the same for many keys."""
     general = {part.description for kind in ("Name", "Count", "Size", "Seed", "Sha256") for part in getattr(config, kind).__metadata__}
-    for name in ("params", "studies"):
+    for name in ("params", "studies", "study"):
         schema = json.loads((ROOT / f"components/{name}.schema.json").read_text())
         for kind, part in (schema["$defs"] | {"the file": schema}).items():
             for key, own in part.get("properties", {}).items():

@@ -188,7 +188,7 @@ def test_a_family_and_an_objective_are_a_folder_and_a_line_each(contributed, sta
         "toy_mlm": raw["models"]["bert"] | toy | {"objective": {"name": "mlm", "next_sentence": False}, "prompts": []},
     }
     raw["finetune"] |= {"models": ["toy"], "recipes": {"toy": raw["finetune"]["recipes"]["bert"] | {"layer_decay": 0.5}}, "seeds": [1]}
-    raw |= {"ablations": {}, "search": raw["search"] | {"models": []}}
+    raw |= {"studies": {}, "search": raw["search"] | {"models": []}}
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
 

@@ -24,9 +24,12 @@ def test_schema_is_current_and_named_in_the_first_line():
     for name, text in schemas.items():
         assert (ROOT / "components" / name).read_text() == text, "run `python -m components.params`"
         assert json.loads(text)["additionalProperties"] is False
-    for file, name, place in ((params.FILE, "params", "components"), (params.STUDIES, "studies", "../components")):
+    for file in params.files(ROOT):
+        place, name = {
+            params.FILE: ("components", "params"), params.STUDIES: ("../components", "studies"),
+        }.get(file, ("../../components", "study"))  # fmt: skip
         assert (ROOT / file).read_text().splitlines()[0] == f"# yaml-language-server: $schema={place}/{name}.schema.json"
-    assert len(schemas) == 2
+    assert len(schemas) == 3
 
 
 def problems(change) -> list[str]:
@@ -412,15 +415,15 @@ def test_tiny_params_survive_yaml(tmp_path):
 
 def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
     """Not once for each of the many that refer to it."""
-    raw, studies = (YAML(typ="safe").load((ROOT / path).read_text()) for path in (params.FILE, params.STUDIES))
+    raw, studies = YAML(typ="safe").load((ROOT / params.FILE).read_text()), params.studies_beside(ROOT / params.FILE)
     raw["models"]["brt"] = raw["models"].pop("bert")
     with pytest.raises(SesameError) as told:
         params.check(raw, studies=studies)
     lines = str(told.value).splitlines()
     assert len(lines) <= 5, lines
     there = re.escape(f"(there are: {', '.join(sorted({*raw['models'], *studies['models']}))})")  # a user adds models, too
-    named = rf"ablations\.\w+\.model: no 'bert' in models of either file {there}; named so \d+ times, the last is ablations"
-    assert re.search(f"studies/params.yaml: {named}", str(told.value)), str(told.value)
+    named = rf"model: no 'bert' in models of either file {there}; named so \d+ times, the last is studies"
+    assert re.search(rf"studies/params/\w+\.yaml: {named}", str(told.value)), str(told.value)
 
 
 def test_tokenizers_and_encodings_stand_in_either_file_and_in_one_only():
@@ -463,9 +466,9 @@ def test_a_size_stands_for_four_settings(size, layers, width):
     ):
         params.check(raw)
     raw = tiny_params()
-    raw["ablations"]["rate"]["variants"]["40"] = {"change": {"architecture": {"size": size}}}
+    raw["studies"]["rate"]["variants"]["40"] = {"change": {"architecture": {"size": size}}}
     checked = params.check(raw)
-    changed = params.varied(checked.models, checked.ablations["rate"], "40", 1).architecture
+    changed = params.varied(checked.models, checked.studies["rate"], "40", 1).architecture
     assert (changed.num_layers, changed.hidden_size, changed.max_length) == (layers, width, 32)
 
 
@@ -488,23 +491,23 @@ def test_many_problems_are_not_all_told():
     assert len(str(told.value).splitlines()) == params.MOST + 2 and str(told.value).endswith("and 470 more")
 
 
-def test_a_wrong_key_of_a_study_names_the_file_of_the_studies():
+def test_a_wrong_key_of_a_study_names_its_file():
     raw = tiny_params()
-    studies = {"ablations": raw.pop("ablations")}
-    studies["ablations"]["rate"]["variants"]["40"] = {"change": {"objectve": {}}}
-    with pytest.raises(SesameError, match=r"^studies/params.yaml: ablations.rate.variants.40.change.objectve: unknown key$"):
+    studies = {"studies": raw.pop("studies")}
+    studies["studies"]["rate"]["variants"]["40"] = {"change": {"objectve": {}}}
+    with pytest.raises(SesameError, match=r"^studies/params/rate.yaml: variants.40.change.objectve: unknown key$"):
         params.check(raw, studies=studies)
 
 
 def test_mistakes_of_studies_alone_name_their_file_first():
     raw = tiny_params()
-    studies = {"ablations": raw.pop("ablations")}
-    studies["ablations"]["rate"] |= {"quetsion": "?", "sedes": [1]}
+    studies = {"studies": raw.pop("studies")}
+    studies["studies"]["rate"] |= {"quetsion": "?", "sedes": [1]}
     with pytest.raises(SesameError) as told:
         params.check(raw, studies=studies)
     first, *others = str(told.value).splitlines()
-    assert first == "studies/params.yaml: 2 problems" and all(line.startswith("  ablations.rate.") for line in others)
-    with pytest.raises(SesameError, match=r"^params.yaml: 3 problems\n(?s:.*)\n  studies/params.yaml: ablations.rate"):
+    assert first == "studies/params/rate.yaml: 2 problems" and others == ["  quetsion: unknown key", "  sedes: unknown key"], others
+    with pytest.raises(SesameError, match=r"^params.yaml: 3 problems\n(?s:.*)  studies/params/rate.yaml: quetsion"):
         params.check(raw | {"sed": 1}, studies=studies)
 
 

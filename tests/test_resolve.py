@@ -271,13 +271,13 @@ def test_what_only_studies_use_is_made_with_them():
     points = {"whole": {"model": "small"}, "less": {"model": "smaller", "teacher": "whole"}}
     recipe = raw["finetune"]["recipes"]["gpt"]
     studies = {
-        "ablations": raw.pop("ablations"), "models": model, "derived": derived,
+        "studies": raw.pop("studies"), "models": model, "derived": derived,
         "efficiency": {"tasks": ["same"], "base": "whole", "recipe": recipe, "points": points},
     }  # fmt: skip
     both = params.check(raw, studies=studies)
     assert "small" not in both.main("models") and "bert" in both.main("models") and "small" in both.models
     made = resolve.contents(both)
-    alone = resolve.contents(params.check(raw, studies={"ablations": studies["ablations"]}))
+    alone = resolve.contents(params.check(raw, studies={"studies": studies["studies"]}))
     more = {str(path.relative_to(resolve.FOLDER)).removesuffix(".json") for path in made.keys() - alone.keys()}
     assert more == {
         "pretrain/small", "derive/smaller", "derive_inputs/smaller", "point/whole-same", "taught/less-same", "efficiency/all",

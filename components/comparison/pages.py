@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from components.core import storage
 from components.core.tracking import git_commit
-from components.params import FILE, STUDIES
+from components.params import files
 
 
 def write(path: Path, template: Path, title: str, **values: object) -> None:
@@ -17,7 +17,7 @@ def write(path: Path, template: Path, title: str, **values: object) -> None:
     loader = FileSystemLoader([template.parent, Path(__file__).parent])
     environment = Environment(loader=loader, autoescape=select_autoescape(default=True, default_for_string=True))
     environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
-    written = b"".join(file.read_bytes() for file in (FILE, STUDIES) if file.exists())
+    written = b"".join(file.read_bytes() for file in files())
     origin = {"commit": git_commit(), "params_sha": hashlib.sha256(written).hexdigest(), "machine": machine()}
     page = environment.get_template(template.name).render(title=title, **origin, **values)
     with storage.output(path) as temporary:

@@ -29,7 +29,21 @@ from components.params.models import (
     Training,
 )
 from components.params.price import Price
-from components.params.reading import FILE, MOST, OF_STUDIES, SHARED, STUDIES, check, load, parse, schemas, studies_beside
+from components.params.reading import (
+    FILE,
+    MOST,
+    OF_STUDIES,
+    SHARED,
+    STUDIES,
+    STUDY_FOLDER,
+    check,
+    files,
+    joined,
+    load,
+    parse,
+    schemas,
+    studies_beside,
+)  # fmt: skip
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.seeds import SeedGrid
 from components.params.spaces import (
@@ -48,7 +62,7 @@ from components.params.spaces import (
     Vectors,
     WordNetDictionary,
 )
-from components.params.studies import Ablation, Column, Expectation, Member, Variant, begun_by, members, read_by, trained_by, tuned, varied
+from components.params.studies import Column, Expectation, Member, Study, Variant, begun_by, members, read_by, trained_by, tuned, varied
 from components.params.tasks import (
     FROZEN,
     METRICS_OF,

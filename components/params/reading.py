@@ -1,9 +1,10 @@
-"""Params files read and checked: `params.yaml`, and the studies' beside `studies/dvc.yaml`."""
+"""Params files read and checked: `params.yaml`, and the studies' beside `studies/dvc.yaml`, a file each in `studies/params`."""
 
 import ast
 import inspect
 import json
 import re
+from collections.abc import Container, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -26,10 +27,50 @@ from components.params.whole import Params
 
 FILE = Path("params.yaml")
 STUDIES = Path("studies/params.yaml")
-"""Holds the sections below, so that the file one begins with stays short."""
-OF_STUDIES = ("ablations", "search", "seed_grid", "tickets", "efficiency")
+"""Holds the sections below but `studies`, so that the file one begins with stays short."""
+STUDY_FOLDER = Path("studies/params")
+"""Holds a file for each study: NAME.yaml is what `studies.NAME` is in what is checked."""
+OF_STUDIES = ("studies", "search", "seed_grid", "tickets", "efficiency")
 SHARED = ("tokenizers", "encodings", "models", "derived")
 """Sections that stand in both: what only a study reads is made with it, and no part of the main pipeline."""
+
+
+def files(root: Path = Path()) -> list[Path]:
+    """The params files that are there, in a fixed order."""
+    known = [FILE, STUDIES, *sorted(path.relative_to(root) for path in (root / STUDY_FOLDER).glob("*.yaml"))]
+    return [path for path in known if (root / path).exists()]
+
+
+def joined(parsed: Mapping[Path, Any]) -> Any:
+    """What the studies' files say, as one document: the sections of `STUDIES`, and `studies` out of a file each; None where there are none.
+
+    Args:
+        parsed: What each file says, unchecked. Others are left out.
+
+    Raises SesameError where a study is in `STUDIES`.
+    """
+    document = parsed.get(STUDIES)
+    each = {path.stem: said for path, said in parsed.items() if path.parent == STUDY_FOLDER}
+    if isinstance(document, dict):
+        for key in ("studies", "ablations"):
+            if key in document:
+                raise SesameError(f"{STUDIES}: {key}: each study is a file of its own; move it to {STUDY_FOLDER}/NAME.yaml")
+    if each and (document is None or isinstance(document, dict)):
+        document = {**(document or {}), "studies": each}
+    return document
+
+
+def _file_of(problem: str, names: Container[str], of_studies: tuple[str, ...], file: str | Path) -> tuple[str | Path, str]:
+    """The file that a problem is in, and the problem as it is told there.
+
+    Args:
+        names: Of the studies with a file of their own.
+        of_studies: What problems of `STUDIES` begin with.
+        file: The main one.
+    """
+    if (in_study := re.match(r"studies\.([^.: ]+)[.:] ?(?=.)", problem)) and in_study[1] in names:
+        return STUDY_FOLDER / f"{in_study[1]}.yaml", problem[in_study.end() :]
+    return STUDIES if problem.startswith(of_studies) else file, problem
 
 
 def _odd(raw: Any) -> str | None:
@@ -85,11 +126,12 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
             *(OF_STUDIES if studies else ()),
             *(f"{key}.{name}{end}" for end in ".:" for key, names in own_names.items() for name in names),
         )
-        own = [STUDIES if problem.startswith(places) else file for problem in problems]
-        if len(problems) == 1:
-            raise SesameError(f"{own[0]}: {problems[0]}")
-        top = file if file in own else STUDIES
-        told = [problem if path == top else f"{path}: {problem}" for path, problem in zip(own, problems, strict=True)]
+        placed = [_file_of(problem, studies.get("studies") or (), places, file) for problem in problems]
+        if len(placed) == 1:
+            raise SesameError(f"{placed[0][0]}: {placed[0][1]}")
+        paths = [path for path, _ in placed]
+        top = file if file in paths else paths[0]
+        told = [problem if path == top else f"{path}: {problem}" for path, problem in placed]
         more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
         raise SesameError(f"{top}: " + "\n  ".join([f"{len(problems)} problems", *told[:MOST], *more]))
     return params
@@ -151,9 +193,11 @@ def load(path: str | Path = FILE) -> Params:
 
 
 def studies_beside(path: str | Path = FILE) -> Any:
-    """What the studies' file of a params file says, unchecked; None where there is none."""
-    studies = Path(path).parent / STUDIES
-    return _read(studies) if studies.exists() else None
+    """What the studies' files of a params file say as one document, unchecked; None where there are none."""
+    root = Path(path).parent
+    if strange := [*(root / STUDY_FOLDER).glob("*.yml")]:
+        raise SesameError(f"{STUDY_FOLDER / strange[0].name}: a study is NAME.yaml; rename it")
+    return joined({each: _read(root / each) for each in files(root) if each != FILE})
 
 
 def _read(path: str | Path) -> Any:
@@ -238,10 +282,13 @@ def schemas() -> dict[Path, str]:
             default = [f"Default: {json.dumps(part['default'])}."] if part.get("default") not in (None, {}, []) else []
             own["properties"][key] = dict(sorted((part | {"description": " ".join([_unwrapped(text), *default])}).items()))
     written = {}
-    for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in (*OF_STUDIES, *SHARED))):
+    in_studies = (*(key for key in OF_STUDIES if key != "studies"), *SHARED)
+    for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in in_studies)):
         own = {
             **whole, "properties": {key: part for key, part in whole["properties"].items() if keep(key)},
             "required": [key for key in whole["required"] if keep(key) and not (name == "studies" and key in SHARED)],
         }  # fmt: skip
         written[Path(f"{name}.schema.json")] = json.dumps(own, indent=1) + "\n"
+    study = {**whole["$defs"]["Study"], "$defs": whole["$defs"]}
+    written[Path("study.schema.json")] = json.dumps(study, indent=1) + "\n"
     return written

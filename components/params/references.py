@@ -39,7 +39,7 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
             **_dictionary(raw, "vectors"), **_dictionary(raw, "published_vectors"), **_dictionary(raw, "contextual_vectors"),
         },
         "evaluations": _dictionary(raw, "evaluations"), "alignments": _dictionary(raw, "alignments"),
-        "ablations": _dictionary(raw, "ablations"),
+        "studies": _dictionary(raw, "studies"),
     }  # fmt: skip
 
     missing: dict[tuple[str, str], list[str]] = {}  # (name, table) -> where it stands: a slip in one place is told once, not in forty
@@ -51,8 +51,8 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
     for section, key, table in (
         ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
         ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
-        ("derived", "start", "models or checkpoints or derived"), ("ablations", "model", "models of either file"),
-        ("ablations", "encoding", "encodings of either file"),
+        ("derived", "start", "models or checkpoints or derived"), ("studies", "model", "models of either file"),
+        ("studies", "encoding", "encodings of either file"),
         ("alignments", "source", SPACES), ("alignments", "target", SPACES), ("contextual_vectors", "corpus", "corpora or mixes"),
         ("contextual_vectors", "model", "models or checkpoints or derived"), ("generations", "model", "models or checkpoints or derived"),
         ("evaluations", "corpus", "corpora or mixes"), ("groups", "first", "corpora or mixes"), ("groups", "second", "corpora or mixes"),
@@ -75,20 +75,20 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
     for name, history in _dictionary(raw, "histories").items():
         for i, period in enumerate(_list(_dictionary({"h": history}, "h"), "periods")):
             check(f"histories.{name}.periods[{i}]", period, SPACES)
-    for name, study in _dictionary(raw, "ablations").items():
+    for name, study in _dictionary(raw, "studies").items():
         study = _dictionary({"s": study}, "s")
         for i, task in enumerate(_list(study, "tasks")):
-            check(f"ablations.{name}.tasks[{i}]", task, "tasks")
+            check(f"studies.{name}.tasks[{i}]", task, "tasks")
         for i, evaluation in enumerate(_list(study, "evaluations")):
-            check(f"ablations.{name}.evaluations[{i}]", evaluation, "evaluations")
+            check(f"studies.{name}.evaluations[{i}]", evaluation, "evaluations")
         for variant, block in _dictionary(study, "variants").items():
             check(
-                f"ablations.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings of either file"
+                f"studies.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings of either file"
             )
             if on := str(_dictionary({"v": block}, "v").get("on")).partition("/")[2]:
-                check(f"ablations.{name}.variants.{variant}.on", on, "tasks")
+                check(f"studies.{name}.variants.{variant}.on", on, "tasks")
             for i, task in enumerate(_list(_dictionary(_dictionary({"v": block}, "v"), "by"), "tasks")):
-                check(f"ablations.{name}.variants.{variant}.by.tasks[{i}]", task, "tasks")
+                check(f"studies.{name}.variants.{variant}.by.tasks[{i}]", task, "tasks")
     for name, derived in _dictionary(raw, "derived").items():
         folder, _, on = str(_dictionary({"d": derived}, "d").get("on")).partition("/")
         if on and (table := {"tasks": "tasks", "encoded": "encodings"}.get(folder)):

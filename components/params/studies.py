@@ -1,4 +1,4 @@
-"""Studies: variants of one pre-training held against each other. They stand in `studies/params.yaml`."""
+"""Studies: variants of one pre-training compared with each other. Each is a file of `studies/params`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -114,7 +114,7 @@ class Expectation(Block):
     """For the page."""
 
 
-class Ablation(Block):
+class Study(Block):
     """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
 
     question: str
@@ -245,7 +245,7 @@ class Member(NamedTuple):
         return "-".join(map(str, self))
 
 
-def members(studies: Mapping[str, Ablation]) -> Iterator[Member]:
+def members(studies: Mapping[str, Study]) -> Iterator[Member]:
     """All trainings of all studies."""
     for name, study in studies.items():
         for variant in study.variants:
@@ -273,25 +273,25 @@ def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "
     return merged
 
 
-def trained_by(study: Ablation, variant: str) -> str:
+def trained_by(study: Study, variant: str) -> str:
     """The variant whose training made the weights that a variant is tuned from."""
     own = study.variants[variant]
     return trained_by(study, own.start) if own.only_tuned else variant
 
 
-def begun_by(study: Ablation, variant: str) -> str | None:
+def begun_by(study: Study, variant: str) -> str | None:
     """The variant whose models the training of a variant goes on with; None where it begins with random weights."""
     start = study.variants[variant].start
     return trained_by(study, start) if start else None
 
 
-def read_by(models: Mapping[str, Model], study: Ablation, variant: str) -> str:
+def read_by(models: Mapping[str, Model], study: Study, variant: str) -> str:
     """The encoding that a variant was trained on last."""
     own = study.variants[variant]
     return own.encoding or (read_by(models, study, own.start) if own.start else study.encoding or models[study.model].encoding)
 
 
-def varied(models: Mapping[str, Model], study: Ablation, variant: str, seed: int) -> Model:
+def varied(models: Mapping[str, Model], study: Study, variant: str, seed: int) -> Model:
     """The block of one training of a variant. Raises ValidationError where the change does not fit."""
     own = study.variants[variant]
     if own.only_tuned:
@@ -301,7 +301,7 @@ def varied(models: Mapping[str, Model], study: Ablation, variant: str, seed: int
     return Model.model_validate(laid_over(begun.model_dump(exclude_unset=True), own.change) | given)
 
 
-def tuned(study: Ablation, variant: str) -> Recipe | None:
+def tuned(study: Study, variant: str) -> Recipe | None:
     """How a variant is fine-tuned; None where the study has no tasks. Raises ValidationError where its own values do not fit."""
     if study.recipe is None:
         return None

@@ -16,7 +16,7 @@ from components.params.price import Price
 from components.params.search import Search
 from components.params.seeds import SeedGrid
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
-from components.params.studies import Ablation, read_by, tuned, varied
+from components.params.studies import Study, read_by, tuned, varied
 from components.params.tasks import ATTACHED, IN_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, TextRun, Tokenizer
 from components.params.tickets import Tickets
@@ -95,7 +95,7 @@ def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
 
 
 class Params(Block):
-    """The whole of `params.yaml`, and of `studies/params.yaml`."""
+    """The whole of `params.yaml`, of `studies/params.yaml`, and of the studies, a file each."""
 
     seed: Seed
     """Splits and subsets of data, and all that names no seed itself: models, vectors, generations."""
@@ -151,7 +151,7 @@ class Params(Block):
     """Name -> what models are asked without being tuned."""
     evaluate: Evaluate
     """Which models are asked what."""
-    ablations: dict[Name, Ablation] = {}
+    studies: dict[Name, Study] = {}
     """Name -> a study: variants of a model on the same data, tasks, seeds and budget."""
     search: Search = Search()
     """A search for hyperparameters of fine-tuning."""
@@ -206,11 +206,11 @@ class Params(Block):
 
     @model_validator(mode="after")
     def studies_fit(self):
-        for name, study in self.ablations.items():
+        for name, study in self.studies.items():
             if study.model not in self.models:
                 continue  # told as a wrong name
             for variant in study.variants:
-                place = f"ablations.{name}.variants.{variant}"
+                place = f"studies.{name}.variants.{variant}"
                 try:
                     model = varied(self.models, study, variant, 1)
                 except ValidationError as error:
@@ -220,7 +220,7 @@ class Params(Block):
                 except ValidationError as error:
                     raise ValueError(f"{place}.recipe{first(error)}") from None
                 if recipe:
-                    _recipe_fits(f"ablations.{name}.recipe", place, model.architecture, recipe)
+                    _recipe_fits(f"studies.{name}.recipe", place, model.architecture, recipe)
                 asked = [(f"{place}.recipe", recipe, study.tasks)]
                 if first_tuned := study.variants[variant].by:
                     _recipe_fits(f"{place}.by.recipe", place, model.architecture, first_tuned.recipe)

@@ -102,7 +102,7 @@ def _page(
         contexts={key: context(model) for key, model in all_params.main("models").items()},
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.main("models").items()},
-        cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.ablations,
+        cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.studies,
         min_steps=all_params.learning_curve.min_steps,
     )  # fmt: skip
 

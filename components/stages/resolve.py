@@ -59,8 +59,8 @@ def contents(params: Params) -> dict[Path, str]:
     """What the files should hold."""
     files = {file_of(each.stage, each.name): {"code": each.code, "settings": each.settings} for each in entries(params)}
     trainings, further, intermediate, tunings = {}, {}, {}, {}
-    for member in members(params.ablations):
-        study = params.ablations[member.study]
+    for member in members(params.studies):
+        study = params.studies[member.study]
         read = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
         if study.variants[member.variant].start is None:
             trainings[member.name] = read
@@ -71,6 +71,7 @@ def contents(params: Params) -> dict[Path, str]:
         tunings[member.name] = {**member._asdict(), "weights": trained_by(study, member.variant)}
     # what DVC makes stages of, by other names than the sections: it has read those of both files
     made = {
+        "studies": {name: {} for name in sorted(params.studies)},
         "trainings": trainings,
         "further": further,
         "intermediate": intermediate,

@@ -4,5 +4,5 @@
 differences with their intervals, `plots` and `page.html.j2` show them, `__main__` is the study's stage; `published.yaml` has the
 papers' figures. The stages stand in `studies/dvc.yaml`, so that `dvc repro` alone doesn't run hours of them.
 
-One more variant is a line in its study in `studies/params.yaml`; one more study a block under `ablations`. No code.
+One more variant is a line of its study's file in `studies/params`; one more study is one more file. No code.
 """

@@ -23,7 +23,7 @@ PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").rea
 
 def study(all_params: params.Params, name: str, run: Run) -> dict:
     """Compare, judge what was expected, write the table and the pages, leave the rows in the ledger; the figures."""
-    block = all_params.ablations[name]
+    block = all_params.studies[name]
     compared = tables.comparisons(all_params, name)
     frame = tables.table(all_params, name, compared)
     reads = tables.reads(all_params, name)
@@ -54,7 +54,7 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
 
 
 def _found(
-    block: params.Ablation, frame: pd.DataFrame, compared: list[tables.Comparison], readings: list[str],
+    block: params.Study, frame: pd.DataFrame, compared: list[tables.Comparison], readings: list[str],
     outcomes: list[expectations.Outcome],
 ) -> dict:  # fmt: skip
     """What the study's JSON has: of the last models."""
@@ -75,7 +75,7 @@ def _page(
     all_params: params.Params, name: str, frame: pd.DataFrame, compared: list[tables.Comparison], readings: list[str],
     outcomes: list[expectations.Outcome], metrics: dict[str, str], figures: dict[str, Figure],
 ) -> None:  # fmt: skip
-    block, variants = all_params.ablations[name], tables.variants(all_params, name)
+    block, variants = all_params.studies[name], tables.variants(all_params, name)
     results = [milestones for variant in variants for milestones in tables.transferred(all_params, name, variant).values()]
     answers = [tables.asked(all_params, name, variant) for variant in variants]
     rules = {
@@ -98,10 +98,10 @@ def _page(
 
 def digest(all_params: params.Params, newest: dict[str, dict]) -> None:
     """A page of all studies, with what the ones that have been run have found: `newest`, or what stands in their file."""
-    files = {name: REPORTS / f"{name}.json" for name in all_params.ablations}
+    files = {name: REPORTS / f"{name}.json" for name in all_params.studies}
     known = {name: storage.read_json(file) for name, file in files.items() if file.exists()} | newest
     # results of an earlier form have no comparisons; they are as good as not run
-    studies = {name: (block, own if "expected" in (own := known.get(name, {})) else None) for name, block in all_params.ablations.items()}
+    studies = {name: (block, own if "expected" in (own := known.get(name, {})) else None) for name, block in all_params.studies.items()}
     pages.write(REPORTS / "index.html", Path(__file__).with_name("digest.html.j2"), "all studies", studies=studies)
 
 
@@ -110,7 +110,7 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
 
     Parameters are few and the scores come first, because MLflow's plots begin with the first ones that it finds.
     """
-    block, variants = all_params.ablations[name], tables.variants(all_params, name)
+    block, variants = all_params.studies[name], tables.variants(all_params, name)
     numbers = {key for variant in block.variants.values() for key, value in flatten(variant.change).items() if type(value) in (int, float)}
     for variant in variants:
         results = {task: milestones[LAST] for task, milestones in tables.transferred(all_params, name, variant).items()}
@@ -127,7 +127,7 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
                 child.log({key: figures[key] for key in known if not np.isnan(figures[key])})
 
 
-def published(block: params.Ablation) -> dict | None:
+def published(block: params.Study) -> dict | None:
     """The paper's rows, each figure with what it is less that of the first row; a dash where it has none."""
     if block.published is None:
         return None

@@ -26,11 +26,11 @@ class Champion:
 
 def best(all_params: params.Params, study: str) -> Champion:
     """The variant and seed with the highest mean score on dev, which the tables of test scores have no part in."""
-    if not all_params.ablations[study].tasks:
+    if not all_params.studies[study].tasks:
         raise SesameError(f"study {study} has no tasks, and a champion is chosen by its scores on their dev splits")
     champions = []
     for variant in tables.variants(all_params, study):
-        if all_params.ablations[study].variants[variant].init == "random":
+        if all_params.studies[study].variants[variant].init == "random":
             continue  # there is no model behind it
         results = [milestones[LAST] for milestones in tables.transferred(all_params, study, variant).values()]
         # a float array makes None a NaN

@@ -61,11 +61,12 @@ def seeds_needed(difference: verdicts.Difference, size: float) -> int | None:
     return None
 
 
-def fixed(name: str, study: params.Ablation) -> str:
+def fixed(name: str, study: params.Study) -> str:
     """Since which commit the study has said what it says now, and whether that was before its results were first committed."""
     stated = _stated(study.model_dump(mode="json"))
     since = None
-    for commit in _git("log", "--format=%h %cs", "--", params.STUDIES).splitlines():  # newest first
+    written_in = (params.STUDY_FOLDER / f"{name}.yaml", params.STUDIES)
+    for commit in _git("log", "--format=%h %cs", "--", *map(str, written_in)).splitlines():  # newest first
         if _stated(_study_at(commit.split()[0], name)) != stated:
             break
         since = commit
@@ -87,15 +88,17 @@ def _stated(block: dict | None) -> dict | None:
     if not block:
         return None
     try:
-        checked = params.Ablation.model_validate(block)
+        checked = params.Study.model_validate(block)
     except ValueError:  # of an older form of the file
         return None
     return checked.model_dump(mode="json", include={"seeds", "expects", "budget", "tasks", "base", "contrasts"})
 
 
 def _study_at(commit: str, name: str) -> dict | None:
-    """The block of a study in a commit; None where there was none."""
+    """A study in a commit; None where there was none. Until November 2026 all were a section of one file."""
     try:
+        if text := _git("show", f"{commit}:{params.STUDY_FOLDER}/{name}.yaml"):
+            return YAML(typ="safe").load(text)
         return YAML(typ="safe").load(_git("show", f"{commit}:{params.STUDIES}"))["ablations"].get(name)
     except (YAMLError, TypeError, KeyError, AttributeError):
         return None

@@ -12,9 +12,9 @@ LAST = "last"
 
 def member(all_params: params.Params, name: str) -> params.Member:
     """The training that a stage is named after. Raises SesameError where there is none."""
-    declared = {own.name: own for own in params.members(all_params.ablations)}
+    declared = {own.name: own for own in params.members(all_params.studies)}
     if name not in declared:
-        raise SesameError(f"no training {name!r} in the ablations of {params.STUDIES} (there are: {', '.join(declared) or 'none'})")
+        raise SesameError(f"no training {name!r} in the studies of {params.STUDY_FOLDER} (there are: {', '.join(declared) or 'none'})")
     return declared[name]
 
 
@@ -25,13 +25,13 @@ def pretrained_folder(own: params.Member) -> Path:
 
 def begun_folder(all_params: params.Params, own: params.Member) -> Path | None:
     """Where the model stands that its training goes on with."""
-    begun = params.begun_by(all_params.ablations[own.study], own.variant)
+    begun = params.begun_by(all_params.studies[own.study], own.variant)
     return pretrained_folder(own._replace(variant=begun)) if begun else None
 
 
 def weights_folder(all_params: params.Params, own: params.Member) -> Path:
     """Where the model stands that it is tuned from."""
-    return pretrained_folder(own._replace(variant=params.trained_by(all_params.ablations[own.study], own.variant)))
+    return pretrained_folder(own._replace(variant=params.trained_by(all_params.studies[own.study], own.variant)))
 
 
 def transferred_folder(own: params.Member) -> Path:

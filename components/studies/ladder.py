@@ -52,7 +52,7 @@ class Ladder:
         return f"{said} Of ten times the compute the fit would put a factor {factor} into parameters and the rest into tokens."
 
 
-def climb(study: params.Ablation, frame: pd.DataFrame, reads: dict[str, str]) -> Ladder | None:
+def climb(study: params.Study, frame: pd.DataFrame, reads: dict[str, str]) -> Ladder | None:
     """Fit to the variants that are not foretold; None in a study without a ladder. Raises SesameError where losses do not compare."""
     if not study.ladder:
         return None
@@ -71,7 +71,7 @@ def climb(study: params.Ablation, frame: pd.DataFrame, reads: dict[str, str]) ->
     return Ladder(surface, rungs, len(known))
 
 
-def drawn(study: params.Ablation, frame: pd.DataFrame, ladder: Ladder) -> Figure:
+def drawn(study: params.Study, frame: pd.DataFrame, ladder: Ladder) -> Figure:
     """Loss against tokens, a line a size: full marks were fitted, hollow ones foretold (bars: the interval)."""
     rows = frame[frame["milestone"] == LAST]
     figure, axis = plt.subplots(figsize=(6.4, 4.2), constrained_layout=True)

@@ -18,7 +18,7 @@ TITLES = {
 LOSSES = {"loss", "perplexity", "bits_per_byte"}
 
 
-def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str], reads: dict[str, str]) -> Figure:
+def against(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], reads: dict[str, str]) -> Figure:
     """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's milestones.
 
     `reads` has how each variant reads: a loss is drawn of those alone that read as the base does, since others don't compare.
@@ -40,7 +40,7 @@ def against(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]
     return figure
 
 
-def effects(study: params.Ablation, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure | None:
+def effects(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure | None:
     """Each variant less the base, with the 95 % interval; None where there is only the base."""
     rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):

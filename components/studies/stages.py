@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components import params
-from components.params import Ablation, Model, Params
+from components.params import Model, Params, Study
 from components.stages.declaration import Entry, Inputs, Stage
 from components.stages.parts import (
     encoding_modules,
@@ -16,10 +16,10 @@ from components.stages.parts import (
 )
 
 
-def _members(p: Params) -> Iterator[tuple[str, Ablation, str, Model, int]]:
+def _members(p: Params) -> Iterator[tuple[str, Study, str, Model, int]]:
     """The name of each stage; its study, variant, model, seed."""
-    for member in params.members(p.ablations):
-        study = p.ablations[member.study]
+    for member in params.members(p.studies):
+        study = p.studies[member.study]
         yield member.name, study, member.variant, params.varied(p.models, study, member.variant, 0), member.seed
 
 
@@ -72,7 +72,7 @@ def transfers(p: Params) -> Iterator[Entry]:
 
 
 def pages(p: Params) -> Iterator[Entry]:
-    for name, study in p.ablations.items():
+    for name, study in p.studies.items():
         settings = study.settings() | {"judged": {task: judging_settings(p.tasks[task]) for task in study.tasks}}
         # which text the study read, and whether that of its tasks was held out
         read = {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"]}
@@ -80,7 +80,7 @@ def pages(p: Params) -> Iterator[Entry]:
 
 
 def inputs(p: Params) -> Iterator[Inputs]:
-    for name, study in p.ablations.items():
+    for name, study in p.studies.items():
         tuned_before = (task for variant in study.variants.values() for task in variant.intermediate)
         tasks = (f"tasks/{task}" for task in (*study.tasks, *tuned_before))
         yield Inputs(name, (*tasks, *(f"evaluations/{evaluation}" for evaluation in study.evaluations)))
@@ -91,5 +91,5 @@ STAGES = (
     Stage("further", further, "variants", trains="text"),
     Stage("intermediate", intermediate, "variants", trains="tasks"),
     Stage("transfer", transfers, "studies", trains="tasks"),
-    Stage("study", pages, "report/studies", section="ablations", inputs=inputs),
+    Stage("study", pages, "report/studies", section="studies", inputs=inputs),
 )

@@ -32,27 +32,27 @@ UNTRAINED = "not trained"
 
 def variants(all_params: params.Params, study: str) -> list[str]:
     """The variants of a study, its base first."""
-    block = all_params.ablations[study]
+    block = all_params.studies[study]
     return [block.base, *(name for name in block.variants if name != block.base)]
 
 
 def reads(all_params: params.Params, study: str) -> dict[str, str]:
     """How each variant reads: from both sides, left to right, each direction apart."""
-    block = all_params.ablations[study]
+    block = all_params.studies[study]
     models = {variant: params.varied(all_params.models, block, variant, block.seeds[0]) for variant in variants(all_params, study)}
     return {variant: model.loss_of for variant, model in models.items()}
 
 
 def seeds(all_params: params.Params, study: str, variant: str) -> list[params.Member]:
     """The trainings of a variant."""
-    return [params.Member(study, variant, seed) for seed in all_params.ablations[study].seeds]
+    return [params.Member(study, variant, seed) for seed in all_params.studies[study].seeds]
 
 
 def pretrained(all_params: params.Params, study: str, variant: str, milestone: str) -> list[dict]:
     """The figures of each seed's pre-training: losses, parameters, tokens, flops, seconds."""
     folders = [weights_folder(all_params, own) for own in seeds(all_params, study, variant)]
     figures = [storage.read_json(folder / ("" if milestone == LAST else milestone) / "figures.json") for folder in folders]
-    if all_params.ablations[study].variants[variant].init == "random":  # the size alone is theirs
+    if all_params.studies[study].variants[variant].init == "random":  # the size alone is theirs
         spent, unknown = dict.fromkeys(("tokens", "steps", "flops", "seconds"), 0), dict.fromkeys(PRETRAINING, np.nan)
         return [{"parameters": own["parameters"], **spent, **unknown} for own in figures]
     return figures
@@ -63,7 +63,7 @@ def transferred(all_params: params.Params, study: str, variant: str) -> dict[str
     metric, split, protocol, `seconds` of all seeds, each split's scores over the seeds, and where answers are written, of the
     judged split the shares of those that were none."""
     results = [storage.read_json(transferred_folder(own) / "metrics.json")["tasks"] for own in seeds(all_params, study, variant)]
-    init = all_params.ablations[study].variants[variant].init
+    init = all_params.studies[study].variants[variant].init
     return {
         task: {milestone: _over_seeds([result[task][milestone] for result in results], init) for milestone in milestones}
         for task, milestones in results[0].items()
@@ -104,7 +104,7 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
 
     A model that has not learned to read says nothing of what it was trained by: on tasks it gets no verdict.
     """
-    block, idle = all_params.ablations[study], untrained(all_params, study)
+    block, idle = all_params.studies[study], untrained(all_params, study)
     against_base = [(variant, block.base) for variant in variants(all_params, study)[1:]]
     pairs = [*against_base, *block.contrasts]
     compared = [(LOSS, variant, other, LAST, less) for (variant, other), less in by_loss(all_params, study, pairs).items()]
@@ -127,7 +127,7 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
 def by_loss(all_params: params.Params, study: str, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], verdicts.Difference]:
     """Of the pairs of variants whose losses are of the same targets: the difference, by the noise of all such variants. A variant that is
     only tuned has another one's loss, and none to compare."""
-    trained = [variant for variant, own in all_params.ablations[study].variants.items() if not own.only_tuned]
+    trained = [variant for variant, own in all_params.studies[study].variants.items() if not own.only_tuned]
     alike = {variant: target for variant, target in targets(all_params, study).items() if variant in trained}
     sides = {variant: verdicts.of_losses([own[LOSS] for own in pretrained(all_params, study, variant, LAST)]) for variant in trained}
     found = {}
@@ -141,7 +141,7 @@ def by_loss(all_params: params.Params, study: str, pairs: list[tuple[str, str]])
 def untrained(all_params: params.Params, study: str) -> dict[str, tuple[float, float]]:
     """Variant -> its loss, and that of the best guess without context, of those that are not NEAR nats below that."""
     found = {}
-    for variant, block in all_params.ablations[study].variants.items():
+    for variant, block in all_params.studies[study].variants.items():
         figures = pretrained(all_params, study, variant, LAST)
         if block.init == "pretrained" and all("context_free_loss" in own for own in figures):
             loss, zero = (float(np.mean([own[key] for own in figures])) for key in ("loss", "context_free_loss"))
@@ -153,7 +153,7 @@ def untrained(all_params: params.Params, study: str) -> dict[str, tuple[float, f
 def blind(all_params: params.Params, study: str) -> dict[str, tuple[float, float]]:
     """Task -> the best mean of a variant, and the score of a bag of words over the second text alone, of those pair tasks on which no
     variant has more: its reading of pairs compares nothing, and says nothing of what was pre-trained (Gururangan et al. 2018)."""
-    block, found = all_params.ablations[study], {}
+    block, found = all_params.studies[study], {}
     for task in block.tasks:
         bench = Bench.of(all_params, task)
         if not baseline.usable(["second_text"], bench):
@@ -169,7 +169,7 @@ def blind(all_params: params.Params, study: str) -> dict[str, tuple[float, float
 
 def targets(all_params: params.Params, study: str) -> dict[str, str]:
     """Variant -> what its loss is asked of: text, tokenizer, objective and length of rows. Losses of other targets don't compare."""
-    block, found = all_params.ablations[study], {}
+    block, found = all_params.studies[study], {}
     for variant in block.variants:
         model = params.varied(all_params.models, block, variant, block.seeds[0])
         found[variant] = json.dumps([model.encoding, model.objective.settings(), model.architecture.max_length], sort_keys=True)
@@ -184,7 +184,7 @@ def find(compared: list[Comparison], expected: params.Expectation, base: str) ->
 
 def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, str], verdicts.Side]:
     """(variant, milestone) -> the scores of its runs, on the examples of the split that tables show."""
-    block = all_params.ablations[study]
+    block = all_params.studies[study]
     first = transferred(all_params, study, block.base)[task][LAST]
     places = {
         (variant, milestone): [
@@ -198,7 +198,7 @@ def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, 
 
 def answered(all_params: params.Params, study: str, evaluation: str) -> dict[tuple[str, str], verdicts.Side]:
     """(variant, milestone) -> the shares of right answers of its runs, on the items that every run could be asked."""
-    block, runs = all_params.ablations[study], {}
+    block, runs = all_params.studies[study], {}
     for variant in variants(all_params, study):
         for milestone in (*map(str, block.milestones), LAST):
             files = [transferred_folder(own) / evaluation / milestone / "items.csv" for own in seeds(all_params, study, variant)]
@@ -221,7 +221,7 @@ def asked(all_params: params.Params, study: str, variant: str) -> dict[str, dict
 def further(all_params: params.Params, study: str) -> pd.DataFrame:
     """Of the last models: scores on splits that not every task has, as the test set in another language, and where answers are written how
     many were none. Empty without either."""
-    tasks = {task: all_params.tasks[task] for task in all_params.ablations[study].tasks}
+    tasks = {task: all_params.tasks[task] for task in all_params.studies[study].tasks}
     rows = []
     for variant in variants(all_params, study):
         scores, row = transferred(all_params, study, variant), {}
@@ -238,7 +238,7 @@ def further(all_params: params.Params, study: str) -> pd.DataFrame:
 
 def table(all_params: params.Params, study: str, compared: list[Comparison]) -> pd.DataFrame:
     """Budget, pre-training and scores of every variant, and of each task the difference from the base at the same milestone."""
-    block, rows = all_params.ablations[study], []
+    block, rows = all_params.studies[study], []
     less = {(own.task, own.variant, own.milestone): own for own in compared if own.against == block.base}
     for variant in variants(all_params, study):
         scores, answers = transferred(all_params, study, variant), asked(all_params, study, variant)
@@ -281,7 +281,7 @@ def readings(
 ) -> list[str]:  # fmt: skip
     """What the numbers support: a sentence on tasks that tell nothing (`blind`), one on the effects and on variants that are not trained
     (`untrained`), and one on unequal budgets where there are."""
-    block, last = all_params.ablations[study], frame[frame["milestone"] == LAST]
+    block, last = all_params.studies[study], frame[frame["milestone"] == LAST]
     base, others = last.iloc[0], last.iloc[1:]
     judged = [own for own in compared if own.milestone == LAST]
     said = []
@@ -318,7 +318,7 @@ def readings(
 
 def labelled(all_params: params.Params, study: str) -> str:
     """How many labelled examples each variant has seen, counted as often as they were: of intermediate tasks and of each of the study's."""
-    block, shown = all_params.ablations[study], []
+    block, shown = all_params.studies[study], []
     for variant in variants(all_params, study):
         recipe, most = params.tuned(block, variant), block.variants[variant].train_examples or all_params.finetune.train_examples
         sizes = [card(Path("data/tasks", task))["train"]["rows"] for task in block.tasks]
@@ -339,7 +339,7 @@ def labelled(all_params: params.Params, study: str) -> str:
 
 def unguarded(all_params: params.Params, study: str) -> list[str]:
     """Tasks whose dev and test text was not taken out of what a variant read."""
-    block, unguarded = all_params.ablations[study], []
+    block, unguarded = all_params.studies[study], []
     for variant in variants(all_params, study):
         trained: str | None = params.trained_by(block, variant)
         while trained:  # by each training that made it

@@ -21,7 +21,7 @@ from components.studies.folders import LAST
 
 def transfer(all_params: Params, name: str, run: Run) -> dict:
     member = folders.member(all_params, name)
-    study, source = all_params.ablations[member.study], folders.weights_folder(all_params, member)
+    study, source = all_params.studies[member.study], folders.weights_folder(all_params, member)
     variant, recipe, results = study.variants[member.variant], tuned(study, member.variant), {}
     if variant.train_examples:
         fewer = all_params.finetune.model_copy(update={"train_examples": variant.train_examples})
@@ -46,7 +46,7 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
 
 def _asked(all_params: Params, member: Member, target: Path) -> dict[str, dict[str, dict]]:
     """evaluation -> milestone -> protocol and the share of right answers, whose items are written to the folder."""
-    study, weights, found = all_params.ablations[member.study], folders.weights_folder(all_params, member), {}
+    study, weights, found = all_params.studies[member.study], folders.weights_folder(all_params, member), {}
     seed = member.seed if study.variants[member.variant].init == "random" else None
     for evaluation in study.evaluations:
         for milestone in (*map(str, study.milestones), LAST):

@@ -14,7 +14,7 @@ from components.studies import folders
 def previous_run(all_params: Params, name: str) -> str | None:
     """The ledger's run of a killed attempt."""
     member = folders.member(all_params, name)
-    study, start = all_params.ablations[member.study], folders.begun_folder(all_params, member)
+    study, start = all_params.studies[member.study], folders.begun_folder(all_params, member)
     block = varied(all_params.models, study, member.variant, member.seed)
     if not Path("data/encoded", block.encoding, "meta.json").exists() or (start and not (start / "config.json").exists()):
         return None
@@ -24,7 +24,7 @@ def previous_run(all_params: Params, name: str) -> str | None:
 
 def train(all_params: Params, name: str, run: Run) -> dict:
     member = folders.member(all_params, name)
-    study, folder, start = all_params.ablations[member.study], folders.pretrained_folder(member), folders.begun_folder(all_params, member)
+    study, folder, start = all_params.studies[member.study], folders.pretrained_folder(member), folders.begun_folder(all_params, member)
     block = varied(all_params.models, study, member.variant, member.seed)
     run.tag(study=member.study, variant=member.variant, model=study.model, seed=str(member.seed))
     trained = pretrain(block, name, folder, run, study.milestones, start)

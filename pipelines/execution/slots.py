@@ -92,9 +92,9 @@ def _training(stage: str, all_params: params.Params) -> params.Training | None:
     if kind == "derive" and name in all_params.derived and isinstance(by := all_params.derived[name].by, params.Training):
         return by
     if kind in ("variant", "further"):
-        for member in params.members(all_params.ablations):
+        for member in params.members(all_params.studies):
             if member.name == name:
-                return params.varied(all_params.models, all_params.ablations[member.study], member.variant, member.seed)
+                return params.varied(all_params.models, all_params.studies[member.study], member.variant, member.seed)
     return None
 
 

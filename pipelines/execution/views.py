@@ -31,7 +31,7 @@ def _compared(targets: Sequence[str]) -> tuple[str, list[str], list[str]]:
     """Of a build: a filter beside that of its flow, tags and metrics to show, the one that sorts first."""
     about = kind(targets)
     if about.startswith("study-"):
-        tasks = params.load().ablations[targets[0].partition("@")[2]].tasks
+        tasks = params.load().studies[targets[0].partition("@")[2]].tasks
         budget = ["perplexity", "bits_per_byte", "parameters", "tokens", "seconds"]
         return "tags.stage = 'study' and tags.seed != ''", ["variant", "seed"], [*tasks, *budget]
     if about == "search":

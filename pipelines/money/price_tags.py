@@ -102,8 +102,8 @@ def overview(all_params: params.Params) -> None:
             parts = _of_model(all_params, name, made)
             if any(own for group, own in parts.items() if registry.makes_model(group)):
                 rows.append([name, "model", *_sum(parts)])
-        for name in all_params.ablations:
-            if (parts := _of_study(all_params, name, made)) and any(parts[variant] for variant in all_params.ablations[name].variants):
+        for name in all_params.studies:
+            if (parts := _of_study(all_params, name, made)) and any(parts[variant] for variant in all_params.studies[name].variants):
                 rows.append([name, "study", *_sum(parts)])
     terminal.table(["name", "", "stages", *COLUMNS], rows, "What each has cost, with all that it needs")
     terminal.say("what several need is in each of them, so that this can't be added up; `sesame price --all` does that")
@@ -113,8 +113,8 @@ def overview(all_params: params.Params) -> None:
 def one(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
     """A model or a study, and what more tokens would cost and bring. Raises SesameError for a name that is neither."""
     models, made = _models(all_params), _made(all_params)
-    if name not in models and name not in all_params.ablations:
-        raise SesameError(f"no model or study {name!r} (models: {', '.join(models)}; studies: {', '.join(all_params.ablations)})")
+    if name not in models and name not in all_params.studies:
+        raise SesameError(f"no model or study {name!r} (models: {', '.join(models)}; studies: {', '.join(all_params.studies)})")
     if (tokens or times) and name not in all_params.models:
         raise SesameError(f"{name} is none of `models`, whose pre-training alone has a rate: --tokens and --times are for those")
     with graph.at_once():
@@ -161,7 +161,7 @@ def _of_model(all_params: params.Params, name: str, made: Mapping[str, Price]) -
 
 def _of_study(all_params: params.Params, name: str, made: Mapping[str, Price]) -> Parts:
     """By variant; a study whose trainings are not here by its table."""
-    study = all_params.ablations[name]
+    study = all_params.studies[name]
     variants = {own.name: own.variant for own in params.members({name: study})}
     parts: Parts = {"text and tasks": [], **{variant: [] for variant in study.variants}, "comparison": []}
     for each in graph.plan(_ends(all_params, name)):
@@ -175,7 +175,7 @@ def _of_study(all_params: params.Params, name: str, made: Mapping[str, Price]) -
 
 
 def _by_table(all_params: params.Params, name: str, made: Mapping[str, Price]) -> list[spent.Spent]:
-    return spent.of_table(all_params, name, made) if name in all_params.ablations else []
+    return spent.of_table(all_params, name, made) if name in all_params.studies else []
 
 
 def _all(parts: Parts) -> list[Price]:
@@ -238,11 +238,11 @@ def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
     """How much will we gain by pouring more compute? By the first study that kept this model at several budgets."""
     question = "how much it would bring is not known"
     fitting = [
-        (study, variant) for study, block in all_params.ablations.items() if block.model == name and block.milestones
+        (study, variant) for study, block in all_params.studies.items() if block.model == name and block.milestones
         for variant, own in block.variants.items() if not own.change and not own.encoding
     ]  # fmt: skip
     if not fitting:
-        return f"{question}: no study has {name} as it is, with milestones (`tokens` in {params.STUDIES} shows how)"
+        return f"{question}: no study has {name} as it is, with milestones ({params.STUDY_FOLDER}/tokens.yaml shows how)"
     study, variant = fitting[0]
     path = REPORTS / f"{study}.csv"
     if not path.exists():

@@ -57,7 +57,7 @@ def read(all_params: params.Params) -> Book:
     results = {name: metrics["cost"] for name, metrics in estimates.lasting(graph.lock_entries()).items()}
     made = {name: Spent(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
     if missing := no_ledger():
-        return Book([*made.values(), *(own for name in all_params.ablations for own in of_table(all_params, name, made))], missing)
+        return Book([*made.values(), *(own for name in all_params.studies for own in of_table(all_params, name, made))], missing)
     runs, endless, flows = of_ledger(all_params)
     finished = defaultdict(list)
     for run in runs:
@@ -65,7 +65,7 @@ def read(all_params: params.Params) -> Book:
             finished[run.stage].append(run.price.seconds)
     # a result whose seconds are those of a run is of that run
     unknown = [own for own in made.values() if not any(math.isclose(own.price.seconds, past) for past in finished.get(own.stage, ()))]
-    unknown += [own for name in all_params.ablations for own in of_table(all_params, name, made.keys() | finished.keys())]
+    unknown += [own for name in all_params.studies for own in of_table(all_params, name, made.keys() | finished.keys())]
     return Book([*runs, *unknown], "", endless, flows)
 
 
@@ -129,7 +129,7 @@ def _watts(runs: Iterable[Spent]) -> dict[str, float]:
 def of_table(all_params: params.Params, name: str, known: Collection[str]) -> list[Spent]:
     """Of a study the variants without a stage among the `known` ones, by its table, which git has: a core for the seconds of each
     training and fine-tuning."""
-    path, study = REPORTS / f"{name}.csv", all_params.ablations[name]
+    path, study = REPORTS / f"{name}.csv", all_params.studies[name]
     if not path.exists():
         return []
     stages = {kind: own for own in params.members({name: study}) for kind in (f"{group}@{own.name}" for group in OF_VARIANTS)}

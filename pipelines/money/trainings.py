@@ -93,10 +93,10 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
         return _training(all_params, all_params.models[name], 1)
     if kind == "derive" and name in all_params.derived:
         return _derived(all_params, all_params.derived[name])
-    members = {member.name: member for member in params.members(all_params.ablations)}
+    members = {member.name: member for member in params.members(all_params.studies)}
     if kind in ("variant", "further", "intermediate", "transfer") and name in members:
         member = members[name]
-        study = all_params.ablations[member.study]
+        study = all_params.studies[member.study]
         model = params.varied(all_params.models, study, member.variant, member.seed)
         if kind == "intermediate":
             return _tuned_first(all_params, model, study.variants[member.variant].intermediate, study.variants[member.variant].by)

@@ -24,8 +24,8 @@ from pipelines import terminal
 from pipelines.worktrees import origin
 
 WORKSPACE = "workspace"
-PARAMS = ("params.yaml", "studies/params.yaml")
-READ = (*PARAMS, "dvc.lock", str(METRICS))
+READ = (str(params.FILE), str(params.STUDIES), str(params.STUDY_FOLDER), "dvc.lock", str(METRICS))
+"""What is read of a commit: files, and a folder of files."""
 Key = tuple[str, str, str, str]
 """model, task, method (a recipe of `adapt`, or a baseline), start"""
 
@@ -65,7 +65,7 @@ def read(name: str) -> Side:
     if "params.yaml" not in files:
         raise SesameError(f"{name} has no params.yaml")
     locked = (YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}).get("stages", {})
-    raw = {path: params.parse(files[path], f"{path} of {name}") for path in PARAMS if path in files}
+    raw = {Path(path): params.parse(text, f"{path} of {name}") for path, text in files.items() if path.endswith(".yaml")}
     # each file apart, since both have sections of the same name
     written = {f"{path}  {key}": value for path, part in raw.items() if isinstance(part, dict) for key, value in flatten(part).items()}
     try:
@@ -73,7 +73,7 @@ def read(name: str) -> Side:
     except ValueError:
         raise SesameError(f"{METRICS} of {name} is not valid JSON (a conflict, or cut off): `sesame run report` writes it again") from None
     try:
-        declared = registry.reported(params.check(raw["params.yaml"], f"params.yaml of {name}", raw.get("studies/params.yaml")))
+        declared = registry.reported(params.check(raw[params.FILE], f"{params.FILE} of {name}", params.joined(raw)))
     except SesameError:
         terminal.say(f"params.yaml of {name} is not valid for this version; all stages that have figures there are compared", "yellow")
         declared = [tuple(stage.split("@")) for stage in {**locked, **kept} if "@" in stage]
@@ -118,7 +118,9 @@ def _committed(commit: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _here() -> Iterator[tuple[str, bytes]]:
-    yield from ((name, Path(name).read_bytes()) for name in READ if Path(name).is_file())
+    for path in (*params.files(), Path("dvc.lock"), METRICS):
+        if path.is_file():
+            yield str(path), path.read_bytes()
 
 
 def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float] | None:

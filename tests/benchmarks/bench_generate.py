@@ -53,5 +53,5 @@ def tokens_params(family: str) -> dict:
         "any": raw["models"]["gpt"] | {"architecture": {"name": family, **SIZES}, "objective": {"name": objective}, "prompts": []},
     }
     raw["finetune"] |= {"models": [], "recipes": {}}
-    raw["ablations"] = {}
+    raw["studies"] = {}
     return raw

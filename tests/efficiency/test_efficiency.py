@@ -37,7 +37,7 @@ def block(**changes) -> dict:
 @pytest.fixture
 def lab(project):
     raw = tiny_params()
-    studies = {"ablations": raw.pop("ablations"), "efficiency": block()}
+    studies = {"efficiency": block()}
     (project / "studies").mkdir()
     YAML().dump(raw, project / "params.yaml")
     YAML().dump(studies, project / "studies/params.yaml")
@@ -158,7 +158,7 @@ def test_compress_chooses_on_dev_within_the_budget(lab, capsys):
     points = POINTS | {"half": {"model": "bert_1"}, "other": {"model": "gpt"}}
     raw = tiny_params()
     raw["derived"] = {"bert_1": {"start": "bert", "on": "models/bert", "by": {"name": "truncated", "layers": 1}}}
-    studies = {"ablations": raw.pop("ablations"), "efficiency": block(points=points)}
+    studies = {"efficiency": block(points=points)}
     YAML().dump(raw, Path("params.yaml"))
     YAML().dump(studies, Path("studies/params.yaml"))
     with pytest.raises(SesameError, match="sesame run efficiency"):

@@ -23,7 +23,7 @@ STUDY = {
 
 
 def test_a_study_without_tasks(asking):  # noqa: F811
-    raw = asking | {"ablations": {"speed": STUDY}}
+    raw = asking | {"studies": {"speed": STUDY}}
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     ran("evaluations", "pairs")
@@ -54,14 +54,14 @@ def test_a_study_without_tasks(asking):  # noqa: F811
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"evaluations": []}, "ablations.speed: neither tasks nor evaluations"),
-        ({"evaluations": ["pears"]}, r"ablations.speed.evaluations\[0\]: no 'pears' in evaluations \(there are: pairs\)"),
-        ({"tasks": ["same"]}, "ablations.speed: recipe: missing; it says how"),
-        ({"recipe": tiny_params()["finetune"]["recipes"]["gpt"]}, "ablations.speed: recipe has no effect: the study has no tasks"),
+        ({"evaluations": []}, "studies.speed: neither tasks nor evaluations"),
+        ({"evaluations": ["pears"]}, r"studies.speed.evaluations\[0\]: no 'pears' in evaluations \(there are: pairs\)"),
+        ({"tasks": ["same"]}, "studies.speed: recipe: missing; it says how"),
+        ({"recipe": tiny_params()["finetune"]["recipes"]["gpt"]}, "studies.speed: recipe has no effect: the study has no tasks"),
         ({"plot": {"x": "tokens", "y": ["same"]}}, "plot: 'same' is neither a task or evaluation of the study nor one of"),
     ],
 )
 def test_what_a_study_can_not_be(change, said):
-    raw = tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}}, ablations={"speed": STUDY | change})
+    raw = tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}}, studies={"speed": STUDY | change})
     with pytest.raises(SesameError, match=said):
         params.check(raw)

@@ -35,7 +35,7 @@ def lab(project):
     raw["derived"]["both"] = {"start": "bert", "on": "tasks", "by": {"name": "multitask", "tasks": ["same", "long"], "recipe": RECIPE}}
     raw["finetune"] |= {"models": ["both"], "seeds": [1]}
     raw["finetune"]["recipes"] = {"both": raw["finetune"]["recipes"]["bert"]}
-    raw["ablations"] = {}
+    raw["studies"] = {}
     YAML().dump(raw, project / "params.yaml")
     for module, name in (("components.tasks", "same"), ("components.tasks", "long"), ("components.pretrain", "bert")):
         done = run_stage(module, name)

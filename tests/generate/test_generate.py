@@ -203,7 +203,7 @@ def made_translator() -> dict:
     model = {"architecture": {"name": "encoder_decoder", **SIZES}, "objective": {"name": "translation"}, "budget": {"steps": 60}}
     raw["models"] = {"back": raw["models"]["bert"] | model | {"optimizer": {"learning_rate": 0.01}}, "gpt": raw["models"]["gpt"]}
     raw["finetune"] |= {"models": [], "recipes": {}}
-    raw["ablations"] = {}
+    raw["studies"] = {}
     files = {"kind": "files", "paths": ["raw/test.en", "raw/test.back"]}
     raw["generations"] = {
         "reversed": {"model": "back", "inputs": {"kind": "parallel", "source": files}, "decoding": {"kind": "beam", "max_new_tokens": 30}},

@@ -128,7 +128,7 @@ def test_pieces_of_several_characters_are_refused(tokens):
         objectives.build(ReplacedTokens(name="electra"), Ascii()).networks(model)
     gated = CanineArchitecture(name="canine", **SIZES, activation="geglu")
     assert store.build(gated, Ascii()).top(torch.tensor([[2, 9, 3]]), torch.tensor([3])).shape == (1, 3, 32)
-    raw = tiny_params(ablations={})
+    raw = tiny_params(studies={})
     raw["models"]["bert"]["architecture"] = {"name": "canine", **SIZES}
     with pytest.raises(SesameError, match="models.bert: architecture canine reads characters, and tokenizers.tiny is of kind bpe; take"):
         params.check(raw)
@@ -143,7 +143,7 @@ def test_it_is_trained_on_characters_and_tuned(project):
     raw["models"]["bert"]["objective"] = {"name": "mlm", "whole_word": True}
     raw["finetune"] |= {"models": ["bert"], "seeds": [1], "inits": ["pretrained"]}
     raw["finetune"]["recipes"]["bert"]["max_length"] = 64
-    raw["ablations"] = {}
+    raw["studies"] = {}
     YAML().dump(raw, project / "params.yaml")
     tokenizer_stage.train(params.load(), "tiny", Run(None))
     encode_stage.encode(params.load(), "tiny", Run(None))

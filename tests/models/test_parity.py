@@ -280,7 +280,7 @@ def test_padding_and_the_future_change_nothing(tokens, changes):
     name = "gpt" if changes["name"] == "decoder" else "bert"
     raw["models"][name]["architecture"] |= changes
     if changes["name"] == "xlnet":
-        raw["models"][name]["objective"], raw["ablations"] = {"name": "permutation"}, {}
+        raw["models"][name]["objective"], raw["studies"] = {"name": "permutation"}, {}
     torch.manual_seed(0)
     model = store.build(params.check(raw).models[name].architecture, tokens).eval()
     with torch.no_grad():

@@ -275,7 +275,7 @@ def test_a_task_tunes_what_denoising_has_made(project):
     raw["adapt"] = {"models": ["rnn"], "methods": ["full", "mix"], "tasks": ["same"]}
     raw["adapt"]["recipes"] = {"full": recipe | {"layer_decay": 0.5}, "mix": recipe | {"method": "mix"}}
     raw["finetune"] |= {"models": [], "recipes": {}, "seeds": [1]}
-    raw["ablations"] = {}
+    raw["studies"] = {}
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     stages = ("pretrain", "rnn"), ("pretrain.sample", "rnn"), ("finetune.adapt", "rnn-full-same"), ("finetune.adapt", "rnn-mix-same")

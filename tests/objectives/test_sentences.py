@@ -293,7 +293,7 @@ def test_cosines_need_no_training(tokens):
 @pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts", "mlm"])
 def test_flops_are_counted_on_batches_as_they_are_padded(kind, project, monkeypatch):
     """On eight rows sentences are padded to the longest of eight; where rows are of one length, eight tell as much as all."""
-    raw = tiny_params(ablations={})
+    raw = tiny_params(studies={})
     raw["models"]["bert"] |= {"objective": {"name": kind}, "batch_size": 32, "prompts": []}
     counted = []
     monkeypatch.setattr(training, "training_flops", lambda model, objective, rows, *_: counted.append(len(rows["ids"])) or 1)
@@ -304,7 +304,7 @@ def test_flops_are_counted_on_batches_as_they_are_padded(kind, project, monkeypa
 @pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])
 def test_killed_and_resumed_reads_on(kind, project):
     """The steps that a resumed training reads are those of one that nothing stopped; a batch of sentences that are not compared is cut."""
-    raw = tiny_params(ablations={})
+    raw = tiny_params(studies={})
     raw["models"]["bert"] |= {"objective": {"name": kind}, "batch_size": 8, "prompts": []}
     raw["models"]["bert"]["trainer"] |= {"accumulate": 2} if kind == "skip_thoughts" else {}
     block = params.check(raw).models["bert"]

@@ -307,7 +307,7 @@ def test_a_model_trains_on_it_and_shows_what_it_read(project, objective):
     raw["models"] = {"t5": raw["models"]["bert"] | {"architecture": ARCHITECTURE, "objective": objective, "prompts": prompts}}
     raw["models"]["t5"] |= {"budget": {"steps": 40}, "optimizer": {"learning_rate": 0.01}}
     raw["finetune"] |= {"models": [], "recipes": {}}
-    raw["ablations"] = {}
+    raw["studies"] = {}
     if objective["name"] == "translation":
         for name, lines in {"en": text(80).split("\n"), "upside": text(80)[::-1].split("\n")[::-1]}.items():
             Path("raw", f"pairs.{name}").write_text("\n".join(lines))

@@ -32,7 +32,7 @@ SIZES = {
 
 
 def raw_params() -> dict:
-    raw = tiny_params(ablations={})
+    raw = tiny_params(studies={})
     raw["tokenizers"]["tiny"] = {"corpus": "tiny", "kind": "characters", "vocab_size": 300, "lowercase": True}
     raw["models"] = {"bert": raw["models"]["bert"] | {
         "architecture": {"name": "canine", **SIZES}, "budget": {"steps": 60},

@@ -21,7 +21,7 @@ from components import params
 from components.core import tracking
 from components.stages import registry
 from pipelines.machines import services
-from tests.conftest import shared, write_raw
+from tests.conftest import shared, write_raw, write_studies
 from tests.forks import PYTHON, Command
 
 ROOT = Path(__file__).parents[2]
@@ -160,11 +160,13 @@ def recorded(lab: Lab) -> dict[str, mlflow.entities.Run]:
 
 
 def write_params(lab: Lab, raw: dict, own: dict | None = None) -> None:
-    """Write the params of the tiny project, those of the studies into their own file, with `own` tokenizers and encodings beside them."""
-    for path, keep in ((params.FILE, False), (params.STUDIES, True)):
+    """Write the params of the tiny project, each study into its own file, with `own` tokenizers and encodings in that of all studies."""
+    of_studies = {key: value for key, value in raw.items() if key in params.OF_STUDIES} | (own or {})
+    write_studies(lab.path, of_studies.pop("studies", {}))
+    main = {key: value for key, value in raw.items() if key not in params.OF_STUDIES}
+    for path, part in ((params.FILE, main), (params.STUDIES, of_studies)):
         with open(lab.path / path, "w") as file:
-            part = {key: value for key, value in raw.items() if (key in params.OF_STUDIES) == keep}
-            YAML().dump(part | (own or {} if keep else {}), file)
+            YAML().dump(part, file)
 
 
 def ran(folder: Path, raw: dict, name: str, cost: dict, **metrics) -> None:

@@ -50,7 +50,7 @@ def test_every_variant_of_the_studies_is_counted():
     all_params = params.load(ROOT / "params.yaml")
     flops = {}
     for name in ("family", "electra", "inputs"):
-        study = all_params.ablations[name]
+        study = all_params.studies[name]
         for variant in study.variants:
             flops[variant] = sizing.size(params.varied(all_params.models, study, variant, 1), 2048).flops
     assert all(flops["bert"] * 0.8 < flops[name] < flops["bert"] * 1.2 for name in ("roberta", "whole_word", "albert", "doc_sentences"))
@@ -63,8 +63,8 @@ def test_every_variant_of_the_studies_is_counted():
 def test_every_objective_of_the_studies_is_counted():
     """One variant of each that asks something else of another architecture."""
     all_params, asked = params.load(ROOT / "params.yaml"), {}
-    for member in params.members(all_params.ablations):
-        block = params.varied(all_params.models, all_params.ablations[member.study], member.variant, member.seed)
+    for member in params.members(all_params.studies):
+        block = params.varied(all_params.models, all_params.studies[member.study], member.variant, member.seed)
         asked.setdefault((block.architecture.name, block.objective.model_dump_json()), block)
     sizes = [sizing.size(block, 2048) for block in asked.values()]
     assert len(sizes) > 30 and all(size.parameters > 1e5 and size.flops > 6e5 and size.row_bytes > 0 for size in sizes)

@@ -21,6 +21,7 @@ from dvc.utils.serialize import modify_yaml
 from filelock import FileLock
 from ruamel.yaml import YAML
 
+from components import params
 from components.core.errors import SesameError
 from components.stages.inputs import digest
 from pipelines import profiles
@@ -243,8 +244,8 @@ def test_what_uses_a_change_runs_and_nothing_else(journey, change, file, stages)
 
 def test_the_top_level_seed_trains_anew_and_one_variant_more_runs_alone(journey):
     """`-S seed=2` is another pre-training; a study with one variant more trains that one."""
-    edit(journey, lambda raw: raw["ablations"]["rate"]["variants"].update({"80": {"change": {"objective": {"mlm_probability": 0.8}}}}),
-         "studies/params.yaml")  # fmt: skip
+    more = {"80": {"change": {"objective": {"mlm_probability": 0.8}}}}
+    edit(journey, lambda raw: raw["variants"].update(more), "studies/params/rate.yaml")
     journey.sesame("plan", "study@rate")  # writes what DVC makes stages of
     ran, _ = repro(journey, "studies/dvc.yaml:study@rate")
     assert ran - CHEAP == {f"{stage}@rate-80-{seed}" for stage in ("variant", "transfer") for seed in (1, 2)} | {"study@rate"}
@@ -356,7 +357,7 @@ def test_what_a_stage_reads_of_a_folder_is_by_content(tmp_path, monkeypatch):
     assert digest(folder()) == first
 
 
-@pytest.mark.parametrize("file", ["params.yaml", "studies/params.yaml"])
+@pytest.mark.parametrize("file", params.files(ROOT), ids=str)
 def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
     """So that `dvc exp run -S` and `sesame exp run -S` change the one line that they are told to."""
     path = tmp_path / "params.yaml"

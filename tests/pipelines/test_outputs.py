@@ -70,7 +70,7 @@ def test_numbers_that_are_none_are_refused(project, command):
 def test_studies_params_are_not_taken_for_the_whole(tmp_path, monkeypatch):
     (tmp_path / "studies").mkdir()
     YAML().dump(tiny_params(), tmp_path / "params.yaml")
-    YAML().dump({"ablations": tiny_params()["ablations"]}, tmp_path / "studies/params.yaml")
+    YAML().dump({"tokenizers": {}}, tmp_path / "studies/params.yaml")
     monkeypatch.chdir(tmp_path / "studies")
     with pytest.raises(SesameError, match="params.yaml is that of the studies; run from the folder above"):
         params.load()

@@ -200,7 +200,7 @@ def table(folder: Path, study: str, rows: list[dict]) -> None:
 
 def test_a_study_whose_trainings_are_not_here_is_priced_by_its_table(empty, made):
     raw = tiny_params()
-    study = raw["ablations"]["rate"]
+    study = raw["studies"]["rate"]
     study["variants"] |= {"further": {"start": "15", "budget": {"steps": 3}}, "again": {"start": "15", "recipe": {"epochs": 1}}}
     figures = {"15": (100, 10, 8e6), "40": (120, 10, 8e6), "further": (160, 20, 12e6), "again": (100, 5, 8e6)}
     row = {"milestone": "last", "n": 2}
@@ -221,7 +221,7 @@ def test_a_study_whose_trainings_are_not_here_is_priced_by_its_table(empty, made
 def test_what_more_tokens_bring_is_told_by_the_study_that_has_them(empty):
     raw = tiny_params()
     assert "no study has bert as it is, with milestones" in price_tags.gain(params.check(raw), "bert", 1e6, 1e7)
-    raw["ablations"]["rate"] |= {"budget": {"tokens": 3_000_000}, "milestones": [100_000, 300_000, 1_000_000]}
+    raw["studies"]["rate"] |= {"budget": {"tokens": 3_000_000}, "milestones": [100_000, 300_000, 1_000_000]}
     all_params = params.check(raw)
     assert "the study rate was not run (`sesame study rate`)" in price_tags.gain(all_params, "bert", 1e6, 1e7)
     row = {"variant": "15", "n": 3, "loss_std": 0.001}

@@ -18,8 +18,8 @@ def stale(lab: Lab) -> set[str]:
 def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_factory):
     lab = many_stages
     raw = tiny_params()
-    raw["ablations"]["rate"]["budget"] = {"tokens": 1500}
-    raw["ablations"]["rate"]["variants"]["40"]["encoding"] = "words"
+    raw["studies"]["rate"]["budget"] = {"tokens": 1500}
+    raw["studies"]["rate"]["variants"]["40"]["encoding"] = "words"
     own = {
         "tokenizers": {"words": {"corpus": "tiny", "kind": "wordpiece", "vocab_size": 300}},
         "encodings": {"words": {"corpus": "tiny", "tokenizer": "words"}},
@@ -55,7 +55,7 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     assert {"rate.csv", "rate.html", "rate.json", "figures"} <= kept
     listed = lab.sesame("runs", "--study", "rate")
     assert [line.split()[:2] for line in listed.splitlines()[1:]] == [["15", "1"], ["15", "2"], ["40", "1"], ["40", "2"]]
-    assert "no study 'rates' under ablations" in lab.sesame("runs", "--study", "rates", code=1)
+    assert "no study 'rates' in studies/params (there are: rate)" in lab.sesame("runs", "--study", "rates", code=1)
 
     priced = lab.sesame("price", "rate")
     assert [line.split()[:2] for line in priced.splitlines()[2:6]] == [["15", "4"], ["40", "4"], ["comparison", "1"], ["all", "16"]]
@@ -70,7 +70,7 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
 
     # an edit of one variant touches its stages and the table, a recipe leaves pre-training alone, and one more seed the other seeds
     def edited(place: str, value: dict) -> set[str]:
-        raw["ablations"]["rate"]["variants"]["40"][place] = value
+        raw["studies"]["rate"]["variants"]["40"][place] = value
         write_params(lab, raw, own)
         return stale(lab)
 
@@ -79,7 +79,7 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     assert edited("change", {"objective": {"mlm_probability": 0.5}}) == tuned | {"variant@rate-40-1", "variant@rate-40-2"}
     again = lab.sesame("study", "rate")
     assert "19 stages: 14 cached, 5 done, 0 failed" in again
-    raw["ablations"]["rate"]["seeds"] = [1, 2, 3]
+    raw["studies"]["rate"]["seeds"] = [1, 2, 3]
     write_params(lab, raw, own)
     more = {line.split()[0] for line in lab.sesame("plan", "study@rate").splitlines() if " to run " in line}
     assert more == {"resolve", "study@rate", *(f"{stage}@rate-{variant}-3" for stage in ("variant", "transfer") for variant in (15, 40))}

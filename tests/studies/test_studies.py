@@ -35,7 +35,7 @@ TASK = CHECKED.tasks["same"]
 
 
 def changed(**changes) -> dict:
-    """The tiny params with values at paths put in: `ablations__rate__seeds=[1]`."""
+    """The tiny params with values at paths put in: `studies__rate__seeds=[1]`."""
     raw = tiny_params()
     for path, value in changes.items():
         *parts, last = path.split("__")
@@ -66,7 +66,7 @@ def test_a_change_is_laid_over_and_another_kind_keeps_what_it_knows():
     found = laid_over(block, {"a": {"c": 3}, "objective": {"name": "clm"}})
     assert found == {"a": {"b": 1, "c": 3}, "objective": {"name": "clm"}} and block["a"]["c"] == 2
     change = {"architecture": {"name": "decoder", "norm_first": False}, "objective": {"name": "clm"}}
-    study = CHECKED.ablations["rate"].model_copy(update={"variants": {"40": params.Variant(change=change)}})
+    study = CHECKED.studies["rate"].model_copy(update={"variants": {"40": params.Variant(change=change)}})
     model = varied(CHECKED.models, study, "40", seed=7)
     assert model.architecture.name == "decoder" and model.architecture.hidden_size == 16 and not model.architecture.norm_first
     assert model.objective == CausalLM(name="clm") and model.seed == 7 and model.budget.steps == 6
@@ -80,82 +80,82 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
     ("changes", "message"),
     [
         (
-            {"ablations__rate__variants__40__change": {"objective": {"mlm_probabilty": 0.4}}},
-            "ablations.rate.variants.40.change.objective.mlm_probabilty: unknown key",
+            {"studies__rate__variants__40__change": {"objective": {"mlm_probabilty": 0.4}}},
+            "studies.rate.variants.40.change.objective.mlm_probabilty: unknown key",
         ),
-        ({"ablations__rate__variants__40__change": {"architecture": {"num_heads": 3}}}, "hidden_size 16 is not divisible by num_heads 3"),
-        ({"ablations__rate__variants__40__recipe": {"epochs": 0}}, "ablations.rate.variants.40.recipe.epochs: "),
-        ({"ablations__rate__model": "brt"}, "ablations.rate.model: no 'brt' in models"),
-        ({"ablations__rate__variants__40__encoding": "other"}, "ablations.rate.variants.40.encoding: no 'other' in encodings"),
-        ({"ablations__rate__base": "1"}, "ablations.rate: base: '1' is no variant of this study (there are: 15, 40)"),
+        ({"studies__rate__variants__40__change": {"architecture": {"num_heads": 3}}}, "hidden_size 16 is not divisible by num_heads 3"),
+        ({"studies__rate__variants__40__recipe": {"epochs": 0}}, "studies.rate.variants.40.recipe.epochs: "),
+        ({"studies__rate__model": "brt"}, "studies.rate.model: no 'brt' in models"),
+        ({"studies__rate__variants__40__encoding": "other"}, "studies.rate.variants.40.encoding: no 'other' in encodings"),
+        ({"studies__rate__base": "1"}, "studies.rate: base: '1' is no variant of this study (there are: 15, 40)"),
         (
-            {"ablations__rate__plot": {"x": "tokens", "y": ["other"]}},
-            "ablations.rate: plot: 'other' is neither a task or evaluation of the study nor one of parameters, ",
+            {"studies__rate__plot": {"x": "tokens", "y": ["other"]}},
+            "studies.rate: plot: 'other' is neither a task or evaluation of the study nor one of parameters, ",
         ),
-        ({"ablations__rate__tasks": ["same", "different"]}, "ablations.rate.tasks[1]: no 'different' in tasks"),
-        ({"ablations__rate__milestones": [50]}, "milestones are counted in tokens, and so must the budget be"),
+        ({"studies__rate__tasks": ["same", "different"]}, "studies.rate.tasks[1]: no 'different' in tasks"),
+        ({"studies__rate__milestones": [50]}, "milestones are counted in tokens, and so must the budget be"),
         (
-            {"ablations__rate__budget": {"tokens": 90}, "ablations__rate__milestones": [50, 100]},
+            {"studies__rate__budget": {"tokens": 90}, "studies__rate__milestones": [50, 100]},
             "milestones: ascending, and less than budget.tokens",
         ),
-        ({"ablations__rate__seeds": [1, 1]}, "ablations.rate: seeds has one twice"),
-        ({"ablations__rate__contrasts": [["40", "15"]]}, "contrasts[0]: two variants, neither of them the base"),
-        ({"ablations__rate__contrasts": [["40", "50"]]}, "contrasts[0]: '50' is no variant of this study"),
+        ({"studies__rate__seeds": [1, 1]}, "studies.rate: seeds has one twice"),
+        ({"studies__rate__contrasts": [["40", "15"]]}, "contrasts[0]: two variants, neither of them the base"),
+        ({"studies__rate__contrasts": [["40", "50"]]}, "contrasts[0]: '50' is no variant of this study"),
         (
-            {"ablations__rate__expects": [{"variant": "15", "task": "same", "direction": "lower", "matters": 0.1}]},
+            {"studies__rate__expects": [{"variant": "15", "task": "same", "direction": "lower", "matters": 0.1}]},
             "expects[0]: 15 is not compared with 15 here (compared are: 40 against 15)",
         ),
         (
-            {"ablations__rate__published": "rates"},
-            "ablations.rate.published: Input should be 'objective', 'size', 'inputs', ",
+            {"studies__rate__published": "rates"},
+            "studies.rate.published: Input should be 'objective', 'size', 'inputs', ",
         ),
         (
-            {"ablations__rate__recipe__max_length": 64},
-            "ablations.rate.recipe.max_length 64 is more than the model reads, ablations.rate.variants.15.architecture.max_length 32",
+            {"studies__rate__recipe__max_length": 64},
+            "studies.rate.recipe.max_length 64 is more than the model reads, studies.rate.variants.15.architecture.max_length 32",
         ),
         (
-            {"ablations__rate__variants__40__change": {"budget": {"steps": 9}}},
-            "ablations.rate.variants.40: change.budget: the same for all variants of a study or set elsewhere",
+            {"studies__rate__variants__40__change": {"budget": {"steps": 9}}},
+            "studies.rate.variants.40: change.budget: the same for all variants of a study or set elsewhere",
         ),
-        ({"ablations__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
-        ({"ablations__rate__variants__40": {"start": "20"}}, "variants.40.start: no '20' in this study (there are: 15, 40)"),
-        ({"ablations__rate__variants__40": {"start": "40"}}, "variants.40.start: made of itself (40 from 40)"),
-        ({"ablations__rate__variants__40": {"budget": {"steps": 2}}}, "budget is that of a training that goes on from `start`"),
+        ({"studies__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
+        ({"studies__rate__variants__40": {"start": "20"}}, "variants.40.start: no '20' in this study (there are: 15, 40)"),
+        ({"studies__rate__variants__40": {"start": "40"}}, "variants.40.start: made of itself (40 from 40)"),
+        ({"studies__rate__variants__40": {"budget": {"steps": 2}}}, "budget is that of a training that goes on from `start`"),
         (
-            {"ablations__rate__variants__40": {"start": "15", "encoding": "tiny"}},
+            {"studies__rate__variants__40": {"start": "15", "encoding": "tiny"}},
             "start without a budget is tuned otherwise: give it a budget",
         ),
         (
-            {"ablations__rate__variants__40": {"start": "15", "init": "random", "budget": {"steps": 2}}},
+            {"studies__rate__variants__40": {"start": "15", "init": "random", "budget": {"steps": 2}}},
             "init random needs `start`, for its architecture, and no budget",
         ),
         (
-            {"ablations__rate__variants__40": {"start": "15", "budget": {"steps": 2}, "change": {"architecture": {"dropout": 0}}}},
+            {"studies__rate__variants__40": {"start": "15", "budget": {"steps": 2}, "change": {"architecture": {"dropout": 0}}}},
             "change.architecture: what goes on from `start` keeps its model",
         ),
         (
-            {"ablations__rate__variants": {"15": {"start": "40", "init": "random"}, "40": {}}},
+            {"studies__rate__variants": {"15": {"start": "40", "init": "random"}, "40": {}}},
             "base: 15 is tuned from random weights; hold it against another variant instead",
         ),
         (
-            {"ablations__rate__variants": {"15": {}, "20": {"start": "15", "init": "random"}, "40": {"start": "20"}}},
+            {"studies__rate__variants": {"15": {}, "20": {"start": "15", "init": "random"}, "40": {"start": "20"}}},
             "variants.40.start: 20 has no weights of its own, its init is random",
         ),
         (
             {
-                "ablations__rate__budget": {"tokens": 90},
-                "ablations__rate__milestones": [50],
-                "ablations__rate__variants__40": {"start": "15"},
+                "studies__rate__budget": {"tokens": 90},
+                "studies__rate__milestones": [50],
+                "studies__rate__variants__40": {"start": "15"},
             },
             "variants.40.start: a study with milestones trains every variant from the beginning",
         ),
         *(
-            ({"ablations__rate__variants__40": {"start": "15"} | own}, said)
+            ({"studies__rate__variants__40": {"start": "15"} | own}, said)
             for own, said in (
                 ({"on": "tasks/same"}, "on and by go together"),
                 ({"on": "tasks/same", "by": FIRST | {"seed": 2}}, "by.seed: the study's seeds"),
                 ({"on": "tasks", "by": FIRST}, "by tuned needs on: tasks/<task>, not tasks"),
-                ({"on": "tasks/other", "by": FIRST}, "ablations.rate.variants.40.on: no 'other' in tasks"),
+                ({"on": "tasks/other", "by": FIRST}, "studies.rate.variants.40.on: no 'other' in tasks"),
                 ({"on": "tasks/same", "by": FIRST, "budget": {"steps": 2}}, "by tuned needs `start`, whose models it takes as they are"),
                 ({"on": "tasks/same", "by": FIRST | {"train_examples": {"b": 3}}}, "by.train_examples: it is not tuned on b (but on same)"),
                 (
@@ -164,24 +164,24 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
                 ),
                 (
                     {"on": "tasks", "by": FIRST | {"name": "multitask", "tasks": ["same", "other"]}},
-                    "ablations.rate.variants.40.by.tasks[1]: no 'other' in tasks",
+                    "studies.rate.variants.40.by.tasks[1]: no 'other' in tasks",
                 ),
             )
         ),
-        ({"ablations__rate__ladder": ["50"]}, "ladder: '50' is no variant of this study (there are: 15, 40)"),
-        ({"ablations__rate__ladder": ["40", "40"]}, "ablations.rate.ladder: 40 stands there twice"),
-        ({"ablations__rate__ladder": ["40"], "ablations__rate__seeds": [1]}, "ladder: an interval needs the spread over seeds"),
-        ({"ablations__rate__ladder": ["40"]}, "ladder: a surface of five parameters is fitted to 6 variants or more"),
+        ({"studies__rate__ladder": ["50"]}, "ladder: '50' is no variant of this study (there are: 15, 40)"),
+        ({"studies__rate__ladder": ["40", "40"]}, "studies.rate.ladder: 40 stands there twice"),
+        ({"studies__rate__ladder": ["40"], "studies__rate__seeds": [1]}, "ladder: an interval needs the spread over seeds"),
+        ({"studies__rate__ladder": ["40"]}, "ladder: a surface of five parameters is fitted to 6 variants or more"),
         (
-            {"ablations__rate__ladder": ["40"], "ablations__rate__variants": MANY | {"40": {"start": "15", "budget": {"steps": 2}}}},
+            {"studies__rate__ladder": ["40"], "studies__rate__variants": MANY | {"40": {"start": "15", "budget": {"steps": 2}}}},
             "variants.40.start: every rung of a ladder is trained from the beginning",
         ),
         (
             {
-                "ablations__rate__ladder": ["40"],
-                "ablations__rate__variants": MANY,
-                "ablations__rate__budget": {"tokens": 90},
-                "ablations__rate__milestones": [50],
+                "studies__rate__ladder": ["40"],
+                "studies__rate__variants": MANY,
+                "studies__rate__budget": {"tokens": 90},
+                "studies__rate__milestones": [50],
             },
             "ladder: a model kept at a milestone has a learning rate that has not come down",
         ),
@@ -247,18 +247,18 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
         return subprocess.run(["git", *args], check=True, capture_output=True, text=True).stdout.strip()
 
     def commit(expects: list, note: str = "") -> str:
-        raw = changed(ablations__rate__expects=expects)
-        with open("studies/params.yaml", "w") as file:
-            YAML().dump({"ablations": raw["ablations"]}, file)
+        raw = changed(studies__rate__expects=expects)
+        with open("studies/params/rate.yaml", "w") as file:
+            YAML().dump(raw["studies"]["rate"], file)
             file.write(f"# {note}\n")
         git("add", "-A")
         git("commit", "-qm", "a")
         return git("rev-parse", "--short", "HEAD")
 
     def said(expects: list) -> str:
-        return expectations.fixed("rate", params.check(changed(ablations__rate__expects=expects)).ablations["rate"])
+        return expectations.fixed("rate", params.check(changed(studies__rate__expects=expects)).studies["rate"])
 
-    Path("studies").mkdir()
+    Path("studies/params").mkdir(parents=True)
     for args in (["init", "-q"], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
         git(*args)
     higher = [{"variant": "40", "task": "same", "direction": "higher", "matters": 0.02}]
@@ -277,7 +277,7 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
 
 
 def test_a_killed_seed_goes_on_and_ends_the_same(project, start):
-    write(changed(ablations__rate__budget={"steps": 40}))
+    write(changed(studies__rate__budget={"steps": 40}))
     whole = run_stage("components.studies.variant", "rate-40-1")
     assert whole.returncode == 0, whole.stderr
     Path("data/variants/rate/40/1").rename("whole")
@@ -294,15 +294,15 @@ def test_a_killed_seed_goes_on_and_ends_the_same(project, start):
     other = run_stage("components.studies.variant", "rate-40-2")
     assert other.returncode == 0 and not equal("whole", "data/variants/rate/40/2"), "another seed trains another model"
     wrong = run_stage("components.studies.variant", "rate-40-3")
-    assert wrong.returncode == 2 and "no training 'rate-40-3' in the ablations" in wrong.stderr and "rate-40-2" in wrong.stderr
+    assert wrong.returncode == 2 and "no training 'rate-40-3' in the studies" in wrong.stderr and "rate-40-2" in wrong.stderr
 
 
 def test_milestones_on_the_way_change_nothing_and_flops_are_a_budget(project):
-    raw = changed(ablations__rate__budget={"tokens": 3000}, ablations__rate__seeds=[1])
+    raw = changed(studies__rate__budget={"tokens": 3000}, studies__rate__seeds=[1])
     variant.train(write(raw), "rate-15-1", Run(None))
     folder = Path("data/variants/rate/15/1")
     folder.rename("plain")
-    raw["ablations"]["rate"]["milestones"] = [500, 1500]
+    raw["studies"]["rate"]["milestones"] = [500, 1500]
     variant.train(write(raw), "rate-15-1", Run(None))
     assert equal("plain", str(folder)) and not equal(f"{folder}/500", f"{folder}/1500")
     figures = [json.loads((folder / part / "figures.json").read_text()) for part in ("500", "1500", "")]
@@ -312,7 +312,7 @@ def test_milestones_on_the_way_change_nothing_and_flops_are_a_budget(project):
     folders = [checkpoint_folder(CHECKED.models["bert"], "x", milestones) for milestones in ([500], [1500])]
     assert folders[0] != folders[1], "never continued by another list"
 
-    raw["ablations"]["rate"] |= {"budget": {"flops": figures[2]["flops"]}, "milestones": []}
+    raw["studies"]["rate"] |= {"budget": {"flops": figures[2]["flops"]}, "milestones": []}
     variant.train(write(raw), "rate-15-1", Run(None))
     assert equal("plain", str(folder)), "the FLOPs of that many tokens buy the same steps"
 
@@ -322,15 +322,15 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     expects = [{"variant": "40", "task": "same", "direction": "higher", "matters": 0.1, "because": "less is copied"}]
     everything = write(
         changed(
-            ablations__rate__budget={"tokens": 3000},
-            ablations__rate__milestones=[1000],
-            ablations__rate__plot=plot,
-            ablations__rate__expects=expects,
+            studies__rate__budget={"tokens": 3000},
+            studies__rate__milestones=[1000],
+            studies__rate__plot=plot,
+            studies__rate__expects=expects,
             tasks__same__extra={"elsewhere": {"source": {"kind": "files", "paths": ["raw/pairs.tsv"]}}},
         )
     )
     assert run_stage("components.tasks", "same").returncode == 0
-    for member in params.members(everything.ablations):
+    for member in params.members(everything.studies):
         for module, body in ((variant, variant.train), (transfer, transfer.transfer)):
             metrics = body(everything, member.name, Run(None))
             module.metrics_file(everything, member.name).write_text(json.dumps(metrics))
@@ -370,7 +370,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     said = tables.readings(everything, "rate", tables.table(everything, "rate", compared), compared, tables.untrained(everything, "rate"))
     assert re.search(r"No verdict on tasks for .*40 \(loss 5.00, without context 5.20\): within 0.3 nats of the best guess", said[0])
 
-    results = [Path(transfer.metrics_file(everything, own.name)) for own in params.members(everything.ablations)]
+    results = [Path(transfer.metrics_file(everything, own.name)) for own in params.members(everything.studies)]
     for file, scale in [(file, scale) for scale in (0.0, 1.0) for file in results]:
         own = json.loads(file.read_text())
         for summary in own["tasks"]["same"]["last"]["pretrained"]["test"].values():
@@ -398,8 +398,8 @@ def test_variants_go_on_from_others(project):
         "15": {}, "on": {"start": "15", "budget": {"steps": 2}, "change": change}, "again": {"start": "on", "recipe": {"epochs": 2}},
         "few": {"start": "15", "train_examples": 8}, "untrained": {"start": "15", "init": "random"},
     }  # fmt: skip
-    everything = write(changed(ablations__rate__variants=variants, ablations__rate__contrasts=[["on", "untrained"]]))
-    block = everything.ablations["rate"]
+    everything = write(changed(studies__rate__variants=variants, studies__rate__contrasts=[["on", "untrained"]]))
+    block = everything.studies["rate"]
     made = json.loads(resolve.contents(everything)[resolve.TRAININGS])
     assert set(made["trainings"]) == {"rate-15-1", "rate-15-2"} and set(made["further"]) == {"rate-on-1", "rate-on-2"}
     assert made["further"]["rate-on-2"] == {"study": "rate", "variant": "on", "seed": 2, "encoding": "tiny", "start": "15"}
@@ -409,7 +409,7 @@ def test_variants_go_on_from_others(project):
     assert ("further", "rate-on-1") in stages and ("variant", "rate-on-1") not in stages and ("transfer", "rate-few-1") in stages
     assert varied(everything.models, block, "again", 1).objective.mlm_probability == 0.4
 
-    for member in params.members(everything.ablations):
+    for member in params.members(everything.studies):
         if not block.variants[member.variant].only_tuned:
             metrics = variant.train(everything, member.name, Run(None))
             variant.metrics_file(everything, member.name).write_text(json.dumps(metrics))
@@ -435,8 +435,8 @@ def test_other_tasks_come_before_those_of_the_study(project):
     raw = changed()
     raw["tasks"]["twin"] = raw["tasks"]["same"]
     at_once = FIRST | {"name": "multitask", "tasks": ["same", "twin"], "train_examples": {"same": 24, "twin": 12}}
-    raw["ablations"]["rate"] |= {"seeds": [2], "contrasts": []}
-    raw["ablations"]["rate"]["variants"] = {
+    raw["studies"]["rate"] |= {"seeds": [2], "contrasts": []}
+    raw["studies"]["rate"]["variants"] = {
         "15": {}, "first": {"start": "15", "on": "tasks/twin", "by": FIRST | {"train_examples": 30}},
         "both": {"start": "first", "on": "tasks", "by": at_once}, "again": {"start": "both", "recipe": {"epochs": 3}},
     }  # fmt: skip
@@ -452,14 +452,14 @@ def test_other_tasks_come_before_those_of_the_study(project):
     for task in ("same", "twin"):
         done = run_stage("components.tasks", task)
         assert done.returncode == 0, done.stderr
-    for member in params.members(everything.ablations):
-        if not everything.ablations["rate"].variants[member.variant].only_tuned:
-            way = intermediate if everything.ablations["rate"].variants[member.variant].by else variant
+    for member in params.members(everything.studies):
+        if not everything.studies["rate"].variants[member.variant].only_tuned:
+            way = intermediate if everything.studies["rate"].variants[member.variant].by else variant
             metrics = way.train(everything, member.name, Run(None))
             way.metrics_file(everything, member.name).write_text(json.dumps(metrics))
         metrics = transfer.transfer(everything, member.name, Run(None))
         transfer.metrics_file(everything, member.name).write_text(json.dumps(metrics))
-    of_study = everything.ablations["rate"].variants["first"].by.model_copy(update={"seed": 2})
+    of_study = everything.studies["rate"].variants["first"].by.model_copy(update={"seed": 2})
     derive_tuned.tune(everything, ["twin"], of_study, Path("data/variants/rate/15/2"), Path("again"))
     assert equal("again", "data/variants/rate/first/2"), "by the seed of the study"
     lineage = json.loads(Path("data/variants/rate/both/2/config.json").read_text())["lineage"]
@@ -497,7 +497,7 @@ def test_the_reading_says_no_more_than_the_numbers():
 def test_a_ladder_tells_what_it_foretold():
     import pandas as pd
 
-    block = CHECKED.ablations["rate"].model_copy(update={"ladder": ["up", "off"]})
+    block = CHECKED.studies["rate"].model_copy(update={"ladder": ["up", "off"]})
     rungs = [(f"{n}-{d}", n * 1e5, d * 1e5) for n in (2, 7, 20) for d in (3, 10, 30)] + [("up", 4e6, 9e6), ("off", 4e6, 9e6)]
     common = {"milestone": "last", "n": 2, "loss_std": 0.01}
     frame = pd.DataFrame([
@@ -514,14 +514,14 @@ def test_a_ladder_tells_what_it_foretold():
     )
     [axis] = ladder.drawn(block, frame, found).axes
     assert [text.get_text() for text in axis.get_legend().get_texts()] == [f"{n:,.0f} parameters" for n in (2e5, 7e5, 2e6, 4e6)]
-    assert ladder.climb(CHECKED.ablations["rate"], frame, reads) is None
+    assert ladder.climb(CHECKED.studies["rate"], frame, reads) is None
     with pytest.raises(SesameError, match="its variants read in different ways: both_sides, left_to_right"):
         ladder.climb(block, frame, reads | {"up": "both_sides"})
 
 
 def test_every_published_table_can_stand_beside_ours():
     """Also where a paper leaves a figure out."""
-    for study in params.load(Path(__file__).parents[2] / "params.yaml").ablations.values():
+    for study in params.load(Path(__file__).parents[2] / "params.yaml").studies.values():
         if study.published:
             shown = study_stage.published(study)["frame"]
             assert len(shown) and shown.notna().all(axis=None) and not shown.isin(["None"]).any(axis=None)

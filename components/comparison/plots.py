@@ -97,24 +97,40 @@ def scores(gains: list[dict]) -> Figure:
 
 
 def evaluations(table: pd.DataFrame) -> Figure:
-    """The share of right answers by group of items, a panel an evaluation: of each model, of its random twins, and a bigram's over all."""
+    """The score by group of items, a panel an evaluation: of each model, of its random twins, and a bigram's over all."""
     names = list(table["evaluation"].unique())
-    groups = list(table["group"].unique())
-    size = (4.4 * len(names), 0.5 * len(groups) + 1.4)
-    figure, axes = plt.subplots(1, len(names), figsize=size, constrained_layout=True, squeeze=False, sharey=True)
+    groups_of = {name: list(table[table["evaluation"] == name]["group"].unique()) for name in names}
+    size = (4.6 * len(names), 0.5 * max(map(len, groups_of.values())) + 1.4)
+    figure, axes = plt.subplots(1, len(names), figsize=size, constrained_layout=True, squeeze=False)
     for axis, name in zip(axes.flat, names, strict=True):
-        rows = table[table["evaluation"] == name]
+        rows, groups = table[table["evaluation"] == name], groups_of[name]
         models = list(rows["model"].unique())
         for (i, model), style in zip(enumerate(models), styles(), strict=False):
             own = rows[rows["model"] == model]
             places = [groups.index(group) + 0.22 * (i - (len(models) - 1) / 2) for group in own["group"]]
-            axis.errorbar(own["accuracy"], places, xerr=own["error"].fillna(0), linestyle="", capsize=3, label=model, **style)
+            axis.errorbar(own["score"], places, xerr=own["error"].fillna(0), linestyle="", capsize=3, label=model, **style)
             axis.plot(own["random"], places, linestyle="", markerfacecolor="none", markersize=5, **style)
-        axis.axvline(0.5, color=GREY, linewidth=1)
-        if (bigram := rows["bigram"].dropna()).size:
+        if "bigram" in rows and (bigram := rows["bigram"].dropna()).size:
+            axis.axvline(0.5, color=GREY, linewidth=1)
             axis.axvline(bigram.iloc[0], color=COLOURS[6], linestyle="--", linewidth=1.2, label="bigram, all")
         axis.set_yticks(range(len(groups)), [group.replace("_", " ") for group in groups])
         axis.set_ylim(len(groups) - 0.5, -0.5)
+        axis.set_title(f"{name.replace('_', ' ')}: {rows['measure'].iloc[0].replace('_', ' ')}")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def layers(table: pd.DataFrame) -> Figure:
+    """The score by layer, a panel an evaluation: of each model (filled), and of its random twins (hollow)."""
+    names = list(table["evaluation"].unique())
+    figure, axes = plt.subplots(1, len(names), figsize=(4.2 * len(names), 3.2), constrained_layout=True, squeeze=False)
+    for axis, name in zip(axes.flat, names, strict=True):
+        rows = table[table["evaluation"] == name]
+        for (model, own), style in zip(rows.groupby("model", sort=False), styles(), strict=False):
+            axis.plot(own["layer"], own["score"], label=model, **style)
+            axis.plot(own["layer"], own["random_score"], **style | {"linestyle": ":"}, markerfacecolor="none")
+        axis.set_xticks(range(int(rows["layer"].max()) + 1))
+        axis.set_xlabel("layer (0: embedding)")
         axis.set_title(name.replace("_", " "))
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

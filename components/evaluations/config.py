@@ -2,7 +2,13 @@
 
 from typing import Annotated
 
-from components.core.config import Block, Label, Name
+from pydantic import Field, model_validator
+
+from components.core.config import Block, Count, Label, Name
+from components.params.text import Source
+
+LOWER_IS_BETTER = frozenset({"bits_per_byte"})
+"""Measures of which less is better; of all others, more."""
 
 
 class EvaluationBlock(Block):
@@ -13,3 +19,35 @@ class EvaluationBlock(Block):
     parts are asked about."""
     licence: Annotated[str | None, Label()] = None
     """Of what is fetched."""
+
+
+CONLL_U = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
+COLUMNS_READ = ("form", "upos", "head", "deprel")
+
+
+class Treebank(Block):
+    """Sentences with a part of speech, a head and a relation for each word: CoNLL-U, or columns of it."""
+
+    source: Source
+    """The files: a word a line with tabs between its fields, an empty line after each sentence."""
+    columns: Annotated[list[str], Field(min_length=4)] = CONLL_U
+    """What the fields are, in their order: `form`, `upos`, `head` and `deprel` are read, and `id` tells words of several tokens."""
+
+    @model_validator(mode="after")
+    def columns_are_there(self):
+        if missing := [name for name in COLUMNS_READ if name not in self.columns]:
+            raise ValueError(f"columns: no {missing[0]}; {', '.join(COLUMNS_READ)} are read")
+        return self
+
+
+class TreebankEvaluation(EvaluationBlock):
+    """What is asked about the words of a treebank."""
+
+    train: Treebank
+    """What is learnt or chosen from."""
+    test: Treebank
+    """What is judged."""
+    train_words: Count = 20_000
+    """The first sentences with so many words."""
+    test_words: Count = 10_000
+    """The first sentences with so many words."""

@@ -3,7 +3,7 @@
 -> data/evaluated/MODEL/EVALUATION/items.csv, an item a row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -28,17 +28,30 @@ def evaluate(params: Params, name: str, run: Run) -> dict:
     kind = params.evaluations[evaluation].kind
     weights = Path("data/models", model)
     answers = asked(kind, evaluation, weights)
-    twins = np.stack([asked(kind, evaluation, weights, seed).values for seed in params.evaluate.twins])
+    of_twins = [asked(kind, evaluation, weights, seed) for seed in params.evaluate.twins]
+    twins = np.stack([twin.values for twin in of_twins])
     random = {f"random_{seed}": values for seed, values in zip(params.evaluate.twins, twins, strict=True)}
     with storage.output(Path("data/evaluated", model, evaluation)) as folder:
         folder.mkdir()
         write(folder / "items.csv", answers, random)
     figures = compared(answers, twins)
     print(
-        f"{answers.protocol}: {figures['accuracy']:.3f} right, from random weights {figures['random']['mean']:.3f}; "
+        f"{answers.protocol}: {answers.measure} {figures['score']:.3f}, from random weights {figures['random']['mean']:.3f}; "
         f"{figures['items']:,} items, {figures['left_out']:,} left out"
     )
-    return {"protocol": answers.protocol, **figures, **answers.figures}
+    layers = by_layer(answers, of_twins)
+    for place, layer in enumerate(layers):
+        print(f"layer {place}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in layer.items()))
+    about = {"protocol": answers.protocol, "measure": answers.measure}
+    return about | figures | answers.figures | ({"layers": layers} if layers else {})
+
+
+def by_layer(answers: Answers, twins: Sequence[Answers]) -> list[dict[str, float]]:
+    """Figures of every layer, and `random_score`: the mean of the random weights' there."""
+    return [
+        {**layer, "random_score": float(np.mean([twin.layers[place]["score"] for twin in twins]))}
+        for place, layer in enumerate(answers.layers)
+    ]
 
 
 def asked(kind: str, evaluation: str, weights: Path, seed: int | None = None) -> Answers:
@@ -51,35 +64,43 @@ def asked(kind: str, evaluation: str, weights: Path, seed: int | None = None) ->
 
 
 def write(file: Path, answers: Answers, random: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
-    """An item a row: what is kept of it, its weight, whether the answer was right, and those of `random` weights."""
-    items = answers.items.assign(weight=answers.weights, right=answers.values, **random)
+    """An item a row: what is kept of it, its weight, its score, and those of `random` weights."""
+    clusters = {} if answers.clusters is None else {"cluster": answers.clusters}
+    items = answers.items.assign(**clusters, weight=answers.weights, score=answers.values, **random)
     items.to_csv(file, index=False, float_format="%.6g", lineterminator="\n")
 
 
 def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:
-    """The share of right answers; that of random weights, (twins, items); their difference, with its interval.
+    """The score; that of random weights, (twins, items); their difference, with its interval.
 
     The model is one that is there, and its interval is that of items and of random weights: another pre-training may
     come out differently.
     """
     known = np.isfinite(answers.values) & np.isfinite(twins).all(0)
     weights, groups = answers.weights[known], answers.groups[known]
-    ours, theirs = side(answers.values[None, known], weights, drawn=False), side(twins[:, known], weights)
+    clusters = None if answers.clusters is None else answers.clusters[known]
+    ours, theirs = side(answers.values[None, known], weights, False, clusters), side(twins[:, known], weights, True, clusters)
     difference = verdicts.difference(ours, theirs)
     gain = {key: getattr(difference, key) for key in ("difference", "low", "high", "p", "detectable")}
     by_group = {
         group: {
-            "accuracy": float(np.average(answers.values[known][own], weights=weights[own])), "items": int(own.sum()),
+            "score": float(np.average(answers.values[known][own], weights=weights[own])), "items": int(own.sum()),
             "random": float(np.average(twins[:, known][:, own].mean(0), weights=weights[own])),
         }
         for group in dict.fromkeys(groups.tolist()) for own in [groups == group]
     }  # fmt: skip
     return {
-        "accuracy": ours.mean, "items": int(known.sum()), "left_out": int((~known).sum()),
+        "score": ours.mean, "error": _error(ours), "items": int(known.sum()), "left_out": int((~known).sum()),
         "random": {"mean": theirs.mean, "std": float(theirs.scores.std(ddof=1)), "n": theirs.runs},
         "gain": {key: None if np.isnan(value) else value for key, value in gain.items()},
         "groups": by_group,
     }  # fmt: skip
+
+
+def _error(one: verdicts.Side) -> float:
+    """The standard error of a score over its items, by the jackknife of blocks."""
+    left = one.without.mean(1)
+    return float(np.sqrt((len(left) - 1) / len(left) * np.square(left - left.mean()).sum()))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from typing import Any
 
+from components.evaluations.config import LOWER_IS_BETTER
 from components.params import Params
 from components.stages.declaration import Entry, Stage, Table
 from components.stages.parts import model_modules, source_modules
@@ -23,11 +25,19 @@ def evaluated(p: Params) -> Iterator[Entry]:
 
 def table(metrics: Mapping[tuple[str, str], dict]) -> Table:
     rows = [
-        [*name.split("-"), f"{measured['accuracy']:.3f} ± {measured['accuracy_error']:.3f}", f"{measured['random']['mean']:.3f}",
-         *(f"{measured['references'].get(key, float('nan')):.3f}" for key in ("unigram", "bigram")), f"{measured['items']:,}"]
+        [*name.split("-"), measured["measure"], f"{measured['score']:.3f} ± {measured['error']:.3f}", f"{measured['random']['mean']:.3f}",
+         best_reference(measured), f"{measured['items']:,}"]
         for (_, name), measured in metrics.items()
     ]  # fmt: skip
-    return Table(["model", "evaluation", "right ± error", "random weights", "unigram", "bigram", "items"], rows)
+    return Table(["model", "evaluation", "measure", "score ± error", "random weights", "best reference", "items"], rows)
+
+
+def best_reference(measured: Mapping[str, Any]) -> str:
+    """Of what is no model, as a bigram, the best: its score and its name."""
+    if not (references := measured.get("references")):
+        return "–"
+    name = (min if measured["measure"] in LOWER_IS_BETTER else max)(references, key=references.get)
+    return f"{references[name]:.3f} ({name.replace('_', ' ')})"
 
 
 STAGES = (

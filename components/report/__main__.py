@@ -29,6 +29,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(all_params, metrics),
         "pretraining": tables.pretraining(metrics), "learning_curve": tables.learning(all_params, metrics),
         "calibration": tables.calibration(metrics), "evaluations": evaluations.table(all_params, metrics),
+        "layers": evaluations.layers(all_params, metrics),
     }  # fmt: skip
     compared = tables.comparisons(all_params, metrics)
     gains, papers = tables.gains(frames["scores"], compared), _papers(all_params, metrics)
@@ -52,7 +53,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     summary = {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]}
     asked = frames["evaluations"][frames["evaluations"]["group"] == evaluations.EVERYTHING]
     for row in asked.itertuples():
-        summary.setdefault("right", {}).setdefault(row.model, {})[row.evaluation] = float(row.accuracy)
+        summary.setdefault("asked", {}).setdefault(row.model, {})[row.evaluation] = float(row.score)
     storage.write_json(FOLDER / "summary.json", summary)
     # git has no other file of these: DVC's cache has the stages' own
     storage.write_json(storage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
@@ -75,6 +76,8 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
     figures = {"costs": plots.costs(frames["costs"])}
     if len(frames["evaluations"]):
         figures["evaluations"] = plots.evaluations(frames["evaluations"])
+    if len(frames["layers"]):
+        figures["layers"] = plots.layers(frames["layers"])
     if gains:
         figures["scores"] = plots.scores(gains)
     if len(frames["learning_curve"]):
@@ -111,7 +114,10 @@ def _asked(frame: pd.DataFrame) -> dict[str, Any]:
     """What the page shows of evaluations; nothing where there are none."""
     if not len(frame):
         return {}
-    return {"rows": frame[frame["group"] == evaluations.EVERYTHING].to_dict("records"), "reading": evaluations.reading(frame)}
+    rows = frame[frame["group"] == evaluations.EVERYTHING].to_dict("records")
+    for row in rows:
+        row["better"] = row["verdict"] != "not beyond noise" and evaluations.better(row["measure"]) * row["difference"] > 0
+    return {"rows": rows, "references": evaluations.references_of(frame), "reading": evaluations.reading(frame)}
 
 
 def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:

@@ -155,7 +155,7 @@ def evaluations() -> str:
 
     body = []
     for row in (row for row in rows("evaluations") if row["group"] == "all"):
-        right, random = (f"{cell(row, mean)} ± {cell(row, error)}" for mean, error in (("accuracy", "error"), ("random", "random_std")))
+        right, random = (f"{cell(row, mean)} ± {cell(row, error)}" for mean, error in (("score", "error"), ("random", "random_std")))
         references = [cell(row, key) for key in ("unigram", "bigram", "trigram")]
         gain = interval(row, "difference", "low", "high", "+")
         about = [f"{float(row['items']):,.0f}", f"`{row['protocol']}`"]
@@ -222,7 +222,7 @@ def less_first(pair: str, method: str, retrieval: str) -> str:
 def right(model: str, evaluation: str) -> str:
     """Share of right answers, and that of random weights: `0.899, 0.499 from random weights`."""
     found = find("evaluations", model=model, evaluation=evaluation, group="all")
-    return f"{float(found['accuracy']):.3f}, {float(found['random']):.3f} from random weights"
+    return f"{float(found['score']):.3f}, {float(found['random']):.3f} from random weights"
 
 
 FIGURES = {

@@ -121,7 +121,7 @@ def runs(all_params: params.Params, name: str, run: Run) -> None:
             choices = {"variant": variant, "seed": seed} | {key.rpartition(".")[2]: model.get(key) for key in sorted(numbers)}
             with run.child(f"{variant} {seed}", tags, choices) as child:
                 scores = {task: result["scores"][result["split"]][result["metric"]]["values"][i] for task, result in results.items()}
-                scores |= {evaluation: own[LAST][i]["accuracy"] for evaluation, own in answers.items()}
+                scores |= {evaluation: own[LAST][i]["score"] for evaluation, own in answers.items()}
                 child.log({task: score for task, score in scores.items() if score is not None})
                 known = (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")
                 child.log({key: figures[key] for key in known if not np.isnan(figures[key])})

@@ -197,20 +197,21 @@ def scored(all_params: params.Params, study: str, task: str) -> dict[tuple[str, 
 
 
 def answered(all_params: params.Params, study: str, evaluation: str) -> dict[tuple[str, str], verdicts.Side]:
-    """(variant, milestone) -> the shares of right answers of its runs, on the items that every run could be asked."""
+    """(variant, milestone) -> the scores of its runs, on the items that every run could be asked."""
     block, runs = all_params.studies[study], {}
     for variant in variants(all_params, study):
         for milestone in (*map(str, block.milestones), LAST):
             files = [transferred_folder(own) / evaluation / milestone / "items.csv" for own in seeds(all_params, study, variant)]
             runs[variant, milestone] = [of_csv(file) for file in files]
-    values = {key: np.array([own["right"] for own in tables], float) for key, tables in runs.items()}  # (runs, items)
+    values = {key: np.array([own["score"] for own in tables], float) for key, tables in runs.items()}  # (runs, items)
     known = np.isfinite(np.concatenate([*values.values()])).all(0)
-    weights = next(iter(runs.values()))[0]["weight"].to_numpy(float)[known]
-    return {key: side(own[:, known], weights) for key, own in values.items()}
+    first = next(iter(runs.values()))[0][known]
+    clusters = first["cluster"].to_numpy() if "cluster" in first else None
+    return {key: side(own[:, known], first["weight"].to_numpy(float), clusters=clusters) for key, own in values.items()}
 
 
 def asked(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, list[dict]]]:
-    """evaluation -> milestone -> of each seed its protocol and share of right answers."""
+    """evaluation -> milestone -> of each seed its protocol, measure and score."""
     results = [storage.read_json(transferred_folder(own) / "metrics.json") for own in seeds(all_params, study, variant)]
     return {
         evaluation: {milestone: [result["evaluations"][evaluation][milestone] for result in results] for milestone in milestones}
@@ -260,7 +261,7 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
                     part = scores[task][milestone]
                     summary = part["scores"][part["split"]][part["metric"]]
                 else:
-                    summary = metrics.summary([{"right": answer["accuracy"]} for answer in answers[task][milestone]])["right"]
+                    summary = metrics.summary([{"score": answer["score"]} for answer in answers[task][milestone]])["score"]
                 row |= {task: summary["mean"], f"{task}_std": summary["std"]}
                 row |= {f"{task}_{key}": getattr(own.difference, key) if own else np.nan for key in FIGURES}
                 row[f"{task}_verdict"] = own.verdict if own else ""

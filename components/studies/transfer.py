@@ -45,7 +45,7 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
 
 
 def _asked(all_params: Params, member: Member, target: Path) -> dict[str, dict[str, dict]]:
-    """evaluation -> milestone -> protocol and the share of right answers, whose items are written to the folder."""
+    """evaluation -> milestone -> protocol, measure and score, whose items are written to the folder."""
     study, weights, found = all_params.studies[member.study], folders.weights_folder(all_params, member), {}
     seed = member.seed if study.variants[member.variant].init == "random" else None
     for evaluation in study.evaluations:
@@ -54,9 +54,9 @@ def _asked(all_params: Params, member: Member, target: Path) -> dict[str, dict[s
             answers = evaluate.asked(all_params.evaluations[evaluation].kind, evaluation, folder, seed)
             (target / evaluation / milestone).mkdir(parents=True)
             evaluate.write(target / evaluation / milestone / "items.csv", answers)
-            accuracy = float(np.nanmean(answers.values * answers.weights))
-            found.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "accuracy": accuracy}
-            print(f"{evaluation}, {milestone}: {accuracy:.3f} right", flush=True)
+            score = float(np.nanmean(answers.values * answers.weights))
+            found.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "measure": answers.measure, "score": score}
+            print(f"{evaluation}, {milestone}: {answers.measure} {score:.3f}", flush=True)
     return found
 
 

@@ -60,7 +60,7 @@ def test_from_held_out_text_to_figures(asking):
         measured = json.loads(Path(f"data/metrics/evaluate/{model}-pairs.json").read_text())
         assert measured["protocol"] == protocol and measured["items"] + measured["left_out"] == len(asked)
         items = pd.read_csv(f"data/evaluated/{model}/pairs/items.csv")
-        assert measured["accuracy"] == pytest.approx(items["right"].mean()) and (items["right"] == (items["good"] > items["bad"])).all()
+        assert measured["score"] == pytest.approx(items["score"].mean()) and (items["score"] == (items["good"] > items["bad"])).all()
         twins = items[["random_1", "random_2"]].to_numpy()
         assert measured["random"]["mean"] == pytest.approx(twins.mean()) and measured["random"]["n"] == 2
         assert measured["gain"]["low"] <= measured["gain"]["difference"] <= measured["gain"]["high"]
@@ -70,7 +70,7 @@ def test_from_held_out_text_to_figures(asking):
     metrics = {key: json.loads(path.read_text()) for key, path in files.items()}
     table = evaluations.table(checked, metrics)
     assert (table["group"] == "all").sum() == 3 and set(table["group"]) > {"article"}
-    assert "of 3 are beyond noise above random weights" in evaluations.reading(table)
+    assert "of 3 are beyond noise better than random weights" in evaluations.reading(table)
 
 
 def test_published_pairs_are_a_source(asking):
@@ -89,7 +89,7 @@ def test_published_pairs_are_a_source(asking):
     ran("evaluations.evaluate", "gpt-pairs")
     measured = json.loads(Path("data/metrics/evaluate/gpt-pairs.json").read_text())
     items = pd.read_csv("data/evaluated/gpt/pairs/items.csv")
-    assert measured["accuracy"] == pytest.approx(items.groupby("paradigm")["right"].mean().mean())
+    assert measured["score"] == pytest.approx(items.groupby("paradigm")["score"].mean().mean())
     assert items.groupby("paradigm")["weight"].sum().to_numpy() == pytest.approx(2, abs=1e-5)
 
 

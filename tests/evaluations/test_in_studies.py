@@ -35,7 +35,7 @@ def test_a_study_without_tasks(asking):  # noqa: F811
     for variant in STUDY["variants"]:
         for seed in STUDY["seeds"]:
             said = ran("studies.transfer", f"speed-{variant}-{seed}")
-            assert "pairs, last: 0." in said
+            assert "pairs, last: accuracy 0." in said
     ran("studies", "speed")
     found = json.loads(Path("data/report/studies/speed.json").read_text())
     compared = {(own["task"], own["variant"]): own for own in found["comparisons"]}
@@ -43,7 +43,7 @@ def test_a_study_without_tasks(asking):  # noqa: F811
     assert all(own["verdict"] for own in compared.values()) and found["expected"][0]["outcome"]
     table = pd.read_csv("data/report/studies/speed.csv").set_index("variant")
     items = [pd.read_csv(f"data/studies/speed/fast/{seed}/pairs/last/items.csv") for seed in (1, 2)]
-    means = [(own["right"] * own["weight"]).mean() for own in items]
+    means = [(own["score"] * own["weight"]).mean() for own in items]
     assert table.loc["fast", "pairs"] == pytest.approx(sum(means) / 2)
     assert "pairs by log_probability" in Path("data/report/studies/speed.html").read_text()
     assert compared["pairs", "slow"]["difference"] == pytest.approx(table.loc["slow", "pairs"] - table.loc["fast", "pairs"], abs=1e-5)

@@ -87,8 +87,8 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     assert len(stages) == 20 and {run.info.status for run in runs} == {"FINISHED"}
     assert recorded(lab).keys() == {run.info.run_name for run in stages}
     assert sum(run.data.tags.get("mlflow.parentRunId") == by_name["finetune@gpt-same"].info.run_id for run in runs) == 4
-    assert by_name["evaluate@gpt-pairs"].data.metrics["accuracy"] == pytest.approx(float(asked["accuracy"]), rel=1e-4)
-    assert headline["data"]["right"] == {"gpt": {"pairs": pytest.approx(float(asked["accuracy"]), rel=1e-4)}}
+    assert by_name["evaluate@gpt-pairs"].data.metrics["score"] == pytest.approx(float(asked["score"]), rel=1e-4)
+    assert headline["data"]["asked"] == {"gpt": {"pairs": pytest.approx(float(asked["score"]), rel=1e-4)}}
     logged = by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()
     assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh"} <= logged
     assert by_name["pretrain@gpt"].data.params["architecture.hidden_size"] == "16" and by_name["pretrain@gpt"].data.tags["git_commit"]

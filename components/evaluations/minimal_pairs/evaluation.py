@@ -75,7 +75,7 @@ def ask(folder: Path, model: LanguageModel, tokens: scoring.AnyTokenizer, name: 
     references = {word: float(np.average(is_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
     hard = both & (ngrams["bigram"].to_numpy() <= TIE)
     figures = {
-        "accuracy_error": overall.accuracy_error, "margin": overall.margin, "margin_error": overall.margin_error,
+        "error": overall.accuracy_error, "margin": overall.margin, "margin_error": overall.margin_error,
         "unequal_pieces": overall.unequal, "unknown_pieces": int(good.unknown.sum() + bad.unknown.sum()), "references": references,
         "bigram_wrong": {"accuracy": float(is_right(margin[hard]).mean()) if hard.any() else None, "items": int(hard.sum())},
     }  # fmt: skip

@@ -1,0 +1,182 @@
+"""Probes as an evaluation: the words of a treebank, and what can be read of them from each layer of a model."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from components.core import storage
+from components.core.errors import SesameError
+from components.evaluations import treebanks
+from components.evaluations.contract import Answers
+from components.evaluations.probe import linear, structural
+from components.evaluations.probe.config import Probe
+from components.evaluations.treebanks import Sentence
+from components.models.contract import LanguageModel
+from components.text.tokenizer import Tokenizer
+from components.text.tokenizer.fast import FastTokenizer
+
+DEEPEST = 6
+"""Depths from here on are one class."""
+DEV = 0.1
+"""Of the sentences for training, what chooses the layer."""
+SPLITS = ("train", "test")
+
+
+def prepare(folder: Path, block: Probe) -> dict:
+    """Write the sentences of both splits; how many, and how many words. Raises SesameError where a split has none."""
+    figures = treebanks.prepare(folder, block)
+    storage.write_json(folder / "card.json", {"label": block.label, "seed": block.seed})
+    return figures
+
+
+def ask(folder: Path, model: LanguageModel, tokens: Tokenizer | FastTokenizer, name: str) -> Answers:
+    """Raises SesameError where no sentence fits into the model."""
+    card = storage.read_json(folder / "card.json")
+    model.eval()
+    splits = {}
+    for split in SPLITS:
+        sentences = treebanks.read_written(folder / f"{split}.jsonl")
+        vectors = treebanks.word_vectors(model, treebanks.rows(model, tokens, sentences))
+        if all(own is None for own in vectors):
+            raise SesameError(f"{name} can read none of the {len(sentences)} sentences for {split}: all are too long")
+        splits[split] = sentences, vectors
+    return (_tree if card["label"] == "tree" else _classified)(splits["train"], splits["test"], card)
+
+
+Split = tuple[list[Sentence], list[Tensor | None]]
+
+
+class Examples(NamedTuple):
+    """Words with a label."""
+
+    words: list[str]
+    labels: list[str]
+    sentences: list[int]
+    """The number of each word's sentence."""
+    places: list[tuple[int, int | None]]
+    """Of each word its place in the sentence, and that of its head where the label is of both."""
+
+
+def labelled(sentences: Sequence[Sentence], label: str) -> Examples:
+    """The words of sentences with what a probe reads of them."""
+    made = Examples([], [], [], [])
+    for number, sentence in enumerate(sentences):
+        depths = [str(min(depth, DEEPEST)) for depth in sentence.depths]
+        labels = {"part_of_speech": sentence.tags, "relation": sentence.relations, "depth": depths}[label]
+        for place, word in enumerate(sentence.words):
+            if label == "relation" and not sentence.heads[place]:
+                continue
+            made.words.append(word.lower())
+            made.labels.append(labels[place])
+            made.sentences.append(number)
+            made.places.append((place, sentence.heads[place] - 1 if label == "relation" else None))
+    return made
+
+
+def _inputs(own: Examples, vectors: Sequence[Tensor | None], layer: int, which: Sequence[int]) -> Tensor:
+    """(words, width) of a layer, or (words, 2 * width) with the head's beside."""
+    rows = []
+    for i in which:
+        states, (place, head) = vectors[own.sentences[i]][layer], own.places[i]
+        rows.append(states[place] if head is None else torch.cat([states[place], states[head]]))
+    return torch.stack(rows)
+
+
+def _classified(train: Split, test: Split, card: dict) -> Answers:
+    """Linear classifiers of each layer; the scores on test are those of the layer that is best on a tenth of train."""
+    learnt, asked = labelled(train[0], card["label"]), labelled(test[0], card["label"])
+    names = sorted(set(learnt.labels))
+    numbers = {label: i for i, label in enumerate(names)}
+    known = [i for i, number in enumerate(learnt.sentences) if train[1][number] is not None]
+    first_dev = learnt.sentences[known[-1]] - int(DEV * learnt.sentences[known[-1]])
+    fitted, dev = ([i for i in known if (learnt.sentences[i] < first_dev) == early] for early in (True, False))
+    read = [i for i, number in enumerate(asked.sentences) if test[1][number] is not None]
+    y = np.array([numbers[label] for label in learnt.labels])
+    wanted = np.array([numbers.get(label, -1) for label in asked.labels])  # a label that train does not have is never right
+    control = linear.control_labels([*learnt.words, *asked.words], y, card["seed"])
+    y_control, wanted_control = control[: len(y)], control[len(y) :]
+    layers, best = [], None
+    for layer in range(len(train[1][learnt.sentences[known[0]]])):
+        x, x_dev = (_inputs(learnt, train[1], layer, some) for some in (fitted, dev))
+        x_test = _inputs(asked, test[1], layer, read)
+        probe, other = (linear.fit(x, torch.from_numpy(own[fitted]), len(names)) for own in (y, y_control))
+        right, right_control = (
+            own.logits(x_test).argmax(1).numpy() == labels[read] for own, labels in ((probe, wanted), (other, wanted_control))
+        )
+        score = float(right.mean())
+        layers.append({
+            "score": score, "control": float(right_control.mean()), "selectivity": score - float(right_control.mean()),
+            "compression": linear.compression(x, torch.from_numpy(y[fitted]), len(names)),
+        })  # fmt: skip
+        on_dev = float((probe.logits(x_dev).argmax(1).numpy() == y[dev]).mean())
+        if best is None or on_dev > best[0]:
+            best = on_dev, layer, right
+    values = np.full(len(asked.words), np.nan)
+    values[read] = best[2]
+    figures = {"layer": best[1], "labels": len(names), "train_words": len(fitted), "references": _by_heart(learnt, asked, fitted, read)}
+    items = pd.DataFrame({"word": asked.words, "label": asked.labels})
+    return Answers(
+        f"linear probe, layer {best[1]}", values, np.array(asked.labels), np.ones(len(values)), items, figures,
+        clusters=np.array(asked.sentences), layers=layers,
+    )  # fmt: skip
+
+
+def _by_heart(learnt: Examples, asked: Examples, fitted: Sequence[int], read: Sequence[int]) -> dict[str, float]:
+    """What needs no model: the most frequent label, and each word's most frequent one."""
+    counts: dict[str, Counter[str]] = {}
+    for i in fitted:
+        counts.setdefault(learnt.words[i], Counter())[learnt.labels[i]] += 1
+    most = Counter(learnt.labels[i] for i in fitted).most_common(1)[0][0]
+    by_word = {word: labels.most_common(1)[0][0] for word, labels in counts.items()}
+    return {
+        "most_frequent": float(np.mean([asked.labels[i] == most for i in read])),
+        "by_word": float(np.mean([asked.labels[i] == by_word.get(asked.words[i], most) for i in read])),
+    }
+
+
+def _tree(train: Split, test: Split, card: dict) -> Answers:
+    """The structural probe of each layer: the share of words whose edge to their head is found (UUAS)."""
+    sentences, vectors = zip(*[(own, vector) for own, vector in zip(*train, strict=True) if vector is not None], strict=True)
+    first_dev = len(sentences) - max(1, int(DEV * len(sentences)))
+    layers, best = [], None
+    for layer in range(len(vectors[0])):
+        own = [vector[layer] for vector in vectors]
+        projection = structural.fit(own[:first_dev], sentences[:first_dev], card["seed"])
+
+        def judged(
+            sentences: Sequence[Sentence], vectors: Sequence[Tensor | None], layer: int = layer, projection: Tensor = projection
+        ) -> np.ndarray:
+            return np.concatenate([
+                np.full(len(sentence.words), np.nan) if vector is None else structural.right_edges(
+                    structural.squared_distances(vector[layer][None], projection)[0].numpy(), sentence
+                )
+                for sentence, vector in zip(sentences, vectors, strict=True)
+            ])  # fmt: skip
+
+        values = judged(*test)
+        layers.append({"score": float(np.nanmean(values))})
+        on_dev = float(np.nanmean(judged(sentences[first_dev:], vectors[first_dev:])))
+        if best is None or on_dev > best[0]:
+            best = on_dev, layer, values
+    own = [(number, word, relation) for number, one in enumerate(test[0]) for word, relation in zip(one.words, one.relations, strict=True)]
+    clusters, words, relations = (np.array(part) for part in zip(*own, strict=True))
+    there = np.concatenate([structural.right_edges(np.ones((len(one.words),) * 2), one) for one in test[0]])
+    asked = np.isfinite(there)  # the root and punctuation are no items
+    beside = np.concatenate([structural.right_edges(_places(one), one) for one in test[0]])
+    figures = {"layer": best[1], "train_sentences": first_dev, "references": {"word_before": float(np.nanmean(beside))}}
+    return Answers(
+        f"structural probe, layer {best[1]}", best[2][asked], relations[asked], np.ones(int(asked.sum())),
+        pd.DataFrame({"word": words[asked], "label": relations[asked]}), figures, clusters=clusters[asked], layers=layers,
+    )  # fmt: skip
+
+
+def _places(sentence: Sentence) -> np.ndarray:
+    """(words, words): how far apart words are in the text, so that the smallest tree is a chain."""
+    places = np.arange(len(sentence.words))
+    return np.abs(places[:, None] - places).astype(float)

@@ -1,0 +1,74 @@
+"""Linear classifiers of vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from components.core.keyed import generator
+
+STEPS = 100
+PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
+"""Shares of the examples after which the online code trains its classifier again (Voita and Titov 2020, section 2.2.2)."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A softmax classifier of standardised vectors."""
+
+    mean: Tensor
+    deviation: Tensor
+    weights: Tensor
+    """(width + 1, classes): the last row is the bias."""
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(n, width) -> (n, classes)."""
+        return (x - self.mean) / self.deviation @ self.weights[:-1] + self.weights[-1]
+
+    def bits(self, x: Tensor, y: Tensor) -> float:
+        """The sum of -log2 p of the labels y (n,)."""
+        return float(cross_entropy(self.logits(x), y, reduction="sum")) / float(np.log(2))
+
+
+def fit(x: Tensor, y: Tensor, classes: int) -> Linear:
+    """The classifier of least cross-entropy plus half the squared weights over n, as scikit-learn's with C = 1: x (n, width), y (n,).
+
+    It starts at zero and is convex, so nothing is drawn.
+    """
+    mean, deviation = x.mean(0), x.std(0, correction=0).clamp(min=1e-6)
+    z = (x - mean) / deviation
+    weights = torch.zeros(x.shape[1] + 1, classes, dtype=x.dtype, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=STEPS, tolerance_change=1e-7, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = cross_entropy(z @ weights[:-1] + weights[-1], y) + weights[:-1].square().sum() / (2 * len(x))
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    return Linear(mean, deviation, weights.detach())
+
+
+def compression(x: Tensor, y: Tensor, classes: int) -> float:
+    """How many times shorter the online code of the labels is than a uniform one: 1 where nothing is learnt.
+
+    Each block of examples is sent by a classifier of all blocks before it, the first by a uniform code. Labels that can be read with
+    little effort make a short code (Voita and Titov 2020).
+    """
+    ends = sorted({max(1, round(len(x) * share)) for share in PORTIONS})
+    bits = ends[0] * float(np.log2(classes))
+    for first, last in zip(ends, ends[1:], strict=False):
+        bits += fit(x[:first], y[:first], classes).bits(x[first:last], y[first:last])
+    return len(x) * float(np.log2(classes)) / bits
+
+
+def control_labels(words: Sequence[str], labels: np.ndarray, seed: int) -> np.ndarray:
+    """A label for each word that its form alone decides, drawn with the frequencies of `labels` (n,): what a probe knows by heart of
+    them says nothing of the model (Hewitt and Liang 2019)."""
+    kinds = sorted(set(words))
+    drawn = dict(zip(kinds, generator(seed).choice(labels, size=len(kinds)).tolist(), strict=True))
+    return np.array([drawn[word] for word in words])

@@ -169,6 +169,22 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
         vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
 
 
+def test_a_word_that_always_stands_alone_has_no_vector(tmp_path, monkeypatch, capsys):
+    """Its row of the matrix is zero: after centring all such words were the nearest of each other, with a cosine of 1."""
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    vectors.body(settings({"v": PPMI | {"corpus": "one"}}), "v", None)
+    before = load("data/vectors/v")
+    with open("data/corpora/one/train.txt", "a") as file:
+        file.write("\n" + "(Applause.)\n(Laughter.)\n" * 50)
+    capsys.readouterr()
+    vectors.body(settings({"v": PPMI | {"corpus": "one"}}), "v", None)
+    after = load("data/vectors/v")
+    assert "2 words stand beside no other" in capsys.readouterr().out
+    assert after.words == before.words and (after.counts == before.counts).all()
+    assert abs(unit(after.vectors) @ unit(after.vectors).T - unit(before.vectors) @ unit(before.vectors).T).max() < 1e-3
+
+
 @pytest.mark.parametrize("kind", [SGNS, CBOW, FASTTEXT], ids=lambda kind: kind["kind"])
 def test_all_words_of_a_text_on_one_line_are_learned_from(tmp_path, monkeypatch, kind):
     """gensim counts the words of a sentence behind its 10,000th, and learns nothing from them (its issue 2880)."""

@@ -618,6 +618,17 @@ def test_gensim_reads_vectors_and_an_alignment(tmp_path, monkeypatch):
     assert KeyedVectors.load_word2vec_format(str(file)).index_to_key == ["new_york"]
 
 
+def test_words_that_are_one_in_word2vecs_text_are_written_once(tmp_path, monkeypatch, capsys):
+    """gensim left a word out and kept its place: an index with None in it."""
+    monkeypatch.chdir(tmp_path)
+    words = ["the", "new york", "new_york", "york"]
+    save(Space(words, np.array([9, 5, 3, 2]), np.eye(4, dtype=np.float32)), Path("data/vectors/twice"))
+    [file] = interchange.export(params.Params.model_construct(alignments={}), "twice", None, None)
+    keyed = KeyedVectors.load_word2vec_format(str(file))
+    assert keyed.index_to_key == ["the", "new_york", "york"] and keyed["new_york"].argmax() == 1 and keyed["york"].argmax() == 3
+    assert "1 left out: words" in capsys.readouterr().out
+
+
 def test_nothing_to_begin_with_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = own_spaces(methods=[{"preset": "xing_2015", "start": "numerals"}])

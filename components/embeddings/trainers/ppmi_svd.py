@@ -18,9 +18,8 @@ def train(sentences: list[list[str]], settings: params.PpmiSvd) -> tuple[list[st
     vocabulary.check(len(words), settings.vector_size + 1, settings)  # svds gives fewer factors than the matrix has rows
     matrix = positive(met(sentences, {word: i for i, word in enumerate(words)}, settings.window), settings.context_smoothing)
     vectors = factored(matrix, settings.vector_size, settings.eigenvalue_weight)
-    there = np.flatnonzero(matrix.getnnz(axis=1))  # a word that always stands alone has no vector; centred, all such would be one
-    if alone := len(words) - len(there):
-        print(f"{alone:,} words stand beside no other more often than by chance, and so have no vector", flush=True)
+    # the row of a word that meets no other more often than by chance is zero; centred, all such would be one
+    there = vocabulary.told(np.flatnonzero(matrix.getnnz(axis=1)).tolist(), len(words))
     return [words[i] for i in there], np.array([counts[words[i]] for i in there]), vectors[there]
 
 

@@ -265,6 +265,18 @@ def problems(change) -> list[str]:
             "models.gpt.optimizer: warmup 0.5 and decay 0.75 of schedule wsd are more than the budget: lower one of them",
         ),
         (
+            lambda raw: raw["models"]["gpt"]["optimizer"].update(warmup=1.0),
+            "models.gpt.optimizer: warmup 1 leaves schedule linear nothing to fall over: take schedule constant, or a warmup below 1",
+        ),
+        (
+            lambda raw: raw["finetune"]["recipes"]["bert"].update(schedule="cosine", warmup=1),
+            "finetune.recipes.bert: warmup 1 leaves schedule cosine nothing to fall over: take schedule constant, or a warmup below 1",
+        ),
+        (
+            lambda raw: raw["search"].update(space={"warmup": {"choices": [0.1, 1.0]}}),
+            "search.space: warmup: warmup 1 leaves schedule linear nothing to fall over",
+        ),
+        (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(decay=0.5),
             "models.gpt.optimizer: decay has no effect on schedule linear: leave it out, or take schedule: wsd",
         ),

@@ -305,6 +305,20 @@ def test_a_killed_training_is_continued_by_the_same_work_only(project):
     assert len({first, place(), place(keep=[100]), place(seed=7), place(batch_size=4)}) == 5
 
 
+@pytest.mark.parametrize("file", ["optimizers/adamw/optimizer.py", "optimizers/schedules/linear.py", "text/tokenizer/trained.py"])
+def test_a_killed_training_is_not_continued_by_other_code_that_is_found_by_name(own_code, file):
+    """Half of its steps would be of another schedule, and the stage none the wiser."""
+    meta = Path("data/encoded/tiny/meta.json")
+    meta.parent.mkdir(parents=True, exist_ok=True)
+    meta.write_text("{}")
+    block = params.check(tiny_params()).models["gpt"]
+    closure.forget()
+    before = checkpoint_folder(block, "gpt")
+    append(f"components/{file}", "\nCHANGED = 1\n")
+    closure.forget()
+    assert checkpoint_folder(block, "gpt") != before
+
+
 def test_a_journal_is_of_one_search(project):
     def place(**change) -> Path:
         raw = tiny_params()

@@ -50,10 +50,16 @@ def export(all_params: params.Params, name: str, method: str | None, out: Path |
 
 
 def lines(space: Space) -> Iterable[str]:
-    """word2vec's text: a line with both counts, then a word and its numbers a line."""
-    yield f"{len(space.words)} {space.vectors.shape[1]}\n"
-    for word, vector in zip(space.words, space.vectors.astype(np.float32), strict=True):
-        yield f"{_one(word)} {' '.join(map(str, vector.tolist()))}\n"
+    """word2vec's text: a line with both counts, then a word and its numbers a line. Of words that are one there, `new york` and
+    `new_york`, the more frequent stays: readers take the first, and count the others all the same."""
+    rows: dict[str, int] = {}
+    for row, word in enumerate(space.words):
+        rows.setdefault(_one(word), row)
+    if twice := len(space.words) - len(rows):
+        print(f"{twice:,} left out: words that are written as more frequent ones, since `_` stands for a blank", flush=True)
+    yield f"{len(rows)} {space.vectors.shape[1]}\n"
+    for word, row in rows.items():
+        yield f"{word} {' '.join(map(str, space.vectors[row].astype(np.float32).tolist()))}\n"
 
 
 def _one(word: str) -> str:

@@ -9,6 +9,15 @@ from components.core.config import Added, Block, Positive, Share
 SCHEDULES = ("linear", "cosine", "wsd", "constant", "slanted_triangular", "inverse_sqrt")
 """Files of `components/optimizers/schedules`."""
 
+FALLING = ("linear", "cosine", "slanted_triangular")
+"""Schedules that fall over all that the warm-up leaves."""
+
+
+def check_fall(schedule: str, warmup: float) -> None:
+    """Raises ValueError where nothing is left: the schedule would divide by it."""
+    if schedule in FALLING and warmup == 1:
+        raise ValueError(f"warmup 1 leaves schedule {schedule} nothing to fall over: take schedule constant, or a warmup below 1")
+
 
 class OptimizerBlock(Block):
     """How weights learn: the highest rate, its schedule, decay and clipping. Biases, norms and 1-d parameters are not decayed."""
@@ -34,6 +43,7 @@ class OptimizerBlock(Block):
 
     @model_validator(mode="after")
     def falls_from_somewhere(self):
+        check_fall(self.schedule, self.warmup)
         if self.schedule == "inverse_sqrt" and not self.warmup:
             raise ValueError("schedule inverse_sqrt falls from where the warm-up ends: give it a warmup above 0")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from components.core.config import Added, Block, Count, Dropout, Label, Name, Once, Positive, RunOnly, Seed, Share, Size, Threads
+from components.optimizers.config import check_fall
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
 
@@ -400,6 +401,7 @@ class Recipe(Block):
 
     @model_validator(mode="after")
     def parts_fit(self):
+        check_fall(self.schedule, self.warmup)
         if self.exits and self.method != "early_exit":
             raise ValueError(f"exits are of method early_exit, not {self.method}")
         if self.exits != sorted(set(self.exits)):

@@ -39,6 +39,7 @@ from components.pretrain.module import Pretraining
 from components.pretrain.saves import Checkpoints, Kept, spread
 from components.pretrain.trainer import lightning_trainer
 from components.stages.closure import fingerprint
+from components.stages.parts import optimizer_modules
 from components.text import encode, tokenizer
 from components.text.tokenizer import SPECIALS, Tokenizer, fast
 
@@ -58,7 +59,10 @@ class Trained:
 def checkpoint_folder(block: Model, name: str, keep: Sequence[int] = (), start: Path | None = None) -> Path:
     """Where a killed attempt of the same work has left its save, if there was one. Where it ran is not part of the work."""
     settings = block.settings()
-    roots = (__name__, f"components.models.{block.architecture.name}.model", f"components.objectives.{block.objective.name}.objective")
+    roots = (
+        __name__, f"components.models.{block.architecture.name}.model", f"components.objectives.{block.objective.name}.objective",
+        "components.text.tokenizer.trained", *optimizer_modules(block),
+    )  # fmt: skip
     key = hashlib.sha256(f"{fingerprint(roots)} {settings} {list(keep)}".encode())
     key.update((Path("data/encoded") / block.encoding / "meta.json").read_bytes())
     if start:

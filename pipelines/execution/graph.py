@@ -145,6 +145,7 @@ def at_once(wait: bool = False) -> Iterator[None]:
     Not while stages run.
     """
     global _shared
+    check_folders()
     refresh()
     for path in ("dvc.lock", "studies/dvc.lock"):
         lockfile.check(Path(path))
@@ -173,6 +174,18 @@ def opened(wait: bool = False) -> Iterator[Repo]:
             raise SesameError(f"{cut[1]} is not valid YAML (a merge conflict, or cut off): {lockfile.cure(cut[1])}") from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise SesameError("DVC: " + " ".join(lines)) from None
+
+
+def check_folders() -> None:
+    """Raises SesameError where data/ or a folder in it is a link: DVC keeps nothing that stands behind one."""
+    for folder in (Path("data"), *Path("data").glob("*/")):
+        if folder.is_symlink():
+            there = os.readlink(folder)
+            raise SesameError(
+                f"{folder} is a link to {there}, and DVC keeps nothing behind a link: put the folder itself there (`rm {folder} && mv "
+                f"{folder.parent / there} {folder}`); for room on another disk move the whole checkout, or DVC's cache alone by `dvc cache "
+                "dir --local FOLDER`"
+            )
 
 
 def _name(stage) -> str:

@@ -38,13 +38,15 @@ def wrong(mistake: Mistake, root: Path = ROOT) -> str:
 
 
 def copy(folder: Path) -> None:
-    """The tree as it stands: what git knows, and what it does not ignore."""
+    """The tree as it stands: what git knows, and what it does not ignore; git knows it there, too, since some tests ask it for files."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():  # one that was deleted is still listed
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
+    for own in (["init", "--quiet"], ["add", "--all", "--force"]):  # by force: git may know a file that it would ignore
+        subprocess.run(["git", *own], cwd=folder, check=True)
 
 
 def test(folder: Path, tests: list[str]) -> tuple[int, str]:

@@ -113,3 +113,15 @@ def test_n_grams_by_hand():
     with pytest.raises(SesameError, match="n-grams: the training text has no words"):
         NGrams([])
     assert NGrams([["only once"]], orders=(1,)).score(["only"])[1].shape == (1,)
+
+
+def test_n_grams_of_a_sentence_do_not_depend_on_the_one_before():
+    """The trigram of a first word saw the last word of the sentence before it, in training and in scoring."""
+    train = [["the dog barks .", "the cat sleeps ."], ["a dog sleeps !", "the cat barks ?"], ["the dog sleeps ."], ["a cat barks !"]]
+    ngrams, sentence = NGrams(train), "a cat barks ."
+    alone = ngrams.score([sentence])
+    for before in ("the dog sleeps !", "the dog sleeps .", "barks", ""):
+        beside = ngrams.score([before, sentence, before])
+        assert all(own[1] == pytest.approx(alone[order][0]) for order, own in beside.items()), before
+    for order, own in NGrams([*train[2::-1], train[3]]).score([sentence]).items():
+        assert own == pytest.approx(alone[order])

@@ -61,6 +61,9 @@ def test_text_classification_loads_an_exported_classifier(project, tokens, start
     pipeline = transformers.pipeline("text-classification", f"data/export/{start}_same_classifier", top_k=None)
     said = {answer["label"]: answer["score"] for answer in pipeline({"text": PAIR[0], "text_pair": PAIR[1]})}
     assert said == pytest.approx(notebook.load(f"{start}_same").predict(*PAIR)["probabilities"], abs=1e-5)
+    pairs = [{"text": PAIR[0], "text_pair": PAIR[1]}, {"text": "a dog", "text_pair": "some"}]  # the second is padded beside the first
+    for alone, beside in zip(map(pipeline, pairs), pipeline(pairs, batch_size=2), strict=True):
+        assert {own["label"]: own["score"] for own in beside} == pytest.approx({own["label"]: own["score"] for own in alone}, abs=1e-5)
 
 
 @pytest.mark.parametrize("start", ["bert", "gpt"])

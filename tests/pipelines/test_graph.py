@@ -207,3 +207,22 @@ def test_an_argument_in_latin_1_is_one_line(lab, monkeypatch, command):
     monkeypatch.chdir(lab.path)
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 1 and "is not UTF-8 (byte 0xe9 at" in done.output and done.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["data", "data/models"])
+def test_a_folder_of_data_that_is_a_link_is_one_line_with_its_cure(inside, name):
+    """DVC itself says that a path is outside of git's repository, once a stage has run."""
+    inside.stages(DIAMOND)
+    Path("disk").mkdir()
+    Path(name).parent.mkdir(exist_ok=True)
+    shutil.rmtree(name, ignore_errors=True)
+    Path(name).symlink_to(Path("disk").resolve())
+    with (
+        pytest.raises(SesameError, match=rf"{name} is a link to .*/disk, and DVC .*: put the folder itself there \(`rm {name} && mv"),
+        graph.at_once(),
+    ):
+        pass
+    Path(name).unlink()
+    Path(name).mkdir()
+    with graph.at_once():
+        assert "data" in names()

@@ -143,6 +143,8 @@ def test_a_field_that_holds_no_text():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ('{"a": 1, "b": 2, "a": 3}', "not readable as JSON: an object has 'a' twice; rename one, or leave it out"),
+        ('{"a": {"b": 1, "b": 2}}', "an object has 'b' twice"),
         ('{"a": ' + "[" * 100_000, "data, line 2: not readable as JSON: maximum recursion depth"),
         ('{"a": ' + "9" * 5000 + "}", "data, line 2: not readable as JSON: Exceeds the limit"),
         ('{"a": "half \\ud800"}', "data, line 2: half of a surrogate pair"),

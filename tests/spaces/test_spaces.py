@@ -169,6 +169,25 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
         vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
 
 
+@pytest.mark.parametrize("kind", [PPMI, SGNS, CBOW], ids=lambda kind: kind["kind"])
+def test_a_word_that_always_stands_alone_has_no_vector(tmp_path, monkeypatch, capsys, kind):
+    """Of PPMI it was a row of zeros: after centring all such words were the nearest of each other, with a cosine of 1. Of the others it
+    was the vector that was drawn."""
+    monkeypatch.chdir(tmp_path)
+    corpus("one", "")
+    vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
+    before = load("data/vectors/v")
+    with open("data/corpora/one/train.txt", "a") as file:
+        file.write("\n" + "(Applause.)\n(Laughter.)\n" * 50)
+    capsys.readouterr()
+    vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
+    after = load("data/vectors/v")
+    assert "2 of 122 words have nothing beside them" in capsys.readouterr().out
+    assert after.words == before.words and (after.counts == before.counts).all() and len(after.vectors) == len(after.words)
+    if kind == PPMI:
+        assert abs(unit(after.vectors) @ unit(after.vectors).T - unit(before.vectors) @ unit(before.vectors).T).max() < 1e-3
+
+
 @pytest.mark.parametrize("kind", [SGNS, CBOW, FASTTEXT], ids=lambda kind: kind["kind"])
 def test_all_words_of_a_text_on_one_line_are_learned_from(tmp_path, monkeypatch, kind):
     """gensim counts the words of a sentence behind its 10,000th, and learns nothing from them (its issue 2880)."""
@@ -600,6 +619,17 @@ def test_gensim_reads_vectors_and_an_alignment(tmp_path, monkeypatch):
     save(Space(["new york"], np.zeros(1, int), np.ones((1, 2), np.float32)), Path("data/vectors/blank"))
     [file] = interchange.export(made, "blank", None, None)
     assert KeyedVectors.load_word2vec_format(str(file)).index_to_key == ["new_york"]
+
+
+def test_words_that_are_one_in_word2vecs_text_are_written_once(tmp_path, monkeypatch, capsys):
+    """gensim left a word out and kept its place: an index with None in it."""
+    monkeypatch.chdir(tmp_path)
+    words = ["the", "new york", "new_york", "york"]
+    save(Space(words, np.array([9, 5, 3, 2]), np.eye(4, dtype=np.float32)), Path("data/vectors/twice"))
+    [file] = interchange.export(params.Params.model_construct(alignments={}), "twice", None, None)
+    keyed = KeyedVectors.load_word2vec_format(str(file))
+    assert keyed.index_to_key == ["the", "new_york", "york"] and keyed["new_york"].argmax() == 1 and keyed["york"].argmax() == 3
+    assert "1 left out: words" in capsys.readouterr().out
 
 
 def test_nothing_to_begin_with_is_one_line(tmp_path, monkeypatch):

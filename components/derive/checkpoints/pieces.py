@@ -86,7 +86,8 @@ def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path, cl
     fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
     quiet_transformers().PreTrainedTokenizerFast(
         tokenizer_object=fast, model_input_names=inputs, model_max_length=max_length, clean_up_tokenization_spaces=False,
-        padding_side=getattr(form, "PADDING_SIDE", "right"),
+        # transformers counts positions from the padding on, unless it generates
+        padding_side="right" if classifier else getattr(form, "PADDING_SIDE", "right"),
         pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
         bos_token="[CLS]", eos_token="[SEP]",
     ).save_pretrained(folder)  # fmt: skip

@@ -16,9 +16,11 @@ def train(sentences: list[list[str]], settings: params.PpmiSvd) -> tuple[list[st
     counts = Counter(word for sentence in sentences for word in sentence)
     words = [word for word, count in counts.most_common(settings.max_vocabulary) if count >= settings.min_count]
     vocabulary.check(len(words), settings.vector_size + 1, settings)  # svds gives fewer factors than the matrix has rows
-    pairs = met(sentences, {word: i for i, word in enumerate(words)}, settings.window)
-    vectors = factored(positive(pairs, settings.context_smoothing), settings.vector_size, settings.eigenvalue_weight)
-    return words, np.array([counts[word] for word in words]), vectors
+    matrix = positive(met(sentences, {word: i for i, word in enumerate(words)}, settings.window), settings.context_smoothing)
+    vectors = factored(matrix, settings.vector_size, settings.eigenvalue_weight)
+    # the row of a word that meets no other more often than by chance is zero; centred, all such would be one
+    there = vocabulary.told(np.flatnonzero(matrix.getnnz(axis=1)).tolist(), len(words))
+    return [words[i] for i in there], np.array([counts[words[i]] for i in there]), vectors[there]
 
 
 def met(sentences: list[list[str]], row: dict[str, int], window: int) -> sparse.coo_matrix:

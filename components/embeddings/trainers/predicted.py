@@ -33,6 +33,9 @@ def trained(model: Any, sentences: list[list[str]], settings: params.spaces.Pred
     model.build_vocab(sentences)
     vocabulary.check(len(model.wv), FEWEST, settings)
     model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
-    words = model.wv.index_to_key
+    words, vectors = model.wv.index_to_key, model.wv.vectors.astype(np.float32)
     counts = np.array([model.wv.get_vecattr(word, "count") for word in words])
-    return words, counts, model.wv.vectors.astype(np.float32)
+    if settings.kind == "fasttext":  # whose n-grams other words have taught
+        return words, counts, vectors
+    there = vocabulary.standing_beside(words, sentences)  # the others' are still those that were drawn
+    return [words[i] for i in there], counts[there], vectors[there]

@@ -32,23 +32,24 @@ class NGrams:
         self.vocab_size = len(known) + 2
         if max(orders) * (self.vocab_size - 1).bit_length() > 63:
             raise SesameError(f"n-grams: order {max(orders)} of {self.vocab_size:,} words; take an order of at most 3")
-        stream = self._stream(sentences)
-        self.models = {order: KneserNey(stream, self.vocab_size, order) for order in orders}
+        self.models = {order: KneserNey(self._stream(sentences, order), self.vocab_size, order) for order in orders}
 
-    def _stream(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        """Ids of sentences one behind the other, OPENS before each."""
-        get = self.ids.get
-        return np.array([i for own in sentences for i in (OPENS, *(get(word, UNKNOWN) for word in own))], np.int64)
+    def _stream(self, sentences: Sequence[Sequence[str]], order: int) -> np.ndarray:
+        """Ids of sentences one behind the other, before each OPENS as often as an n-gram of its first word looks back: none sees the
+        sentence before."""
+        get, opens = self.ids.get, [OPENS] * max(1, order - 1)
+        return np.array([i for own in sentences for i in (*opens, *(get(word, UNKNOWN) for word in own))], np.int64)
 
     def knows(self, sentence: str) -> bool:
         """Whether the training text has each of its words twice."""
         return all(word in self.ids for word in tokens(sentence))
 
     def score(self, sentences: Sequence[str]) -> dict[int, np.ndarray]:
-        """Of each order the log-probability of each sentence in nats, (n,) float64."""
-        stream = self._stream([tokens(text) for text in sentences])
-        sentence, words = np.cumsum(stream == OPENS) - 1, stream != OPENS
-        likely = {order: np.log(model.probabilities(stream)) for order, model in self.models.items()}
-        return {
-            order: np.bincount(sentence[words], own[words], minlength=len(sentences)) for order, own in likely.items()
-        }
+        """Of each order the log-probability of each sentence in nats, (n,) float64: the same beside whatever others."""
+        taken = [tokens(text) for text in sentences]
+        sentence, scores = np.repeat(np.arange(len(taken)), [*map(len, taken)]), {}
+        for order, model in self.models.items():
+            stream = self._stream(taken, order)
+            likely = np.log(model.probabilities(stream))[stream != OPENS]
+            scores[order] = np.bincount(sentence, likely, minlength=len(taken))
+        return scores

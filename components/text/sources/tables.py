@@ -101,14 +101,23 @@ def _csv(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
 
 
 def parsed(place: str, content: str | bytes) -> Any:
-    """JSON. Raises SesameError where it is none, or beyond what Python reads (deep nesting, whole numbers of thousands of digits)."""
+    """JSON. Raises SesameError where it is none, an object has a key twice (Python takes the last), or it is beyond what Python reads
+    (deep nesting, whole numbers of thousands of digits)."""
     try:
-        return json.loads(content)
+        return json.loads(content, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""  # a row of JSONL is one line, and its number stands in the place
         raise SesameError(f"{place}: not valid JSON: {error.msg} at {line}column {error.colno}") from None
     except (ValueError, RecursionError) as error:
         raise SesameError(f"{place}: not readable as JSON: {one_line(error)}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"an object has {next(name for name in names if names.count(name) > 1)!r} twice; rename one, or leave it out")
+    return made
 
 
 def _jsonl(file: SourceFile, table) -> Iterator[tuple[str, Row]]:

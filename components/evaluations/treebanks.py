@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,13 +70,13 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
     places = {name: columns.index(name) for name in ("form", "upos", "head", "deprel")}
     for file in files:
         words, start = [], 1
-        for number, line in enumerate([*lines(file), ""], 1):
+        for number, line in chain(lines(file), [(0, "")]):
             if line.strip():
-                if not words:
-                    start = number
                 if line.startswith("#"):
                     continue
-                fields = line.rstrip("\n").split("\t")
+                if not words:
+                    start = number
+                fields = line.split("\t")
                 if len(fields) != len(columns):
                     raise SesameError(
                         f"{file.name}, line {number}: {len(fields)} fields, where columns names {len(columns)} ({', '.join(columns)})"

@@ -72,11 +72,11 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
         words, start = [], 1
         for number, line in chain(lines(file), [(0, "")]):
             if line.strip():
-                if line.startswith("#"):
+                fields = line.split("\t")
+                if line.startswith("#") and ("id" in columns or len(fields) != len(columns)):  # `#` is a word, too
                     continue
                 if not words:
                     start = number
-                fields = line.split("\t")
                 if len(fields) != len(columns):
                     raise SesameError(
                         f"{file.name}, line {number}: {len(fields)} fields, where columns names {len(columns)} ({', '.join(columns)})"

@@ -170,22 +170,55 @@ def batches(own: Rows) -> Iterator[tuple[list[int], Tensor, Tensor]]:
             start = end
 
 
-def word_vectors(model: LanguageModel, own: Rows) -> list[Tensor | None]:
-    """Of each sentence the mean over the ids of each word, in every layer, the embedding first: (layers + 1, words, width) float32;
-    None where it does not fit."""
+def windows(model: LanguageModel, tokenizer: Tokenizer | FastTokenizer, own: Rows) -> tuple[Rows, list[int]]:
+    """Sentences in as few parts of whole words as the model can read, and of each part the number of its sentence.
+
+    A word with more ids than the model reads, and one without any, fits into none.
+    """
+    before, after = list(tokenizer.prefix), list(tokenizer.suffix)
+    room = model.max_length - len(before) - len(after)
+    all_ids, all_words, sentences = [], [], []
+    for number, (ids, words) in enumerate(zip(own.ids, own.words, strict=True)):
+        text = range(len(before), len(ids) - len(after))
+        starts = [at for at in text if at == text.start or words[at] != words[at - 1]]
+        parts, start = [], text.start
+        for at, end in zip(starts, [*starts[1:], text.stop], strict=True):
+            if end - start > room:  # this word opens the next part
+                parts.append((start, at))
+                start = at
+        for first, last in [*parts, (start, text.stop)]:
+            if first < last <= first + room:
+                all_ids.append([*before, *ids[first:last], *after])
+                all_words.append([*[-1] * len(before), *words[first:last], *[-1] * len(after)])
+                sentences.append(number)
+    return Rows(all_ids, all_words, np.ones(len(all_ids), bool)), sentences
+
+
+def word_vectors(model: LanguageModel, tokenizer: Tokenizer | FastTokenizer, sentences: Sequence[Sentence]) -> list[Tensor]:
+    """Of each sentence the mean over the ids of each word, in every layer, the embedding first: (layers + 1, words, width) float32.
+
+    A sentence that is longer than the model reads is read in parts. What no part has, as a word without an id, is NaN.
+    """
     device = next(model.parameters()).device
-    vectors: list[Tensor | None] = [None] * len(own.ids)
+    parts, of = windows(model, tokenizer, rows(model, tokenizer, sentences))
+    vectors: list[Tensor | None] = [None] * len(sentences)
     with torch.inference_mode():
-        for some, ids, lengths in batches(own):
+        for some, ids, lengths in batches(parts):
             states = torch.stack(model.layers(ids.to(device), lengths.to(device))).float()  # (layers + 1, batch, length, width)
             for row, i in enumerate(some):
-                words = torch.tensor(own.words[i], device=device)
-                real = words >= 0
-                pooled = states.new_zeros(len(states), int(words.max()) + 1, states.shape[3])
-                pooled.index_add_(1, words[real], states[:, row, : len(words)][:, real])
-                counts = torch.bincount(words[real], minlength=pooled.shape[1])
-                vectors[i] = (pooled / counts[None, :, None]).cpu()
-    return vectors
+                words = torch.tensor(parts.words[i], device=device)
+                real, count = words >= 0, len(sentences[of[i]].words)
+                sums = states.new_zeros(len(states), count, states.shape[3])
+                sums.index_add_(1, words[real], states[:, row, : len(words)][:, real])
+                counts = torch.bincount(words[real], minlength=count)
+                means = (sums / counts[None, :, None]).cpu()  # 0 / 0 where this part does not have the word
+                before = vectors[of[i]]
+                vectors[of[i]] = means if before is None else torch.where(counts.cpu()[None, :, None] > 0, means, before)
+    shape = next(own.shape for own in vectors if own is not None) if any(own is not None for own in vectors) else (1, 0, 1)
+    return [
+        torch.full((shape[0], len(sentence.words), shape[2]), torch.nan) if own is None else own
+        for own, sentence in zip(vectors, sentences, strict=True)
+    ]
 
 
 def prepare(folder: Path, block: TreebankEvaluation) -> dict:

@@ -42,14 +42,14 @@ def ask(folder: Path, model: LanguageModel, tokens: Tokenizer | FastTokenizer, n
     splits = {}
     for split in SPLITS:
         sentences = treebanks.read_written(folder / f"{split}.jsonl")
-        vectors = treebanks.word_vectors(model, treebanks.rows(model, tokens, sentences))
-        if all(own is None for own in vectors):
-            raise SesameError(f"{name} can read none of the {len(sentences)} sentences for {split}: all are too long")
+        vectors = treebanks.word_vectors(model, tokens, sentences)
+        if all(own.isnan().any() for own in vectors):
+            raise SesameError(f"{name} can read none of the {len(sentences)} sentences for {split}: each has a word without an id")
         splits[split] = sentences, vectors
     return (_tree if card["label"] == "tree" else _classified)(splits["train"], splits["test"], card)
 
 
-Split = tuple[list[Sentence], list[Tensor | None]]
+Split = tuple[list[Sentence], list[Tensor]]
 
 
 class Examples(NamedTuple):
@@ -79,11 +79,11 @@ def labelled(sentences: Sequence[Sentence], label: str) -> Examples:
     return made
 
 
-def _inputs(own: Examples, vectors: Sequence[Tensor | None], layer: int, which: Sequence[int]) -> Tensor:
+def _inputs(own: Examples, vectors: Sequence[Tensor], layer: int) -> Tensor:
     """(words, width) of a layer, or (words, 2 * width) with the head's beside."""
     rows = []
-    for i in which:
-        states, (place, head) = vectors[own.sentences[i]][layer], own.places[i]
+    for number, (place, head) in zip(own.sentences, own.places, strict=True):
+        states = vectors[number][layer]
         rows.append(states[place] if head is None else torch.cat([states[place], states[head]]))
     return torch.stack(rows)
 
@@ -93,18 +93,17 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
     learnt, asked = labelled(train[0], card["label"]), labelled(test[0], card["label"])
     names = sorted(set(learnt.labels))
     numbers = {label: i for i, label in enumerate(names)}
-    known = [i for i, number in enumerate(learnt.sentences) if train[1][number] is not None]
-    first_dev = learnt.sentences[known[-1]] - int(DEV * learnt.sentences[known[-1]])
-    fitted, dev = ([i for i in known if (learnt.sentences[i] < first_dev) == early] for early in (True, False))
-    read = [i for i, number in enumerate(asked.sentences) if test[1][number] is not None]
+    known, read = (_inputs(own, split[1], 0).isfinite().all(1).numpy() for own, split in ((learnt, train), (asked, test)))
+    of_dev = np.array(learnt.sentences) >= (1 - DEV) * len(train[0])
+    fitted, dev = known & ~of_dev, known & of_dev
     y = np.array([numbers[label] for label in learnt.labels])
     wanted = np.array([numbers.get(label, -1) for label in asked.labels])  # a label that train does not have is never right
     control = linear.control_labels([*learnt.words, *asked.words], y, card["seed"])
     y_control, wanted_control = control[: len(y)], control[len(y) :]
     layers, best = [], None
-    for layer in range(len(train[1][learnt.sentences[known[0]]])):
-        x, x_dev = (_inputs(learnt, train[1], layer, some) for some in (fitted, dev))
-        x_test = _inputs(asked, test[1], layer, read)
+    for layer in range(len(train[1][0])):
+        inputs = _inputs(learnt, train[1], layer)
+        x, x_dev, x_test = inputs[fitted], inputs[dev], _inputs(asked, test[1], layer)[read]
         probe, other = (linear.fit(x, torch.from_numpy(own[fitted]), len(names)) for own in (y, y_control))
         right, right_control = (
             own.logits(x_test).argmax(1).numpy() == labels[read] for own, labels in ((probe, wanted), (other, wanted_control))
@@ -119,7 +118,7 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
             best = on_dev, layer, right
     values = np.full(len(asked.words), np.nan)
     values[read] = best[2]
-    figures = {"layer": best[1], "labels": len(names), "train_words": len(fitted), "references": _by_heart(learnt, asked, fitted, read)}
+    figures = {"layer": best[1], "labels": len(names), "train_words": int(fitted.sum()), "references": _by_heart(learnt, asked, fitted, read)}
     items = pd.DataFrame({"word": asked.words, "label": asked.labels})
     return Answers(
         f"linear probe, layer {best[1]}", values, np.array(asked.labels), np.ones(len(values)), items, figures,
@@ -127,22 +126,23 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
     )  # fmt: skip
 
 
-def _by_heart(learnt: Examples, asked: Examples, fitted: Sequence[int], read: Sequence[int]) -> dict[str, float]:
-    """What needs no model: the most frequent label, and each word's most frequent one."""
+def _by_heart(learnt: Examples, asked: Examples, fitted: np.ndarray, read: np.ndarray) -> dict[str, float]:
+    """What needs no model: the most frequent label, and each word's most frequent one. `fitted` and `read` say which words count."""
     counts: dict[str, Counter[str]] = {}
-    for i in fitted:
+    for i in np.flatnonzero(fitted):
         counts.setdefault(learnt.words[i], Counter())[learnt.labels[i]] += 1
-    most = Counter(learnt.labels[i] for i in fitted).most_common(1)[0][0]
+    most = sum(counts.values(), Counter()).most_common(1)[0][0]
     by_word = {word: labels.most_common(1)[0][0] for word, labels in counts.items()}
+    pairs = [(asked.labels[i], by_word.get(asked.words[i], most)) for i in np.flatnonzero(read)]
     return {
-        "most_frequent": float(np.mean([asked.labels[i] == most for i in read])),
-        "by_word": float(np.mean([asked.labels[i] == by_word.get(asked.words[i], most) for i in read])),
+        "most_frequent": float(np.mean([label == most for label, _ in pairs])),
+        "by_word": float(np.mean([label == guess for label, guess in pairs])),
     }
 
 
 def _tree(train: Split, test: Split, card: dict) -> Answers:
     """The structural probe of each layer: the share of words whose edge to their head is found (UUAS)."""
-    sentences, vectors = zip(*[(own, vector) for own, vector in zip(*train, strict=True) if vector is not None], strict=True)
+    sentences, vectors = zip(*[(own, vector) for own, vector in zip(*train, strict=True) if vector.isfinite().all()], strict=True)
     first_dev = len(sentences) - max(1, int(DEV * len(sentences)))
     layers, best = [], None
     for layer in range(len(vectors[0])):
@@ -150,10 +150,10 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
         projection = structural.fit(own[:first_dev], sentences[:first_dev], card["seed"])
 
         def judged(
-            sentences: Sequence[Sentence], vectors: Sequence[Tensor | None], layer: int = layer, projection: Tensor = projection
+            sentences: Sequence[Sentence], vectors: Sequence[Tensor], layer: int = layer, projection: Tensor = projection
         ) -> np.ndarray:
             return np.concatenate([
-                np.full(len(sentence.words), np.nan) if vector is None else structural.right_edges(
+                np.full(len(sentence.words), np.nan) if vector.isnan().any() else structural.right_edges(
                     structural.squared_distances(vector[layer][None], projection)[0].numpy(), sentence
                 )
                 for sentence, vector in zip(sentences, vectors, strict=True)

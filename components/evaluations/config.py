@@ -48,6 +48,6 @@ class TreebankEvaluation(EvaluationBlock):
     test: Treebank
     """What is judged."""
     train_words: Count = 20_000
-    """The first sentences with so many words."""
+    """Of sentences that are drawn, the same ones each time."""
     test_words: Count = 10_000
-    """The first sentences with so many words."""
+    """Of sentences that are drawn, the same ones each time."""

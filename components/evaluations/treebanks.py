@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from components.core.errors import SesameError
+from components.core.keyed import generator
 from components.evaluations.config import TreebankEvaluation
 from components.evaluations.minimal_pairs.words import tokens
 from components.models.contract import LanguageModel
@@ -116,14 +117,14 @@ def read_written(file: Path) -> list[Sentence]:
         return [Sentence(**json.loads(line)) for line in written]
 
 
-def first_words(sentences: Iterable[Sentence], count: int) -> list[Sentence]:
-    """The first sentences that have so many words together, or all."""
+def drawn(sentences: Sequence[Sentence], count: int) -> list[Sentence]:
+    """Sentences that have so many words together, or all: files begin with one genre, so they are drawn, the same ones each time."""
     chosen, words = [], 0
-    for sentence in sentences:
+    for i in generator(0).permutation(len(sentences)):
         if words >= count:
             break
-        chosen.append(sentence)
-        words += len(sentence.words)
+        chosen.append(sentences[i])
+        words += len(sentences[i].words)
     return chosen
 
 
@@ -229,7 +230,7 @@ def prepare(folder: Path, block: TreebankEvaluation) -> dict:
     known = {word for document in corpora.read(Path("data/corpora", block.corpus), "train") for line in document for word in tokens(line)}
     figures: dict[str, int] = {}
     for split, treebank, count in (("train", block.train, block.train_words), ("test", block.test, block.test_words)):
-        chosen = first_words(read(sources.open_files(treebank.source), treebank.columns), count)
+        chosen = drawn([*read(sources.open_files(treebank.source), treebank.columns)], count)
         if not chosen:
             raise SesameError(f"{treebank.source.shown}: no sentence in it")
         write(folder / f"{split}.jsonl", chosen)

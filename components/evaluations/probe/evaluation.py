@@ -118,7 +118,8 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
             best = on_dev, layer, right
     values = np.full(len(asked.words), np.nan)
     values[read] = best[2]
-    figures = {"layer": best[1], "labels": len(names), "train_words": int(fitted.sum()), "references": _by_heart(learnt, asked, fitted, read)}
+    references = _by_heart(learnt, asked, fitted, read)
+    figures = {"layer": best[1], "labels": len(names), "train_words": int(fitted.sum()), "references": references}
     items = pd.DataFrame({"word": asked.words, "label": asked.labels})
     return Answers(
         f"linear probe, layer {best[1]}", values, np.array(asked.labels), np.ones(len(values)), items, figures,
@@ -148,20 +149,9 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
     for layer in range(len(vectors[0])):
         own = [vector[layer] for vector in vectors]
         projection = structural.fit(own[:first_dev], sentences[:first_dev], card["seed"])
-
-        def judged(
-            sentences: Sequence[Sentence], vectors: Sequence[Tensor], layer: int = layer, projection: Tensor = projection
-        ) -> np.ndarray:
-            return np.concatenate([
-                np.full(len(sentence.words), np.nan) if vector.isnan().any() else structural.right_edges(
-                    structural.squared_distances(vector[layer][None], projection)[0].numpy(), sentence
-                )
-                for sentence, vector in zip(sentences, vectors, strict=True)
-            ])  # fmt: skip
-
-        values = judged(*test)
+        values = _edges(projection, layer, *test)
         layers.append({"score": float(np.nanmean(values))})
-        on_dev = float(np.nanmean(judged(sentences[first_dev:], vectors[first_dev:])))
+        on_dev = float(np.nanmean(_edges(projection, layer, sentences[first_dev:], vectors[first_dev:])))
         if best is None or on_dev > best[0]:
             best = on_dev, layer, values
     own = [(number, word, relation) for number, one in enumerate(test[0]) for word, relation in zip(one.words, one.relations, strict=True)]
@@ -174,6 +164,17 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
         f"structural probe, layer {best[1]}", best[2][asked], relations[asked], np.ones(int(asked.sum())),
         pd.DataFrame({"word": words[asked], "label": relations[asked]}), figures, clusters=clusters[asked], layers=layers,
     )  # fmt: skip
+
+
+def _edges(projection: structural.Projection, layer: int, sentences: Sequence[Sentence], vectors: Sequence[Tensor]) -> np.ndarray:
+    """Of each word of all sentences whether the edge to its head is found; NaN where that can't be said, or a word has no vector."""
+    found = []
+    for sentence, vector in zip(sentences, vectors, strict=True):
+        if vector.isnan().any():
+            found.append(np.full(len(sentence.words), np.nan))
+        else:
+            found.append(structural.right_edges(projection.squared_distances(vector[layer]).numpy(), sentence))
+    return np.concatenate(found)
 
 
 def _places(sentence: Sentence) -> np.ndarray:

@@ -1,6 +1,8 @@
 """The structural probe: a projection in which squared distances between words are those in their tree (Hewitt and Manning 2019)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
 
 import numpy as np
 import torch
@@ -11,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from components.core.keyed import generator
 from components.evaluations.treebanks import PUNCTUATION, Sentence
 
-RANK, EPOCHS, BATCH, RATE = 64, 10, 20, 1e-3
+RANK, STEPS, BATCH, RATE = 64, 1000, 20, 3e-3
 SMALLEST = 1e-6
 """An edge of length 0 is none to the library."""
 
@@ -27,33 +29,49 @@ def tree_distances(sentence: Sentence) -> np.ndarray:
     return distances
 
 
-def fit(vectors: Sequence[Tensor], sentences: Sequence[Sentence], seed: int) -> Tensor:
-    """The projection (width, rank) of least absolute difference between squared and tree distances, of vectors (words, width)."""
-    width = vectors[0].shape[1]
-    draws = torch.Generator().manual_seed(seed)
-    projection = ((torch.rand(width, min(RANK, width), generator=draws) - 0.5) * 0.1).requires_grad_()
+@dataclass(frozen=True)
+class Projection:
+    """Of standardised vectors, into the space whose squared distances are read."""
+
+    mean: Tensor
+    deviation: Tensor
+    weights: Tensor
+    """(width, rank)"""
+
+    def squared_distances(self, x: Tensor) -> Tensor:
+        """(..., words, width) -> (..., words, words)."""
+        projected = (x - self.mean) / self.deviation @ self.weights
+        return (projected[..., :, None, :] - projected[..., None, :, :]).square().sum(-1)
+
+
+def fit(vectors: Sequence[Tensor], sentences: Sequence[Sentence], seed: int) -> Projection:
+    """The projection of least absolute difference between squared and tree distances, of each sentence's vectors (words, width)."""
+    every = torch.cat([*vectors])
+    weights = torch.rand(every.shape[1], min(RANK, every.shape[1]), generator=torch.Generator().manual_seed(seed))
+    weights = (0.1 * (weights - 0.5)).requires_grad_()
+    projection = Projection(every.mean(0), every.std(0, correction=0).clamp(min=1e-6), weights)
     distances = [torch.from_numpy(tree_distances(sentence)) for sentence in sentences]
-    optimizer = torch.optim.Adam([projection], RATE)
-    for epoch in range(EPOCHS):
-        order = generator(seed, epoch).permutation(len(vectors))
-        for start in range(0, len(order), BATCH):
-            some = order[start : start + BATCH]
-            x = pad_sequence([vectors[i] for i in some], batch_first=True)
-            wanted = x.new_full((len(some), x.shape[1], x.shape[1]), -1)
-            for row, i in enumerate(some):
-                wanted[row, : len(distances[i]), : len(distances[i])] = distances[i]
-            off, real = (squared_distances(x, projection) - wanted).abs(), wanted >= 0
-            loss = ((off * real).sum((1, 2)) / real.sum((1, 2))).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return projection.detach()
+    optimizer = torch.optim.Adam([weights], RATE)
+    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, STEPS)
+    for some in islice(_batches(len(vectors), seed), STEPS):
+        x = pad_sequence([vectors[i] for i in some], batch_first=True)
+        wanted = x.new_full((len(some), x.shape[1], x.shape[1]), -1)
+        for row, i in enumerate(some):
+            wanted[row, : len(distances[i]), : len(distances[i])] = distances[i]
+        off, real = (projection.squared_distances(x) - wanted).abs(), wanted >= 0
+        loss = ((off * real).sum((1, 2)) / real.sum((1, 2))).mean()  # a long sentence counts as much as a short one
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        falling.step()
+    return Projection(projection.mean, projection.deviation, weights.detach())
 
 
-def squared_distances(x: Tensor, projection: Tensor) -> Tensor:
-    """(batch, words, width), (width, rank) -> (batch, words, words)."""
-    projected = x @ projection
-    return (projected[:, :, None] - projected[:, None]).square().sum(3)
+def _batches(size: int, seed: int) -> Iterator[np.ndarray]:
+    """Numbers below size, batch by batch, epoch after epoch."""
+    for epoch in count():
+        order = generator(seed, epoch).permutation(size)
+        yield from np.split(order, range(BATCH, size, BATCH))
 
 
 def right_edges(distances: np.ndarray, sentence: Sentence) -> np.ndarray:

@@ -4,6 +4,10 @@ SESAME = .venv/bin/sesame
 
 install: .venv/installed
 
+# one small model in two minutes
+try: .venv/installed
+	@$(SESAME) try
+
 run: .venv/installed
 	-@$(SESAME) up
 	@$(SESAME) run

@@ -110,6 +110,16 @@ def run(
     _build(stages or [], force, recheck, jobs, wait)
 
 
+@app.command("try")
+@clear
+def try_out(jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None) -> None:
+    """Pre-train one small GPT, show what it has learnt, and write a page about it: some two minutes."""
+    from pipelines import trial
+
+    _build(trial.TARGETS, False, False, jobs, False)
+    trial.show()
+
+
 @command
 def study(
     name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,

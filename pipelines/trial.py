@@ -1,0 +1,79 @@
+"""`sesame try`: one small GPT from raw text to what it knows, in two minutes, by stages that the whole pipeline uses again."""
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from markupsafe import Markup
+
+from components import objectives, params
+from components.comparison import pages, plots
+from components.core import compute
+from components.evaluations import evaluate
+from components.evaluations.minimal_pairs import pairs
+from components.models import store
+from components.text import encode
+from pipelines import terminal
+
+MODEL, EVALUATION = "small", "pairs"
+TARGETS = [f"pretrain@{MODEL}", f"evaluation@{EVALUATION}"]
+PAGE = Path("data/try/index.html")
+SHOWN = 10
+"""Pairs on the page, of as many rules as there are."""
+
+
+class Judged(NamedTuple):
+    """A pair and what the model says of it."""
+
+    good: str
+    bad: str
+    paradigm: str
+    margin: float
+    """Of the two sentences' log-probabilities, the right one's less the wrong one's, in nats."""
+
+
+def show() -> None:
+    """Write the page of the model, and print what it has."""
+    block, folder = params.load().models[MODEL], Path("data/models", MODEL)
+    compute.prepare(block.trainer.threads)
+    answers = evaluate.asked("minimal_pairs", EVALUATION, folder)
+    score, random = (float(np.nanmean(own.values)) for own in (answers, evaluate.asked("minimal_pairs", EVALUATION, folder, 1)))
+    judged, written = _judged(answers.items), _samples(block, folder)
+    with Path("data/study_curves", f"{MODEL}.csv").open(newline="") as file:
+        curve = pd.DataFrame(csv.DictReader(file)).apply(pd.to_numeric, errors="coerce").assign(model=MODEL, reads=block.loss_of)
+    bits, tokens = curve["bits_per_byte"].iloc[-1], int(curve["tokens"].iloc[-1])
+    facts = {"tokens": tokens, "bits": bits, "score": score, "random": random, "items": len(answers.values)}
+    pages.write(
+        PAGE, Path(__file__).with_suffix(".html.j2"), "the first look", curve=Markup(plots.svg(plots.curves(curve))), judged=judged,
+        samples=written, model=MODEL, **facts,
+    )  # fmt: skip
+    rows = [[own.good, own.bad, f"{own.margin:+.1f} {'right' if own.margin > 0 else 'wrong'}"] for own in judged]
+    terminal.table(["right", "wrong", "the model says"], rows)
+    terminal.say(
+        "{tokens:,} tokens read; {bits:.2f} bits a byte of held-out text; right in {score:.3f} of {items:,} pairs, "
+        "from random weights in {random:.3f}".format(**facts), "bold",
+    )  # fmt: skip
+    for own in written:
+        terminal.say(f"  {own['prompt']}  ->  {own['output']}")
+    terminal.say(f"page     {PAGE}")
+    terminal.say("next     `make run` builds the whole pipeline, and `sesame study mine` an ablation of your own (README)")
+
+
+def _judged(items: pd.DataFrame) -> list[Judged]:
+    """Pairs in turn from each rule, those of which the model is surest in the middle of each."""
+    text = {own.id: own for own in pairs.read(Path("data/evaluations", EVALUATION, "pairs.jsonl"))}
+    scored = items.assign(margin=items["good"] - items["bad"]).dropna(subset="margin")
+    in_turn = scored.assign(turn=scored.groupby("paradigm").cumcount()).sort_values("turn", kind="stable")
+    return [Judged(text[row.id].good, text[row.id].bad, row.paradigm, row.margin) for row in in_turn.head(SHOWN).itertuples()]
+
+
+def _samples(block: params.Model, folder: Path) -> list[dict[str, str]]:
+    """How the model goes on with its prompts."""
+    model, tokenizer = store.load(folder)
+    model.eval()
+    with torch.no_grad():
+        validation = encode.load(Path("data/encoded", block.encoding), "valid")
+        return objectives.build(block.objective, tokenizer).samples(model, validation, block.prompts)

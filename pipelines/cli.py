@@ -427,6 +427,22 @@ def neighbours(
 
 
 @command
+def attention(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it reads.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A new file; by default data/attention/MODEL.html, which is written anew."),
+    ] = None,
+) -> None:
+    """Draw what each head of each layer attends to in a text, as a page of heat maps."""
+    from components.evaluations.attention import page
+    from pipelines import terminal
+
+    terminal.say(str(page.write(model, text, out)))
+
+
+@command
 def profile(
     name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="Where the local files of a *_files profile lie.")] = None,

@@ -17,7 +17,7 @@ from tests.conftest import save_random, tiny_params
 
 COMMANDS = {
     "generate": ["generate", "gpt", "a man"], "export": ["export", "gpt"], "vectors": ["vectors", "words"],
-    "submit": ["submit", "glue", "gpt"],
+    "submit": ["submit", "glue", "gpt"], "attention": ["attention", "gpt", "a man"],
 }  # fmt: skip
 """Every command that writes where somebody says. `submit` puts a file of its own name into a folder."""
 
@@ -53,7 +53,13 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
     assert (tmp_path / "there/kept.txt").read_text() == "kept" and [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
-@pytest.mark.parametrize("command", [["generate", "../models/gpt", "a"], ["export", "gpt/"], ["export", "/etc"], ["vectors", "../x"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["generate", "../models/gpt", "a"], ["export", "gpt/"], ["export", "/etc"], ["vectors", "../x"],
+        ["attention", "../x", "a"],
+    ],
+)  # fmt: skip
 def test_a_name_is_no_path(project, command):
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 2 and "is no name" in done.output

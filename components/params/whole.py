@@ -204,6 +204,11 @@ class Params(Block):
             return start and self.derived[model].by.architecture(start)
         return self.models[model].architecture if model in self.models else None
 
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """(model, evaluation) of every stage `evaluate`."""
+        return [(model, evaluation) for evaluation in self.evaluate.evaluations for model in self.evaluate.models]
+
     def of_study(self, name: str) -> Self:
         """These params with as many examples as the study says."""
         study = self.studies[name]

@@ -15,7 +15,7 @@ from components.report import STARTS
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
-PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "evaluations", "lectures", "spaces")))
+PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "default", "evaluations", "lectures", "spaces")))
 PLACES = {"pretrained": "pretrained", **STARTS}
 """The starts of a model, as tables call them."""
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}

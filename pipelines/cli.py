@@ -134,6 +134,7 @@ def study(
         terminal.table(["study", "variants", "question"], studies.listed())
         return
     studies.clear_removed(name)
+    terminal.say(studies.power(name))
     _build([f"study@{name}"], force, False, jobs, wait)
 
 
@@ -238,7 +239,7 @@ def plan(
     stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
 ) -> None:
     """List stages in the order of their running, what a run would do and what that takes. Runs nothing; fails where it can't fit."""
-    from pipelines import terminal
+    from pipelines import studies, terminal
     from pipelines.execution import graph
     from pipelines.money import forecast
 
@@ -255,6 +256,9 @@ def plan(
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
     terminal.say(outlook.summary(), "bold")
+    for target in stages or []:
+        if target.startswith("study@"):
+            terminal.say(studies.power(target.removeprefix("study@")))
     if not all_params.away:  # what fits into a worker's machine is not known here
         outlook.check()
 

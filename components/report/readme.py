@@ -60,6 +60,8 @@ def scores() -> str:
         if row["against"] in STARTS:
             verdicts.setdefault((row["model"], row["task"]), set()).add(row["verdict"])
 
+    tasks = [task for task in TASKS if task in {key[2] for key in found}]
+
     def cell(model: str, init: str, task: str) -> str:
         if (row := found.get((model, init, task))) is None:
             return "–"
@@ -67,13 +69,13 @@ def scores() -> str:
         return f"**{shown}**" if init == "pretrained" and verdicts.get((model, task)) == {"higher"} else shown
 
     def line(label: str, start: str, model: str, init: str) -> list[str]:
-        return [label, start, *(cell(model, init, task) for task in TASKS)]
+        return [label, start, *(cell(model, init, task) for task in tasks)]
 
     models = list(dict.fromkeys(row["model"] for row in rows("scores") if row["init"] == "random"))
     frozen = {"elmo": "elmo, frozen"}
     body = [line(frozen.get(model, model), name, model, init) for model in models for init, name in PLACES.items()]
     body += [line(label, "", name, "baseline") for name, label in BASELINES.items()]
-    return table(["model", "start", *TASKS.values()], [*body, line("MiniLM, frozen", "the yardstick", "minilm", "pretrained")])
+    return table(["model", "start", *(TASKS[task] for task in tasks)], [*body, line("MiniLM, frozen", "the yardstick", "minilm", "pretrained")])
 
 
 def gains() -> str:
@@ -95,12 +97,14 @@ def starts() -> str:
         for row in csv.DictReader(file):
             points = tried.setdefault((row["model"], row["start"]), {})
             points.setdefault((row["embedding_scale"], row["learning_rate"]), {})[row["task"]] = float(row["score"])
-    body = []
+    body, tasks = [], []
     for (model, start), points in tried.items():
+        tasks = [task for task in TASKS if task in next(iter(points.values()))]
         (scale, rate), best = max(points.items(), key=lambda point: statistics.fmean(point[1].values()))
         rates = ", ".join(sorted({row for _, row in points}, key=float))
-        body.append([model, PLACES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in TASKS)])
-    return table(["model", "start", "points tried", "rates", "best rate", "scale of token vectors", *TASKS.values()], body)
+        body.append([model, PLACES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in tasks)])
+    head = ["model", "start", "points tried", "rates", "best rate", "scale of token vectors"]
+    return table([*head, *(TASKS[task] for task in tasks)], body)
 
 
 def reading() -> str:

@@ -23,6 +23,8 @@ TARGETS = [f"pretrain@{MODEL}", f"evaluation@{EVALUATION}"]
 PAGE = Path("data/try/index.html")
 SHOWN = 10
 """Pairs on the page, of as many rules as there are."""
+WORDS = 8
+"""Of a pair that is read at a glance."""
 
 
 class Judged(NamedTuple):
@@ -37,7 +39,8 @@ class Judged(NamedTuple):
 
 def show() -> None:
     """Write the page of the model, and print what it has."""
-    block, folder = params.load().models[MODEL], Path("data/models", MODEL)
+    all_params, folder = params.load(), Path("data/models", MODEL)
+    block = all_params.models[MODEL]
     compute.prepare(block.trainer.threads)
     answers = evaluate.asked("minimal_pairs", EVALUATION, folder)
     score, random = (float(np.nanmean(own.values)) for own in (answers, evaluate.asked("minimal_pairs", EVALUATION, folder, 1)))
@@ -48,7 +51,7 @@ def show() -> None:
     facts = {"tokens": tokens, "bits": bits, "score": score, "random": random, "items": len(answers.values)}
     pages.write(
         PAGE, Path(__file__).with_suffix(".html.j2"), "the first look", curve=Markup(plots.svg(plots.curves(curve))), judged=judged,
-        samples=written, model=MODEL, **facts,
+        samples=written, model=MODEL, corpus=all_params.encodings[block.encoding].corpus, **facts,
     )  # fmt: skip
     rows = [[own.good, own.bad, f"{own.margin:+.1f} {'right' if own.margin > 0 else 'wrong'}"] for own in judged]
     terminal.table(["right", "wrong", "the model says"], rows)
@@ -63,9 +66,11 @@ def show() -> None:
 
 
 def _judged(items: pd.DataFrame) -> list[Judged]:
-    """Pairs in turn from each rule, those of which the model is surest in the middle of each."""
+    """Short pairs, in turn from each rule; the model has no say in which."""
     text = {own.id: own for own in pairs.read(Path("data/evaluations", EVALUATION, "pairs.jsonl"))}
-    scored = items.assign(margin=items["good"] - items["bad"]).dropna(subset="margin")
+    words = items["id"].map(lambda name: len(text[name].good.split()))
+    scored = items.assign(margin=items["good"] - items["bad"], far=(words - WORDS).abs()).dropna(subset="margin")
+    scored = scored.sort_values("far", kind="stable")
     in_turn = scored.assign(turn=scored.groupby("paradigm").cumcount()).sort_values("turn", kind="stable")
     return [Judged(text[row.id].good, text[row.id].bad, row.paradigm, row.margin) for row in in_turn.head(SHOWN).itertuples()]
 

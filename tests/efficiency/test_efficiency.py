@@ -175,13 +175,18 @@ def test_compress_chooses_on_dev_within_the_budget(lab, capsys):
     table.to_csv("data/report/efficiency.csv", index=False)
     compress("bert", "0.5x-latency", None)
     said = " ".join(capsys.readouterr().out.split())
-    assert "the best of these on dev is coarse: 0.780 there, 0.600 ± 0.010" in said, "of dev, not of the split that is judged"
-    assert "not made of bert: other, dev 0.790" in said and "data/efficiency/coarse/same" in said
+    assert ("the best of these on dev is coarse: 0.780 on dev, 0.600 ± 0.010") in said, (
+        "of dev, not of the split that is judged"
+    )
+    assert "from another model than bert: other, dev 0.790" in said and "data/efficiency/coarse/same" in said
     compress("bert", "0.2x-bytes", "same")
-    assert "none of 3 ways comes within 0.2 of the bytes; the cheapest takes 0.25" in " ".join(capsys.readouterr().out.split())
+    assert ("none of 3 forms is within 0.2 of the bytes; the cheapest takes 0.25") in " ".join(
+        capsys.readouterr().out.split()
+    )
     for arguments, message in (
-        (("bert", "2x-latency", None), "it is a share and what of, `0.5x-latency`"), (("bert", "half", None), "it is a share and what of"),
-        (("elmo", "0.5x-flops", None), "no point of efficiency runs elmo as it is"),
+        (("bert", "2x-latency", None), "e.g. 0.5x-latency"), (("bert", "half", None), "write a share above 0 and "
+                "up to 1"),
+        (("elmo", "0.5x-flops", None), "no point of `efficiency` runs elmo unchanged"),
         (("bert", "0.5x-flops", "other"), "no 'other' in efficiency.tasks"),
     ):  # fmt: skip
         with pytest.raises(SesameError, match=message):

@@ -291,7 +291,7 @@ def test_a_store_that_is_new(hosts):
     fresh = Lab(hosts.clone("fresh"), lab.env, lab.forks)
     hosts.worker("one")
     output = fresh.sesame("run")
-    assert "neither here nor in DVC's remote, made anew: what one had made" in output
+    assert "run again, as their outputs are neither here nor in DVC's remote: one" in output
     assert "3 stages: 1 cached, 2 done" in output
     assert "3 stages: 3 cached" in fresh.sesame("run")
     fresh.env = lab.env | {"AWS_SECRET_ACCESS_KEY": "", "AWS_ACCESS_KEY_ID": "", "HOME": str(hosts.folder)}
@@ -526,4 +526,4 @@ def test_lanes_of_a_sweep_run_side_by_side(hosts):
     for name in ("one", "two", "three"):
         hosts.worker(name)
     output = hosts.lab.sesame("exp", "sweep", "-S", "seed=1,2,3")
-    assert "3 lanes, 3 at a time" in output and len(re.findall(r"\] done after ", output)) == 3, output
+    assert "3 worktree runs, 3 at a time" in output and len(re.findall(r"\] done after ", output)) == 3, output

@@ -368,7 +368,7 @@ def test_plan(bare):
     bare.stages("  a: {cmd: echo > a.out, outs: [a.out], desc: Write, meta: {resource: cpu}}\n  b: {cmd: cat a.out, deps: [a.out]}")
     output = bare.sesame("plan")
     assert [line.split() for line in output.splitlines()][1:3] == [["a", "to", "run", "?", "?", "cpu"], ["b", "to", "run", "?", "?", "a"]]
-    assert output.endswith("2 stages to run; nothing is known of the time of 2 stages\n")
+    assert output.endswith("2 stages to run; no time estimate for 2 stages\n")
 
 
 def test_scores_are_shown_at_the_end(lab):

@@ -221,7 +221,10 @@ def test_a_folder_of_data_that_is_a_link_is_one_line_with_its_cure(inside, name)
     shutil.rmtree(name, ignore_errors=True)
     Path(name).symlink_to(Path("disk").resolve())
     with (
-        pytest.raises(SesameError, match=rf"{name} is a link to .*/disk, and DVC .*: put the folder itself there \(`rm {name} && mv"),
+        pytest.raises(
+            SesameError,
+            match=rf"{name} is a link to .*/disk, and DVC .*: replace the link by the folder \(`rm {name} && mv",
+        ),
         graph.at_once(),
     ):
         pass

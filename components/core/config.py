@@ -57,7 +57,7 @@ Address = Annotated[str, AfterValidator(_of_the_web), PlainSerializer(without_se
 
 def _each_once(values: list) -> list:
     if twice := next((value for value in values if values.count(value) > 1), None):
-        raise ValueError(f"{twice} stands there twice")
+        raise ValueError(f"{twice} is listed twice; list it once")
     return values
 
 
@@ -108,7 +108,7 @@ class Block(BaseModel):
                     continue
                 if taken & {int, float} and isinstance(said, bool):
                     none = ", or null for none" if NoneType in taken else ""
-                    raise ValueError(f"{key}: {str(said).lower()} is no number; give one{none}")
+                    raise ValueError(f"{key}: {str(said).lower()} is not a number; give a number{none}")
                 if taken & {int, float} and isinstance(said, str) and _number(said):
                     raise ValueError(f"{key}: {said!r} is a text; write the number without quotes")
                 if bool in taken and not taken & {int, float}:

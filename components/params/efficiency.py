@@ -47,7 +47,7 @@ class Point(Block):
     def teacher_settings_have_one(self):
         for name in ("teacher_weight", "teacher_temperature"):
             if self.teacher is None and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} says nothing without a teacher")
+                raise ValueError(f"{name} has no effect: teacher is not set; set it, or leave {name} out")
         return self
 
 
@@ -84,31 +84,54 @@ class Efficiency(Block):
         if self.recipe is None or not self.tasks:
             raise ValueError("points need a recipe and tasks")
         if self.base not in self.points:
-            raise ValueError(f"base: {self.base!r} is no point (there are: {', '.join(self.points)})")
+            raise ValueError(f"base: {self.base!r} is not a point (there are: {', '.join(self.points)})")
         if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:
-            raise ValueError(f"tasks has {twice[0]} twice")
+            raise ValueError(f"tasks: {twice[0]} is listed twice; list it once")
         for name, point in self.points.items():
             try:
                 recipe = self.tuned(name)
             except ValidationError as error:
                 raise ValueError(f"points.{name}.recipe{first(error)}") from None
             if name == self.base and recipe.method == "early_exit":
-                raise ValueError(f"base: {name} is left at several thresholds, and others are held against one")
+                raise ValueError(
+                    f"base: {name} exits at several thresholds, and the baseline needs one score; take another point"
+                )
             if recipe.temperature_scaling:
-                raise ValueError(f"points.{name}.recipe.temperature_scaling says nothing here: every point has its temperature")
+                raise ValueError(
+                    f"points.{name}.recipe.temperature_scaling has no effect: every point is calibrated; leave it out"
+                )
             if point.teacher is not None and (taught := self.points.get(point.teacher)) is None:
-                raise ValueError(f"points.{name}.teacher: {point.teacher!r} is no point (there are: {', '.join(self.points)})")
+                raise ValueError(
+                    f"points.{name}.teacher: {point.teacher!r} is not a point (there are: {', '.join(self.points)})"
+                )
             if point.teacher is not None and taught.teacher is not None:
-                raise ValueError(f"points.{name}.teacher: {point.teacher} has a teacher itself")
+                raise ValueError(
+                    f"points.{name}.teacher: {point.teacher} has a teacher itself; name a point without one"
+                )
             early = [own for own in (name, point.teacher) if own and self.tuned(own).method == "early_exit"]
             if early and point.teacher:
-                raise ValueError(f"points.{name}.teacher: {early[0]} has several classifiers, and one teaches one")
+                raise ValueError(
+                    f"points.{name}.teacher: {early[0]} has several classifiers (early_exit), and "
+                    "distillation is from one to one; take another method"
+                )
             if early and point.quantised:
-                raise ValueError(f"points.{name}.quantised: early_exit is held against models that are not rounded")
+                raise ValueError(
+                    f"points.{name}.quantised: early_exit is compared with models that are not quantised; "
+                    "leave quantised out"
+                )
             if recipe.method in ("text_to_text", "in_context"):
-                raise ValueError(f"points.{name}.recipe.method {recipe.method} writes, and has no probabilities of labels")
+                raise ValueError(
+                    f"points.{name}.recipe.method {recipe.method} generates text and gives no "
+                    "probabilities of labels; take another method"
+                )
             if recipe.method not in ("full", "early_exit") and point.factorised:
-                raise ValueError(f"points.{name}.factorised: thin matrices are to be tuned, and {recipe.method} leaves weights as they are")
+                raise ValueError(
+                    f"points.{name}.factorised: low-rank factors must be tuned, and method "
+                    f"{recipe.method} does not tune the weights; take full"
+                )
             if recipe.method not in ("full", "early_exit") and point.quantised and point.quantised.trained:
-                raise ValueError(f"points.{name}.quantised.trained: {recipe.method} leaves the model's weights as they are")
+                raise ValueError(
+                    f"points.{name}.quantised.trained: method {recipe.method} does not tune the model's "
+                    "weights; take full"
+                )
         return self

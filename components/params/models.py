@@ -177,7 +177,7 @@ class Training(Block):
         if fewer and any(self.trainer.accumulate % count for count in (*fewer, devices)):
             raise ValueError(
                 f"with {self.run.rendezvous.min_nodes} to {self.run.num_nodes} nodes trainer.accumulate must be a multiple of each number "
-                f"of devices, as {math.lcm(*fewer, devices)} is: dropout would be another one when a node is lost"
+                f"of devices, as {math.lcm(*fewer, devices)} is: otherwise dropout would change when a node is lost"
             )
         sizes = (self.batch_size, *(phase.batch_size for phase in self.phases if phase.batch_size))
         for size in sizes:
@@ -190,14 +190,20 @@ class Training(Block):
             raise ValueError(f"objective {self.objective.name} compares the rows of a batch: trainer.accumulate and run.devices must be 1")
         if self.objective.compares_rows and min(sizes) < 3:
             raise ValueError(
-                f"batch_size {min(sizes)}: objective {self.objective.name} tells one row of a batch from others, which takes 3 or more"
+                f"batch_size {min(sizes)}: objective {self.objective.name} compares a row with others "
+                "of its batch; set 3 or more"
             )
         if (spent := sum(phase.share for phase in self.phases)) >= 1:
-            raise ValueError(f"the shares of phases sum to {spent:g}, which leaves nothing to the rest of the training")
+            raise ValueError(
+                f"the shares of phases sum to {spent:g}, and leave nothing for the rest of the training; lower them"
+            )
         if self.phases and self.budget.minutes:
-            raise ValueError("phases are shares of a budget in tokens, flops or steps, not of one in minutes")
+            raise ValueError("phases need a budget in tokens, flops or steps, and this one is in minutes")
         if self.phases and self.objective.continues:
-            raise ValueError(f"objective {self.objective.name} reads on where the step before has ended: it has no phases")
+            raise ValueError(
+                f"objective {self.objective.name} continues the text of the step before and can't have "
+                "phases; leave them out"
+            )
 
     def check_phases(self, reader: str, most: int) -> None:
         """Raises ValueError where a phase has longer rows than what is trained reads."""
@@ -230,10 +236,13 @@ class Model(Training):
             raise ValueError(f"{error}; allowed: {able}") from None
         for part, name in ((self.architecture, "architecture"), (self.objective, "objective")):
             if self.run.strategy == "fsdp" and part.shares_weights:
-                raise ValueError(f"run.strategy fsdp can't cut up weights that stand in two places, as those of this {name} do: take ddp")
+                raise ValueError(
+                    f"run.strategy fsdp can't shard weights that are shared, as those of this {name} are; take ddp"
+                )
         if not self.architecture.has_layers_apart and (self.trainer.recompute or self.run.strategy == "fsdp"):
             raise ValueError(
-                f"trainer.recompute and run.strategy fsdp take layers one by one, which {self.architecture.name} does not call"
+                "trainer.recompute and run.strategy fsdp need separate layers, which "
+                f"{self.architecture.name} does not have"
             )
         self.check_phases("the architecture", self.architecture.max_length)
         for prompt in self.prompts:

@@ -154,9 +154,13 @@ def _own_names(raw: dict[str, Any], studies: dict[str, Any], file: str | Path) -
         if key in SHARED:
             own[key] = frozenset(value)
             if twice := sorted(own[key] & set(raw.get(key) or ())):
-                raise SesameError(f"{STUDIES}: {key}.{plain(twice[0])} stands in {file}, too")
+                raise SesameError(f"{STUDIES}: {key}.{plain(twice[0])} is also in {file}; remove one of them")
         elif key not in OF_STUDIES or key in raw:
-            there = f"stands in {file}, too" if key in raw else f"belongs into {file}; here are {', '.join((*OF_STUDIES, *SHARED))}"
+            there = (
+                f"is also in {file}; remove one of them"
+                if key in raw
+                else f"belongs in {file}; this file may have {', '.join((*OF_STUDIES, *SHARED))}"
+            )
             raise SesameError(f"{STUDIES}: {plain(key)} {there}")
     return own
 
@@ -188,7 +192,9 @@ def load(path: str | Path = FILE) -> Params:
     """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them."""
     raw = _read(path)
     if isinstance(raw, dict) and raw and not raw.keys() - {*OF_STUDIES, *SHARED} and (Path(path).resolve().parents[1] / FILE).exists():
-        raise SesameError(f"{path} is that of the studies; run from the folder above, where {FILE} of the whole project is")
+        raise SesameError(
+            f"{path} is that of the studies; run from the folder above, which has {FILE} of the whole project"
+        )
     return check(raw, path, studies_beside(path))
 
 

@@ -111,9 +111,9 @@ class Search(Block):
             if key not in Recipe.model_fields:
                 close = difflib.get_close_matches(key, Recipe.model_fields, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(Recipe.model_fields)}"
-                raise ValueError(f"{key} is no field of a recipe ({hint})")
+                raise ValueError(f"{key} is not a field of a recipe ({hint})")
             if draw.choices is None and Recipe.model_fields[key].annotation not in (int, float):
-                raise ValueError(f"{key} is no plain number: give its choices")
+                raise ValueError(f"{key} is not a single number: give its choices")
             ends = []
             for value in draw.ends:
                 try:
@@ -126,7 +126,7 @@ class Search(Block):
                 ends.append(getattr(recipe, key))
             if draw.choices is not None and len(set(map(repr, ends))) < len(ends):
                 raise ValueError(
-                    f"{key}: choices {draw.choices} are to a recipe {ends}, and one stands twice: leave it out"
+                    f"{key}: choices {draw.choices} mean {ends} in a recipe, with one of them twice; leave it out"
                 )
             taken[key] = draw if draw.choices is None else draw.model_copy(update={"choices": ends})
         return taken
@@ -134,7 +134,7 @@ class Search(Block):
     @model_validator(mode="after")
     def draws_something(self):
         if self.models and not self.space:
-            raise ValueError("space: nothing is drawn; name a field of the recipe and what it is drawn from")
+            raise ValueError("space is empty; name a field of the recipe and the values that are tried")
         return self
 
     def longest(self, recipe: Recipe) -> int:

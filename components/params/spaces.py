@@ -286,13 +286,15 @@ class Method(Block):
     @model_validator(mode="after")
     def steps_fit_each_other(self):
         if self.map != "procrustes" and (self.whiten or self.dewhiten or self.reweight != (0.0, 0.0)):
-            raise ValueError(f"whiten, reweight and dewhiten are steps about a rotation; map: {self.map} has none")
+            raise ValueError(
+                f"whiten, reweight and dewhiten need a rotation, map: procrustes, and map is {self.map}; leave them out"
+            )
         if self.map != "procrustes" and self.dimensions != 1:
-            raise ValueError(f"dimensions that agree best are those of a rotation; map: {self.map} has none")
+            raise ValueError(f"dimensions needs a rotation, map: procrustes, and map is {self.map}; leave it out")
         if self.dewhiten and not self.whiten:
-            raise ValueError("dewhiten undoes whiten, which is off")
+            raise ValueError("dewhiten has no effect: whiten is off; set whiten: true, or leave dewhiten out")
         if self.start == "similarity" and self.self_learning is None:
-            raise ValueError("start: similarity finds too few right pairs to stop there; give it self_learning")
+            raise ValueError("start: similarity finds too few correct pairs by itself; set self_learning")
         return self
 
 
@@ -354,9 +356,11 @@ class SeedCurve(Block):
     @model_validator(mode="after")
     def methods_have_pairs(self):
         if self.seed_pairs != sorted(set(self.seed_pairs)):
-            raise ValueError(f"seed_pairs {self.seed_pairs} are not in order, each once")
+            raise ValueError(f"seed_pairs {self.seed_pairs}: list each number once, in ascending order")
         if without := [method.name for method in self.methods if method.start == "similarity"]:
-            raise ValueError(f"methods: {without[0]} starts without pairs, whose number is what a curve is over")
+            raise ValueError(
+                f"methods: {without[0]} uses no seed pairs, and the curve varies their number; leave it out"
+            )
         return self
 
 
@@ -393,7 +397,7 @@ class Alignment(Block):
         for place, methods in (("methods", self.methods), ("curve.methods", self.curve.methods if self.curve else [])):
             names = [method.name for method in methods]
             if twice := [name for name in names if names.count(name) > 1]:
-                raise ValueError(f"{place}: {twice[0]!r} stands there twice; give one a `name` of its own")
+                raise ValueError(f"{place}: {twice[0]!r} is listed twice; give one of them another `name`")
         return self
 
     @model_validator(mode="after")
@@ -415,7 +419,7 @@ class Shift(Block):
     @model_validator(mode="after")
     def something_is_known(self):
         if not self.towards + self.away:
-            raise ValueError("name words that it moves towards, or away from")
+            raise ValueError("no words; name words that it moves towards, or away from")
         return self
 
 
@@ -438,7 +442,7 @@ class History(Block):
     @model_validator(mode="after")
     def periods_differ(self):
         if len(set(self.periods)) < len(self.periods):
-            raise ValueError("periods: one stands there twice")
+            raise ValueError("periods: one is listed twice; list each once")
         return self
 
 
@@ -471,5 +475,5 @@ class Groups(Block):
     @model_validator(mode="after")
     def two_sets(self):
         if self.first == self.second:
-            raise ValueError("first and second are the same text")
+            raise ValueError("first and second are the same text; name two different ones")
         return self

@@ -71,14 +71,14 @@ class TaskTable(Block):
     @model_validator(mode="after")
     def columns_fit(self):
         if (self.pattern is None) == (self.format == "lines"):
-            raise ValueError("pattern goes with format: lines")
+            raise ValueError("pattern has no effect: it needs format: lines; set that, or leave pattern out")
         if self.pattern is not None:
             import regex  # which takes time to import, and few need it
 
             try:
                 names = regex.compile(self.pattern).groupindex
             except regex.error as error:
-                raise ValueError(f"pattern is no regular expression: {error}") from None
+                raise ValueError(f"pattern is not a valid regular expression: {error}") from None
             for key in ("id", "text_a", "text_b", "label", "group"):
                 column = getattr(self, key)
                 if column is not None and column not in names:
@@ -111,9 +111,9 @@ class TaskSplit(Block):
     @model_validator(mode="after")
     def one_of(self):
         if (self.source is None) == (self.share is None):
-            raise ValueError("give either a source or a share of train")
+            raise ValueError("give either a source or a share of train, not both or neither")
         if self.share is not None and (self.table or not self.labelled):
-            raise ValueError("a share of train has train's labels and columns")
+            raise ValueError("a split that is a share of train has train's labels and columns; leave them out")
         return self
 
 
@@ -131,12 +131,12 @@ class Prompt(Block):
         try:
             named = [(field, spec, conversion) for _, field, spec, conversion in Formatter().parse(text) if field is not None]
         except ValueError as error:
-            raise ValueError(f"{text!r}: {error}; a brace that is meant as such is written twice") from None
+            raise ValueError(f"{text!r}: {error}; write a literal brace twice") from None
         for field, spec, conversion in named:
             if field not in PROMPTED or spec or conversion:
-                raise ValueError(f"{text!r} asks for {{{field}}} (there are: {', '.join(f'{{{name}}}' for name in PROMPTED)})")
+                raise ValueError(f"{text!r}: unknown field {{{field}}} (there are: {', '.join(f'{{{name}}}' for name in PROMPTED)})")
         if not named:
-            raise ValueError(f"{text!r} shows nothing of the example: put {{text_a}} where its text belongs")
+            raise ValueError(f"{text!r} does not contain the example; put {{text_a}} where its text belongs")
         return text
 
 
@@ -211,7 +211,7 @@ class Task(Block):
         if self.reader in ("multirc", "wic", "wsc") and self.labels != ["false", "true"]:
             raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
         if self.range and self.range[0] >= self.range[1]:
-            raise ValueError("range goes from the lowest to the highest score")
+            raise ValueError(f"range {self.range}: give the lowest score first, then the highest")
         for name in ("dev", "test"):
             block = self.splits.get(name)
             if block and block.metrics and self.metric not in block.metrics:
@@ -219,11 +219,11 @@ class Task(Block):
         if self.train.source is None:
             raise ValueError("train has no source")
         if (taken := sum(split.share or 0 for split in self.splits.values())) >= 1:
-            raise ValueError(f"the shares of train sum to {taken:g}, which leaves it nothing")
+            raise ValueError(f"the shares of train sum to {taken:g} and leave nothing to train on; lower them")
         if not self.train.labelled or not self.dev.labelled:
             raise ValueError("train and dev need labels")
         if clash := sorted({"train", "dev", "test"} & self.extra.keys()):
-            raise ValueError(f"extra: {', '.join(clash)} has a place of its own")
+            raise ValueError(f"extra: {', '.join(clash)} is a key next to extra; move it there")
         for name, split in self.splits.items():
             self._table_fits(name, split)
             for metric in split.metrics or self.metrics:
@@ -232,18 +232,22 @@ class Task(Block):
 
     def _prompt_fits(self, prompt: Prompt) -> None:
         if prompt.answers and self.kind != "classification":
-            raise ValueError(f"prompt.answers stand for labels, which a {self.kind} task has not")
+            raise ValueError(f"prompt.answers has no effect: a {self.kind} task has no labels; leave it out")
         if unknown := sorted(prompt.answers.keys() - set(self.labels)):
-            raise ValueError(f"prompt.answers has {unknown[0]!r}, which is none of the labels ({', '.join(self.labels)})")
+            raise ValueError(f"prompt.answers has {unknown[0]!r}, which is not a label ({', '.join(self.labels)})")
         words = [prompt.answers.get(label, label.replace("_", " ")).strip() for label in self.labels]
         if "" in words:
-            raise ValueError("prompt.answers has an empty one: nothing would always be the likeliest answer")
+            raise ValueError(
+                "prompt.answers: an answer is empty, and would always be the most likely one; give it a word"
+            )
         if twice := [word for i, word in enumerate(words) if word in words[:i]]:
             raise ValueError(f"prompt.answers: {twice[0]!r} stands for two labels")
         if "{text_b}" in prompt.text and self.table and self.table.text_b is None:
-            raise ValueError("prompt.text asks for {text_b}, which the table has no column for")
+            raise ValueError(
+                "prompt.text contains {text_b}, and the table has no column for it; leave it out, or name table.text_b"
+            )
         if "{choices}" in prompt.text and self.kind != "choice":
-            raise ValueError(f"prompt.text asks for {{choices}}, which a {self.kind} task has not")
+            raise ValueError(f"prompt.text contains {{choices}}, and a {self.kind} task has none; leave it out")
 
     def _table_fits(self, name: str, split: TaskSplit) -> None:
         table = split.table or self.table
@@ -260,7 +264,7 @@ class Task(Block):
         if metric not in METRICS_OF[self.kind]:
             raise ValueError(f"metric {metric} does not fit a {self.kind} task (allowed: {', '.join(METRICS_OF[self.kind])})")
         if self.kind == "classification" and metric == "f1" and len(self.labels) != 2:
-            raise ValueError(f"metric f1 is that of the second label of two, and there are {len(self.labels)}; take macro_f1")
+            raise ValueError(f"metric f1 needs two labels, and there are {len(self.labels)}; take macro_f1")
         if self.kind == "tagging" and metric == "f1" and (other := [label for label in self.labels if not re.match(r"O$|[BI]-.", label)]):
             raise ValueError(f"metric f1 of a tagging task counts entities in O, B-type, I-type; not one of these: {', '.join(other)}")
         if self.kind == "classification" and metric in GROUPED:
@@ -268,7 +272,9 @@ class Task(Block):
             if table and table.group is None and table.group_rows is None:
                 raise ValueError(f"metric {metric} of {name} needs a group in its table")
             if table is None and self.reader != "multirc":
-                raise ValueError(f"metric {metric} needs groups, which reader {self.reader} has not")
+                raise ValueError(
+                    f"metric {metric} needs groups, and reader {self.reader} gives none; take another metric"
+                )
 
 
 METHODS = (
@@ -403,13 +409,17 @@ class Recipe(Block):
     def parts_fit(self):
         check_fall(self.schedule, self.warmup)
         if self.exits and self.method != "early_exit":
-            raise ValueError(f"exits are of method early_exit, not {self.method}")
+            raise ValueError(f"exits has no effect with method {self.method}: it needs early_exit; leave it out")
         if self.exits != sorted(set(self.exits)):
-            raise ValueError(f"exits {self.exits} are not in order, each once")
+            raise ValueError(f"exits {self.exits}: list each layer once, in ascending order")
         if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:
-            raise ValueError(f"layer {self.layer}: a model's own vector is of its last layer; take vector: mean, or leave layer out")
+            raise ValueError(
+                f"layer {self.layer}: vector: pooled is of the last layer; take vector: mean, or leave layer out"
+            )
         if self.pair == "joined" and "decomposable_attention" in (self.method, self.head):
-            raise ValueError("decomposable_attention compares two texts, and joined they are one; set pair: apart")
+            raise ValueError(
+                "decomposable_attention needs two separate texts, and pair: joined makes one; set pair: apart"
+            )
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
         if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
@@ -417,9 +427,13 @@ class Recipe(Block):
         if not self.normalise_layers and self.method not in MIXING and not (self.head in MIXING and self.method in TUNED):
             raise ValueError(f"normalise_layers has no effect under method {self.method}, head {self.head}: leave it out")
         if "token_vectors" in self.starts and self.starts["token_vectors"].embedding_scale != 1:
-            raise ValueError("starts.token_vectors.embedding_scale: they are trained, and stay as they are; leave it out")
+            raise ValueError(
+                "starts.token_vectors.embedding_scale has no effect: the vectors are trained; leave it out"
+            )
         if self.method != "in_context" and (self.shots or self.calibrated):
-            raise ValueError(f"shots and calibrated are of method in_context, not {self.method}")
+            raise ValueError(
+                f"shots and calibrated have no effect with method {self.method}: they need in_context; leave them out"
+            )
         return self
 
     def of_start(self, init: str) -> "Recipe":
@@ -479,16 +493,17 @@ class Finetune(Block):
     @model_validator(mode="after")
     def begins_pretrained(self):
         if "pretrained" not in self.inits:
-            raise ValueError("inits needs pretrained: random weights are what it is held against")
+            raise ValueError("inits lacks pretrained, with which random weights are compared; add it")
         if "token_vectors" in self.inits:
             for name, recipe in self.recipes.items():
                 if recipe.method not in STARTED:
                     raise ValueError(
-                        f"recipes.{name}: method {recipe.method} reads layers, which the start token_vectors has not; take one of "
+                        f"recipes.{name}: method {recipe.method} reads layers, and the start "
+                        "token_vectors has none; take one of "
                         f"{', '.join(STARTED)}, or leave token_vectors out of inits"
                     )
         if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds {self.seeds}: one stands twice, and would count as two runs")
+            raise ValueError(f"seeds {self.seeds}: one is listed twice and would count as two runs; list each once")
         return self
 
 
@@ -548,5 +563,5 @@ class Baselines(Block):
     @model_validator(mode="after")
     def pairs_are_apart(self):
         if "decomposable_attention" in self.methods and self.recipe.pair == "joined":
-            raise ValueError("methods: decomposable_attention compares two texts, and joined they are one; set pair: apart in the recipe")
+            raise ValueError("methods: decomposable_attention needs two separate texts; set pair: apart in the recipe")
         return self

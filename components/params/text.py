@@ -248,16 +248,21 @@ class Corpus(Block):
     @model_validator(mode="after")
     def shards_are_apart(self):
         if self.cleaning.quality and not self.shards:
-            raise ValueError("cleaning.quality is of a corpus of shards: set shards, if only to 1")
+            raise ValueError("cleaning.quality needs shards: set shards, at least to 1, or leave quality out")
         if not self.shards:
             return self
         if self.smoothing:
-            raise ValueError("smoothing goes by the words of all text and does not go together with shards")
+            raise ValueError("smoothing counts the words of all text, which shards do not allow; leave one of them out")
         for number, part in enumerate(self.parts, start=1):
             if part.max_words:
-                raise ValueError(f"part {number}: max_words is a sample of all text and does not go together with shards; name fewer files")
+                raise ValueError(
+                    f"part {number}: max_words samples from all text, which shards do not allow; name fewer files"
+                )
             if part.reader.format == "parallel":
-                raise ValueError(f"part {number}: two files line by line (format parallel) do not go together with shards")
+                raise ValueError(
+                    f"part {number}: format: parallel reads two files line by line, which shards do not "
+                    "allow; leave shards out"
+                )
         return self
 
     @model_validator(mode="after")
@@ -266,7 +271,9 @@ class Corpus(Block):
         if self.smoothing and nameless:
             raise ValueError(f"smoothing is over languages, and part {', '.join(nameless)} names none")
         if self.max_words and not self.smoothing:
-            raise ValueError("max_words of a corpus is with smoothing; give a part its own")
+            raise ValueError(
+                "max_words of a corpus needs smoothing; set smoothing, or give each part its own max_words"
+            )
         return self
 
 
@@ -289,7 +296,7 @@ class Mix(Block):
     @model_validator(mode="after")
     def has_text(self):
         if self.only_tasks and not self.tasks:
-            raise ValueError("only_tasks needs tasks, whose text is all there is")
+            raise ValueError("only_tasks needs tasks: name them, or leave only_tasks out")
         return self
 
 
@@ -327,12 +334,16 @@ class Tokenizer(Block):
     @model_validator(mode="after")
     def size_fits(self):
         if (self.vocab_size is None) != (self.kind == "bytes"):
-            said = "there are as many as there are bytes: leave vocab_size out" if self.vocab_size else "vocab_size is missing"
+            said = (
+                ("vocab_size has no effect, as it is the number of bytes; leave it out")
+                if self.vocab_size
+                else "vocab_size is missing"
+            )
             raise ValueError(f"kind {self.kind}: {said}")
         if self.kind in LIBRARY and (own := {"byte_fallback", "character_coverage"} & self.model_fields_set):
-            raise ValueError(f"kind {self.kind} is not sentencepiece's and has no {sorted(own)[0]}")
+            raise ValueError(f"{sorted(own)[0]} has no effect: kind {self.kind} is not of sentencepiece; leave it out")
         if self.kind == "bytes" and not self.byte_fallback:
-            raise ValueError("kind bytes: byte_fallback is what makes them")
+            raise ValueError("kind bytes needs byte_fallback: set it to true, or leave it out")
         return self
 
     @property

@@ -97,7 +97,9 @@ class TransformerArchitecture(ArchitectureBlock):
         meant = dict(zip(SIZED, (layers, width, width // 64, 4 * width), strict=True))
         for key, value in meant.items():
             if given.get(key, value) != value:
-                raise ValueError(f"size {size} means {key} {value}, and {given[key]} stands beside it: leave one of them out")
+                raise ValueError(
+                    f"size {size} means {key} {value}, and {key}: {given[key]} contradicts it; leave one of them out"
+                )
         return {"max_length": 512} | {key: value for key, value in given.items() if key != "size"} | meant
 
     @model_validator(mode="after")
@@ -105,9 +107,13 @@ class TransformerArchitecture(ArchitectureBlock):
         if self.head_size and not self.any_head_size:
             raise ValueError(f"head_size is for other architectures than {self.name}: leave it out")
         if self.head_size and self.positions == "rotary":
-            raise ValueError("rotary positions turn heads of hidden_size / num_heads: leave head_size out, or take others")
+            raise ValueError(
+                "rotary positions need heads of hidden_size / num_heads: leave head_size out, or take other positions"
+            )
         if not self.head_size and self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}")
         if self.positions == "rotary" and self.hidden_size // self.num_heads % 2:
-            raise ValueError(f"rotary positions turn pairs: hidden_size / num_heads = {self.hidden_size // self.num_heads} is odd")
+            raise ValueError(
+                f"rotary positions need an even hidden_size / num_heads, and it is {self.hidden_size // self.num_heads}"
+            )
         return self

@@ -39,9 +39,11 @@ class EncoderArchitecture(TransformerArchitecture):
         if self.num_layers % self.layer_groups:
             raise ValueError(f"num_layers {self.num_layers} is not divisible by layer_groups {self.layer_groups}")
         if self.embedding_size and self.positions == "sinusoidal":
-            raise ValueError("sinusoidal positions are of hidden_size: leave embedding_size out, or take others")
+            raise ValueError("sinusoidal positions have hidden_size: leave embedding_size out, or take other positions")
         if self.layer_groups > 1 and self.shared_layers == "none":
-            raise ValueError(f"layer_groups: {self.layer_groups} says which layers share, and shared_layers: none that none do")
+            raise ValueError(
+                f"layer_groups: {self.layer_groups} has no effect with shared_layers: none; leave one of them out"
+            )
         return self
 
 

@@ -45,7 +45,10 @@ class RecurrentArchitecture(ArchitectureBlock):
     @model_validator(mode="after")
     def inner_layers_are_there(self):
         if self.inner_size and self.num_layers == 1:
-            raise ValueError("inner_size is that of the layers below the last, and num_layers is 1: leave it out")
+            raise ValueError(
+                "inner_size has no effect: it is the size of the layers below the last, and num_layers "
+                "is 1; leave it out"
+            )
         return self
 
 

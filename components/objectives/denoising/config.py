@@ -82,7 +82,9 @@ class Whole(Block):
     @model_validator(mode="after")
     def something_is_spoilt(self):
         if not (self.permute_sentences or self.rotate or self.infilled or self.deleted or self.masked or self.shuffled):
-            raise ValueError("noise whole spoils nothing: give permute_sentences, rotate, infilled, deleted, masked or shuffled")
+            raise ValueError(
+                "noise whole changes nothing: set permute_sentences, rotate, infilled, deleted, masked or shuffled"
+            )
         return self
 
 

@@ -33,7 +33,9 @@ class ReplacedTokens(MaskedInputs):
     stood there, over the targets (Replace MLM) or over all (All-Tokens MLM, without its copy mechanism)."""
 
     def check_prompt(self, prompt: str) -> None:
-        raise ValueError(f"prompts: objective {self.name} answers by a head that is not kept after training; leave prompts out")
+        raise ValueError(
+            f"prompts: objective {self.name} predicts with a head that is not kept after training; leave prompts out"
+        )
 
 
 Objective = ReplacedTokens

@@ -53,7 +53,7 @@ class MaskedInputs(ObjectiveBlock):
     @model_validator(mode="after")
     def shares_fit(self):
         if self.mask_share + self.random_share > 1:
-            raise ValueError("mask_share + random_share is more than 1")
+            raise ValueError("mask_share + random_share is more than 1; lower one of them")
         return self
 
     @model_validator(mode="after")
@@ -63,11 +63,13 @@ class MaskedInputs(ObjectiveBlock):
         if self.question and not self.paired:
             name = {"nsp": "next_sentence", "sop": "sentence_order"}[self.question]
             said = f"inputs: {self.inputs}" if self.inputs else "pairs: false"
-            raise ValueError(f"{name} asks about pairs: drop `{said}`, or say `{name}: false`, too")
+            raise ValueError(f"{name} needs pairs: leave out `{said}`, or set `{name}: false`")
         return self
 
     @model_validator(mode="after")
     def one_kind_of_target(self):
         if self.whole_word and self.span_probability:
-            raise ValueError("spans are of whole words anyway: drop whole_word, or span_probability")
+            raise ValueError(
+                "whole_word has no effect with span_probability, whose spans are of whole words; leave one of them out"
+            )
         return self

@@ -280,7 +280,7 @@ def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
     ({"name": "truncated", "layers": 5}, None, "derived.less.by: layers: layer 4 does not exist; the model has 4 "
             "layers, "
             "0 to 3"),
-    ({"name": "truncated", "layers": [0, 9]}, None, "layer 9 is not there"),
+    ({"name": "truncated", "layers": [0, 9]}, None, "layer 9 does not exist"),
     ({"name": "truncated", "layers": []}, None, "at least 1 item"),
     ({"name": "truncated", "layers": [2, 0]}, None, r"layers \[2, 0\]: list each layer once"),
     (TRUNCATED, "models/gpt", "by truncated needs on: models/bert, not models/gpt"),
@@ -288,12 +288,12 @@ def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
     ({"name": "pruned", "feed_forward": 1.0, "importance": "magnitude"}, None, "feed_forward: 1 removes everything"),
     ({"name": "pruned", "feed_forward": 0.99, "importance": "magnitude"}, None, "feed_forward: 0.99 of 32 removes "
             "everything"),
-    ({"name": "pruned", "feed_forward": 0.01, "importance": "magnitude"}, None, "feed_forward: 0.01 of 32 takes out nothing"),
+    ({"name": "pruned", "feed_forward": 0.01, "importance": "magnitude"}, None, "feed_forward: 0.01 of 32 removes nothing"),
     ({"name": "pruned", "importance": "magnitude"}, None, "nothing is pruned"),
     ({"name": "pruned", "heads": 1.0, "importance": "magnitude"}, None, "heads: 1 removes everything"),
-    ({"name": "pruned", "heads": 0.2, "importance": "magnitude"}, None, "heads: 0.2 of 2 takes out nothing"),
-    ({"name": "sparsified", "sparsity": 1.0}, None, "sparsity: 1 sets everything to zero"),
-    ({"name": "sparsified", "sparsity": 0.0}, None, "sparsity: 0 sets nothing to zero"),
+    ({"name": "pruned", "heads": 0.2, "importance": "magnitude"}, None, "heads: 0.2 of 2 removes nothing"),
+    ({"name": "sparsified", "sparsity": 1.0}, None, "sparsity: 1 sets all weights to zero"),
+    ({"name": "sparsified", "sparsity": 0.0}, None, "sparsity: 0 sets no weight to zero"),
     (GRADIENT, "encoded/tiny", "importance gradient needs an objective"),
     ({**GRADIENT, "objective": {"name": "mlm"}}, None, "by pruned needs on: encoded/<encoding>, not models/bert"),
     ({**GRADIENT, "objective": {"name": "clm"}}, "encoded/tiny", "objective clm can't train architecture encoder"),

@@ -460,7 +460,7 @@ def test_from_two_files_to_scores(project):
      "in_context is for tasks of kind classification, choice, and turned is of kind text"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full") or raw["finetune"].update(tasks=["turned"], models=["t5"]),
      "full generates no text, as the task turned needs"),
-    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_c}"}), r"asks for \{text_c\} \(there are: \{text_a\}"),
+    (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_c}"}), r"unknown field \{text_c\} \(there are: \{text_a\}"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "no text"}), "does not contain the example"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a", "answers": {}}), "write a literal brace twice"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"maybe": "so"}}),
@@ -477,7 +477,7 @@ def test_from_two_files_to_scores(project):
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a}", "answers": {"no": " "}}), "prompt.answers: an answer is "
             "empty"),
     (lambda raw: raw["search"].update(models=["gpt"], tasks=["same"]), "nothing is trained"),
-    (lambda raw: raw["learning_curve"].update(models=["gpt"], tasks=["same"]), "nothing learns"),
+    (lambda raw: raw["learning_curve"].update(models=["gpt"], tasks=["same"]), "nothing is trained"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full") or raw["learning_curve"].update(models=["t5"], tasks=["turned"]),
      "full generates no text, as the task turned needs"),
 ])  # fmt: skip

@@ -223,7 +223,7 @@ SPLIT = {"source": files("pairs.tsv")}
             "tasks.same: metric f1 of a tagging task counts entities",
         ),
         ({"extra": {"dev": SPLIT}}, "tasks.same: extra: dev is a key next to extra"),
-        ({"dev": {"share": 0.1, "labelled": False}}, "tasks.same.dev: a share of train has train's labels"),
+        ({"dev": {"share": 0.1, "labelled": False}}, "tasks.same.dev: a split that is a share of train has train's labels"),
     ],
 )
 def test_a_mistake_in_the_declaration_is_one_line(changes, said):

@@ -150,6 +150,7 @@ def study(
         terminal.table(["study", "variants", "question"], studies.listed())
         return
     studies.clear_removed(name)
+    terminal.say(studies.power(name))
     _build([f"study@{name}"], force, False, jobs, wait)
 
 
@@ -259,9 +260,8 @@ def worker(
 def plan(
     stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
 ) -> None:
-    """List the stages that a run would execute, in order, with estimated time and memory. Fails if a stage can't
-    fit."""
-    from pipelines import terminal
+    """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
+    from pipelines import studies, terminal
     from pipelines.execution import graph
     from pipelines.money import forecast
 
@@ -278,6 +278,9 @@ def plan(
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
     terminal.say(outlook.summary(), "bold")
+    for target in stages or []:
+        if target.startswith("study@"):
+            terminal.say(studies.power(target.removeprefix("study@")))
     if not all_params.away:  # what fits into a worker's machine is not known here
         outlook.check()
 

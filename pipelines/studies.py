@@ -29,6 +29,13 @@ def _declared(name: str) -> params.Study:
     return studies[name]
 
 
+def power(name: str) -> str:
+    """The smallest differences that a study can show, in a line."""
+    from components.studies.power import sentence
+
+    return sentence(name, _declared(name))
+
+
 def clear_removed(name: str) -> None:
     """Remove what variants and seeds have left that the params no longer have:
     DVC would still see it beside the others. Its cache keeps it."""

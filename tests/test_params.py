@@ -439,13 +439,15 @@ def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
     """Not once for each of the many that refer to it."""
     raw, studies = YAML(typ="safe").load((ROOT / params.FILE).read_text()), params.studies_beside(ROOT / params.FILE)
     raw["models"]["brt"] = raw["models"].pop("bert")
+    studies["models"]["brt_2018"] = studies["models"].pop("bert_2018")
     with pytest.raises(SesameError) as told:
         params.check(raw, studies=studies)
     lines = str(told.value).splitlines()
-    assert len(lines) <= 5, lines
+    assert len(lines) <= 6, lines
     there = re.escape(f"(there are: {', '.join(sorted({*raw['models'], *studies['models']}))})")  # a user adds models, too
-    named = rf"model: no 'bert' in models of either file {there}; named so \d+ times, the last is studies"
+    named = rf"model: no 'bert_2018' in models of either file {there}; named so \d+ times, the last is studies"
     assert re.search(rf"studies/params/\w+\.yaml: {named}", str(told.value)), str(told.value)
+    assert re.search(r"finetune\.models\[0\]: no 'bert' in .*; named so \d+ times, the last is evaluate", str(told.value)), str(told.value)
 
 
 def test_tokenizers_and_encodings_stand_in_either_file_and_in_one_only():

@@ -1,7 +1,6 @@
 """The stages `evaluation`, which prepares what models are asked, and `evaluate`, which asks one."""
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 from typing import Any
 
 from components.evaluations.config import LOWER_IS_BETTER
@@ -17,7 +16,7 @@ def evaluations(p: Params) -> Iterator[Entry]:
 
 
 def evaluated(p: Params) -> Iterator[Entry]:
-    for model, name in product(p.evaluate.models, p.evaluate.evaluations):
+    for model, name in p.asked:
         kind = p.evaluations[name].kind
         modules = ("components.evaluations.evaluate", f"components.evaluations.{kind}.evaluation", *model_modules(p, model))
         yield Entry("evaluate", f"{model}-{name}", modules, {"kind": kind, "twins": p.evaluate.twins}, model)

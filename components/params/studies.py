@@ -149,6 +149,10 @@ class Study(Block):
     """Of each pre-training."""
     milestones: list[Count] = []
     """Models kept on the way, after so many tokens, and fine-tuned like the last one. Their learning rate has not yet come down."""
+    train_examples: Annotated[Count | None, Added(neutral=None)] = None
+    """Labelled examples of a fine-tuning; null: as many as `finetune` says."""
+    eval_examples: Annotated[Count | dict[Name, Count] | None, Added(neutral=None)] = None
+    """As under `finetune`; null: what that says."""
     recipe: Recipe | None = None
     """How every variant is fine-tuned; none where there are no tasks."""
     ladder: Annotated[list[Label], Once, Added(neutral=[])] = []

@@ -1,6 +1,6 @@
 """The whole of the params: the sections, and what has to fit between them."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
@@ -214,6 +214,17 @@ class Params(Block):
             start = self.architecture(self.derived[model].start)
             return start and self.derived[model].by.architecture(start)
         return self.models[model].architecture if model in self.models else None
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """(model, evaluation) of every stage `evaluate`."""
+        return [(model, evaluation) for evaluation in self.evaluate.evaluations for model in self.evaluate.models]
+
+    def of_study(self, name: str) -> Self:
+        """These params with as many examples as the study says."""
+        study = self.studies[name]
+        said = {key: value for key in ("train_examples", "eval_examples") if (value := getattr(study, key)) is not None}
+        return self.model_copy(update={"finetune": self.finetune.model_copy(update=said)}) if said else self
 
     @model_validator(mode="after")
     def studies_fit(self):

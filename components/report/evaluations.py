@@ -1,7 +1,5 @@
 """What the report says of models that were asked without being tuned."""
 
-from itertools import product
-
 import pandas as pd
 
 from components import params
@@ -15,12 +13,14 @@ COLUMNS = [
     "verdict", "detectable", "margin", "bigram_wrong", "bigram_wrong_items", "left_out", "protocol",
 ]  # fmt: skip
 
+LAYERS = ["model", "evaluation", "layer", "score", "random_score", "control", "selectivity", "compression"]
+
 
 def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
     """A row for each model and evaluation, `all`, with a verdict after Holm's correction over these; behind it one for each group of
     items, without."""
     rows, whole, references = [], [], {}
-    for evaluation, model in product(all_params.evaluate.evaluations, all_params.evaluate.models):
+    for model, evaluation in all_params.asked:
         measured = metrics["evaluate", f"{model}-{evaluation}"]
         about = {key: measured[key] for key in ("protocol", "measure")} | {"model": model, "evaluation": evaluation}
         hard, gain = measured.get("bigram_wrong", {}), measured["gain"]
@@ -63,10 +63,10 @@ def references_of(frame: pd.DataFrame) -> list[str]:
 def layers(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
     """A row for each layer that an evaluation read by itself."""
     rows = []
-    for evaluation, model in product(all_params.evaluate.evaluations, all_params.evaluate.models):
+    for model, evaluation in all_params.asked:
         for place, layer in enumerate(metrics["evaluate", f"{model}-{evaluation}"].get("layers", ())):
             rows.append({"model": model, "evaluation": evaluation, "layer": place, **layer})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=LAYERS)
 
 
 def better(measure: str) -> int:

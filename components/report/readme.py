@@ -15,7 +15,9 @@ from components.report import STARTS
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
-PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "evaluations", "lectures", "spaces")))
+RESULTS = Path("docs/results")
+"""Tables of the report as runs with a profile left them: evaluations.csv, and layers.csv of probes."""
+PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "default", "evaluations", "lectures", "spaces")))
 PLACES = {"pretrained": "pretrained", **STARTS}
 """The starts of a model, as tables call them."""
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}
@@ -60,6 +62,8 @@ def scores() -> str:
         if row["against"] in STARTS:
             verdicts.setdefault((row["model"], row["task"]), set()).add(row["verdict"])
 
+    tasks = [task for task in TASKS if task in {key[2] for key in found}]
+
     def cell(model: str, init: str, task: str) -> str:
         if (row := found.get((model, init, task))) is None:
             return "–"
@@ -67,13 +71,14 @@ def scores() -> str:
         return f"**{shown}**" if init == "pretrained" and verdicts.get((model, task)) == {"higher"} else shown
 
     def line(label: str, start: str, model: str, init: str) -> list[str]:
-        return [label, start, *(cell(model, init, task) for task in TASKS)]
+        return [label, start, *(cell(model, init, task) for task in tasks)]
 
     models = list(dict.fromkeys(row["model"] for row in rows("scores") if row["init"] == "random"))
     frozen = {"elmo": "elmo, frozen"}
     body = [line(frozen.get(model, model), name, model, init) for model in models for init, name in PLACES.items()]
     body += [line(label, "", name, "baseline") for name, label in BASELINES.items()]
-    return table(["model", "start", *TASKS.values()], [*body, line("MiniLM, frozen", "the yardstick", "minilm", "pretrained")])
+    body.append(line("MiniLM, frozen", "the yardstick", "minilm", "pretrained"))
+    return table(["model", "start", *(TASKS[task] for task in tasks)], body)
 
 
 def gains() -> str:
@@ -95,12 +100,14 @@ def starts() -> str:
         for row in csv.DictReader(file):
             points = tried.setdefault((row["model"], row["start"]), {})
             points.setdefault((row["embedding_scale"], row["learning_rate"]), {})[row["task"]] = float(row["score"])
-    body = []
+    body, tasks = [], []
     for (model, start), points in tried.items():
+        tasks = [task for task in TASKS if task in next(iter(points.values()))]
         (scale, rate), best = max(points.items(), key=lambda point: statistics.fmean(point[1].values()))
         rates = ", ".join(sorted({row for _, row in points}, key=float))
-        body.append([model, PLACES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in TASKS)])
-    return table(["model", "start", "points tried", "rates", "best rate", "scale of token vectors", *TASKS.values()], body)
+        body.append([model, PLACES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in tasks)])
+    head = ["model", "start", "points tried", "rates", "best rate", "scale of token vectors"]
+    return table([*head, *(TASKS[task] for task in tasks)], body)
 
 
 def reading() -> str:
@@ -164,6 +171,58 @@ def evaluations() -> str:
     return table(head, body)
 
 
+def kept(name: str) -> list[dict[str, str]]:
+    """A table of RESULTS."""
+    with (RESULTS / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def published_pairs() -> str:
+    """Of published minimal pairs, what each model finds right."""
+    body = [
+        [row["evaluation"], row["model"], f"{float(row['score']):.3f} ± {float(row['error']):.3f}", f"{float(row['random']):.3f}",
+         f"{float(row['unigram']):.3f}", f"{float(row['bigram']):.3f}", f"{float(row['items']):,.0f}"]
+        for row in kept("pairs") if row["group"] == "all"
+    ]  # fmt: skip
+    return table(["set", "model", "right ± error", "random weights", "unigram", "bigram", "pairs"], body)
+
+
+def probes() -> str:
+    """Of each probe the score of every layer, and what stands next to the best one."""
+    layers: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in kept("layers"):
+        layers.setdefault((row["evaluation"], row["model"]), []).append(row)
+    body = []
+    for whole in (row for row in kept("probes") if row["group"] == "all"):
+        own = layers[whole["evaluation"], whole["model"]]
+        best = own[int(whole["protocol"].rpartition(" ")[2])]
+        extra = [f"{float(best[key]):.{places}f}" if best[key] else "–" for key, places in (("control", 3), ("compression", 1))]
+        reference = next(f"{float(whole[key]):.3f}" for key in ("by_word", "word_before") if whole.get(key))
+        by_layer = " ".join(f"{float(row['score']):.3f}" for row in own)
+        body.append([
+            whole["evaluation"].replace("_", " "), whole["model"], f"{float(whole['score']):.3f} ± {float(whole['error']):.3f}",
+            f"{float(whole['random']):.3f}", reference, *extra, by_layer,
+        ])  # fmt: skip
+    head = ["read", "model", "score ± error", "random weights", "by word, or word before", "control", "compression", "by layer"]
+    return table(head, body)
+
+
+RELATIONS = ("det", "nsubj", "obj", "amod", "case", "aux")
+
+
+def attention() -> str:
+    """Of each model how often the best head of a relation attends to the head of the word, random weights in brackets."""
+    rows_of: dict[str, dict[str, dict[str, str]]] = {}
+    for row in kept("attention"):
+        rows_of.setdefault(row["model"], {})[row["group"]] = row
+    body = [
+        [model, f"{float(own['all']['score']):.3f} ± {float(own['all']['error']):.3f}", f"{float(own['all']['random']):.3f}",
+         f"{float(own['all']['offset']):.3f}", *(f"{float(own[group]['score']):.3f}" for group in RELATIONS)]
+        for model, own in rows_of.items()
+    ]  # fmt: skip
+    return table(["model", "all ± error", "random weights", "offset", *RELATIONS], body)
+
+
 def recipe() -> str:
     """The study `recipe`: what is asked of its variants."""
     measures, body = ("bits_per_byte", "pairs", "pairs_core"), []
@@ -178,7 +237,7 @@ def recipe() -> str:
 TABLES = {
     "recipe": recipe,
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
-    "alignment": alignment, "evaluations": evaluations,
+    "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes, "attention": attention,
 }  # fmt: skip
 
 

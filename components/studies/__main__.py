@@ -23,7 +23,7 @@ PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").rea
 
 def study(all_params: params.Params, name: str, run: Run) -> dict:
     """Compare, judge what was expected, write the table and the pages, leave the rows in the ledger; the figures."""
-    block = all_params.studies[name]
+    block, all_params = all_params.studies[name], all_params.of_study(name)
     compared = tables.comparisons(all_params, name)
     frame = tables.table(all_params, name, compared)
     reads = tables.reads(all_params, name)

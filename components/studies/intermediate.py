@@ -15,6 +15,7 @@ from components.studies.variant import metrics_file
 def train(all_params: Params, name: str, run: Run) -> dict:
     """The model, and beside it what all that made it has cost. Tokens, steps and losses stay those of pre-training."""
     member, started = folders.member(all_params, name), time.perf_counter()
+    all_params = all_params.of_study(member.study)
     study, folder, start = all_params.studies[member.study], folders.pretrained_folder(member), folders.begun_folder(all_params, member)
     variant = study.variants[member.variant]
     by = variant.by.model_copy(update={"seed": member.seed})

@@ -23,6 +23,11 @@ def _members(p: Params) -> Iterator[tuple[str, Study, str, Model, int]]:
         yield member.name, study, member.variant, params.varied(p.models, study, member.variant, 0), member.seed
 
 
+def _own(p: Params, member: str) -> Params:
+    """With as many examples as the study of a stage says."""
+    return p.of_study(member.partition("-")[0])
+
+
 def _trained_on_text(p: Params, stage: str, later: bool) -> Iterator[Entry]:
     for name, study, variant, model, seed in _members(p):
         block = study.variants[variant]
@@ -46,7 +51,7 @@ def intermediate(p: Params) -> Iterator[Entry]:
             family, by = model.architecture.name, block.by
             modules = ("components.studies.intermediate", f"components.derive.{by.name}", *method_modules(by.recipe, family))
             tasks = {task: judging_settings(p.tasks[task], by.recipe) for task in block.intermediate}
-            settings = {"finetune": tuning_settings(p), "tasks": tasks, "by": by.settings(), "seed": seed}
+            settings = {"finetune": tuning_settings(_own(p, name)), "tasks": tasks, "by": by.settings(), "seed": seed}
             modules += (family_module(family), *encoding_modules(p, model.encoding))
             yield Entry("intermediate", name, modules, settings)
 
@@ -57,7 +62,7 @@ def transfers(p: Params) -> Iterator[Entry]:
         modules = ("components.studies.transfer", family_module(family), *encoding_modules(p, model.encoding))
         settings: dict[str, Any] = {"milestones": study.milestones, "own_seed": seed}
         if recipe:
-            settings |= tuning_settings(p) | {"recipe": recipe.settings()}
+            settings |= tuning_settings(_own(p, name)) | {"recipe": recipe.settings()}
             settings |= {"tasks": {task: judging_settings(p.tasks[task], recipe) for task in study.tasks}}
             modules += method_modules(recipe, family)
         if block.train_examples:

@@ -21,6 +21,7 @@ from components.studies.folders import LAST
 
 def transfer(all_params: Params, name: str, run: Run) -> dict:
     member = folders.member(all_params, name)
+    all_params = all_params.of_study(member.study)
     study, source = all_params.studies[member.study], folders.weights_folder(all_params, member)
     variant, recipe, results = study.variants[member.variant], tuned(study, member.variant), {}
     if variant.train_examples:

@@ -97,7 +97,7 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     members = {member.name: member for member in params.members(all_params.studies)}
     if kind in ("variant", "further", "intermediate", "transfer") and name in members:
         member = members[name]
-        study = all_params.studies[member.study]
+        study, all_params = all_params.studies[member.study], all_params.of_study(member.study)
         model = params.varied(all_params.models, study, member.variant, member.seed)
         if kind == "intermediate":
             return _tuned_first(all_params, model, study.variants[member.variant].intermediate, study.variants[member.variant].by)
@@ -105,7 +105,7 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
             return _training(all_params, model, 1)
         if (recipe := params.tuned(study, member.variant)) is None:
             return None  # nothing is tuned, only asked
-        examples = study.variants[member.variant].train_examples or config.train_examples
+        examples = study.variants[member.variant].train_examples or all_params.finetune.train_examples
         return _tuned(all_params, model, study.tasks, recipe, len(study.milestones) + 1, examples)
     pairs = {f"{model}-{task}": (model, task, config.recipes[model], len(config.inits)) for model in config.models for task in config.tasks}
     ways = {

@@ -1,0 +1,58 @@
+"""The smallest differences that a study can show, before it runs: from the spread of seeds in studies that have run."""
+
+from math import sqrt
+from typing import NamedTuple
+
+import pandas as pd
+from scipy.stats import t as student
+
+from components import params
+from components.comparison.verdicts import LEVEL
+from components.studies.expectations import POWER
+from components.studies.folders import LAST, REPORTS
+from components.studies.tables import LOSS
+
+
+class Power(NamedTuple):
+    """Of one measure in a study."""
+
+    smallest: float
+    """The smallest difference between two variants that a comparison by itself finds in POWER of the cases. Test items add to it."""
+    studies: int
+    """How many past studies the spread is of."""
+
+
+def power(name: str, study: params.Study) -> dict[str, Power]:
+    """Of each measure of a study that past ones have: a task, an evaluation, bits per byte. Empty for a study of one seed.
+
+    The spread is that of the study's own last run where there is one, else of all studies: of other models and budgets, so an estimate.
+    """
+    if (n := len(study.seeds)) < 2:
+        return {}
+    last_run = REPORTS / f"{name}.csv"
+    past = [pd.read_csv(path) for path in ([last_run] if last_run.exists() else sorted(REPORTS.glob("*.csv")))]
+    reach = student.ppf(1 - LEVEL / 2, 2 * (n - 1)) + student.ppf(POWER, 2 * (n - 1))
+    found = {}
+    for measure in (LOSS, *study.measures):
+        rows = [table[(table["milestone"] == LAST) & (table["n"] > 1)] for table in past if f"{measure}_std" in table]
+        known = pd.concat([table[["n", f"{measure}_std"]].dropna() for table in rows]) if rows else pd.DataFrame()
+        if len(known):
+            degrees = known["n"] - 1
+            variance = float((degrees * known[f"{measure}_std"] ** 2).sum() / degrees.sum())
+            found[measure] = Power(reach * sqrt(2 * variance / n), len(rows))
+    return found
+
+
+def sentence(name: str, study: params.Study) -> str:
+    """What to expect of a study before it runs."""
+    if len(study.seeds) < 2:
+        return "power    one seed shows no difference: name more under seeds"
+    if not (found := power(name, study)):
+        return "power    unknown: no study with these measures has run"
+    shown = ", ".join(f"{measure} {one.smallest:.3f}" for measure, one in found.items())
+    count = max(one.studies for one in found.values())
+    of = f"{count} past stud{'ies' if count > 1 else 'y'}"
+    return (
+        f"power    {len(study.seeds)} seeds a variant show differences from these on, in four cases of five: {shown} "
+        f"(by the spread of seeds in {of}; test items add to it)"
+    )

@@ -1,4 +1,4 @@
-"""What all optimizers of pre-training have in common."""
+"""Settings that all optimizers of pre-training share."""
 
 from typing import Annotated, Literal
 

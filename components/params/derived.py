@@ -50,7 +50,7 @@ class OnTasks(Way):
     """Labelled examples used of each task, a seeded subset; null takes all. With several tasks `{snli: 2000, stsb: 500}` says it of each
     (all of one that is not named)."""
     seed: DrawnSeed
-    """Of the head's weights, the order of examples and dropout."""
+    """The seed of the head's weights, the order of examples and dropout."""
     recipe: Recipe
     """How it is tuned."""
 
@@ -84,10 +84,11 @@ class MultiTask(OnTasks):
 
     name: Literal["multitask"]
     tasks: Annotated[list[Name], Field(min_length=2), Once]
-    """Of `tasks`, two or more."""
+    """Names of `tasks`, two or more."""
     sampling: Literal["proportional", "annealed", "uniform"] = "proportional"
-    """Whose batch comes next: a task's share is its examples' (MT-DNN), the same for all, or goes from the first nearly to the second: the
-    examples to the power 1 - 0.8 * (epoch - 1) / (epochs - 1) (Stickland and Murray 2019, section 4.1)."""
+    """How the task of the next batch is drawn: a task's share is its examples' (MT-DNN), the same for all, or goes from
+    the first nearly to the second: the examples to the power 1 - 0.8 * (epoch - 1) / (epochs - 1) (Stickland and Murray
+    2019, section 4.1)."""
     cap: Annotated[Count | None, Added(neutral=None)] = None
     """`proportional`: no task's share is of more examples than so many (T5: 2^21)."""
     temperature: Annotated[Annotated[float, Field(ge=1)], Added(neutral=1.0)] = 1.0
@@ -157,7 +158,7 @@ def _groups(start: ArchitectureBlock, layers: list[int]) -> dict[str, int]:
 
 
 class Scored(Way):
-    """What is taken out is what matters least, by what the model has learned or by its size."""
+    """The pruned parts are those that matter least, by what the model has learned or by their size."""
 
     importance: Literal["gradient", "magnitude"] = "gradient"
     """`gradient`: how much the loss would change without it, to first order (Michel et al. 2019, equation 2); `magnitude`: the norm of its
@@ -169,7 +170,7 @@ class Scored(Way):
     batch_size: Count = 32
     """Rows that are read at once."""
     seed: DrawnSeed
-    """Of the rows that are drawn."""
+    """The seed of the rows that are drawn."""
     threads: Threads | None = 1
     """CPU threads of torch; null leaves torch's own choice."""
 
@@ -189,9 +190,9 @@ class Pruned(Scored):
 
     name: Literal["pruned"]
     heads: Share = 0.0
-    """Of the attention heads of each layer, so many go."""
+    """The share of the attention heads of each layer that is removed."""
     feed_forward: Share = 0.0
-    """Of the inner units of each layer, so many go."""
+    """The share of the inner units of each layer that is removed."""
 
     @model_validator(mode="after")
     def something_is_left(self):
@@ -234,7 +235,7 @@ class Sparsified(Way):
 
     name: Literal["sparsified"]
     sparsity: Share
-    """So many of them are zero in the end."""
+    """The share of the weights that is zero in the end."""
     scope: Literal["global", "local"] = "global"
     """The smallest of all layers, or of each matrix by itself."""
 
@@ -258,28 +259,31 @@ class Distilled(Training, Way):
 
     name: Literal["distilled"]
     change: dict[str, Any] = {}
-    """What of the student's architecture is another than the teacher's: `{num_layers: 3}`, `{size: tiny}`."""
+    """The parts of the student's architecture that differ from the teacher's: `{num_layers: 3}`, `{size: tiny}`."""
     layers: Literal["spread", "random"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = "spread"
-    """The teacher's that the student begins with, the first is 0: one out of every so many (as published), or these; weights of another
-    shape, and with `random` all, are drawn."""
+    """The teacher's layers that the student starts from, the first is 0: evenly spread (as published), or these.
+    Weights of another shape are drawn at random, and with `random` all are."""
     temperature: Positive = 2.0
-    """Of both distributions, where they are held against each other."""
+    """The temperature of both distributions where they are compared."""
     soft_weight: Annotated[float, Field(ge=0)] = 5.0
-    """Of the cross-entropy with the teacher's distribution (DistilBERT's code: 5)."""
+    """The weight of the cross-entropy with the teacher's distribution (DistilBERT's code: 5)."""
     hard_weight: Annotated[float, Field(ge=0)] = 2.0
-    """Of the objective's own loss (DistilBERT's code: 2)."""
+    """The weight of the objective's own loss (DistilBERT's code: 2)."""
     cosine_weight: Annotated[float, Field(ge=0)] = 1.0
-    """Of the three losses; each is a mean over its targets."""
+    """The weight of the cosine loss of the hidden states. Each loss is a mean over its targets."""
     layer_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
-    """Of the squared distance of each layer's states to those of the teacher's layer as far up (TinyBERT, Jiao et al. 2020, equation 8,
-    without its projection), a mean over tokens and width, added up over the layers."""
+    """The weight of the squared distance of each layer's states to those of the corresponding layer of the teacher
+    (TinyBERT, Jiao et al. 2020, equation 8, without its projection), a mean over tokens and width, added up over the
+    layers."""
     relation_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
-    """Of the divergence of how tokens relate by their queries, by their keys and by their values, in the student's last layer and one of
-    the teacher's (MiniLM 2, Wang et al. 2021, equations 4 to 7), a mean over tokens and heads, added up over the three. Of any widths."""
+    """The weight of the divergence of the relations between tokens by their queries, by their keys and by their values,
+    in the student's last layer and one of the teacher's (MiniLM 2, Wang et al. 2021, equations 4 to 7), a mean over
+    tokens and heads, added up over the three. The widths may differ."""
     relation_heads: Annotated[Count | None, Added(neutral=None)] = None
-    """That the three are cut into; null: as many as the teacher's layer has."""
+    """The number of heads for these relations; null: as many as the teacher's layer has."""
     relation_layer: Annotated[Count | None, Added(neutral=None)] = None
-    """The teacher's, the first is 1; null: its last. (The paper takes one above the middle of a large teacher.)"""
+    """The teacher's layer, the first is 1; null: its last. (The paper takes one above the middle of a large
+    teacher.)"""
 
     @model_validator(mode="after")
     def something_is_taught(self):
@@ -363,7 +367,7 @@ class Derived(Block):
     """A model made of another one: `data/models/<name>`, to be named wherever a model is."""
 
     start: Name
-    """Of `models`, `checkpoints`, `derived`."""
+    """The name of an entry of `models`, `checkpoints` or `derived`."""
     on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded|models)/[a-z][a-z0-9_]*)$")]
     """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/; `models/<start>`, the model itself, where no
     data is needed."""

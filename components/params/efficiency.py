@@ -1,4 +1,4 @@
-"""Models held against each other by what an answer costs. It stands in `studies/params.yaml`."""
+"""Models compared by the cost of an answer. The section is in `studies/params.yaml`."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,17 +27,18 @@ class Point(Block):
     """A model as it answers. One more is one more line."""
 
     model: Name
-    """Of `models`, `checkpoints`, `derived`, of either file."""
+    """The name of an entry of `models`, `checkpoints` or `derived`, of either file."""
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones of the same architecture."""
     recipe: dict[str, Any] = {}
     """Laid over that of all points."""
     teacher: Label | None = None
-    """Another point, whose probabilities of the training examples are learned beside their labels (Hinton et al. 2015)."""
+    """Another point, whose probabilities of the training examples are learned besides their labels (Hinton et al.
+    2015)."""
     teacher_weight: Share = 0.5
-    """Of the loss against the teacher; the rest is that against the labels."""
+    """The weight of the loss against the teacher; the rest is the weight of the loss against the labels."""
     teacher_temperature: Positive = 2.0
-    """That probabilities of both are softened by."""
+    """The temperature that softens the probabilities of both."""
     factorised: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, Added(neutral=None)] = None
     """The matrices of the layers as products of two thin ones, with this share of their weights together, before the tuning."""
     quantised: Quantised | None = None
@@ -58,13 +59,13 @@ class Efficiency(Block):
     tasks: Annotated[list[Name], Once] = []
     """Classification: probabilities are what is taught, calibrated and left early by."""
     base: Label | None = None
-    """The point that the others are held against."""
+    """The baseline: the point that the others are compared with."""
     recipe: Recipe | None = None
-    """Of all points."""
+    """The recipe of all points."""
     thresholds: Annotated[list[Threshold], Field(min_length=1)] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     """`early_exit`: how likely an answer must be for the rest of the layers to be left out; 1: none is."""
     examples: Count = 200
-    """That time is measured on, one at a time and 32 together."""
+    """The number of examples on which time is measured, one at a time and 32 together."""
     points: dict[Label, Point] = {}
     """Label -> a model as it answers."""
 

@@ -1,4 +1,5 @@
-"""Params files read and checked: `params.yaml`, and the studies' beside `studies/dvc.yaml`, a file each in `studies/params`."""
+"""Reading and checking params files: `params.yaml`, `studies/params.yaml`, and a file for each study in
+`studies/params`."""
 
 import ast
 import inspect
@@ -138,7 +139,7 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
 
 
 MOST = 30
-"""Problems that are told at once."""
+"""How many problems are reported at once."""
 DEEPEST = 64
 """Levels of nesting; some tens of thousands would end the process, since the parser calls itself for each."""
 

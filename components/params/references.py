@@ -1,4 +1,4 @@
-"""Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
+"""Names that refer to nothing. Works on the raw file, so that these are reported together with wrong types."""
 
 from collections.abc import Collection, Mapping
 from itertools import combinations

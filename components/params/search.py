@@ -11,7 +11,7 @@ from components.params.tasks import MetricName, Recipe
 
 
 class Draw(Block):
-    """What a field of the recipe is drawn from: a range, uniformly, or a list of choices."""
+    """The values that a field of the recipe is drawn from: a range, uniformly, or a list of choices."""
 
     low: int | float | None = None
     """Lower bound of a range."""
@@ -48,7 +48,7 @@ class Pruner(Block):
     """Successive halving as Li et al. 2020 do it without waiting (ASHA);
     Hyperband (Li et al. 2018): several of them, which begin later and later."""
     min_epochs: Count = 1
-    """Nothing is stopped before. Rungs stand at min_epochs, times reduction_factor, times reduction_factor ..."""
+    """No trial is stopped before. Rungs are at min_epochs, times reduction_factor, times reduction_factor ..."""
     reduction_factor: Annotated[int, Field(ge=2)] = 2
     """At a rung the best of so many goes on."""
 
@@ -71,13 +71,13 @@ class SearchBudget(Block):
 class Search(Block):
     """Every model on every task, fine-tuned with recipes drawn at random, to compare models at a budget of tuning (Dodge et al. 2019).
 
-    A trial is `finetune.recipes.<model>` with the fields of `space` drawn anew, and a seed of its own.
+    A trial is `finetune.recipes.<model>` with newly drawn fields of `space`, and its own seed.
     """
 
     models: Annotated[list[Name], Once] = []
-    """Of `finetune.models`."""
+    """Names of `finetune.models`."""
     tasks: Annotated[list[Name], Once] = []
-    """Of `tasks`."""
+    """Names of `tasks`."""
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1), Once] = ["pretrained"]
     """From the model's weights, or from random ones of the same architecture, or from both: is it the pre-training or the architecture?"""
     sampler: Literal["random", "tpe"] = "random"
@@ -93,7 +93,7 @@ class Search(Block):
     train_examples: Count | None = None
     """Labelled examples used, a seeded subset; null takes all. Dev is `finetune.eval_examples`."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """That a band holds a model's whole curve."""
+    """The probability that a band holds a model's whole curve."""
     space: dict[str, Draw] = {}
     """Field of the recipe -> what it is drawn from. A fixed value is a choice of one."""
 

@@ -16,7 +16,7 @@ Column = Literal["parameters", "tokens", "flops", "seconds", "loss", "perplexity
 
 
 class Plot(Block):
-    """What to plot against what."""
+    """The axes of the study's plot."""
 
     x: Column
     """A figure of the pre-training, for the horizontal axis."""
@@ -25,7 +25,7 @@ class Plot(Block):
 
 
 RUNGS = 6
-"""That a ladder's surface is fitted to, at least."""
+"""The number of variants that a ladder's fit needs at least."""
 
 
 class Variant(Block):
@@ -37,12 +37,12 @@ class Variant(Block):
     recipe: dict[str, Any] = {}
     """Laid over the study's recipe."""
     encoding: Name | None = None
-    """What is read, if not what the study reads."""
+    """The encoding that is read, if not that of the study."""
     start: Annotated[Label | None, Added(neutral=None)] = None
     """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say;
     else they are only tuned otherwise."""
     budget: Annotated[Budget | None, Added(neutral=None)] = None
-    """Of the training that goes on from `start`; of any, in a study with a ladder."""
+    """The budget of a training that continues from `start`; in a study with a ladder, of any training."""
     init: Annotated[Literal["pretrained", "random"], Added(neutral="pretrained")] = "pretrained"
     """`random`: tuned from random weights of the architecture of `start`."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
@@ -50,8 +50,8 @@ class Variant(Block):
     on: Annotated[str | None, Field(pattern=r"^tasks(/[a-z][a-z0-9_]*)?$"), Added(neutral=None)] = None
     """With `by`: `tasks/<task>`, or `tasks`, which `by` names."""
     by: Annotated[Annotated[Tuned | MultiTask, Field(discriminator="name")] | None, Added(neutral=None)] = None
-    """What is done with the models of `start` before they are tuned on the tasks of the study: tuned on another task (Phang et al. 2018) or
-    on several at once (Liu et al. 2019), as under `derived`. The seed is the study's."""
+    """A training of the models of `start` before they are tuned on the tasks of the study: tuned on another task (Phang
+    et al. 2018) or on several at once (Liu et al. 2019), as under `derived`. The seed is the study's."""
 
     @property
     def only_tuned(self) -> bool:
@@ -110,14 +110,15 @@ class Variant(Block):
 
 
 class Expectation(Block):
-    """What is expected of a comparison before it is made. Its page says which commit fixed it, and what came out."""
+    """An expectation about a comparison, written before it is made. Its page says which commit fixed it, and what came
+    out."""
 
     variant: Label
-    """Of which something is expected."""
+    """The variant that the expectation is about."""
     against: Label | None = None
     """Another variant, of a pair in `contrasts`; null: the base."""
     task: Name
-    """Of the study's tasks."""
+    """A task of the study."""
     direction: Literal["higher", "lower"]
     """Whether the variant's score is expected to be higher or lower than that of `against`."""
     matters: Positive
@@ -130,34 +131,36 @@ class Study(Block):
     """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
 
     question: str
-    """What it asks, for its page."""
+    """The question of the study, for its page."""
     model: Name
-    """Of `models`: what is varied."""
+    """The name of an entry of `models`: the model that is varied."""
     encoding: Name | None = None
-    """What is read, if not what the model reads."""
+    """The encoding that is read, if not that of the model."""
     base: Label
-    """The variant that the others are held against."""
+    """The baseline: the variant that the others are compared with."""
     contrasts: list[tuple[Label, Label]] = []
-    """Further pairs of variants to hold against each other: the first less the second, `[[ltr, no_nsp]]`."""
+    """Further pairs of variants to compare: the first minus the second, `[[ltr, no_nsp]]`."""
     tasks: list[Name] = []
-    """On which every variant is fine-tuned."""
+    """Names of `tasks` on which every variant is fine-tuned."""
     evaluations: Annotated[list[Name], Once, Added(neutral=[])] = []
-    """Of `evaluations`: what every variant is asked without being tuned. It costs seconds, so that the minutes go into seeds."""
+    """Names of `evaluations`: each variant is evaluated without tuning. This takes seconds, so the time goes into
+    seeds."""
     seeds: Annotated[list[Seed], Field(min_length=1)]
-    """Each trains every variant anew, and fine-tunes it once on every task: the spread is that of both."""
+    """Each seed pre-trains every variant and fine-tunes it once on every task: the spread covers both."""
     budget: Budget
-    """Of each pre-training."""
+    """The budget of each pre-training."""
     milestones: list[Count] = []
-    """Models kept on the way, after so many tokens, and fine-tuned like the last one. Their learning rate has not yet come down."""
+    """Models are also kept after these numbers of tokens, and fine-tuned like the last. Their learning rate has not
+    decayed yet."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
     """Labelled examples of a fine-tuning; null: as many as `finetune` says."""
     eval_examples: Annotated[Count | dict[Name, Count] | None, Added(neutral=None)] = None
-    """As under `finetune`; null: what that says."""
+    """As in `finetune`; null: the value there."""
     recipe: Recipe | None = None
     """How every variant is fine-tuned; none where there are no tasks."""
     ladder: Annotated[list[Label], Once, Added(neutral=[])] = []
-    """Variants whose loss is foretold: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to that of the others.
-    All read alike; here a variant may have a budget of its own from the beginning."""
+    """Variants whose loss is predicted: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to
+    the others. All must have the same encoding; here each variant may have its own budget."""
     plot: Plot
     """The study's picture."""
     expects: list[Expectation] = []
@@ -166,7 +169,7 @@ class Study(Block):
         Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit", "adaptive"]
         | None
     ) = None
-    """A table of components/studies/published.yaml to be printed beside ours."""
+    """A table of components/studies/published.yaml, printed next to ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
     """Label -> what is different in it."""
 

@@ -58,7 +58,7 @@ class TaskTable(Block):
     label: str | int | None = None
     """None in a split without labels."""
     label_names: dict[str, str] = {}
-    """What the file writes -> the label's name, where the two differ."""
+    """Maps the labels in the file to the names of `labels`, where they differ."""
     drop_labels: list[str] = []
     """Rows with these labels are left out and counted (SNLI's `-`: no majority)."""
     thresholds: list[float] = []
@@ -121,9 +121,9 @@ class Prompt(Block):
     """A task in words, for the methods under which a model writes its answer or is asked how likely one is."""
 
     text: str
-    """What is read of an example: `{text_a}`, `{text_b}` and of a choice `{choices}` stand for its own."""
+    """The prompt: `{text_a}`, `{text_b}` and, for a choice, `{choices}` are replaced by those of the example."""
     answers: dict[str, str] = {}
-    """Classification: label -> the words that stand for it; without it they are the label's name."""
+    """For classification: maps a label to the words that the model generates for it. Default: the label's name."""
 
     @field_validator("text")
     @classmethod
@@ -149,9 +149,9 @@ class Task(Block):
     language: str = "en"
     """ISO 639-1, as `en`."""
     licence: Annotated[str, Label()]
-    """As stated by the source; goes onto the card."""
+    """The licence as stated by the source; goes onto the card."""
     note: Annotated[str | None, Label()] = None
-    """What belongs beside its scores, e.g. that it is a subset; goes onto the card."""
+    """A note for the card next to the scores, e.g. that the data are a subset."""
     kind: Literal["classification", "regression", "choice", "extraction", "tagging", "text"]
     """One label of a text or a pair; a score; one of an example's own choices; a piece of text_b; a tag per word; a text, which is
     written (a translation, a summary, an answer): `table.label` is its column."""
@@ -160,7 +160,7 @@ class Task(Block):
     range: tuple[float, float] | None = None
     """Regression: predictions are clipped to it."""
     metrics: Annotated[list[MetricName], Field(min_length=1), Once]
-    """What the benchmark reports; the first is the headline."""
+    """The metrics that the benchmark reports; the first is the headline."""
     table: TaskTable | None = None
     """How a row of the files becomes an example."""
     reader: ReaderName | None = None
@@ -170,13 +170,13 @@ class Task(Block):
     lowercase: Annotated[bool, Added(neutral=False)] = False
     """Text: BLEU and chrF are blind to case, as where a model's pieces have no capitals."""
     cut: Literal["longest", "text_a"] = "longest"
-    """What a too long pair loses: words of the longer text, or of the first only (a passage)."""
+    """Which words are cut from a pair that is too long: those of the longer text, or of the first only (a passage)."""
     train: TaskSplit
     """Where the training examples are from."""
     dev: TaskSplit
-    """What choices are made by: its own files, or a share of train."""
+    """The split for choices: its own files, or a share of train."""
     test: TaskSplit | None = None
-    """What is reported; null: there is none, and dev is reported."""
+    """The split whose scores are reported; null: there is none, and dev is reported."""
     extra: dict[Name, TaskSplit] = {}
     """Further sets to predict: mismatched, diagnostics."""
 
@@ -313,7 +313,7 @@ OF_CLASSES = {
 
 
 class Start(Block):
-    """What the tuning of a start other than the pre-trained weights takes in place of the recipe's."""
+    """Settings of the tuning from a start other than the pre-trained weights, in place of the recipe's."""
 
     learning_rate: Positive | None = None
     """Null: that of the recipe."""
@@ -380,7 +380,7 @@ class Recipe(Block):
     `decomposable_attention`, `linear_probe`, `sentence_probe`, `cosine`, and `head: mix | decomposable_attention` (Peters et al. 2018,
     section 3.2). Without it the scale of first weights decides how models compare."""
     starts: Annotated[dict[Literal["random", "token_vectors"], Start], Added(neutral={})] = {}
-    """What a tuning from another start than the pre-trained weights takes in place of the recipe's: each start is held against the others
+    """Settings that replace the recipe's for a start other than the pre-trained weights, so that each start is compared
     at its own best, found with the same effort."""
     layer: int = -1
     """`linear_probe`, and `vector: mean`: 0 is the embedding, -1 the top layer."""
@@ -400,10 +400,11 @@ class Recipe(Block):
     shots: Annotated[Annotated[int, Field(ge=0)], Added(neutral=0)] = 0
     """`in_context`: labelled examples in the prompt, drawn from the training split by the seed."""
     calibrated: Annotated[bool, Added(neutral=False)] = False
-    """`in_context`: what the prompt alone makes likely is taken off, told by texts without content (Zhao et al. 2021)."""
+    """For `in_context`: subtract the label probabilities of prompts without content (Zhao et al. 2021)."""
 
     exits: Annotated[list[Annotated[int, Field(ge=1)]], Added(neutral=[])] = []
-    """`early_exit`: layers with a classifier of their own, the first is 1, beside the last, which has one in any case; none named: all."""
+    """For `early_exit`: the layers that get a classifier, counted from 1; the last always has one. Default: all
+    layers."""
 
     @model_validator(mode="after")
     def parts_fit(self):
@@ -442,7 +443,7 @@ class Recipe(Block):
         return self.model_copy(update={"learning_rate": own.learning_rate}) if own and own.learning_rate else self
 
     def embedding_scale(self, init: str) -> float:
-        """By which token vectors are multiplied before anything learns."""
+        """The factor by which token vectors are multiplied before training."""
         return self.starts[init].embedding_scale if init in self.starts else 1.0
 
     def idle(self, kinds: Collection[str]) -> str | None:
@@ -465,9 +466,9 @@ class Finetune(Block):
     """Every model on every task; what all adaptations have in common: the seeds, the examples, the machine."""
 
     models: Annotated[list[Name], Once]
-    """Of `models`, `checkpoints`, `derived`."""
+    """Names of `models`, `checkpoints` or `derived`."""
     tasks: Annotated[list[Name], Once]
-    """Of `tasks`."""
+    """Names of `tasks`."""
     inits: Annotated[list[Init], Field(min_length=1), Once]
     """From the model's weights; from random ones of the same architecture; from the model's own token vectors alone, without positions
     and layers: what these add is what the context brings."""
@@ -476,7 +477,8 @@ class Finetune(Block):
     train_examples: Count | None = None
     """Labelled examples used, another subset for each seed, the same for every model; null takes all."""
     eval_examples: Count | dict[Name, Count] | None = None
-    """Of dev, of test and other splits, a seeded subset; null takes all. `{dev: 2000}`: of dev so many, of the others all."""
+    """Size of the seeded subset of each evaluation split; null takes all. `{dev: 2000}`: 2000 of dev, all of the
+    others."""
     accelerator: Annotated[Accelerator, RunOnly()] = "auto"
     """`auto`: a GPU where there is one."""
     precision: Precision = "auto"
@@ -484,7 +486,7 @@ class Finetune(Block):
     threads: Threads | None = None
     """CPU threads of torch; null leaves torch's own choice."""
     recipes: dict[Name, Recipe]
-    """By model."""
+    """The recipe of each model, by the model's name."""
 
     def evaluated(self, split: str) -> int | None:
         """How many examples of a split are judged; None for all."""
@@ -511,11 +513,11 @@ class Adapt(Block):
     """Ways to adapt, side by side: every model by every recipe on every task, under the seeds and examples of `finetune`."""
 
     models: Annotated[list[Name], Once]
-    """Of `models`, `checkpoints`, `derived`."""
+    """Names of `models`, `checkpoints` or `derived`."""
     methods: Annotated[list[Name], Once]
-    """Of `recipes`."""
+    """Names of `recipes`."""
     tasks: Annotated[list[Name], Once]
-    """Of `tasks`."""
+    """Names of `tasks`."""
     recipes: dict[Name, Recipe]
     """Name of a way to adapt -> its recipe."""
 
@@ -530,13 +532,13 @@ class LearningCurve(Block):
     """
 
     models: Annotated[list[Name], Once]
-    """Of `finetune.models`."""
+    """Names of `finetune.models`."""
     tasks: Annotated[list[Name], Once]
-    """Of `tasks`."""
+    """Names of `tasks`."""
     train_examples: Annotated[list[Size], Field(min_length=1), Once] = [100, 500]
     """Sizes of the training set, each a seeded subset of the next."""
     baselines: Annotated[list[Literal[BASELINES]], Once] = ["logistic_regression"]
-    """Of `baselines.methods`, held beside."""
+    """Names of `baselines.methods` to compare with."""
     min_steps: Size = 160
     """Epochs are added until there are so many: few examples need more of them (Mosbach et al. 2021)."""
 
@@ -546,19 +548,19 @@ class LearningCurve(Block):
 
 
 class Baselines(Block):
-    """What needs no pre-training, on the same examples."""
+    """Baselines that need no pre-training, on the same examples."""
 
     methods: Annotated[list[Literal[BASELINES]], Once]
     """The commonest label (where a text is asked for, the source as it is); bags of words, `second_text` of a pair's second text alone; a
     deep averaging network (Iyyer et al. 2015); decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
     tokenizer: Name
-    """Of the networks, whose vectors start at random."""
+    """The tokenizer of the networks, whose vectors start at random."""
     embedding_size: Size = 100
     """Width of these vectors."""
     embedding_std: Positive = 1.0
     """Deviation that the vectors start with; on few examples they hardly move, and small ones let the head learn faster."""
     recipe: Recipe
-    """Of the networks; its `method` says nothing here."""
+    """The recipe of the networks; its `method` has no effect."""
 
     @model_validator(mode="after")
     def pairs_are_apart(self):

@@ -31,11 +31,11 @@ class Energy(Block):
     """Power usage effectiveness: a data centre's power for each watt of its computers (1.58 was the mean of 2018,
     Strubell et al. 2019)."""
     watts_per_core: Watts = 10.0
-    """Of a busy core."""
+    """The power of a busy core."""
     watts_per_gib: Watts = 0.375
-    """Of a GiB of resident memory."""
+    """The power of a GiB of resident memory."""
     watts_per_gpu: Watts = 300.0
-    """Of a GPU at work."""
+    """The power of a GPU at work."""
 
 
 class Resources(Block):
@@ -113,9 +113,9 @@ class Params(Block):
     energy: Energy
     """Watts that the estimated energy is reckoned with."""
     price: Price
-    """What hours and kWh come to in money and CO2e."""
+    """The money and CO2e that hours and kWh cost."""
     resources: Annotated[Resources, RunOnly()]
-    """What a training takes for itself, so that others wait."""
+    """The resource that a training takes for itself, so that others wait."""
     run_on: Annotated[str, Field(pattern=r"^[\w.-]{1,100}$", description="here, or the name of a work pool"), RunOnly()] = "here"
     """Where stages run: `here`, or the name of a work pool of Prefect, whose machines have clones of their own (`sesame worker`)."""
     text: Annotated[TextRun, RunOnly()] = TextRun()
@@ -143,7 +143,7 @@ class Params(Block):
     learning_curve: LearningCurve
     """Scores at fewer labelled examples."""
     baselines: Baselines
-    """What needs no pre-training, on the same examples."""
+    """Baselines that need no pre-training, on the same examples."""
     vectors: dict[Name, Vectors]
     """Name -> word vectors trained on a corpus."""
     published_vectors: dict[Name, PublishedVectors]

@@ -17,7 +17,7 @@ class DebertaArchitecture(TransformerArchitecture):
     positions: Literal["disentangled"] = "disentangled"
     """Content and relative position attend to each other, each by projections."""
     activation: Activation = "gelu"
-    """Of the feed-forward part."""
+    """The activation of the feed-forward part."""
     layer_norm_eps: Positive = 1e-7
     """Added to the variance in a norm."""
     max_relative_positions: Size | None = None

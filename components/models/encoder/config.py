@@ -18,7 +18,7 @@ class EncoderArchitecture(TransformerArchitecture):
     norm_first: bool = False
     """Norms before attention and feed-forward (pre-LN), or after the residual (post-LN, as published)."""
     activation: Activation = "gelu"
-    """Of the feed-forward part (BERT: gelu)."""
+    """The activation of the feed-forward part (BERT: gelu)."""
     layer_norm_eps: Positive = 1e-12
     """Added to the variance in a norm (BERT: 1e-12)."""
     type_vocab_size: Size = 2
@@ -26,7 +26,7 @@ class EncoderArchitecture(TransformerArchitecture):
     embedding_size: Annotated[Size | None, Added(neutral=None)] = None
     """Width of the token vectors, which a matrix brings to hidden_size (ALBERT, Lan et al. 2020, section 3.1); null: hidden_size."""
     shared_layers: Annotated[Literal["none", "all", "attention", "feed_forward"], Added(neutral="none")] = "none"
-    """What all layers of a group have in common (ALBERT)."""
+    """The weights that all layers of a group share (ALBERT)."""
     layer_groups: Annotated[Size, Added(neutral=1)] = 1
     """Groups of consecutive layers, where layers share."""
 

@@ -9,7 +9,7 @@ from components.objectives.config import ObjectiveBlock
 
 
 class MaskedInputs(ObjectiveBlock):
-    """What a row is made of, and which of its tokens are targets."""
+    """The content of a row, and which of its tokens are targets."""
 
     trains = ("both_sides",)
 
@@ -28,7 +28,7 @@ class MaskedInputs(ObjectiveBlock):
     """Whether examples are pairs of segments, half of them with a random B; null: where a question asks for them. With pairs and
     without the question, what the loss teaches is told from what the form of the text does (Liu et al. 2019, section 4.2)."""
     whole_word: bool = False
-    """All pieces of a word are targets, or none (Devlin's release of 2019-05-31)."""
+    """Whole-word masking: all tokens of a word are targets, or none (Devlin's release of 2019-05-31)."""
     span_probability: Annotated[float, Field(gt=0, le=1), Added(neutral=None)] | None = None
     """Targets are spans of whole words, their lengths geometric with this probability (SpanBERT, Joshi et al. 2020, section 3.1: 0.2);
     hidden, replaced or left as one."""
@@ -40,7 +40,7 @@ class MaskedInputs(ObjectiveBlock):
 
     @property
     def question(self) -> Literal["nsp", "sop"] | None:
-        """What is asked of a pair: whether B follows A, or in which order they stand."""
+        """The question about a pair: whether B follows A, or in which order they are."""
         return None
 
     @property

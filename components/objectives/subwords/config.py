@@ -20,9 +20,9 @@ class SubwordLM(MaskedInputs):
     next_sentence: bool = True
     """Whether the model says of each pair of segments if B followed A."""
     subword_vocab_size: Annotated[int, Field(ge=2, le=2**24)] = 2048
-    """Of the subwords, which are BPE's and made of the text that is trained on."""
+    """The number of subwords, which are BPE's and learned from the training text."""
     sample_segments: Count = 50_000
-    """Of that text, spread over it, that they are learned from."""
+    """The number of segments of that text, spread over it, from which they are learned."""
 
     @property
     def question(self) -> Literal["nsp"] | None:

@@ -164,7 +164,7 @@ class Scored(Way):
     """`gradient`: how much the loss would change without it, to first order (Michel et al. 2019, equation 2); `magnitude`: the norm of its
     weights, for which no text is needed."""
     objective: Objective | None = None
-    """`gradient`: whose loss; that which the model was trained by, as it stands there."""
+    """`gradient`: whose loss; that which the model was trained by, as it is there."""
     tokens: Count = 100_000
     """`gradient`: so much of the training text."""
     batch_size: Count = 32

@@ -249,7 +249,7 @@ def _said(name: str) -> dict[str, str]:
         if issubclass(kind, Block) and kind is not Block:
             for line, after in pairwise([*ast.parse(dedent(inspect.getsource(kind))).body[0].body, ast.Pass()]):
                 if isinstance(line, ast.AnnAssign):
-                    said.pop(line.target.id, None)  # one that is declared anew says nothing of the old one's text
+                    said.pop(line.target.id, None)  # one that is declared again says nothing of the old one's text
                     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                         said[line.target.id] = inspect.cleandoc(after.value.value)
     return said

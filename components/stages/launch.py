@@ -59,8 +59,8 @@ JOINER = "~"
 """What the address of a node that joins begins with. It is behind every letter: torchrun numbers nodes in the order of their addresses, and
 the first has to be the head."""
 FRESH = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
-"""A store of their own for the processes of each attempt: in the agent's, torch 2.13 would let one that begins anew find the addresses that
-the others had in the attempt before, and fail by them."""
+"""A store of their own for the processes of each attempt: in the agent's, torch 2.13 would let one that begins again
+find the addresses that the others had in the attempt before, and fail by them."""
 LAST_CALL = 5.0
 """Seconds that further nodes are waited for when the fewest that do are there."""
 PATIENCE = 20.0
@@ -73,7 +73,7 @@ class Gone(SesameError):
 
 
 class Done(Exception):
-    """The training was finished while this node was about to begin anew."""
+    """The training was finished while this node was about to begin again."""
 
 
 def processes(all_params: Params, stage: str, section: str, name: str, reads: list[Path]) -> None:

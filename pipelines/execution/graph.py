@@ -319,7 +319,8 @@ def folders(plan: Sequence[Stage]) -> list[str]:
 
 def _differs(stage, made: Mapping[str, Any]) -> bool:
     """Whether a stage differs from what the lock file says of it, data that stages make (`made`, by path) left aside: that may be anywhere,
-    and what was here before may lie about. DVC's own `allow_missing` takes a stage for unchanged whose input was made anew elsewhere."""
+    and what was here before may lie about. DVC's own `allow_missing` takes a stage for unchanged whose input was made
+    again elsewhere."""
     if stage.changed_stage():
         return True
     for dep in stage.deps:

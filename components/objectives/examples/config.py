@@ -36,7 +36,7 @@ class MaskedInputs(ObjectiveBlock):
     """Words; lengths above it are drawn again."""
     static: bool = False
     """The same examples and masks in every epoch, as BERT's were made once and for all;
-    RoBERTa's are drawn anew (Liu et al. 2019, section 4.1)."""
+    RoBERTa's are drawn again (Liu et al. 2019, section 4.1)."""
 
     @property
     def question(self) -> Literal["nsp", "sop"] | None:

@@ -548,7 +548,7 @@ def compare(
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="The model or baseline to compare A with.")],
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task of `finetune.tasks` in params.yaml.")],
-    split: Annotated[str, typer.Option(help="The split of the task: dev or test.")] = "dev",
+    split: Annotated[str, typer.Option(help="The split of the task, e.g. dev or test.")] = "dev",
 ) -> None:
     """Compare two models or baselines on the same examples: A minus B, with a 95 % interval over seeds and examples."""
     from components.comparison import verdicts

@@ -23,6 +23,11 @@ test-cluster: .venv/installed
 bench: .venv/installed
 	.venv/bin/pytest tests/benchmarks -s -o python_files=bench_*.py
 
+# a site that needs no net, in site/
+docs: .venv/installed
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+	@echo "site/index.html"
+
 mistakes: .venv/installed
 	.venv/bin/python -m tests.benchmarks.mistakes
 
@@ -34,4 +39,4 @@ up down status plan: .venv/installed
 	@$(PYTHON) pipelines/install.py
 	@touch $@
 
-.PHONY: install run test test-cluster bench mistakes up down status plan
+.PHONY: install try run test test-cluster docs bench mistakes up down status plan

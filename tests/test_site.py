@@ -1,0 +1,55 @@
+"""The documentation as a site: every page is in it and can be reached, it fetches nothing, and the reference has every key and command."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from ruamel.yaml import YAML
+
+from components import params
+from pipelines import cli
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", folder], cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_in_the_site_and_its_index(site):
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert {path.stem for path in site.glob("*.html")} == pages | {"404", "readme", "search"}
+    linked = set(re.findall(r"\]\((\w+)\.md\)", (ROOT / "docs/index.md").read_text()))
+    assert pages - linked == {"index"}
+    named = re.findall(r"- (\w+)\.md", (ROOT / "mkdocs.yml").read_text())
+    assert {*named} >= pages and not YAML(typ="safe").load((ROOT / "mkdocs.yml").read_text())["theme"]["font"]
+
+
+def test_it_needs_no_net(site):
+    for page in ("index.html", "evaluations.html", "reference/params.html"):
+        fetched = re.findall(r"<(?:link|script|img)[^>]*(?:href|src)=\"(https?:[^\"]*)", (site / page).read_text())
+        assert not fetched, fetched
+
+
+def test_links_between_pages_lead_somewhere(site):
+    for page in set(site.glob("*.html")) - {site / "404.html"}:  # whose links are those of a server
+        for link in re.findall(r"<a[^>]* href=\"((?!https?:|mailto:)[^\"#]+\.html)[\"#]", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_reference_has_every_section_and_command(site):
+    keys, commands = ((site / f"reference/{name}.html").read_text() for name in ("params", "cli"))
+    assert all(f"<code>{section}</code>" in keys for section in params.Params.model_fields if section != "studies")
+    assert all(f"sesame {name}" in commands for name in typer.main.get_command(cli.app).commands)
+    assert "Highest learning rate of the matrices" in keys

@@ -1,10 +1,10 @@
-"""What the stages do, room by room, from the ground up:
+"""The work of the stages, folder by folder, from the base up:
 
 core -> params -> stages (how one runs), optimizers -> text -> models, tasks -> objectives, comparison -> pretrain, embeddings
 -> evaluations, generate -> finetune -> derive, labs, studies, report.
 
-A room's `stages.py` declares its stages; `config.py` files are settings. Nothing here imports Prefect or DVC: a stage is
-`python -m components.ROOM.MODULE NAME`, as its block of dvc.yaml says.
+A folder's `stages.py` declares its stages; `config.py` files are settings. Nothing here imports Prefect or DVC: a stage
+is `python -m components.FOLDER.MODULE NAME`, as in its block of dvc.yaml.
 """
 
 import signal

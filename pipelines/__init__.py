@@ -1,11 +1,11 @@
 """How stages are run. The only code that imports Prefect or DVC.
 
-cli.py is the `sesame` command, flow.py the Prefect flow that runs DVC's graph, deployments.py what prefect.yaml deploys and `sesame serve`
-serves. terminal.py is how commands print, results.py what a run shows at its end, studies.py what commands say of studies, profiles/ are
-ready sets of tasks, install.py is `make install`. The folders:
+cli.py is the `sesame` command, flow.py the Prefect flow that runs DVC's graph, deployments.py has the deployments of
+prefect.yaml and `sesame serve`. terminal.py prints, results.py shows the results of a run at its end, studies.py those
+of studies, trial.py is `sesame try`, profiles/ are ready sets of tasks, install.py is `make install`. The folders:
 
-- execution/: a run on this machine: the graph, a stage as a child process, dvc.lock, the ledger
-- worktrees/: variants of params.yaml, each in a git worktree
+- execution/: a run on this machine: the graph, a stage as a child process, dvc.lock, the record in MLflow
+- worktrees/: variants of params.yaml, each in its own git worktree
 - machines/: servers, pools of workers on other machines
-- money/: what a run will cost and what runs have cost
+- money/: forecasts of a run's cost, and the cost of past runs
 """

@@ -1,4 +1,7 @@
-"""The `sesame` command. What is slow to import is imported where it is used."""
+"""Sesame, a declarative lab for language-model pre-training.
+
+Modules that are slow to import are imported inside the commands that use them.
+"""
 
 import io
 import logging
@@ -21,25 +24,31 @@ from components.core.errors import SesameError
 app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 Targets = Annotated[
-    list[str] | None, typer.Argument(metavar="[STAGE]...", help="A stage (pretrain@bert) or a group (finetune); all without.")
+    list[str] | None,
+    typer.Argument(metavar="[STAGE]...", help="Stages (pretrain@bert) or groups (finetune). Default: all stages."),
 ]
 Benchmark = Literal["glue", "superglue"]
 
 
-Settings = Annotated[list[str], typer.Option("-S", "--set", metavar="KEY=VALUE", help="A value of params.yaml (YAML); may be given often.")]
-exp = typer.Typer(help="Variants of the pipeline side by side, each in a git worktree of its own.", no_args_is_help=True)
+Settings = Annotated[
+    list[str],
+    typer.Option("-S", "--set", metavar="KEY=VALUE", help="Set a key of params.yaml to a value (YAML). Repeatable."),
+]
+exp = typer.Typer(
+    help=("Run variants of the pipeline in separate git worktrees, and compare them."), no_args_is_help=True
+)
 app.add_typer(exp, name="exp")
 
 
 def plain_name(text: str) -> str:
-    """A name of what stands in a folder of data/, and no path that leads out of it."""
+    """Check that an argument is the name of an entry of a folder in data/, not a path that leads out of it."""
     if not re.fullmatch(r"\w[\w.-]*", text):
-        raise typer.BadParameter(f"{text!r} is no name; write it as params.yaml does, without a path")
+        raise typer.BadParameter(f"{text!r} is not a name; write the name as in params.yaml, without a path")
     return text
 
 
 def in_utf8(arguments: Iterable[object]) -> None:
-    """Raises SesameError for an argument in another encoding, which is no text; names of files may be in any."""
+    """Raises SesameError for an argument that is not UTF-8. File names may be in any encoding."""
     for given in arguments:
         for text in given if isinstance(given, list) else [given]:
             try:
@@ -47,31 +56,33 @@ def in_utf8(arguments: Iterable[object]) -> None:
                     text.encode()
             except UnicodeEncodeError as error:
                 wrong = f"byte 0x{ord(text[error.start]) & 0xFF:02x} at {error.start}"
-                cure = "convert it, or set LC_ALL=C.UTF-8 where the terminal is right"
+                cure = "convert it, or set LC_ALL=C.UTF-8 if the terminal does send UTF-8"
                 raise SesameError(f"{ascii(text[:60])} is not UTF-8 ({wrong}); {cure}") from None
 
 
 PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
-"""What git tells its hooks, and what `git rebase --exec` runs, of where it is at work. In a lane, which has a worktree
-of its own, git would go by it and write to the user's index."""
+"""Variables by which git tells its hooks, and commands of `git rebase --exec`, which repository they are in. A worktree
+run has its own worktree; with these variables git would write to the user's index instead."""
 
 
 def _say_whose_code() -> None:
-    """A word where this folder is a checkout with code of its own, which is not what this process runs. In a lane, below the checkout that
-    it is of, it need not be."""
+    """Print a warning if the current folder is a checkout with its own code, and this process runs other code.
+
+    A worktree run is exempt: its folder is below the checkout whose code runs.
+    """
     here, own = Path.cwd(), Path(__file__).resolve().parents[1]
     if Path(here, "pipelines/cli.py").exists() and not here.is_relative_to(own):
-        said = f"sesame: this command is that of {own}, and runs the code there, not what is in {here}"
-        print(f"{said}; `make install` here gives this checkout its own", file=sys.stderr)
+        said = f"sesame: this command belongs to {own} and runs the code there, not the code in {here}"
+        print(f"{said}; `make install` here installs a command for this checkout", file=sys.stderr)
 
 
 def clear(function: Callable) -> Callable:
-    """A subcommand that says what is wrong in a line."""
+    """A subcommand whose errors are printed as one line."""
 
     @wraps(function)
     def checked(*args, **kwargs):
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode is no reason to stop: what it has not is escaped
+            if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets the other characters escaped
                 stream.reconfigure(errors="backslashreplace")
         for variable in PLACES:
             os.environ.pop(variable, None)
@@ -84,7 +95,7 @@ def clear(function: Callable) -> Callable:
         except FileNotFoundError as error:
             if error.filename != "git":
                 raise
-            sys.exit("sesame: no git in PATH, by which DVC knows the project's files; install it, or mend PATH")
+            sys.exit("sesame: git is not in PATH, and DVC needs it; install git, or correct PATH")
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -101,19 +112,22 @@ def run(
     stages: Targets = None,
     force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
     recheck: Annotated[
-        bool, typer.Option("--recheck", help="Fetch again what params.yaml does not fix: files, hub without revision.")
+        bool,
+        typer.Option(
+            "--recheck", help="Fetch sources again that params.yaml does not pin: files, hub sets without revision."
+        ),
     ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
 ) -> None:
-    """Build stages and all they need, in parallel; what is unchanged is left as it is."""
+    """Run stages and all stages that they need, in parallel. Unchanged stages are skipped."""
     _build(stages or [], force, recheck, jobs, wait)
 
 
 @app.command("try")
 @clear
 def try_out(jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None) -> None:
-    """Pre-train one small GPT, show what it has learnt, and write a page about it: some two minutes."""
+    """Pre-train one small GPT, show what it has learnt, and write a page about it. Takes about two minutes."""
     from pipelines import trial
 
     _build(trial.TARGETS, False, False, jobs, False)
@@ -122,12 +136,14 @@ def try_out(jobs: Annotated[int | None, typer.Option(min=1, help="How many stage
 
 @command
 def study(
-    name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A study of studies/params. Without a name: list all studies.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
 ) -> None:
-    """Run a study of params.yaml: its variants over its seeds, and their table."""
+    """Run a study (an ablation): pre-train and score each variant with each seed, and print the table of results."""
     from pipelines import studies, terminal
 
     if name is None:
@@ -140,18 +156,20 @@ def study(
 
 @command
 def runs(
-    study: Annotated[str | None, typer.Option("--study", help="Of a study: its variants and seeds, each a line.")] = None,
-    last: Annotated[int, typer.Option(min=1, help="How many fine-tunings.")] = 30,
+    study: Annotated[
+        str | None, typer.Option("--study", help="List the runs of this study: one line per variant and seed.")
+    ] = None,
+    last: Annotated[int, typer.Option(min=1, help="How many fine-tunings to list.")] = 30,
 ) -> None:
-    """List what MLflow has: the newest fine-tunings, or a study's variants with their budgets and scores."""
+    """List runs recorded in MLflow: the newest fine-tunings, or a study's variants with their budgets and scores."""
     from pipelines import studies, terminal
 
     terminal.table(*(studies.recorded(study) if study else studies.tunings(last)))
 
 
 @command
-def champion(name: Annotated[str, typer.Argument(metavar="STUDY")]) -> None:
-    """Register the best model of a study, by its mean score on dev, in MLflow under the alias `champion`."""
+def champion(name: Annotated[str, typer.Argument(metavar="STUDY", help="A study that has been run.")]) -> None:
+    """Register the model of a study that has the highest mean score on dev in MLflow, under the alias `champion`."""
     from pipelines import studies, terminal
 
     terminal.say(studies.champion(name))
@@ -164,7 +182,7 @@ def _while_prefect_lives() -> Iterator[None]:
     from httpx import TransportError
     from prefect.exceptions import PrefectHTTPStatusError
 
-    kept = "what is done is kept, run again"
+    kept = "finished stages are kept: run the command again"
     try:
         yield
     except TransportError:
@@ -180,12 +198,12 @@ def _while_prefect_lives() -> Iterator[None]:
     except PrefectHTTPStatusError as error:
         answer = f"{error.response.status_code} {error.response.reason_phrase}"
         raise SesameError(
-            f"Prefect's server answers {answer}: its log says why, its database may be down; {kept} when it is well"
+            f"Prefect's server answers {answer}: see its log, its database may be down; {kept} once it works"
         ) from None
 
 
 def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool) -> None:
-    """Run the flow, show what came out, and exit with what came of it."""
+    """Run the flow, show its results, and exit with the status of the flow."""
     from pipelines import terminal
     from pipelines.machines import services
     from pipelines.money import forecast
@@ -221,11 +239,15 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
 
 @command
 def worker(
-    pool: Annotated[str, typer.Argument(metavar="POOL", help="As `run_on` of params.yaml says.")],
-    queue: Annotated[list[str] | None, typer.Option("--queue", help="Take stages of this resource only; may be given often.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Stages at once.")] = 1,
+    pool: Annotated[
+        str, typer.Argument(metavar="POOL", help="A Prefect work pool, as named by `run_on` in params.yaml.")
+    ],
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", help="Take only stages that use this resource. Repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many stages run at once.")] = 1,
 ) -> None:
-    """Run stages that flows on other machines send to a work pool, in worktrees of this clone, until Ctrl-C."""
+    """Run stages that other machines send to a work pool, in git worktrees of this clone, until Ctrl-C."""
     from pipelines.machines import services
 
     services.use_prefect()
@@ -238,7 +260,7 @@ def worker(
 def plan(
     stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
 ) -> None:
-    """List stages in the order of their running, what a run would do and what that takes. Runs nothing; fails where it can't fit."""
+    """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
     from pipelines import studies, terminal
     from pipelines.execution import graph
     from pipelines.money import forecast
@@ -265,21 +287,37 @@ def plan(
 
 @command
 def price(
-    name: Annotated[str | None, typer.Argument(metavar="[MODEL|STUDY]", help="Without: a line for each.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[MODEL|STUDY]", help="A model or a study. Default: one line for each.")
+    ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="The project so far: all runs of the ledger, failed and stopped ones, too.")
+        bool,
+        typer.Option(
+            "--all", help="The whole project so far: all runs recorded in MLflow, including failed and stopped ones."
+        ),
     ] = False,
-    tokens: Annotated[float | None, typer.Option(min=1, max=1e15, help="What a pre-training of so many would cost, and bring.")] = None,
-    times: Annotated[float | None, typer.Option(min=0.001, max=1e9, help="The same, of so many times the tokens that it read.")] = None,
-    answers: Annotated[bool, typer.Option("--answers", help="What its answers take, measured now: time, energy, money of 1000.")] = False,
+    tokens: Annotated[
+        float | None, typer.Option(min=1, max=1e15, help="Predict cost and loss of a pre-training on this many tokens.")
+    ] = None,
+    times: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, max=1e9, help="Like --tokens, as a multiple of the tokens that the model was trained on."
+        ),
+    ] = None,
+    answers: Annotated[
+        bool,
+        typer.Option("--answers", help="Measure the cost of inference now: time, energy and money for 1000 answers."),
+    ] = False,
 ) -> None:
-    """Say what a model, a study or all has cost so far: time, core-hours, FLOPs, kWh, CO2e, money; what more tokens would."""
+    """Show the cost of a model, a study or the project: time, core-hours, FLOPs, kWh, CO2e, money."""
     from pipelines.money import price_tags
 
     if everything + (name is not None) > 1 or (tokens is not None) + (times is not None) + answers > 1:
-        raise SesameError("one of MODEL, STUDY and --all, and one of --tokens, --times and --answers")
+        both = "more than one of MODEL, STUDY and --all, or of --tokens, --times and --answers"
+        raise SesameError(f"{both}; give at most one of each group")
     if (tokens or times or answers) and name is None:
-        raise SesameError("--tokens, --times and --answers are about a model: `sesame price MODEL --times 10`")
+        raise SesameError("--tokens, --times and --answers need a model, e.g. `sesame price MODEL --times 10`")
     all_params = params.load()
     if answers:
         from pipelines.money.answers import answers as measured
@@ -295,13 +333,21 @@ def price(
 
 @command
 def compress(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="That a point of `efficiency` runs as it is.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that a point of `efficiency` runs unchanged.")],
     to: Annotated[
-        str, typer.Option("--to", metavar="BUDGET", help="A share and what of: 0.5x-latency, -latency-of-32, -flops, -bytes, -energy.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="BUDGET",
+            help="A share of the model's cost: 0.5x-latency, 0.5x-latency-of-32 (batch of 32), 0.5x-flops, 0.5x-bytes "
+            "or 0.5x-energy.",
+        ),
     ],
-    task: Annotated[str | None, typer.Option("--task", help="Of `efficiency`; without it the first.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="A task of `efficiency.tasks`. Default: the first one.")
+    ] = None,
 ) -> None:
-    """Say which of the ways to make a model smaller, as `efficiency` has run them, is best on dev within a budget."""
+    """Show which way to make a model smaller is best on dev within a budget, among the points of `efficiency`."""
     from pipelines.money.compress import compress
 
     compress(model, to, task)
@@ -309,11 +355,13 @@ def compress(
 
 @command
 def batch(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Of `models` in params.yaml.")],
-    step: Annotated[int, typer.Argument(metavar="STEP", help="As the training's log counts them, from 1.")],
-    rows: Annotated[int, typer.Option(min=1, help="How many rows of it.")] = 8,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of `models` in params.yaml.")],
+    step: Annotated[
+        int, typer.Argument(metavar="STEP", help="A step of the pre-training, counted from 1 as in its log.")
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows of the batch to show.")] = 8,
 ) -> None:
-    """Show what a model reads in a step of its pre-training: text, masks, pairs, the documents that each row is of."""
+    """Show the batch of one pre-training step: text, masks, pairs, and the documents of each row."""
     from components.pretrain.batch import batch as read
     from pipelines import terminal
 
@@ -332,26 +380,43 @@ def generate(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="A model of data/models that writes: from left to right, or where a text has holes.", parser=plain_name
+            metavar="MODEL",
+            help="A model of data/models that generates text, left to right or into masks.",
+            parser=plain_name,
         ),
     ],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A source, or a beginning; [MASK] marks a hole.")] = "",
-    file: Annotated[Path | None, typer.Option(help="A text a line, in place of TEXT.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the texts go, a line each; the terminal by default.")] = None,
-    how: Annotated[Literal["greedy", "beam", "sample"], typer.Option(help="The likeliest piece each time, beams, or draws.")] = "greedy",
-    max_new_tokens: Annotated[int, typer.Option(min=1)] = 64,
-    beams: Annotated[int, typer.Option(min=2, help="Of --how beam.")] = 4,
-    length_penalty: Annotated[float, typer.Option(help="Of --how beam: power of the length that divides.")] = 0.6,
-    temperature: Annotated[float, typer.Option(help="Of --how sample, as are the three that follow.")] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Among so many of the likeliest; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Among the likeliest of this probability together.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0)] = 1,
-    repetition_penalty: Annotated[float, typer.Option(help="Of all but beams: pieces met before are less likely.")] = 1.0,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The prompt or source text. [MASK] marks a place to fill.")
+    ] = "",
+    file: Annotated[Path | None, typer.Option(help="A file with one text per line, in place of TEXT.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A new file for the texts, one per line. Default: the terminal.")
+    ] = None,
+    how: Annotated[
+        Literal["greedy", "beam", "sample"],
+        typer.Option(help="Decoding: the most likely token each time, beam search, or sampling."),
+    ] = "greedy",
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens to generate at most.")] = 64,
+    beams: Annotated[int, typer.Option(min=2, help="Beam size, for --how beam.")] = 4,
+    length_penalty: Annotated[float, typer.Option(help="Length-penalty exponent, for --how beam.")] = 0.6,
+    temperature: Annotated[float, typer.Option(help="Softmax temperature, for --how sample.")] = 1.0,
+    top_k: Annotated[
+        int, typer.Option(min=0, help="Sample from this many most likely tokens, for --how sample. 0 means all.")
+    ] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most likely tokens up to this total probability, for --how sample.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers, for --how sample.")] = 1,
+    repetition_penalty: Annotated[
+        float,
+        typer.Option(help="Above 1, tokens that occurred before become less likely. For --how greedy and sample."),
+    ] = 1.0,
     rounds: Annotated[
-        int, typer.Option(min=0, help="Of a masked model: how often each piece that it wrote is hidden and written anew.")
+        int,
+        typer.Option(min=0, help="For masked models: how often each generated token is masked and predicted again."),
     ] = 0,
 ) -> None:
-    """Have a model write: a translation, what fills a hole, how a text goes on. A masked model fills each [MASK]."""
+    """Generate text with a model: a translation, a filled gap, or a continuation. A masked model fills each [MASK]."""
     from pydantic import TypeAdapter, ValidationError
 
     from components.generate import filling, writing
@@ -377,15 +442,15 @@ def generate(
         problem = error.errors()[0]
         raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
     if file and not file.is_file():
-        raise SesameError(f"{file}: no such file")
+        raise SesameError(f"{file}: no such file; name a file with one text per line")
     if out:
         storage.unused(out)
     lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
     if rounds and not filling.fills(model):
-        raise SesameError(f"--rounds is for models that fill holes, and {model} writes from left to right")
+        raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")
     writer = filling.load(model, rounds) if filling.fills(model) else writing.of_params(params.load(), model)
     sources = [writer.source(line) for line in lines]
-    if len(sources) == 1 and not out and how != "beam":  # nothing is taken back, so that it can be shown as it comes
+    if len(sources) == 1 and not out and how != "beam":  # no token is revised later
         for piece in writer.stream(sources[0], decoding):
             print(piece, end="", flush=True)
         print()
@@ -403,18 +468,26 @@ def generate(
 @command
 def neighbours(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="With the word between stars: 'a *play* in context'.")],
-    layer: Annotated[int | None, typer.Option(help="0 is below all context; the last one by default.")] = None,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A text with one word between asterisks: 'a *play* in context'.")
+    ],
+    layer: Annotated[
+        int | None, typer.Option(help="Layer of the model; 0 is the input embeddings. Default: the last layer.")
+    ] = None,
     vectors: Annotated[
-        str | None, typer.Option(help="Of data/vectors: the word's neighbours without context, beside.", parser=plain_name)
+        str | None,
+        typer.Option(
+            help="Word vectors of data/vectors, to show the neighbours without context too.", parser=plain_name
+        ),
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help="Whose validation text is looked through; the model's own by default.", parser=plain_name)
+        str | None,
+        typer.Option(help="The corpus whose validation text is searched. Default: the model's own.", parser=plain_name),
     ] = None,
-    segments: Annotated[int, typer.Option(min=1, help="How many segments of it.")] = 2000,
-    top: Annotated[int, typer.Option(min=1, help="How many neighbours.")] = 8,
+    segments: Annotated[int, typer.Option(min=1, help="How many segments of the corpus to search.")] = 2000,
+    top: Annotated[int, typer.Option(min=1, help="How many neighbours to show.")] = 8,
 ) -> None:
-    """Show the nearest neighbours of a word in its context, by a model, and without it, by word vectors."""
+    """Show the nearest neighbours of a word in its context, by a model, and without context, by word vectors."""
     from components.embeddings import contexts
     from pipelines import terminal
 
@@ -433,13 +506,13 @@ def neighbours(
 @command
 def attention(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it reads.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text that the model reads.")],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A new file; by default data/attention/MODEL.html, which is written anew."),
+        typer.Option(metavar="FILE", help="A new file. Default: data/attention/MODEL.html, which is overwritten."),
     ] = None,
 ) -> None:
-    """Draw what each head of each layer attends to in a text, as a page of heat maps."""
+    """Draw the attention of each head of each layer over a text, as a page of heat maps."""
     from components.evaluations.attention import page
     from pipelines import terminal
 
@@ -448,10 +521,13 @@ def attention(
 
 @command
 def profile(
-    name: Annotated[str | None, typer.Argument(help="Without a name: list them.")] = None,
-    data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="Where the local files of a *_files profile lie.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A profile. Without a name: list all profiles.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="FOLDER", help="The folder of the local files, for a *_files profile."),
+    ] = None,
 ) -> None:
-    """Merge a set of tasks into params.yaml: GLUE, SuperGLUE, others, from the hub or from local files."""
+    """Add a set of tasks to params.yaml: GLUE, SuperGLUE or others, from the hub or from local files."""
     from pipelines import profiles, terminal
 
     if name is None:
@@ -459,27 +535,32 @@ def profile(
         return
     for change in profiles.merge(name, data):
         terminal.say(change)
-    terminal.say("undo with `git checkout params.yaml`; `sesame plan` lists what is to run")
+    terminal.say("undo with `git checkout params.yaml`; `sesame plan` lists the stages to run")
 
 
 @command
 def compare(
     a: Annotated[
-        str, typer.Argument(metavar="A", help="A fine-tuned model, MODEL:random for its architecture from random weights, or a baseline.")
+        str,
+        typer.Argument(
+            metavar="A", help="A fine-tuned model, MODEL:random for the same model from random weights, or a baseline."
+        ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B")],
-    task: Annotated[str, typer.Argument(metavar="TASK")],
-    split: Annotated[str, typer.Option(help="Which examples.")] = "dev",
+    b: Annotated[str, typer.Argument(metavar="B", help="The model or baseline to compare A with.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task of `finetune.tasks` in params.yaml.")],
+    split: Annotated[str, typer.Option(help="The split of the task, e.g. dev or test.")] = "dev",
 ) -> None:
-    """Hold two models or baselines against each other on the same examples: the difference, its 95 % interval over seeds and examples."""
+    """Compare two models or baselines on the same examples: A minus B, with a 95 % interval over seeds and examples."""
     from components.comparison import verdicts
     from pipelines import terminal
 
     all_params = params.load()
     if task not in all_params.tasks or split not in all_params.tasks[task].splits:
-        raise SesameError(f"no split {split!r} of a task {task!r} in params.yaml")
+        cure = "give a task of `finetune.tasks` and one of its splits"
+        raise SesameError(f"no task {task!r} with a split {split!r} in params.yaml; {cure}")
     if task not in all_params.finetune.tasks:
-        raise SesameError(f"no model is fine-tuned on {task!r} (finetune.tasks in params.yaml: {', '.join(all_params.finetune.tasks)})")
+        known = ", ".join(all_params.finetune.tasks)
+        raise SesameError(f"no model is fine-tuned on {task!r}; give a task of finetune.tasks in params.yaml ({known})")
     places = {side: [_predictions(all_params, side, task)] for side in (a, b)}
     metric = (all_params.tasks[task].splits[split].metrics or all_params.tasks[task].metrics)[0]
     examples, scored = verdicts.sides(all_params, task, split, metric, places)
@@ -493,7 +574,10 @@ def compare(
 
 
 def _predictions(all_params: params.Params, side: str, task: str) -> tuple[Path, str]:
-    """Where those of `MODEL`, `MODEL:random` or a baseline stand, and under which name. Raises SesameError where there are none."""
+    """The folder of the predictions of `MODEL`, `MODEL:random` or a baseline, and their name there.
+
+    Raises SesameError if there are none.
+    """
     if side in all_params.baselines.methods:
         return Path("data/baselines", task), side
     name, _, init = side.partition(":")
@@ -511,11 +595,13 @@ def _predictions(all_params: params.Params, side: str, task: str) -> tuple[Path,
 def submit(
     benchmark: Annotated[Benchmark, typer.Argument(help="The leaderboard.")],
     model: Annotated[str, typer.Argument(help="A fine-tuned model.")],
-    seed: Annotated[int | None, typer.Option(help="Of the run whose predictions are sent; the first by default.")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Leave out test sets that are not at hand.")] = False,
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where to write.")] = "data/submissions",
+    seed: Annotated[
+        int | None, typer.Option(help="The seed whose predictions are written. Default: the first.")
+    ] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Leave out test sets without predictions.")] = False,
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="The folder for the zip file.")] = "data/submissions",
 ) -> None:
-    """Write the zip that a leaderboard takes from a model's predictions, and check it."""
+    """Write a model's predictions as the zip file that a leaderboard accepts, and check it."""
     from components.tasks import submission
     from pipelines import terminal
 
@@ -524,17 +610,21 @@ def submit(
     for reason in written.absent:
         terminal.say(f"absent: {reason}")
     for name, count in written.replaced.items():
-        terminal.say(f"{name}: {count:,} answers of the model are no label; the first label stands in their place")
-    terminal.say(f"{written.path}{' (partial)' if written.absent else ''}: names, headers, counts and label words are right")
+        terminal.say(f"{name}: {count:,} answers of the model are not a label; the first label is written instead")
+    terminal.say(f"{written.path}{' (partial)' if written.absent else ''}: names, headers, counts and labels are valid")
 
 
 @command
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/MODEL by default.")] = None,
-    classifier: Annotated[bool, typer.Option("--classifier", help="With the head of the task that it was tuned on.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A new folder. Default: data/export/MODEL.")
+    ] = None,
+    classifier: Annotated[
+        bool, typer.Option("--classifier", help="Include the head of the task that the model was tuned on.")
+    ] = False,
 ) -> None:
-    """Write a model and its tokenizer so that `transformers` reads them, and check that it computes the same."""
+    """Write a model and its tokenizer in the format of `transformers`, and check that both compute the same."""
     from components.derive.checkpoints import export as exports
     from pipelines import terminal
 
@@ -545,12 +635,18 @@ def export(
 
 @command
 def vectors(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Vectors of data/vectors, or an alignment.", parser=plain_name)],
-    method: Annotated[str | None, typer.Option(help="Of an alignment: whose maps; the first by default.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; data/export/NAME by default.")] = None,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Word vectors of data/vectors, or an alignment.", parser=plain_name)
+    ],
+    method: Annotated[
+        str | None, typer.Option(help="For an alignment: the method whose maps are used. Default: the first.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder. Default: data/export/NAME.")] = None,
 ) -> None:
-    """Write vectors as word2vec's text, of an alignment both sides in one space and the test words: for gensim, MUSE,
-    VecMap."""
+    """Write word vectors in word2vec's text format, for gensim, MUSE and VecMap.
+
+    An alignment gives the vectors of both sides in one space, and the test words.
+    """
     from components.embeddings import interchange
     from pipelines import terminal
 
@@ -560,28 +656,35 @@ def vectors(
 
 @command
 def verify(
-    remove: Annotated[bool, typer.Option("--remove", help="Take damaged objects out, so that what needs them is built anew.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove damaged objects, so that the stages that need them run again.")
+    ] = False,
 ) -> None:
-    """Read DVC's cache and say what in it is damaged. DVC alone takes it for good, and hands it out as a result."""
+    """Check DVC's cache for damaged objects, which DVC itself would restore as results."""
     from pipelines import terminal
     from pipelines.execution import verify as cache
 
     damaged, count = cache.damaged()
     for one in damaged:
-        terminal.say(f"damaged: {one.path}, {', '.join(one.uses) or 'which no present stage needs'}", "red")
+        terminal.say(f"damaged: {one.path}, {', '.join(one.uses) or 'which no current stage needs'}", "red")
         if remove:
-            one.path.unlink()  # so that DVC does not restore it, and builds anew what needs it
+            one.path.unlink()  # so that DVC does not restore it, and runs the stages again that need it
     terminal.say(f"{count} objects read, {len(damaged)} damaged{' and removed' * bool(damaged and remove)}", "bold")
     if damaged and not remove:
-        raise SesameError("`sesame verify --remove` takes them out; the next `sesame run` builds anew what needs them")
+        cure = "`sesame verify --remove` removes these objects, the next `sesame run` builds them again"
+        raise SesameError(f"DVC's cache is damaged; {cure}")
 
 
 @command
 def join(
-    head: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Of the node that the stage runs on; it prints this line.")],
-    wait: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a head that is not there is waited for.")] = 600,
+    head: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="The node on which the stage runs. It prints the whole command.")
+    ],
+    wait: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="How long to wait until that node can be reached.")
+    ] = 600,
 ) -> None:
-    """Take part in a training that runs on another machine by `run: {launcher: torchrun}`, until it is done."""
+    """Join a training that runs on another machine with `run: {launcher: torchrun}`, until it ends."""
     from components.stages import launch
     from pipelines import terminal
 
@@ -590,7 +693,7 @@ def join(
 
 @command
 def up() -> None:
-    """Start the Prefect server and the MLflow page, if they are not up."""
+    """Start the Prefect server and the MLflow page, unless they already run."""
     from pipelines import terminal
     from pipelines.execution import views
     from pipelines.machines import services
@@ -602,16 +705,16 @@ def up() -> None:
 
 @command
 def down() -> None:
-    """Stop both servers."""
+    """Stop the Prefect server and the MLflow page."""
     from pipelines import terminal
     from pipelines.machines import services
 
-    terminal.say(f"stopped: {', '.join(services.down()) or 'nothing was up'}")
+    terminal.say(f"stopped: {', '.join(services.down()) or 'nothing, as no server was running'}")
 
 
 @command
 def status() -> None:
-    """Say which servers are up."""
+    """Show which servers run, and their addresses."""
     from pipelines import terminal
     from pipelines.machines import services
 
@@ -620,7 +723,8 @@ def status() -> None:
 
 @command
 def serve() -> None:
-    """Serve the deployments of prefect.yaml from this process: runs by schedule and from Prefect's page. Ctrl-C ends it and its runs."""
+    """Serve the deployments of prefect.yaml: flows by schedule and from Prefect's page. Ctrl-C ends it and its
+    flows."""
     from pipelines.machines import services
 
     services.use_prefect()
@@ -634,27 +738,32 @@ def serve() -> None:
 @clear
 def exp_run(
     settings: Settings,
-    name: Annotated[str | None, typer.Option("-n", "--name", help="Of the experiment; made from the values by default.")] = None,
+    name: Annotated[
+        str | None, typer.Option("-n", "--name", help="The name of the experiment. Default: made from the values.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
 ) -> None:
-    """Run the whole pipeline with other values, in a lane; the result is an experiment of DVC and a run in MLflow."""
+    """Run the whole pipeline with other values, in its own git worktree. The result is a DVC experiment and a run in
+    MLflow."""
     _lanes(settings, False, name, 1, jobs)
 
 
 @exp.command("sweep")
 @clear
 def exp_sweep(
-    settings: Annotated[list[str], typer.Option("-S", "--set", metavar="KEY=A,B,C", help="Values of params.yaml; may be given often.")],
+    settings: Annotated[
+        list[str], typer.Option("-S", "--set", metavar="KEY=A,B,C", help="Values for a key of params.yaml. Repeatable.")
+    ],
     jobs: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="How many lanes run side by side: one per two cores, one per GPU where `resources` name gpu, else one where they name "
-            "anything; eight where stages run in a pool.",
+            help="How many worktree runs are active at once. Default: one per GPU if `resources` names gpu, one if it "
+            "names anything else, eight if stages run in a pool, otherwise one per two cores.",
         ),
     ] = None,
 ) -> None:
-    """Run all combinations of values, each in a lane."""
+    """Run the whole pipeline with each combination of values, each in its own git worktree."""
     from pipelines.worktrees import sweep
 
     lanes, cores = jobs or sweep.default_jobs(params.load()), os.cpu_count() or 1
@@ -672,7 +781,7 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup keeps it running
             signal.signal(number, signal.default_int_handler)
     if several:
-        terminal.say(f"{len(variants)} lanes, {min(jobs, len(variants))} at a time")
+        terminal.say(f"{len(variants)} worktree runs, {min(jobs, len(variants))} at a time")
     ended = sweep.run(variants, jobs, options=["--jobs", str(stage_jobs)] if stage_jobs else [])
     rows = [
         [lane.name, " ".join(f"{key}={value}" for key, value in lane.overrides.items()), lane.state, f"{lane.seconds:.1f}",
@@ -682,7 +791,8 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
     terminal.say("")
     terminal.table(["experiment", "overrides", "state", "seconds", "new MiB", "mean score of tasks"], rows)
     added = {md5: size for lane in ended for md5, size in lane.added.items()}
-    terminal.say(f"{sum(added.values()) / 2**20:.1f} MiB of new data in DVC's cache; worktrees of what is done are removed")
+    size = sum(added.values()) / 2**20
+    terminal.say(f"{size:.1f} MiB of new data in DVC's cache; the worktrees of finished runs are removed")
     if done := [lane.name for lane in ended if lane.state == "done"]:
         if len(ended) == 1:
             experiments.show(done[0], "HEAD")
@@ -690,14 +800,14 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
             if lane.page.exists():
                 terminal.say(f"report   {lane.page}")
         terminal.say(f"MLflow   {views.link([]) or 'start its page with `sesame up`'}")
-        terminal.say(f"go on: `sesame exp diff {done[0]}`, `dvc exp show --only-changed`, `dvc exp apply {done[0]}`")
+        terminal.say(f"next     `sesame exp diff {done[0]}`, `dvc exp show --only-changed`, `dvc exp apply {done[0]}`")
     bad = [lane for lane in ended if lane.state in ("failed", "crashed")]
     for lane in bad:
         terminal.say(f"{lane.name} {lane.state}: {lane.problem}" + f"; {lane.log}" * lane.folder.exists(), "red")
     if bad:
-        terminal.say("`sesame exp list` shows what is left of them, `sesame exp clean` removes it")
+        terminal.say("`sesame exp list` shows the worktrees that are left, `sesame exp clean` removes them")
     if any(lane.state == "stopped" for lane in ended):
-        terminal.say("stopped; the stages that were done are in DVC's cache, and the same command takes them from there")
+        terminal.say("stopped; finished stages are in DVC's cache, and the same command continues from there")
         sys.exit(130)
     if bad:
         sys.exit(1)
@@ -706,10 +816,14 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
 @exp.command("diff")
 @clear
 def exp_diff(
-    name: Annotated[str, typer.Argument(metavar="A", help="An experiment, a commit, or `workspace` for the files as they are here.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="What it is held against.")] = "HEAD",
+    name: Annotated[
+        str, typer.Argument(metavar="A", help="An experiment, a commit, or `workspace` for the files in this folder.")
+    ],
+    other: Annotated[
+        str, typer.Argument(metavar="B", help="The experiment, commit or `workspace` to compare A with.")
+    ] = "HEAD",
 ) -> None:
-    """Hold one experiment against another in one screen: params that differ, scores with their intervals, cost. Always A less B."""
+    """Compare two experiments: params that differ, scores with intervals, cost. Differences are A minus B."""
     from pipelines.worktrees import experiments
 
     experiments.show(name, other)
@@ -718,7 +832,7 @@ def exp_diff(
 @exp.command("list")
 @clear
 def exp_list() -> None:
-    """List the lanes that run, and those that failed or crashed, with the disk they take."""
+    """List the worktree runs that are active, failed or crashed, with the disk space that they take."""
     from pipelines import terminal
     from pipelines.worktrees import lanes
 
@@ -732,16 +846,19 @@ def exp_list() -> None:
         ]
         for lane in lanes.present()
     ]
-    terminal.table(["lane", "state", "overrides", "MiB", ""], rows)
-    terminal.say(f"{len(rows)} lane{'s' * (len(rows) != 1)}; experiments that are done: `dvc exp show --only-changed`")
+    terminal.table(["worktree run", "state", "overrides", "MiB", ""], rows)
+    terminal.say(f"{len(rows)} worktree run{'s' * (len(rows) != 1)}; finished ones: `dvc exp show --only-changed`")
 
 
 @exp.command("clean")
 @clear
 def exp_clean(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[LANE]...", help="All that failed or crashed by default.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Names as in `sesame exp list`. Default: all that failed or crashed."),
+    ] = None,
 ) -> None:
-    """Remove failed and crashed lanes, never one that runs."""
+    """Remove the worktrees of failed and crashed runs. Active ones are kept."""
     from pipelines import terminal
     from pipelines.worktrees import lanes
 

@@ -44,16 +44,17 @@ def pipeline(
     recheck: bool = False,
     jobs: PositiveInt | None = None,
 ) -> State:
-    """Build stages and all they need; in a lane when something is overridden or the experiment has a name.
+    """Run stages and all that they need; in a git worktree of its own if values are overridden or the experiment has a
+    name.
 
     Args:
-        targets: Stages (`pretrain@bert`) or groups of them (`finetune`); all without.
+        targets: Stages (`pretrain@bert`) or groups of them (`finetune`). Default: all stages.
         overrides: Other values of params.yaml, e.g. `{"models.bert.optimizer.learning_rate": 0.001}`.
             The files of the checkout stay as they are.
-        experiment: Its name, for `dvc exp show`; made from the overrides by default.
+        experiment: Name of the experiment, for `dvc exp show`. Default: made from the overrides.
         force: Run unchanged stages too.
-        recheck: Fetch again what a source names and params.yaml does not fix: local files, data sets of the hub without a revision.
-        jobs: How many stages run side by side.
+    recheck: Fetch sources again that params.yaml does not pin: local files, data sets of the hub without a revision.
+    jobs: How many stages run side by side.
     """
     if overrides or experiment:
         options = ["--force"] * force + ["--recheck"] * recheck + (["--jobs", str(jobs)] if jobs else [])
@@ -70,7 +71,7 @@ def study(name: str) -> State:
     """Run a study and all it needs.
 
     Args:
-        name: Of a file in `studies/params`.
+        name: The name of a file in `studies/params`, without its ending.
     """
     try:
         studies.clear_removed(name)
@@ -80,14 +81,15 @@ def study(name: str) -> State:
 
 
 def _lane(values: dict[str, Any], name: str | None, targets: list[str], options: list[str]) -> State:
-    """Run `sesame run` in a lane. Its stages are in a flow run of their own, which has the experiment's name."""
+    """Run `sesame run` in a git worktree. Its stages are in a flow run of their own, with the experiment's name."""
     log = get_run_logger()
 
     def on_line(lane: str, text: str, style: str = "") -> None:
         log.info("[%s] %s", lane, text)
         terminal.line(lane, text, style)
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does: the lane's flow stops its stages, then the lane goes
+    # as Ctrl-C does: the flow stops its stages, then its worktree is removed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         settings = [f"{key}={json.dumps(value)}" for key, value in values.items()]
         [variant] = variants(settings, Path("params.yaml").read_text(encoding="utf-8"), name=name)
@@ -145,7 +147,7 @@ def _when(own: DeploymentScheduleCreate) -> str:
         rule = f"every {schedule.interval}"
     else:
         rule = schedule.cron if isinstance(schedule, CronSchedule) else schedule.rrule.rpartition("\n")[2]
-    return f"{rule} {schedule.timezone or 'UTC'}{'' if own.active else ' (rests)'}"
+    return f"{rule} {schedule.timezone or 'UTC'}{'' if own.active else ' (paused)'}"
 
 
 async def _serve(served: list[RunnerDeployment]) -> None:

@@ -33,7 +33,7 @@ from pipelines.money.forecast import JOBS
 GOOD = ("Completed", "Cached")
 RETRY_AFTER = 3
 """Seconds."""
-WAITING = "waiting for the flow that is at work in this checkout"
+WAITING = "waiting for another flow that runs in this checkout"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Build:
         except (KeyboardInterrupt, TerminationSignal):
             raise KeyboardInterrupt from None
         finally:
-            self._end("stopping what runs" if stopped else "")
+            self._end("stopping the running stages" if stopped else "")
         if any(result.state not in GOOD for result in self.results.values()):
             raise StagesFailed
 
@@ -189,7 +189,7 @@ class Build:
             self._held[stage.name] = held
         elif not self._running and kind not in self._told:
             self._told.add(kind)
-            terminal.line(stage.name, f"waits for another flow's {kind}s on this machine")
+            terminal.line(stage.name, f"waits for {kind}s of this machine that another flow uses")
         return held is not None
 
     def _submit(self, stage: graph.Stage) -> None:
@@ -246,7 +246,7 @@ def _only_flow(wait: bool, cancelled: threading.Event) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         if not wait:
-            raise SesameError("another flow is at work in this checkout; `sesame run --wait` waits for its end") from None
+            raise SesameError("another flow runs in this checkout; wait for its end by `sesame run --wait`") from None
         terminal.say(WAITING)
         get_run_logger().info(WAITING)
         while not lock.is_locked:
@@ -262,11 +262,11 @@ def _only_flow(wait: bool, cancelled: threading.Event) -> Iterator[None]:
 
 @flow(name="sesame", persist_result=False)
 def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JOBS, wait: bool = False, recheck: bool = False) -> State:
-    """Build stages and all they need. Without targets: everything in dvc.yaml.
+    """Run stages and all that they need. Without targets: all stages of dvc.yaml.
 
     `force` runs unchanged stages too; `jobs` is how many run side by side; `wait` waits for another flow in this checkout;
-    `recheck` fetches again from sources whose content params.yaml does not fix: where it is the same, what is behind stays as it is.
-    Raises SesameError when the plan can't be made. The state says what came of it: Completed, Failed or Cancelled.
+    `recheck` fetches again from sources whose content params.yaml does not pin; if it is the same, later stages do not
+    run. Raises SesameError if the plan can't be made. Returns the state of the flow: Completed, Failed or Cancelled.
     """
     started = time.monotonic()
     runner.reset()
@@ -278,8 +278,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
                 if all_params.away:
                     pools.bring(graph.folders(plan))
                 states = graph.states(plan, forced, all_params.away)
-                while all_params.away and (lost := pools.lost(plan, states)):  # one that is made anew may read what another one has lost
-                    terminal.say(f"neither here nor in DVC's remote, made anew: what {', '.join(sorted(lost))} had made", "yellow")
+                # one that runs again may read what another one has lost
+                while all_params.away and (lost := pools.lost(plan, states)):
+                    names = ", ".join(sorted(lost))
+                    terminal.say(f"run again, as their outputs are neither here nor in DVC's remote: {names}", "yellow")
                     forced |= lost
                     states = graph.states(plan, forced, all_params.away)
                 cached = {name for name, state in states.items() if state == "unchanged"}

@@ -38,8 +38,8 @@ class Progress:
 
 
 def main() -> int:
-    """Pip's exit code; its warnings and errors come through as they are."""
-    print("installing into .venv: two to four minutes, some 2 GiB", flush=True)
+    """Pip's exit code; its warnings and errors are printed as they are."""
+    print("installing into .venv: takes two to four minutes and about 2 GiB of disk", flush=True)
     subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
     progress = Progress()
     shown = threading.Thread(target=progress.show, daemon=True)

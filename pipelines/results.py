@@ -1,4 +1,4 @@
-"""What a build has made, shown at its end: its own figures, then the page that has them."""
+"""The results of a build, printed at its end: the figures of its stages, then the page that shows them."""
 
 import csv
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
     files = {tuple(name.split("@", 1)): storage.metrics_path(*name.split("@", 1)) for name in names if "@" in name}
     metrics = {key: storage.read_json(path) for key, path in files.items() if path.exists()}
     if _tables(metrics) and (REPORT / "index.html").exists():
-        terminal.say("report   not among what was built, so without these figures: `sesame run report`")
+        terminal.say("report   does not show these figures yet: `sesame run report` updates it")
     if "budget" in names or any(name.startswith("search@") for name in names):
         _search("budget" in names)
     if "efficiency" in names:
@@ -77,7 +77,8 @@ def _efficiency() -> None:
         for row in rows
     ]  # fmt: skip
     terminal.say("")
-    terminal.table(["task", "point", "score", "less the base", "verdict", "ms", "× base", "× base, 32", "MFLOPs", "MiB"], cells)
+    columns = ["task", "point", "score", "minus baseline", "verdict", "ms", "× baseline", "× baseline, 32", "MFLOPs", "MiB"]
+    terminal.table(columns, cells)
     terminal.say(f"report   {REPORT / 'efficiency.html'}")
 
 
@@ -94,4 +95,6 @@ def _search(page: bool) -> None:
         ])  # fmt: skip
     terminal.say("")
     terminal.table(["model", "start", "task", "metric", "best on dev", "trials", "seconds", "drawn"], rows)
-    terminal.say(f"report   {SEARCH / 'index.html'}" if page else "report   not among what was built: `sesame run budget`")
+    terminal.say(
+        f"report   {SEARCH / 'index.html'}" if page else ("report   is not up to date: `sesame run budget` updates it")
+    )

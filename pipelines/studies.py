@@ -1,4 +1,4 @@
-"""What `sesame study`, `sesame runs` and `sesame champion` say of studies. Reads what their stages wrote."""
+"""Output of `sesame study`, `sesame runs` and `sesame champion`, from the files that stages wrote and from MLflow."""
 
 import csv
 import shutil
@@ -65,7 +65,7 @@ def show(name: str) -> None:
         for row in rows
     ]
     for task in block.measures:
-        columns += [f"{task} ± std", "less the base [95 %]"]
+        columns += [f"{task} ± std", "minus baseline [95 %]"]
         for row, cells in zip(rows, shown, strict=True):
             cells.append(f"{_short(row[task])} ± {_short(row[f'{task}_std'])}")
             difference, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))
@@ -105,7 +105,7 @@ def recorded(name: str) -> tuple[list[str], list[list[str]]]:
     columns = [*BUDGET, *COMPARED, *_declared(name).measures]
     parents = _search(f"tags.stage = 'study' and tags.name = '{name}' and attributes.status = 'FINISHED'", 1)
     if not parents:
-        raise SesameError(f"MLflow has no run of study {name}: `sesame study {name}` makes one")
+        raise SesameError(f"MLflow has no finished run of study {name}; run `sesame study {name}`")
     runs = _search(f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'", 1000)
     rows = [
         [run.data.tags["variant"], run.data.tags["seed"], *(_short(run.data.metrics.get(key)) for key in columns)] for run in reversed(runs)
@@ -114,7 +114,7 @@ def recorded(name: str) -> tuple[list[str], list[list[str]]]:
 
 
 def _search(wanted: str, last: int) -> list:
-    """Runs of the ledger, the newest first. Raises SesameError where it can't be asked."""
+    """Runs in MLflow, the newest first. Raises SesameError if MLflow can't be read."""
     try:
         client = tracking.client()
         return client.search_runs([client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id], wanted, max_results=last)
@@ -131,7 +131,7 @@ def champion(name: str) -> str:
     with graph.at_once():
         unchanged = graph.unchanged(graph.plan([f"study@{name}"]))
     if f"study@{name}" not in unchanged:
-        raise SesameError(f"study {name} was not run with the present params and code: `sesame study {name}` first")
+        raise SesameError(f"study {name} was not run with the current params and code; run `sesame study {name}` first")
     chosen = champions.best(params.load(), name)
     version = champions.register(name, chosen)
     return (

@@ -1,4 +1,4 @@
-"""What `sesame` prints: lines of stages with their name in front, tables, one colour per kind of stage."""
+"""Output of `sesame`: lines of stages with their name in front, tables, one colour per kind of stage."""
 
 import sys
 import zlib

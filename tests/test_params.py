@@ -82,15 +82,16 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["alignments"]["again"].update(methods=["xing_2015", {"preset": "xing_2015", "start": "numerals"}]),
-            "alignments.again: methods: 'xing_2015' stands there twice; give one a `name` of its own",
+            "alignments.again: methods: 'xing_2015' is listed twice; give one of them another `name`",
         ),
         (
             lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "mikolov_2013", "whiten": True}]),
-            "alignments.again.methods[0]: whiten, reweight and dewhiten are steps about a rotation; map: least_squares has none",
+            "alignments.again.methods[0]: whiten, reweight and dewhiten need a rotation, map: "
+                    "procrustes, and map is least_squares",
         ),
         (
             lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "xing_2015", "start": "similarity"}]),
-            "alignments.again.methods[0]: start: similarity finds too few right pairs to stop there; give it self_learning",
+            "alignments.again.methods[0]: start: similarity finds too few correct pairs by itself; set self_learning",
         ),
         (
             lambda raw: raw.update(published_vectors={"one": {"source": {"kind": "files", "paths": ["x"]}, "licence": "none"}}),
@@ -125,14 +126,16 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["models"]["bert"].update(objective={"name": "electra"}, prompts=[], run={"strategy": "fsdp"}),
-            "models.bert: run.strategy fsdp can't cut up weights that stand in two places, as those of this objective do: take ddp",
+            "models.bert: run.strategy fsdp can't shard weights that are shared, as those of this "
+                    "objective are; take ddp",
         ),
         (
             lambda raw: (
                 raw["models"]["bert"].update(run={"strategy": "fsdp"}),
                 raw["models"]["bert"]["architecture"].update(shared_layers="all"),
             ),
-            "models.bert: run.strategy fsdp can't cut up weights that stand in two places, as those of this architecture do: take ddp",
+            "models.bert: run.strategy fsdp can't shard weights that are shared, as those of this "
+                    "architecture are; take ddp",
         ),
         (
             lambda raw: raw["models"]["bert"]["architecture"].update(name="deberta", position_buckets=64),
@@ -144,24 +147,25 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["tokenizers"]["tiny"].update(kind="bytes"),
-            "tokenizers.tiny: kind bytes: there are as many as there are bytes: leave vocab_size out",
+            "tokenizers.tiny: kind bytes: vocab_size has no effect, as it is the number of bytes; leave it out",
         ),
         (lambda raw: raw["tokenizers"]["tiny"].pop("vocab_size"), "tokenizers.tiny: kind bpe: vocab_size is missing"),
         (
             lambda raw: raw["models"]["bert"]["objective"].update(sentence_order=True),
-            "models.bert.objective: one head answers one question: sentence_order takes next_sentence: false",
+            "models.bert.objective: sentence_order and next_sentence can't both be true; set next_sentence: false",
         ),
         (
             lambda raw: raw["models"]["bert"]["objective"].update(inputs="full_sentences"),
-            "models.bert.objective: next_sentence asks about pairs: drop `inputs: full_sentences`, or say `next_sentence: false`, too",
+            "models.bert.objective: next_sentence needs pairs: leave out `inputs: full_sentences`, "
+                    "or set `next_sentence: false`",
         ),
         (
             lambda raw: raw["models"]["bert"]["objective"].update(span_probability=0.2, whole_word=True),
-            "models.bert.objective: spans are of whole words anyway: drop whole_word, or span_probability",
+            "models.bert.objective: whole_word has no effect with span_probability",
         ),
         (
             lambda raw: raw["models"]["bert"]["objective"].update(span_boundary=True),
-            "models.bert.objective: span_boundary is of spans: give span_probability, as SpanBERT's 0.2",
+            "models.bert.objective: span_boundary needs spans: set span_probability, e.g. 0.2 as in SpanBERT",
         ),
         (
             lambda raw: raw["models"]["bert"]["architecture"].update(shared_layers="all", layer_groups=3),
@@ -169,7 +173,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["models"]["bert"]["architecture"].update(layer_groups=2),
-            "models.bert.architecture: layer_groups: 2 says which layers share, and shared_layers: none that none do",
+            "models.bert.architecture: layer_groups: 2 has no effect with shared_layers: none; leave one of them out",
         ),
         (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "max_length": 64}]),
@@ -177,7 +181,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}, {"share": 0.5}]),
-            "models.bert: the shares of phases sum to 1, which leaves nothing to the rest of the training",
+            "models.bert: the shares of phases sum to 1, and leave nothing for the rest of the training",
         ),
         (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "batch_size": 9}], trainer={"accumulate": 2}),
@@ -185,11 +189,11 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}], budget={"minutes": 1}),
-            "models.bert: phases are shares of a budget in tokens, flops or steps, not of one in minutes",
+            "models.bert: phases need a budget in tokens, flops or steps, and this one is in minutes",
         ),
         (
             lambda raw: raw["models"]["elmo"].update(phases=[{"share": 0.5, "batch_size": 4}]),
-            "models.elmo: objective bilm reads on where the step before has ended: it has no phases",
+            "models.elmo: objective bilm continues the text of the step before and can't have phases",
         ),
         (
             lambda raw: raw["corpora"]["base"]["parts"][0].update(source=PYPI | {"filename": "../../a.whl"}),
@@ -213,7 +217,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["search"]["space"].update(learning_rat={"low": 0.1, "high": 0.2}),
-            "search.space: learning_rat is no field of a recipe (did you mean learning_rate?)",
+            "search.space: learning_rat is not a field of a recipe (did you mean learning_rate?)",
         ),
         (
             lambda raw: raw["search"]["space"].update(dropout={"low": 0.1, "high": 1.5}),
@@ -226,7 +230,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["search"]["space"].update(method={"low": 1, "high": 2}),
-            "search.space: method is no plain number: give its choices",
+            "search.space: method is not a single number: give its choices",
         ),
         (
             lambda raw: raw["search"].update(models=["bert"], space={"max_length": {"choices": [16, 64]}}),
@@ -234,7 +238,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}),
-            "search.space.method lora goes into a Transformer's blocks",
+            "search.space.method lora needs the blocks of a Transformer",
         ),
         (lambda raw: raw["search"].update(budget={}), "search.budget: give trials, hours or both"),
         (
@@ -253,28 +257,30 @@ def problems(change) -> list[str]:
         (lambda raw: raw["finetune"].update(tasks=5), "finetune.tasks: Input should be a valid list"),
         (
             lambda raw: raw["finetune"]["recipes"]["bert"].update(patience=False),
-            "finetune.recipes.bert: patience: false is no number; give one, or null for none",
+            "finetune.recipes.bert: patience: false is not a number; give a number, or null for none",
         ),
         (
             lambda raw: raw["corpora"]["base"].update(cleaning={"near_duplicates": False}),
-            "corpora.base.cleaning: near_duplicates: false is no number; give one, or null for none",
+            "corpora.base.cleaning: near_duplicates: false is not a number; give a number, or null for none",
         ),
-        (lambda raw: raw["finetune"].update(seeds=[2, True]), "finetune: seeds: true is no number; give one"),
+        (lambda raw: raw["finetune"].update(seeds=[2, True]), "finetune: seeds: true is not a number; give a number"),
         (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(schedule="wsd", warmup=0.5, decay=0.75),
             "models.gpt.optimizer: warmup 0.5 and decay 0.75 of schedule wsd are more than the budget: lower one of them",
         ),
         (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(warmup=1.0),
-            "models.gpt.optimizer: warmup 1 leaves schedule linear nothing to fall over: take schedule constant, or a warmup below 1",
+            "models.gpt.optimizer: warmup 1 leaves no steps for the decay of schedule linear: take "
+                    "schedule constant, or a warmup below 1",
         ),
         (
             lambda raw: raw["finetune"]["recipes"]["bert"].update(schedule="cosine", warmup=1),
-            "finetune.recipes.bert: warmup 1 leaves schedule cosine nothing to fall over: take schedule constant, or a warmup below 1",
+            "finetune.recipes.bert: warmup 1 leaves no steps for the decay of schedule cosine: take "
+                    "schedule constant, or a warmup below 1",
         ),
         (
             lambda raw: raw["search"].update(space={"warmup": {"choices": [0.1, 1.0]}}),
-            "search.space: warmup: warmup 1 leaves schedule linear nothing to fall over",
+            "search.space: warmup: warmup 1 leaves no steps for the decay of schedule linear",
         ),
         (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(decay=0.5),
@@ -282,7 +288,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["search"].update(space={"epochs": {"choices": [1, 1.0]}}),
-            "search.space: epochs: choices [1, 1.0] are to a recipe [1, 1], and one stands twice",
+            "search.space: epochs: choices [1, 1.0] mean [1, 1] in a recipe, with one of them twice",
         ),
         (lambda raw: raw["models"]["bert"].update(batch_size="1_0"), "models.bert: batch_size: '1_0' is a text; write the number"),
         (lambda raw: raw["tokenizers"]["tiny"].update(lowercase="off"), "tokenizers.tiny: lowercase: 'off' is neither true nor false"),
@@ -294,18 +300,22 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["models"]["bert"].update(objective={"name": "quick_thoughts"}, prompts=[], batch_size=2),
-            "models.bert: batch_size 2: objective quick_thoughts tells one row of a batch from others, which takes 3 or more",
+            "models.bert: batch_size 2: objective quick_thoughts compares a row with others of its "
+                    "batch; set 3 or more",
         ),
         (lambda raw: raw["models"]["bert"]["optimizer"].update(learning_rate=1e-300), "models.bert.optimizer.learning_rate: Input"),
         (lambda raw: raw["models"]["bert"]["run"].update(rendezvous={"head": "x:99999"}), "models.bert.run.rendezvous: head x:99999: a"),
         (lambda raw: raw["models"].update({"a-b": raw["models"]["elmo"]}), "models.a-b: String should match pattern"),
-        (lambda raw: raw["finetune"].update(models=["bert", "bert"]), "finetune.models: bert stands there twice"),
+        (lambda raw: raw["finetune"].update(models=["bert", "bert"]), "finetune.models: bert is listed twice"),
         (lambda raw: raw["finetune"].update(eval_examples={"tset": 3}), "finetune.eval_examples: no split 'tset' in its tasks (there"),
-        (lambda raw: raw["mixes"]["tiny"].update(tasks=["same", "same"]), "mixes.tiny.tasks: same stands there twice"),
-        (lambda raw: raw["alignments"]["again"].update(controls=["again"]), "alignments.again.controls[0]: again is no control of itself"),
+        (lambda raw: raw["mixes"]["tiny"].update(tasks=["same", "same"]), "mixes.tiny.tasks: same is listed twice"),
+        (lambda raw: raw["alignments"]["again"].update(controls=["again"]), "alignments.again.controls[0]: again can't "
+                "be a "
+                "control of "
+                "itself"),
         (
             lambda raw: raw["alignments"]["again"].update(curve={"methods": ["xing_2015"], "seed_pairs": [10**9, 25]}),
-            "alignments.again.curve: seed_pairs [1000000000, 25] are not in order, each once",
+            "alignments.again.curve: seed_pairs [1000000000, 25]: list each number once",
         ),
         (
             lambda raw: raw["alignments"]["again"].update(curve={"methods": ["xing_2015"], "seed_pairs": [25, 10**9]}),
@@ -321,7 +331,7 @@ def problems(change) -> list[str]:
         ),
         (
             lambda raw: raw["tasks"]["same"].update(dev={"share": 0.5}, test={"share": 0.5}),
-            "tasks.same: the shares of train sum to 1, which leaves it nothing",
+            "tasks.same: the shares of train sum to 1 and leave nothing to train on",
         ),
         (lambda raw: raw["tasks"]["same"]["table"].update(text_b="a"), "tasks.same.table: text_a and text_b are both column 'a'"),
         (lambda raw: raw["tasks"]["same"]["table"].update(text_a="label"), "tasks.same.table: text_a and label are both column 'label'"),
@@ -454,12 +464,21 @@ def test_tokenizers_and_encodings_stand_in_either_file_and_in_one_only():
     with pytest.raises(SesameError, match="^params.yaml: tokenizers.words_too.vocab_size"):
         params.check(raw, studies=own)
     for studies, said in (
-        ({"tokenizers": {"tiny": own["tokenizers"]["words"]}}, "studies/params.yaml: tokenizers.tiny stands in params.yaml, too"),
-        ({"tokenizers": {"words": {"corpus": "tiny", "vocab_size": 3}}}, r"studies/params.yaml: tokenizers.words.vocab_size: .*300"),
-        ({"encodings": {"words": {"corpus": "tiny", "tokenizer": "none"}}}, r"encodings.words.tokenizer: no 'none' in tokenizers"),
+        (
+            {"tokenizers": {"tiny": own["tokenizers"]["words"]}},
+            "studies/params.yaml: tokenizers.tiny is also in params.yaml",
+        ),
+        (
+            {"tokenizers": {"words": {"corpus": "tiny", "vocab_size": 3}}},
+            r"studies/params.yaml: tokenizers.words.vocab_size: .*300",
+        ),
+        (
+            {"encodings": {"words": {"corpus": "tiny", "tokenizer": "none"}}},
+            r"encodings.words.tokenizer: no 'none' in tokenizers",
+        ),
         ({"tokenizers": []}, r"studies/params.yaml: tokenizers: names expected, each with its block; \[\] found"),
         ({"encodings": None}, "studies/params.yaml: encodings: names expected, each with its block; nothing found"),
-        ({"corpora": {}}, "studies/params.yaml: corpora stands in params.yaml, too"),
+        ({"corpora": {}}, "studies/params.yaml: corpora is also in params.yaml; remove one of them"),
     ):
         with pytest.raises(SesameError, match=said):
             params.check(tiny_params(), studies=studies)
@@ -476,7 +495,10 @@ def test_a_size_stands_for_four_settings(size, layers, width):
     assert sized == params.check(raw)
     raw["models"]["bert"]["architecture"] = {"name": "encoder", "size": size, "num_layers": layers + 1}
     with pytest.raises(
-        SesameError, match=f"size {size} means num_layers {layers}, and {layers + 1} stands beside it: leave one of them out"
+        SesameError,
+        match=(
+            f"size {size} means num_layers {layers}, and num_layers: {layers + 1} contradicts it; leave one of them out"
+        ),
     ):
         params.check(raw)
     raw = tiny_params()

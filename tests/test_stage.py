@@ -100,7 +100,7 @@ def test_a_stage_writes_its_output_metrics_and_cost(folder):
     ("command", "said"),
     [
         (("components.text.corpora", "other"), "corpus@other: no 'other' under corpora in params.yaml (there are: base)"),
-        (("components.text.tokenizer", "tiny", "small"), "tokenizer@tiny: a stage reads one name, and small is more than that"),
+        (("components.text.tokenizer", "tiny", "small"), "tokenizer@tiny: unexpected argument small; a stage takes one name"),
         (("components.text.tokenizer", "tiny"), "tokenizer@tiny: data/corpora/tiny/train.txt: no such file"),
         (("components.pretrain", "bert"), "pretrain@bert: data/encoded/tiny: no such encoding; run `sesame run encode@tiny` first"),
         (("components.finetune", "bert-none"), "finetune@bert-none: no such pair in finetune of params.yaml"),

@@ -1,1 +1,2 @@
-"""What comparisons share: verdicts and their calibration, scaling fits, prices, plots, and the pages that show them."""
+"""Shared parts of comparisons: verdicts and their calibration, scaling fits, prices, plots, and the pages that show
+them."""

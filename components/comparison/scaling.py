@@ -68,9 +68,9 @@ def _promise(figures: np.ndarray) -> Promise:
 def fit(tokens: Sequence[float], losses: Sequence[float], deviations: Sequence[float], runs: Sequence[int], seed: int = 1) -> Curve:
     """The curve through mean losses after so many tokens, each of several runs with a standard deviation.
 
-    The interval is a parametric bootstrap: losses are drawn around the means anew, by Student's t and the deviation pooled over the
-    points. Runs that are the same trainings at several points are taken for apart.
-    Raises SesameError for fewer than four points, or points of a single run, which tell nothing of the noise.
+    The interval is a parametric bootstrap: losses are drawn around the means again, by Student's t and the deviation
+    pooled over the points. Runs that are the same trainings at several points are taken for apart. Raises SesameError
+    for fewer than four points, or points of a single run, which tell nothing of the noise.
     """
     x, y, spread, count = (np.asarray(own, dtype=float) for own in (tokens, losses, deviations, runs))
     if len(set(x)) < LEAST:
@@ -151,7 +151,7 @@ def fit_surface(
 
 
 def _drawn(y: np.ndarray, spread: np.ndarray, count: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
-    """Means drawn anew by Student's t, (draws, points), and the deviation pooled over the points."""
+    """Means drawn again by Student's t, (draws, points), and the deviation pooled over the points."""
     if (count < 2).any():
         raise SesameError("an interval needs the spread over seeds, and there is one seed; add some")
     freedom = (count - 1).sum()

@@ -1,1 +1,2 @@
-"""What every room stands on: errors, sections of params, files, the ledger, the machine. Knows nothing of language models."""
+"""The base of all other folders: errors, sections of params, files, MLflow, the machine. Nothing here is about language
+models."""

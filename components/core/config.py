@@ -1,4 +1,4 @@
-"""What every block of `params.yaml` is made of. Free of torch, as are all files called `config.py`.
+"""Base class and types of all blocks of `params.yaml`. Free of torch, as are all files called `config.py`.
 
 A part that is chosen by name (an architecture, an objective, a way to adapt) is a folder or a file called so; its settings are
 a block there, and `union_of` makes one type of all that a registry in `components.params` names.
@@ -37,7 +37,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32, description="below 2**32, the most t
 TOP_SEED: ContextVar[int] = ContextVar("seed", default=1)
 """The `seed` at the top of params.yaml, while the file is checked."""
 DrawnSeed = Annotated[Seed, Field(default_factory=TOP_SEED.get, description="below 2**32; without one, the top-level seed")]
-"""Of a block that draws for itself: one that names no seed takes the top-level one, so that a sweep over `seed` trains anew."""
+"""The seed of a block that draws random numbers. Default: the top-level seed, so that a sweep over `seed` trains
+again."""
 Positive = Annotated[float, Field(ge=1e-20, le=1e20, description="above 0, and such as float32 holds")]
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -57,12 +58,12 @@ Address = Annotated[str, AfterValidator(_of_the_web), PlainSerializer(without_se
 
 def _each_once(values: list) -> list:
     if twice := next((value for value in values if values.count(value) > 1), None):
-        raise ValueError(f"{twice} stands there twice")
+        raise ValueError(f"{twice} is listed twice; list it once")
     return values
 
 
 Once = AfterValidator(_each_once)
-"""Of a list: nothing stands in it twice."""
+"""Validator of a list: nothing is in it twice."""
 Globs = Annotated[list[str], Field(min_length=1)]
 
 
@@ -73,7 +74,8 @@ def named(*parts: Iterable[Any]) -> dict[str, tuple]:
 
 @dataclass(frozen=True)
 class RunOnly:
-    """Marks a setting of where and how something runs: no result depends on it, but for the last bits of sums."""
+    """Marks a setting of where and how something runs: no result depends on it, apart from the last bits of
+    floating-point sums."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Block(BaseModel):
                     continue
                 if taken & {int, float} and isinstance(said, bool):
                     none = ", or null for none" if NoneType in taken else ""
-                    raise ValueError(f"{key}: {str(said).lower()} is no number; give one{none}")
+                    raise ValueError(f"{key}: {str(said).lower()} is not a number; give a number{none}")
                 if taken & {int, float} and isinstance(said, str) and _number(said):
                     raise ValueError(f"{key}: {said!r} is a text; write the number without quotes")
                 if bool in taken and not taken & {int, float}:

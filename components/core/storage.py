@@ -96,7 +96,9 @@ def reading(path: Path) -> Iterator[None]:
         raise SesameError(f"{path}: no such file; run the stage that writes it first (`{command}`)") from None
     except MALFORMED as error:
         said = f"no {error}" if isinstance(error, KeyError) else one_line(error)
-        cure = [f"`sesame run --force {stage}` writes it anew" for stage in writer(path)] or ["run the stage that writes it with --force"]
+        cure = [(f"run `sesame run --force {stage}` to write it again") for stage in writer(path)] or [
+            "run the stage that writes it with --force"
+        ]
         raise SesameError(f"{path} can't be read ({said}); {cure[0]}") from None
 
 

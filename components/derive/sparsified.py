@@ -27,7 +27,7 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
 
 @torch.no_grad()
 def to_zero(matrices: Iterable[nn.Parameter], share: float) -> None:
-    """Set the smallest weights of some matrices, held against each other, to zero: exactly this share."""
+    """Set the smallest weights of some matrices, compared with each other, to zero: exactly this share."""
     sizes = torch.cat([matrix.abs().flatten() for matrix in matrices])
     kept = torch.ones(len(sizes), dtype=torch.bool)
     kept[sizes.argsort(stable=True)[: round(share * len(sizes))]] = False

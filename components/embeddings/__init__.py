@@ -9,7 +9,7 @@
     maps.py             normalising, and the linear maps, step by step
     self_learning.py    from few pairs, numerals or none to a dictionary of the whole vocabulary
     neighbours.py       the nearest of many, exactly and block by block
-    retrieval.py        what a target costs beside its cosine: nothing, CSLS, inverted softmax
+    retrieval.py        the correction of a target's cosine: none, CSLS, inverted softmax
     evaluate.py         precision, chance, hubs, how alike two spaces are, and which words moved between two periods
     intrinsic.py        what vectors say by themselves: word similarity, analogies
     view.py             both spaces in two dimensions

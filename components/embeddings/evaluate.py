@@ -26,7 +26,7 @@ def index(space: Space) -> dict[str, int]:
 def covered(test: dict[str, set[str]], source: Space, target: Space) -> list[str]:
     """The test words that can be asked for: in the source vocabulary, with a translation in the target's.
 
-    Precision is over these; their share of all test words is the *coverage* and stands beside it.
+    Precision is over these; their share of all test words is the *coverage* and is next to it.
     """
     here, there = set(source.words), set(target.words)
     return [word for word, gold in test.items() if word in here and gold & there]

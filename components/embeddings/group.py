@@ -1,9 +1,10 @@
 """Stage `group`: `python -m components.embeddings.group NAME` finds words that two sets of writers use differently:
 data/align/NAME/used.csv.
 
-Two texts differ in every word's neighbours, if only because they are two. So the documents of both are put together and dealt out anew,
-many times: a word is used differently where its two vectors are farther apart than such deals of chance put them. What can't be told
-from documents, such as the habits of one writer with many, can't be told here: a document should be all of one writer.
+Two texts differ in every word's neighbours, if only because they are two. So the documents of both are put together and
+dealt out again, many times: a word is used differently where its two vectors are farther apart than such deals of
+chance put them. What can't be told from documents, such as the habits of one writer with many, can't be told here: a
+document should be all of one writer.
 """
 
 import time
@@ -172,10 +173,11 @@ def _compared(groups: params.Groups, documents: Documents, path: Path) -> dict:
 def scores(deals: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n,) of the true sets and (deals, n) of the others: how far each word is from itself, as scores that compare from word to word.
 
-    `deals` (1 + deals, n) has the distances, the true one first; each is held against the others. A word's own mean over them is taken off
-    (one of many senses is far from itself in any two texts). The unit is a moderated deviation, as of genes (Smyth 2004, section 3): the
-    variance is in OWN parts the word's own, which is large for words that few writers use a lot, and else that of words as frequent, since
-    the own is large, too, just where the writers do differ.
+    `deals` (1 + deals, n) has the distances, the true one first; each is compared with the others. A word's own mean
+    over them is taken off (one of many senses is far from itself in any two texts). The unit is a moderated deviation,
+    as of genes (Smyth 2004, section 3): the variance is in OWN parts the word's own, which is large for words that few
+    writers use a lot, and else that of words as frequent, since the own is large, too, just where the writers do
+    differ.
     """
     others = len(deals) - 1
     mean = (deals.sum(axis=0) - deals) / others

@@ -1,6 +1,7 @@
 """What word vectors say by themselves: similarity as people judge it, and analogies. English, from the files that come with gensim.
 
-The words must be in the vocabulary: what share of a test is stands beside its figure, and spaces with other shares don't compare.
+The words must be in the vocabulary: the share of a test that they cover is next to its figure, and spaces
+with other shares don't compare.
 """
 
 import math

@@ -47,7 +47,7 @@ def learn(x: np.ndarray, z: np.ndarray, rows: np.ndarray, method: params.Method)
             if keep == 1:
                 break
             keep = 2 * keep if keep <= 0.25 else 1.0  # to draw most of the words costs as much as to take them all
-            best, stalled = -np.inf, 0  # more words to choose among have better best ones: compared anew
+            best, stalled = -np.inf, 0  # more words to choose among have better best ones: compared again
     if keep < 1:  # the rounds were used up while words were still drawn
         rows, objective = induce(mapped, fixed, 1.0, method, draw)
     return Learned(rows, number, objective)

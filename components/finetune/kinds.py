@@ -62,7 +62,7 @@ class Kind:
         return data
 
     def target(self, example: Example) -> Any:
-        """What the loss is held against; None without a label."""
+        """What the loss is compared with; None without a label."""
         raise NotImplementedError
 
     def counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:

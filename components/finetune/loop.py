@@ -49,7 +49,7 @@ class Fitted:
     seconds: float
     """Of training, without dev."""
     flops: int
-    """Of training: a batch's, counted anew where other weights learn, times the padded tokens of all."""
+    """Of training: a batch's, counted again where other weights learn, times the padded tokens of all."""
 
 
 def fit(

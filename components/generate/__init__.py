@@ -1,6 +1,6 @@
-"""What models write: `search` looks for texts (greedy, beams, draws), `writing` gives it a model and inputs, `novelty` says how much of
-them is copied, `word_by_word` is the baseline of a translation; `python -m components.generate NAME` does and judges what `generations` of
-params.yaml asks for.
+"""Text generation. `search` decodes (greedy, beam search, sampling), `writing` gives it a model and inputs, `novelty`
+measures how much of the text is copied, `word_by_word` is the baseline of a translation; `python -m components.generate
+NAME` generates and scores an entry of `generations` in params.yaml.
 
 A family writes where its folder has a `decoding.py` with a class `Decoding`: (model, ids, lengths, room) -> `opening`, `read`, `select`.
 """

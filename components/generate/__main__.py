@@ -26,7 +26,7 @@ from components.text.tokenizer import SEP
 SHOWN = 20
 """Texts whose nearest training sentence is looked up."""
 RESAMPLED = 1000
-"""Times that the texts are drawn anew for an interval."""
+"""Times that the texts are drawn again for an interval."""
 SENTENCES = 100_000
 """Of the training text, among which it is looked up."""
 

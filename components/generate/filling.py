@@ -21,7 +21,8 @@ ORDER, AGAIN = 1, 2
 class Filler:
     """Fills one hole after another: greedily that whose piece is likeliest of all that are left, so that what is easy helps with the rest
     (Mansimov et al. 2019, section 3.3); drawn ones in an order that is drawn. In each of the `rounds` that follow every piece that was
-    written is hidden once more and written anew, beside all others (Wang and Cho 2019: Gibbs sampling where pieces are drawn)."""
+    written is hidden once more and written again, beside all others (Wang and Cho 2019: Gibbs sampling where pieces are
+    drawn)."""
 
     def __init__(self, model: MaskedLanguageModel, tokens: Tokenizer, rounds: int = 0):
         self.model, self.tokens, self.rounds = model, tokens, rounds

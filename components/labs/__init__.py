@@ -1,2 +1,2 @@
-"""Experiments around one tuned model: what it costs (`efficiency`), how much tuning it needs (`search`), how much luck is in it (`seeds`),
-and how few weights do (`tickets`)."""
+"""Experiments around one tuned model: its cost (`efficiency`), the search for its recipe (`search`), the spread over
+seeds (`seeds`), and lottery tickets (`tickets`)."""

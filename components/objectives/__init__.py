@@ -1,4 +1,5 @@
-"""What is predicted in pre-training, a folder an objective: which batches a text makes, their loss, samples that show what was learned.
+"""Objectives of pre-training, a folder each: the batches made of a text, their loss, and samples that show what was
+learned.
 
 One more objective is one folder and its name in `OBJECTIVES` of `components.params.models`. In the folder:
 `config.py` with its settings, an ObjectiveBlock, as `Objective` (no torch), and `objective.py` with what `contract.py`

@@ -1,4 +1,4 @@
-"""What every objective says of itself, without torch."""
+"""Base of the settings of all objectives, without torch."""
 
 from typing import ClassVar, Self
 
@@ -14,7 +14,7 @@ class ObjectiveBlock(Block):
     continues: ClassVar[bool] = False
     """Whether a row goes on where that of the step before has ended, so that all batches are of one size."""
     compares_rows: ClassVar[bool] = False
-    """Whether the rows of a batch are held against each other, so that it can't be cut into micro-batches."""
+    """Whether the rows of a batch are compared with each other, so that it can't be cut into micro-batches."""
     own_loss: ClassVar[bool] = False
     """Whether its loss compares with no other objective's, however a model reads."""
     counted_rows: ClassVar[int | None] = 8

@@ -1,4 +1,4 @@
-"""What all optimizers of pre-training have in common."""
+"""Settings that all optimizers of pre-training share."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,10 @@ FALLING = ("linear", "cosine", "slanted_triangular")
 def check_fall(schedule: str, warmup: float) -> None:
     """Raises ValueError where nothing is left: the schedule would divide by it."""
     if schedule in FALLING and warmup == 1:
-        raise ValueError(f"warmup 1 leaves schedule {schedule} nothing to fall over: take schedule constant, or a warmup below 1")
+        raise ValueError(
+            f"warmup 1 leaves no steps for the decay of schedule {schedule}: take schedule constant, or a "
+            "warmup below 1"
+        )
 
 
 class OptimizerBlock(Block):
@@ -45,7 +48,7 @@ class OptimizerBlock(Block):
     def falls_from_somewhere(self):
         check_fall(self.schedule, self.warmup)
         if self.schedule == "inverse_sqrt" and not self.warmup:
-            raise ValueError("schedule inverse_sqrt falls from where the warm-up ends: give it a warmup above 0")
+            raise ValueError("schedule inverse_sqrt decays from the end of the warm-up: set a warmup above 0")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:
             raise ValueError(
                 f"warmup {self.warmup:g} and decay {self.decay:g} of schedule wsd are more than the budget: lower one of them"

@@ -2,11 +2,11 @@
 
 Unknown keys are errors, and every problem of a file is reported at once with its path. A default is changed in the code, here
 or in a family's or an objective's `config.py`, and `components.stages.resolve` sees to it that what used it is stale.
-The JSON schemas that editors complete from are written anew by `python -m components.params`.
+The JSON schemas for editors are written by `python -m components.params`; run it after each change here.
 
-The blocks stand here together, or in a `config.py`, and not beside the code that runs, because the command line, DVC's plan
-and every light stage read them, and none of those should pay for importing torch. `whole` has the sections, `reading` the
-files, `messages` and `references` what can be wrong with them.
+The blocks are here together, or in a `config.py`, and not next to the code that runs, because the command line, DVC's
+plan and every light stage read them, and none of those should pay for importing torch. `whole` has the sections,
+`reading` the files, `messages` and `references` what can be wrong with them.
 """
 
 from components.params.derived import Derived, Distilled, MultiTask, Pretrained, Pruned, Sparsified, Truncated, Tuned

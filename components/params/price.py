@@ -1,4 +1,4 @@
-"""What hours of devices and kWh come to: rents, and the carbon intensity of grids. No result of a stage depends on it but the report's."""
+"""Prices of hours of devices and of kWh: rents, and the carbon intensity of grids. Only the report depends on it."""
 
 from typing import Annotated
 
@@ -29,14 +29,14 @@ class Rent(Block):
 
 
 class Price(Block):
-    """What a run costs beside its time. The energy is that of `energy`, with its PUE."""
+    """The price of a run: rents and CO2e. The energy is that of `energy`, with its PUE."""
 
     country: Country
-    """Whose grid it runs on."""
+    """The country of the grid that it runs on."""
     core_hour: Rent
-    """Of a CPU core."""
+    """The rent of a CPU core."""
     gpu_hour: Rent
-    """Its host included, whose cores are not counted beside it."""
+    """The rent of a GPU with its host, whose cores are not counted again."""
     kg_per_kwh: Annotated[dict[Country, Intensity], Field(min_length=1)]
     """kg of CO2e for a kWh, by country."""
     intensity_source: str

@@ -1,4 +1,5 @@
-"""Params files read and checked: `params.yaml`, and the studies' beside `studies/dvc.yaml`, a file each in `studies/params`."""
+"""Reading and checking params files: `params.yaml`, `studies/params.yaml`, and a file for each study in
+`studies/params`."""
 
 import ast
 import inspect
@@ -138,7 +139,7 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
 
 
 MOST = 30
-"""Problems that are told at once."""
+"""How many problems are reported at once."""
 DEEPEST = 64
 """Levels of nesting; some tens of thousands would end the process, since the parser calls itself for each."""
 
@@ -154,9 +155,13 @@ def _own_names(raw: dict[str, Any], studies: dict[str, Any], file: str | Path) -
         if key in SHARED:
             own[key] = frozenset(value)
             if twice := sorted(own[key] & set(raw.get(key) or ())):
-                raise SesameError(f"{STUDIES}: {key}.{plain(twice[0])} stands in {file}, too")
+                raise SesameError(f"{STUDIES}: {key}.{plain(twice[0])} is also in {file}; remove one of them")
         elif key not in OF_STUDIES or key in raw:
-            there = f"stands in {file}, too" if key in raw else f"belongs into {file}; here are {', '.join((*OF_STUDIES, *SHARED))}"
+            there = (
+                f"is also in {file}; remove one of them"
+                if key in raw
+                else f"belongs in {file}; this file may have {', '.join((*OF_STUDIES, *SHARED))}"
+            )
             raise SesameError(f"{STUDIES}: {plain(key)} {there}")
     return own
 
@@ -188,7 +193,9 @@ def load(path: str | Path = FILE) -> Params:
     """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them."""
     raw = _read(path)
     if isinstance(raw, dict) and raw and not raw.keys() - {*OF_STUDIES, *SHARED} and (Path(path).resolve().parents[1] / FILE).exists():
-        raise SesameError(f"{path} is that of the studies; run from the folder above, where {FILE} of the whole project is")
+        raise SesameError(
+            f"{path} is that of the studies; run from the folder above, which has {FILE} of the whole project"
+        )
     return check(raw, path, studies_beside(path))
 
 
@@ -242,7 +249,7 @@ def _said(name: str) -> dict[str, str]:
         if issubclass(kind, Block) and kind is not Block:
             for line, after in pairwise([*ast.parse(dedent(inspect.getsource(kind))).body[0].body, ast.Pass()]):
                 if isinstance(line, ast.AnnAssign):
-                    said.pop(line.target.id, None)  # one that is declared anew says nothing of the old one's text
+                    said.pop(line.target.id, None)  # one that is declared again says nothing of the old one's text
                     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                         said[line.target.id] = inspect.cleandoc(after.value.value)
     return said

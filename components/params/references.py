@@ -1,4 +1,4 @@
-"""Names that point at nothing. Works on the raw file, so that these are reported beside wrong types."""
+"""Names that refer to nothing. Works on the raw file, so that these are reported together with wrong types."""
 
 from collections.abc import Collection, Mapping
 from itertools import combinations
@@ -71,7 +71,10 @@ def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]
         for i, control in enumerate(_list(_dictionary({"a": alignment}, "a"), "controls")):
             check(f"alignments.{name}.controls[{i}]", control, "alignments")
             if control == name:
-                problems.append(f"alignments.{name}.controls[{i}]: {name} is no control of itself; name alignments of halves of one period")
+                problems.append(
+                    f"alignments.{name}.controls[{i}]: {name} can't be a control of itself; name "
+                    "alignments of halves of one period"
+                )
     for name, history in _dictionary(raw, "histories").items():
         for i, period in enumerate(_list(_dictionary({"h": history}, "h"), "periods")):
             check(f"histories.{name}.periods[{i}]", period, SPACES)

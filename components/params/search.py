@@ -11,7 +11,7 @@ from components.params.tasks import MetricName, Recipe
 
 
 class Draw(Block):
-    """What a field of the recipe is drawn from: a range, uniformly, or a list of choices."""
+    """The values that a field of the recipe is drawn from: a range, uniformly, or a list of choices."""
 
     low: int | float | None = None
     """Lower bound of a range."""
@@ -48,7 +48,7 @@ class Pruner(Block):
     """Successive halving as Li et al. 2020 do it without waiting (ASHA);
     Hyperband (Li et al. 2018): several of them, which begin later and later."""
     min_epochs: Count = 1
-    """Nothing is stopped before. Rungs stand at min_epochs, times reduction_factor, times reduction_factor ..."""
+    """No trial is stopped before. Rungs are at min_epochs, times reduction_factor, times reduction_factor ..."""
     reduction_factor: Annotated[int, Field(ge=2)] = 2
     """At a rung the best of so many goes on."""
 
@@ -71,13 +71,13 @@ class SearchBudget(Block):
 class Search(Block):
     """Every model on every task, fine-tuned with recipes drawn at random, to compare models at a budget of tuning (Dodge et al. 2019).
 
-    A trial is `finetune.recipes.<model>` with the fields of `space` drawn anew, and a seed of its own.
+    A trial is `finetune.recipes.<model>` with newly drawn fields of `space`, and its own seed.
     """
 
     models: Annotated[list[Name], Once] = []
-    """Of `finetune.models`."""
+    """Names of `finetune.models`."""
     tasks: Annotated[list[Name], Once] = []
-    """Of `tasks`."""
+    """Names of `tasks`."""
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1), Once] = ["pretrained"]
     """From the model's weights, or from random ones of the same architecture, or from both: is it the pre-training or the architecture?"""
     sampler: Literal["random", "tpe"] = "random"
@@ -93,7 +93,7 @@ class Search(Block):
     train_examples: Count | None = None
     """Labelled examples used, a seeded subset; null takes all. Dev is `finetune.eval_examples`."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """That a band holds a model's whole curve."""
+    """The probability that a band holds a model's whole curve."""
     space: dict[str, Draw] = {}
     """Field of the recipe -> what it is drawn from. A fixed value is a choice of one."""
 
@@ -111,9 +111,9 @@ class Search(Block):
             if key not in Recipe.model_fields:
                 close = difflib.get_close_matches(key, Recipe.model_fields, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(Recipe.model_fields)}"
-                raise ValueError(f"{key} is no field of a recipe ({hint})")
+                raise ValueError(f"{key} is not a field of a recipe ({hint})")
             if draw.choices is None and Recipe.model_fields[key].annotation not in (int, float):
-                raise ValueError(f"{key} is no plain number: give its choices")
+                raise ValueError(f"{key} is not a single number: give its choices")
             ends = []
             for value in draw.ends:
                 try:
@@ -126,7 +126,7 @@ class Search(Block):
                 ends.append(getattr(recipe, key))
             if draw.choices is not None and len(set(map(repr, ends))) < len(ends):
                 raise ValueError(
-                    f"{key}: choices {draw.choices} are to a recipe {ends}, and one stands twice: leave it out"
+                    f"{key}: choices {draw.choices} mean {ends} in a recipe, with one of them twice; leave it out"
                 )
             taken[key] = draw if draw.choices is None else draw.model_copy(update={"choices": ends})
         return taken
@@ -134,7 +134,7 @@ class Search(Block):
     @model_validator(mode="after")
     def draws_something(self):
         if self.models and not self.space:
-            raise ValueError("space: nothing is drawn; name a field of the recipe and what it is drawn from")
+            raise ValueError("space is empty; name a field of the recipe and the values that are tried")
         return self
 
     def longest(self, recipe: Recipe) -> int:

@@ -1,4 +1,4 @@
-"""Seeds as a choice: every initialisation with every order of the examples. It stands in `studies/params.yaml`."""
+"""Seeds as a choice: every initialisation with every order of the examples. The section is in `studies/params.yaml`."""
 
 from itertools import product
 from typing import Annotated, Literal
@@ -14,9 +14,9 @@ class SeedGrid(Block):
     """Models fine-tuned by their recipe of `finetune`, with each of some initialisations in each of some orders (Dodge et al. 2020)."""
 
     models: Annotated[list[Name], Once] = []
-    """Of `finetune.models`."""
+    """Names of `finetune.models`."""
     tasks: Annotated[list[Name], Once] = []
-    """Of `tasks`; their test split is labelled."""
+    """Names of `tasks` whose test split is labelled."""
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones, which are then of the initialisation, too."""
     initialisations: Seeds = [1, 2, 3, 4, 5, 6, 7, 8]
@@ -26,7 +26,7 @@ class SeedGrid(Block):
     train_examples: Count | None = None
     """Labelled examples used, a seeded subset, the same for all; null takes all."""
     keep: Annotated[Share, Field(gt=0, lt=1)] = 0.3
-    """Of the trainings begun, the share that is trained to its end where those that look bad on dev are stopped."""
+    """The share of the trainings that is trained to its end; those that look bad on dev are stopped."""
 
     @property
     def runs(self) -> dict[str, tuple[str, str, int]]:

@@ -21,18 +21,19 @@ Intrinsic = Literal["wordsim353", "simlex999", "analogies"]
 
 
 class Trained(Block):
-    """What all vectors trained here have."""
+    """Settings of all vectors that are trained here."""
 
     corpus: Name
-    """Of `corpora` or `mixes`: its training split is read."""
+    """The name of an entry of `corpora` or `mixes`: its training split is read."""
     half: Half | None = None
     """Only one of two disjoint halves of the text; null: all of it."""
     max_words: Count | None = None
-    """Of the text; the rest is left out, so that two spaces are of as much."""
+    """The number of words of the text; the rest is left out, so that two embeddings are of equally much text."""
     numerals: Annotated[bool, Added(neutral=False)] = False
     """Runs of digits are words, too: the seed of a dictionary that needs no dictionary."""
     tests: Annotated[list[Intrinsic], Added(neutral=[])] = []
-    """Of English vectors: how near they are to people's judgements of similarity, and whether analogies are found in them."""
+    """For English vectors: how near they are to people's judgements of similarity, and whether analogies are found in
+    them."""
     vector_size: Size = 100
     """Numbers of a vector (Mikolov et al. 2013: 300; on little text 100 is enough)."""
     window: Size = 5
@@ -52,7 +53,7 @@ class Predicted(Trained):
     epochs: Size = 5
     """Passes over the text."""
     seed: DrawnSeed
-    """Of the first vectors and of what is drawn."""
+    """The seed of the first vectors and of the random draws."""
     workers: Threads = 1
     """More than one is faster and no longer repeatable."""
 
@@ -115,37 +116,38 @@ class PublishedVectors(Block):
     """text: a word and its numbers a line, after a line with their counts (word2vec, fastText's .vec) or without it (GloVe), also in gz.
     npz: arrays `words` and `vectors`."""
     licence: Annotated[str, Label()]
-    """As stated by the source; goes onto the card."""
+    """The licence as stated by the source; goes onto the card."""
     lowercase: bool = False
-    """Of words that differ in case alone the first, most frequent one stays."""
+    """Whether to lowercase: of words that differ only in case, the first and most frequent one is kept."""
     max_vocabulary: Count = 200_000
     """Words taken, the first ones."""
     tests: list[Intrinsic] = []
-    """Of English vectors: as in `vectors`."""
+    """Tests of English vectors, as in `vectors`."""
 
 
 class ContextualVectors(Block):
-    """A vector a word out of a model: the mean over its occurrences in a text, each the mean over its pieces (Schuster et al. 2019).
+    """A vector for each word from a model: the mean over its occurrences in a text, each the mean over its tokens
+    (Schuster et al. 2019).
 
     Spaces of two models are aligned like any two; those of one model's reading of two texts are alike before.
     """
 
     model: Name
-    """Of `models`, `checkpoints`, `derived`."""
+    """The name of an entry of `models`, `checkpoints` or `derived`."""
     corpus: Name
-    """Of `corpora` or `mixes`."""
+    """The name of an entry of `corpora` or `mixes`."""
     half: Half | None = None
     """Only one of two disjoint halves of the text; null: all of it."""
     layer: Annotated[int, Field(ge=0)] | None = None
     """0 is below all context; null: the last."""
     max_words: Count = 300_000
-    """Of the training text, from its start: all of them go through the model."""
+    """The number of words from the start of the training text: all of them go through the model."""
     min_count: Count = 5
     """Times a word must occur to get a vector."""
     max_vocabulary: Count = 20_000
     """Most frequent words that get a vector."""
     tests: list[Intrinsic] = []
-    """Of English vectors: as in `vectors`."""
+    """Tests of English vectors, as in `vectors`."""
 
 
 class WordNetDictionary(Block):
@@ -185,7 +187,8 @@ class Pairs(Block):
     format: Literal["lines", "jsonl"] = "lines"
     """`lines`: two words a line; `jsonl`: an object a line, whose `keys` have them."""
     keys: tuple[str, str] = ("source", "target")
-    """Of a line of JSONL: a word of the source language, a word of the target's or a list of them."""
+    """The keys in a line of JSONL: of a word of the source language, and of a word of the target's or a list of
+    them."""
     max_pairs: Count | None = None
     """The first ones; the rest is left out."""
 
@@ -219,7 +222,7 @@ class ParallelDictionary(Block):
     min_count: Count = 3
     """Sentences that a word must be in, on either side."""
     rounds: Count = 5
-    """Of expectation maximisation."""
+    """The rounds of expectation maximisation."""
 
 
 Dictionary = Annotated[WordNetDictionary | IdenticalDictionary | PairsDictionary | ParallelDictionary, Field(discriminator="kind")]
@@ -232,14 +235,14 @@ class SelfLearning(Block):
     """
 
     retrieval: Literal["nn", "csls"] = "csls"
-    """By which translations are chosen: the nearest neighbour, or CSLS (Conneau et al. 2018, section 2.3)."""
+    """How translations are chosen: the nearest neighbour, or CSLS (Conneau et al. 2018, section 2.3)."""
     direction: Literal["forward", "union", "mutual"] = "union"
     """Which translations make the dictionary: of source words, of the words of both sides, or only pairs that are each other's best."""
     vocabulary: Count = 20_000
     """Most frequent words of either side that take part."""
     keep: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Share of the words of the other side, drawn anew each round, to choose a translation among: drawing lets it leave a bad start.
-    Doubled where nothing is gained, and all of them after a half at most."""
+    """Share of the words of the other side, drawn again each round, to choose a translation among: drawing lets it
+    leave a bad start. Doubled where nothing is gained, and all of them after a half at most."""
     patience: Count = 5
     """Rounds without a gain after which more words take part, or it ends."""
     threshold: Annotated[float, Field(ge=0)] = 1e-6
@@ -255,9 +258,9 @@ class Method(Block):
     """How two spaces are brought together, step by step in the frame of Artetxe et al. (2018a), and what it is learned from."""
 
     name: Name
-    """Of the method in tables."""
+    """The name of the method in tables."""
     normalise: list[Normalisation] = ["unit", "centre", "unit"]
-    """Of all vectors, before anything: length one, mean zero."""
+    """The normalisation of all vectors, before anything else: length one, mean zero."""
     start: Literal["dictionary", "identical", "numerals", "similarity"] = "dictionary"
     """First pairs: the train dictionary's; words spelled alike; numerals; or, with no pairs at all, words whose similarities to the
     other words of their own language are alike (Artetxe et al. 2018b, section 3.2)."""
@@ -281,18 +284,20 @@ class Method(Block):
     neighbours_among: Count = 20_000
     """Words of either side among which RCSLS looks for them."""
     seed: DrawnSeed
-    """Of what is drawn in self-learning."""
+    """The seed of the random draws in self-learning."""
 
     @model_validator(mode="after")
     def steps_fit_each_other(self):
         if self.map != "procrustes" and (self.whiten or self.dewhiten or self.reweight != (0.0, 0.0)):
-            raise ValueError(f"whiten, reweight and dewhiten are steps about a rotation; map: {self.map} has none")
+            raise ValueError(
+                f"whiten, reweight and dewhiten need a rotation, map: procrustes, and map is {self.map}; leave them out"
+            )
         if self.map != "procrustes" and self.dimensions != 1:
-            raise ValueError(f"dimensions that agree best are those of a rotation; map: {self.map} has none")
+            raise ValueError(f"dimensions needs a rotation, map: procrustes, and map is {self.map}; leave it out")
         if self.dewhiten and not self.whiten:
-            raise ValueError("dewhiten undoes whiten, which is off")
+            raise ValueError("dewhiten has no effect: whiten is off; set whiten: true, or leave dewhiten out")
         if self.start == "similarity" and self.self_learning is None:
-            raise ValueError("start: similarity finds too few right pairs to stop there; give it self_learning")
+            raise ValueError("start: similarity finds too few correct pairs by itself; set self_learning")
         return self
 
 
@@ -335,7 +340,7 @@ class Preset(Method):
     preset: Literal[tuple(PRESETS)]
     """The paper that the method is of (docs/spaces.md)."""
     name: Name | None = None
-    """Of the method in tables; null: the preset's."""
+    """The name of the method in tables; null: the preset's."""
 
 
 Methods = Annotated[
@@ -354,9 +359,11 @@ class SeedCurve(Block):
     @model_validator(mode="after")
     def methods_have_pairs(self):
         if self.seed_pairs != sorted(set(self.seed_pairs)):
-            raise ValueError(f"seed_pairs {self.seed_pairs} are not in order, each once")
+            raise ValueError(f"seed_pairs {self.seed_pairs}: list each number once, in ascending order")
         if without := [method.name for method in self.methods if method.start == "similarity"]:
-            raise ValueError(f"methods: {without[0]} starts without pairs, whose number is what a curve is over")
+            raise ValueError(
+                f"methods: {without[0]} uses no seed pairs, and the curve varies their number; leave it out"
+            )
         return self
 
 
@@ -364,7 +371,7 @@ class Alignment(Block):
     """Two spaces brought together by several methods, and how well each finds translations."""
 
     source: Name
-    """Of `vectors`, `published_vectors` or `contextual_vectors`: the space that is mapped."""
+    """The name of an entry of `vectors`, `published_vectors` or `contextual_vectors`: the space that is mapped."""
     target: Name
     """The space that it is mapped onto."""
     dictionary: Dictionary
@@ -384,7 +391,7 @@ class Alignment(Block):
     """Alignments of two disjoint halves of one period, several splits of it, each of as much text as these spaces: how far words move
     without time having passed (Dubossarsky et al. 2017). Two seeds on the same text say nothing of other text."""
     seed: DrawnSeed
-    """Of the train and test words that are drawn."""
+    """The seed of the train and test words that are drawn."""
     threads: Threads = 1
     """More are faster, and the last digits of sums depend on their number."""
 
@@ -393,7 +400,7 @@ class Alignment(Block):
         for place, methods in (("methods", self.methods), ("curve.methods", self.curve.methods if self.curve else [])):
             names = [method.name for method in methods]
             if twice := [name for name in names if names.count(name) > 1]:
-                raise ValueError(f"{place}: {twice[0]!r} stands there twice; give one a `name` of its own")
+                raise ValueError(f"{place}: {twice[0]!r} is listed twice; give one of them another `name`")
         return self
 
     @model_validator(mode="after")
@@ -415,7 +422,7 @@ class Shift(Block):
     @model_validator(mode="after")
     def something_is_known(self):
         if not self.towards + self.away:
-            raise ValueError("name words that it moves towards, or away from")
+            raise ValueError("no words; name words that it moves towards, or away from")
         return self
 
 
@@ -423,7 +430,7 @@ class History(Block):
     """The spaces of several periods brought into one, and what becomes of words in it (Hamilton et al. 2016)."""
 
     periods: Annotated[list[Name], Field(min_length=2), Once]
-    """Of `vectors` or `contextual_vectors`, the earliest first."""
+    """Names of `vectors` or `contextual_vectors`, the earliest first."""
     onto: Literal["next", "last"] = "next"
     """Each period is rotated onto the one after it, over all steps onto the last; or onto the last at once."""
     anchors: Count = 3000
@@ -438,15 +445,16 @@ class History(Block):
     @model_validator(mode="after")
     def periods_differ(self):
         if len(set(self.periods)) < len(self.periods):
-            raise ValueError("periods: one stands there twice")
+            raise ValueError("periods: one is listed twice; list each once")
         return self
 
 
 class Groups(Block):
-    """Words that two sets of writers use differently, held against deals of all their documents into two such sets at random.
+    """Words that two sets of writers use differently, compared with random divisions of all their documents into two
+    such sets.
 
     A word's vector is its row of positive pointwise mutual information with the words around it, as `ppmi_svd` counts them: both sets
-    have the same contexts for dimensions, and nothing needs to be aligned. Every deal makes both spaces anew.
+    have the same contexts for dimensions, and nothing needs to be aligned. Every division makes both spaces again.
     """
 
     first: Name
@@ -454,7 +462,7 @@ class Groups(Block):
     second: Name
     """A corpus or a mix, to be compared with the first."""
     max_words: Count | None = None
-    """Of either text; whole documents beyond are left out."""
+    """The number of words of either text; further documents are left out."""
     window: Size = 5
     """Words to each side that count as context."""
     max_vocabulary: Count = 10_000
@@ -466,10 +474,10 @@ class Groups(Block):
     permutations: Annotated[int, Field(ge=19, le=100_000)] = 199
     """Deals of the documents; with 19 the smallest p is .05."""
     seed: DrawnSeed
-    """Of the permutations."""
+    """The seed of the permutations."""
 
     @model_validator(mode="after")
     def two_sets(self):
         if self.first == self.second:
-            raise ValueError("first and second are the same text")
+            raise ValueError("first and second are the same text; name two different ones")
         return self

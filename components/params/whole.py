@@ -31,11 +31,11 @@ class Energy(Block):
     """Power usage effectiveness: a data centre's power for each watt of its computers (1.58 was the mean of 2018,
     Strubell et al. 2019)."""
     watts_per_core: Watts = 10.0
-    """Of a busy core."""
+    """The power of a busy core."""
     watts_per_gib: Watts = 0.375
-    """Of a GiB of resident memory."""
+    """The power of a GiB of resident memory."""
     watts_per_gpu: Watts = 300.0
-    """Of a GPU at work."""
+    """The power of a GPU at work."""
 
 
 class Resources(Block):
@@ -60,16 +60,25 @@ WRITE = ("left_to_right", "recurrent", "source_then_target")
 def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe: Recipe) -> None:
     """Raises ValueError where a recipe, which stands at `place`, can't adapt a model."""
     if not architecture.has_sublayers and recipe.method in ATTACHED:
-        raise ValueError(f"{place}.method {recipe.method} goes into a Transformer's blocks, and {model} has none")
+        raise ValueError(
+            f"{place}.method {recipe.method} needs the blocks of a Transformer, and {model} has none; "
+            "take another method"
+        )
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
     if recipe.method == "early_exit" and architecture.name not in SMALLER:
-        raise ValueError(f"{place}.method early_exit is of the architectures {' and '.join(SMALLER)}, and {model} is {architecture.name}")
+        raise ValueError(
+            f"{place}.method early_exit needs architecture {' or '.join(SMALLER)}, and {model} is {architecture.name}"
+        )
     if recipe.exits and recipe.exits[-1] > architecture.num_layers:
-        raise ValueError(f"{place}.exits: layer {recipe.exits[-1]} is not there; {model} has {architecture.num_layers}")
+        raise ValueError(
+            f"{place}.exits: layer {recipe.exits[-1]} does not exist; {model} has {architecture.num_layers}"
+        )
     if recipe.method in IN_WORDS and (architecture.reads not in WRITE or getattr(architecture, "backward", False)):
         how = "from the end" if architecture.reads in WRITE else architecture.reads
-        raise ValueError(f"{place}.method {recipe.method} is for models that write, and {model} doesn't (it reads {how})")
+        raise ValueError(
+            f"{place}.method {recipe.method} needs a model that generates text, and {model} does not (it reads {how})"
+        )
     if recipe.method == "text_to_text":
         both = architecture.reads != "source_then_target"
         if (longest := recipe.target_length + both * recipe.max_length) > architecture.max_length:
@@ -87,11 +96,13 @@ def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
     if recipe.method in IN_WORDS and task.kind not in (able := IN_WORDS[recipe.method]):
         raise ValueError(f"{place}.method {recipe.method} is for tasks of kind {', '.join(able)}, and {name} is of kind {task.kind}")
     if recipe.calibrated and task.kind != "classification":
-        raise ValueError(f"{place}.calibrated is about labels, which {name} has not")
+        raise ValueError(f"{place}.calibrated has no effect: {name} has no labels; leave it out")
     if recipe.method == "early_exit" and task.kind != "classification":
         raise ValueError(f"{place}.method early_exit is for tasks of kind classification, and {name} is of kind {task.kind}")
     if task.kind == "text" and recipe.method not in IN_WORDS:
-        raise ValueError(f"{place}.method {recipe.method} writes nothing, and the task {name} asks for a text: take text_to_text")
+        raise ValueError(
+            f"{place}.method {recipe.method} generates no text, as the task {name} needs; take text_to_text"
+        )
 
 
 class Params(Block):
@@ -102,9 +113,9 @@ class Params(Block):
     energy: Energy
     """Watts that the estimated energy is reckoned with."""
     price: Price
-    """What hours and kWh come to in money and CO2e."""
+    """The money and CO2e that hours and kWh cost."""
     resources: Annotated[Resources, RunOnly()]
-    """What a training takes for itself, so that others wait."""
+    """The resource that a training takes for itself, so that others wait."""
     run_on: Annotated[str, Field(pattern=r"^[\w.-]{1,100}$", description="here, or the name of a work pool"), RunOnly()] = "here"
     """Where stages run: `here`, or the name of a work pool of Prefect, whose machines have clones of their own (`sesame worker`)."""
     text: Annotated[TextRun, RunOnly()] = TextRun()
@@ -132,7 +143,7 @@ class Params(Block):
     learning_curve: LearningCurve
     """Scores at fewer labelled examples."""
     baselines: Baselines
-    """What needs no pre-training, on the same examples."""
+    """Baselines that need no pre-training, on the same examples."""
     vectors: dict[Name, Vectors]
     """Name -> word vectors trained on a corpus."""
     published_vectors: dict[Name, PublishedVectors]
@@ -274,7 +285,9 @@ class Params(Block):
             while chain[-1] in self.derived:
                 chain.append(self.derived[chain[-1]].start)
                 if chain[-1] in chain[:-1]:
-                    raise ValueError(f"derived.{chain[-1]}: made of itself ({' from '.join(chain)})")
+                    raise ValueError(
+                        f"derived.{chain[-1]}: starts from itself ({' from '.join(chain)}); name another start"
+                    )
             self._derived_fits(f"derived.{name}", derived, chain[-1])
         used = [(f"finetune.recipes.{name}", name, recipe) for name, recipe in self.finetune.recipes.items()]
         used += [(f"derived.{name}.by.recipe", block.start, block.by.recipe) for name, block in self.derived.items() if block.tasks]
@@ -298,13 +311,19 @@ class Params(Block):
             methods = self.search.space["method"].ends if "method" in self.search.space else [recipe.method]
             asked += [("search.space", recipe.model_copy(update={"method": method}), self.search.tasks) for method in methods]
             if "in_context" in methods:
-                raise ValueError(f"search.models: by {name}'s recipe nothing is trained (in_context): there is nothing to search for")
+                raise ValueError(f"search.models: by {name}'s recipe nothing is trained (in_context); leave {name} out")
         if self.learning_curve.models and (
             missing := [name for name in self.learning_curve.baselines if name not in self.baselines.methods]
         ):
-            raise ValueError(f"learning_curve.baselines: {missing[0]} is none of baselines.methods, which have its last point")
+            raise ValueError(
+                f"learning_curve.baselines: {missing[0]} is not in baselines.methods, from which the last "
+                "point of the curve is taken; add it there"
+            )
         if idle := [name for name in curves if self.finetune.recipes[name].method == "in_context"]:
-            raise ValueError(f"learning_curve.models: by {idle[0]}'s recipe nothing learns (in_context): vary its shots in adapt")
+            raise ValueError(
+                f"learning_curve.models: by {idle[0]}'s recipe nothing is trained (in_context); vary its "
+                "shots in adapt instead"
+            )
         for section, block in (("seed_grid", self.seed_grid), ("tickets", self.tickets)):
             asked += [(f"finetune.recipes.{name}", recipe, block.tasks) for name, recipe in self._tuned_again(section, block)]
         for place, recipe, names in asked:
@@ -338,15 +357,19 @@ class Params(Block):
             if section == "tickets" and recipe.method != "full":
                 raise ValueError(f"tickets.models: {name}'s recipe trains no weights that could be pruned ({recipe.method}, not full)")
             if recipe.method == "in_context":
-                raise ValueError(f"{section}.models: by {name}'s recipe nothing is trained (in_context): there are no seeds")
+                raise ValueError(
+                    f"{section}.models: by {name}'s recipe nothing is trained (in_context), so seeds have "
+                    f"no effect; leave {name} out"
+                )
             if section == "seed_grid" and recipe.patience is not None:
                 raise ValueError(
-                    f"seed_grid.models: {name}'s recipe has patience, and trainings of different lengths can't be stopped alike"
+                    f"seed_grid.models: {name}'s recipe has patience, which gives trainings different "
+                    "lengths; leave patience out"
                 )
         for name in block.tasks:
             if section == "seed_grid" and name in self.tasks and not (self.tasks[name].test and self.tasks[name].test.labelled):
                 raise ValueError(
-                    f"seed_grid.tasks: {name} has no test split with labels, and what the best on dev is worth is judged there"
+                    f"seed_grid.tasks: {name} has no test split with labels, on which the best run on dev is evaluated"
                 )
         return recipes
 
@@ -359,13 +382,15 @@ class Params(Block):
         begun = derived.start
         while isinstance(derived.by, Training) and begun in self.derived:
             if self.derived[begun].by.name == "sparsified":
-                raise ValueError(f"{place}: pre-training would fill the zeros of {begun}: make it sparse afterwards")
+                raise ValueError(
+                    f"{place}: pre-training would change the zeros of {begun}; make the model sparse after pre-training"
+                )
             begun = self.derived[begun].start
         objective = getattr(derived.by, "objective", None)
         if objective is None:
             return
         if root not in self.models:
-            raise ValueError(f"{place}: {derived.by.name} on text goes on from one of `models` only, and {root} is none")
+            raise ValueError(f"{place}: {derived.by.name} on text needs a start from `models`, and {root} is not there")
         model = self.models[root]
         try:
             objective.check_reader(model.architecture)
@@ -385,15 +410,21 @@ class Params(Block):
         block = self.efficiency
         for name in block.tasks:
             if name in self.tasks and (kind := self.tasks[name].kind) != "classification":
-                raise ValueError(f"efficiency.tasks: {name} is of kind {kind}, and answers are held against each other by classification")
+                raise ValueError(f"efficiency.tasks: {name} is of kind {kind}; name tasks of kind classification")
             if name in self.tasks and not (self.tasks[name].test and self.tasks[name].test.labelled):
-                raise ValueError(f"efficiency.tasks: {name} has no test split with labels, and dev is what temperatures are fitted on")
+                raise ValueError(
+                    f"efficiency.tasks: {name} has no test split with labels; name another task, as dev "
+                    "is used to fit temperatures"
+                )
         for name, point in block.points.items():
             steps, begun = [], point.model
             while begun in self.derived:
                 steps, begun = [*steps, self.derived[begun].by.name], self.derived[begun].start
             if point.factorised and "sparsified" in steps:
-                raise ValueError(f"efficiency.points.{name}.factorised: thin matrices have no place for the zeros of {point.model}")
+                raise ValueError(
+                    f"efficiency.points.{name}.factorised: a low-rank model can't be made of "
+                    f"{point.model}, whose zeros refer to the original matrices"
+                )
             if architecture := self.architecture(point.model):
                 of = "derived" if point.model in self.derived else "models"
                 _recipe_fits(f"efficiency.points.{name}.recipe", f"{of}.{point.model}", architecture, block.tuned(name))
@@ -403,7 +434,8 @@ class Params(Block):
         for name, recipe in recipes.items():
             if search.pruner.name != "none" and search.pruner.min_epochs >= (longest := search.longest(recipe)):
                 raise ValueError(
-                    f"search.pruner: {name} has at most {longest} epochs, so that nothing can be stopped after {search.pruner.min_epochs}"
+                    f"search.pruner: {name} has at most {longest} epochs, fewer than min_epochs "
+                    f"{search.pruner.min_epochs} leaves to stop; lower min_epochs"
                 )
         for name in search.tasks:
             task = self.tasks.get(name)

@@ -1,4 +1,4 @@
-"""What needs no network: the losses that a pre-training is held against, on the same text.
+"""What needs no network: the losses that a pre-training is compared with, on the same text.
 
 A loss means little by itself. The context-free loss is that of a model that has learned how often each token occurs and nothing else; a
 model near it is not trained yet. The n-gram model is what counting alone makes of the same tokens.
@@ -30,8 +30,8 @@ STEPS = 20
 def figures(
     objective: Objective, train_text: Split, valid_text: Split, vocab_size: int, train: Batches, valid: Batches, tokens: int
 ) -> dict[str, float]:  # fmt: skip
-    """What a loss is held against, where the objective has it: `context_free_loss`, and of a chain of tokens the n-gram model's figures,
-    of as many `tokens` as were read."""
+    """What a loss is compared with, where the objective has it: `context_free_loss`, and of a chain of tokens the
+    n-gram model's figures, of as many `tokens` as were read."""
     found = {}
     if (loss := context_free_loss(objective, train_text, vocab_size, train, valid)) is not None:
         found["context_free_loss"] = loss

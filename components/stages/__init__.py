@@ -1,2 +1,2 @@
-"""How stages run: what each depends on (`resolve`), the frame around its work (`stage`), and how it starts on several
-processes (`launch`)."""
+"""Running of stages: the dependencies of each (`resolve`), the frame around its work (`stage`), and its start on
+several processes (`launch`)."""

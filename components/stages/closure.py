@@ -71,7 +71,8 @@ REMEMBERED = Path(".sesame/code.json")
 
 
 class _Memory:
-    """Facts of files, remembered over processes. A file that can't be read or written is no harm: what it has is made anew."""
+    """Facts of files, remembered over processes. A file that can't be read or written is no harm: what it has is made
+    again."""
 
     def __init__(self):
         self.known: dict[str, dict] = {}

@@ -59,8 +59,8 @@ JOINER = "~"
 """What the address of a node that joins begins with. It is behind every letter: torchrun numbers nodes in the order of their addresses, and
 the first has to be the head."""
 FRESH = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
-"""A store of their own for the processes of each attempt: in the agent's, torch 2.13 would let one that begins anew find the addresses that
-the others had in the attempt before, and fail by them."""
+"""A store of their own for the processes of each attempt: in the agent's, torch 2.13 would let one that begins again
+find the addresses that the others had in the attempt before, and fail by them."""
 LAST_CALL = 5.0
 """Seconds that further nodes are waited for when the fewest that do are there."""
 PATIENCE = 20.0
@@ -73,7 +73,7 @@ class Gone(SesameError):
 
 
 class Done(Exception):
-    """The training was finished while this node was about to begin anew."""
+    """The training was finished while this node was about to begin again."""
 
 
 def processes(all_params: Params, stage: str, section: str, name: str, reads: list[Path]) -> None:
@@ -107,11 +107,13 @@ def per_node(run: Running) -> int:
 def _srun(run: Running, command: list[str]) -> NoReturn:
     """Have `srun` start the processes, one for each device of each node of the job, wait for them, and exit as the first that failed."""
     if "SLURM_JOB_ID" not in os.environ:
-        raise SesameError("run.launcher slurm: this is no job of Slurm; start `sesame run` in one (sbatch, salloc), or take torchrun")
+        raise SesameError(
+            "run.launcher slurm: not inside a Slurm job; start `sesame run` in one (sbatch, salloc), or take torchrun"
+        )
     if (have := int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))) < run.num_nodes:
         raise SesameError(f"run.num_nodes {run.num_nodes}: the Slurm job has {have}; ask for more (--nodes)")
     if (srun := shutil.which("srun")) is None:
-        raise SesameError("run.launcher slurm: no srun in the PATH of this node")
+        raise SesameError("run.launcher slurm: srun is not in the PATH of this node; add it, or take torchrun")
     each, stopped = per_node(run), []
     # without a number of tasks it takes the job's, and leaves that of a node out of account
     options = [f"--nodes={run.num_nodes}", f"--ntasks={run.num_nodes * each}", f"--ntasks-per-node={each}", "--kill-on-bad-exit=1"]
@@ -197,14 +199,20 @@ def check(own: dict[str, Any], told: dict[str, Any], head: str) -> None:
         if json.dumps(here) != json.dumps(there):
             raise SesameError(f"{head} trains with {key} {there}, in params.yaml here it is {here}: make the files the same")
     if own["code"] != told["code"]:
-        raise SesameError(f"{head} runs other code than what is here, though the commit is the same: commit what is changed on either node")
+        raise SesameError(
+            f"{head} runs other code than this node, though the commit is the same: commit the changes on both nodes"
+        )
     if own["torch"] != told["torch"]:
         raise SesameError(f"{head} has torch {told['torch']}, here is {own['torch']}: install the same (`make install`)")
     for path, hashed in told["inputs"].items():
         if not own["inputs"][path]:
-            raise SesameError(f"{path} is not here: bring it from {head} (`dvc push` there, `dvc pull {path}` here)")
+            raise SesameError(
+                f"{path} is missing on this node: bring it from {head} (`dvc push` there, `dvc pull {path}` here)"
+            )
         if own["inputs"][path] != hashed:
-            raise SesameError(f"{path} has another content here than on {head}: `dvc push` there, and here `dvc pull --force {path}`")
+            raise SesameError(
+                f"{path} differs from the file on {head}: `dvc push` there, and here `dvc pull --force {path}`"
+            )
 
 
 # torchrun
@@ -280,7 +288,7 @@ def _over(store: TCPStore) -> dict[str, Any] | None:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise SesameError(f"{text!r} is no HOST:PORT of a head, as 10.0.0.1:{PORT}")
+        raise SesameError(f"{text!r} is not the address of a head; write HOST:PORT, e.g. 10.0.0.1:{PORT}")
     return host, int(port)
 
 
@@ -451,7 +459,7 @@ def _failure(line: str, status: int) -> SesameError:
 
 def _failed(status: int, restarts: int) -> SesameError:
     said = f"ended with {status}" if status >= 0 else f"was killed ({signal.Signals(-status).name})"
-    return SesameError(f"one of its processes {said}, and {restarts} restarts were of no use; what it said stands above")
+    return SesameError(f"one of its processes {said}, and {restarts} restarts did not help; see its output above")
 
 
 @contextmanager

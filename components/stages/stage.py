@@ -91,8 +91,9 @@ def _as_watched(params: params_file.Params, stage: str, name: str) -> str:
         own = registry.entry(params, stage, name)
         if own is None or watched != json.dumps({"code": own.code, "settings": own.settings}, sort_keys=True):
             raise SesameError(
-                "params or code were changed after `resolve` ran: run `dvc repro resolve` first, or without --single-item; "
-                "what this stage had written is in DVC's cache, and `dvc checkout` brings it back"
+                "params or code have changed since `resolve` ran: run `dvc repro resolve` first, or "
+                "leave --single-item out; "
+                "the old output of this stage is in DVC's cache, and `dvc checkout` brings it back"
             )
     return watched
 
@@ -130,7 +131,7 @@ def main(
     section = registry.stages()[stage].section if stage in registry.stages() else ""  # of a user's own stage nothing is declared
     try:
         if more := sys.argv[2:]:
-            raise SesameError(f"a stage reads one name, and {' '.join(more)} is more than that")
+            raise SesameError(f"unexpected argument {' '.join(more)}; a stage takes one name")
         params = params_file.load()
         if section and name not in getattr(params, section):
             raise SesameError(f"no {name!r} under {section} in params.yaml (there are: {', '.join(getattr(params, section))})")
@@ -152,7 +153,10 @@ def main(
             run.inputs()
             metrics = body(params, name, run)
             if _watched(stage, name) != watched:
-                raise SesameError("its params or code were changed while it ran, so that DVC would note this result as theirs; run again")
+                raise SesameError(
+                    "params or code were changed while the stage ran, so DVC would record the result "
+                    "under the new ones; run again"
+                )
             metrics["cost"] = _cost(params, metrics.get("cost", {}))
             if processes.rank_zero():
                 of_studies = name in params.of_studies(section)

@@ -1,4 +1,4 @@
-"""What a study said beforehand, held against what came out; and the commit that fixed it."""
+"""What a study said beforehand, compared with what came out; and the commit that fixed it."""
 
 import subprocess
 from dataclasses import dataclass

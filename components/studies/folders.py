@@ -1,4 +1,5 @@
-"""Where the trainings of a study stand: what its stages share. (Tables are apart, so that another table trains nothing anew.)"""
+"""Where the trainings of a study stand: what its stages share. (Tables are apart, so that another table trains nothing
+again.)"""
 
 from pathlib import Path
 

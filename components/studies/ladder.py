@@ -1,4 +1,5 @@
-"""The ladder of a study: a curve fitted to the loss of small models after few tokens, held against larger ones that were trained, too."""
+"""The ladder of a study: a curve fitted to the loss of small models after few tokens, compared with larger ones that
+were trained, too."""
 
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from components.studies.folders import LAST
 
 @dataclass(frozen=True)
 class Rung:
-    """A variant that was foretold."""
+    """A variant that was predicted."""
 
     variant: str
     foretold: Promise
@@ -53,7 +54,8 @@ class Ladder:
 
 
 def climb(study: params.Study, frame: pd.DataFrame, reads: dict[str, str]) -> Ladder | None:
-    """Fit to the variants that are not foretold; None in a study without a ladder. Raises SesameError where losses do not compare."""
+    """Fit to the variants that are not predicted; None in a study without a ladder. Raises SesameError where losses do
+    not compare."""
     if not study.ladder:
         return None
     if len(set(reads.values())) > 1:
@@ -72,7 +74,7 @@ def climb(study: params.Study, frame: pd.DataFrame, reads: dict[str, str]) -> La
 
 
 def drawn(study: params.Study, frame: pd.DataFrame, ladder: Ladder) -> Figure:
-    """Loss against tokens, a line a size: full marks were fitted, hollow ones foretold (bars: the interval)."""
+    """Loss against tokens, a line a size: full marks were fitted, hollow ones predicted (bars: the interval)."""
     rows = frame[frame["milestone"] == LAST]
     figure, axis = plt.subplots(figsize=(6.4, 4.2), constrained_layout=True)
     reach = np.geomspace(rows["tokens"].min(), rows["tokens"].max(), 50)

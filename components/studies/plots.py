@@ -41,7 +41,7 @@ def against(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], r
 
 
 def effects(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure | None:
-    """Each variant less the base, with the 95 % interval; None where there is only the base."""
+    """Each variant minus the baseline, with the 95 % interval; None where there is only the base."""
     rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):
         return None

@@ -87,7 +87,7 @@ def _over_seeds(results: list[dict], init: str) -> dict:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant held against another on a task or an evaluation."""
+    """A variant compared with another on a task or an evaluation."""
 
     task: str
     variant: str

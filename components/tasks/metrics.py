@@ -23,7 +23,7 @@ from components.tasks import Example
 Metric = Callable[[params.Task, list[Example], list], float | None]
 """Over (task, examples, predictions), as a fraction; None where it is undefined."""
 Value = Callable[[Any, Any], float]
-"""Of one prediction, held against its label."""
+"""Of one prediction, compared with its label."""
 
 
 def _gold(examples: list[Example]) -> list:

@@ -1,4 +1,4 @@
-"""DVC's graph as an ordered plan. dvc.yaml alone says what depends on what; nothing here adds to it."""
+"""DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here."""
 
 import difflib
 import json
@@ -42,7 +42,8 @@ class Meta(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     retries: NonNegativeInt = 0
-    """Further tries of a stage that fails, unless it exits with 2: what it says then can't pass by itself."""
+    """How often a failed stage is tried again. An exit status of 2 means that another try would fail too, so there is
+    none."""
     timeout: PositiveFloat | None = None
     """Seconds."""
     resource: str | None = None
@@ -51,7 +52,7 @@ class Meta(BaseModel):
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage as DVC has it: the stages whose outputs it reads, what it does, how it is run."""
+    """One stage of DVC's graph: the stages whose outputs it reads, its description, and how it is run."""
 
     name: str
     upstream: tuple[str, ...]
@@ -89,7 +90,9 @@ def free_lock(repo: Repo) -> None:
             return
         except ValueError:
             path.unlink()
-            terminal.say(f"{os.path.relpath(path)} could not be read, a stop had cut it: removed", "yellow")
+            terminal.say(
+                f"{os.path.relpath(path)} could not be read, as DVC was stopped while writing it: removed", "yellow"
+            )
 
 
 RESOLVE = "resolve"
@@ -109,7 +112,7 @@ def refresh() -> None:
     if Path(resolve.__file__).is_relative_to(Path.cwd()):
         resolve.refresh(all_params)
         return
-    # a lane's code is its own, and need not be what this process runs
+    # a worktree run has its own code, which may differ from what this process runs
     done = subprocess.run([sys.executable, "-m", "components.stages.resolve"], capture_output=True, text=True)
     if done.returncode:
         raise SesameError((done.stderr.strip().splitlines() or [f"resolve ended with {done.returncode}"])[-1].removeprefix("resolve: "))
@@ -168,7 +171,7 @@ def opened(wait: bool = False) -> Iterator[Repo]:
         with Repo(_wait_for_lock=wait) as repo:
             yield repo
     except LockError:
-        raise SesameError("DVC is at work in this checkout (its lock is taken); run again when that is done") from None
+        raise SesameError("DVC is at work in this checkout (its lock is taken); run again when it has ended") from None
     except DvcException as error:
         if cut := re.search(r"'((?:studies/)?dvc\.lock)'.*corrupted", str(error)):
             raise SesameError(f"{cut[1]} is not valid YAML (a merge conflict, or cut off): {lockfile.cure(cut[1])}") from None
@@ -182,8 +185,10 @@ def check_folders() -> None:
         if folder.is_symlink():
             there = os.readlink(folder)
             raise SesameError(
-                f"{folder} is a link to {there}, and DVC keeps nothing behind a link: put the folder itself there (`rm {folder} && mv "
-                f"{folder.parent / there} {folder}`); for room on another disk move the whole checkout, or DVC's cache alone by `dvc cache "
+                f"{folder} is a link to {there}, and DVC does not track files behind a link: replace "
+                f"the link by the folder (`rm {folder} && mv "
+                f"{folder.parent / there} {folder}`); to use another disk, move the whole checkout, "
+                "or only DVC's cache by `dvc cache "
                 "dir --local FOLDER`"
             )
 
@@ -314,7 +319,8 @@ def folders(plan: Sequence[Stage]) -> list[str]:
 
 def _differs(stage, made: Mapping[str, Any]) -> bool:
     """Whether a stage differs from what the lock file says of it, data that stages make (`made`, by path) left aside: that may be anywhere,
-    and what was here before may lie about. DVC's own `allow_missing` takes a stage for unchanged whose input was made anew elsewhere."""
+    and what was here before may lie about. DVC's own `allow_missing` takes a stage for unchanged whose input was made
+    again elsewhere."""
     if stage.changed_stage():
         return True
     for dep in stage.deps:

@@ -13,7 +13,7 @@ from pipelines.execution import graph, views
 
 LOCKFILE = Path("dvc.lock")
 TAGS = "SESAME_TAGS"
-"""More tags of the flow's run, as JSON: a lane says here which experiment it is, and what it overrides."""
+"""More tags of the flow's run, as JSON: a worktree run gives its experiment and its overrides here."""
 
 
 MEASURED = "measured"

@@ -67,7 +67,10 @@ def entries(path: Path, names: Collection[str] | None = None) -> dict[str, dict[
 def plain(path: Path) -> Entries:
     """`read`, of a file that has to be as DVC writes it. Raises SesameError for another."""
     if (entries := read(path)) is None:
-        raise SesameError(f"{path} is not as DVC writes it (a comment, a conflict of git's?): mend it, or let `dvc repro` write it anew")
+        raise SesameError(
+            f"{path} is not as DVC writes it (a comment, a merge conflict?): correct it, or remove it and "
+            "run `dvc repro`"
+        )
     return entries
 
 
@@ -79,16 +82,17 @@ def check(path: Path) -> None:
     except FileNotFoundError:
         return
     if CONFLICT.search(text):
-        raise SesameError(f"{path} has a conflict of git's: {cure(path)}")
+        raise SesameError(f"{path} has a merge conflict: {cure(path)}")
     if _cut(path, text):
         raise SesameError(f"{path} is cut off after {len(text):,} characters: {cure(path)}")
 
 
 def cure(path: Path | str) -> str:
-    """What to do about a lock file that can't be read."""
+    """How to repair a lock file that can't be read."""
     return (
-        f"take one side of a merge by `git checkout --ours {path}`, else the last commit's by `git checkout HEAD -- {path}` (or remove it "
-        "where git has none), and run again; stages that differ run, or come out of DVC's cache"
+        f"in a merge take one side by `git checkout --ours {path}`, else restore it by `git checkout "
+        f"HEAD -- {path}` (or remove it "
+        "if git has none), and run again; stages that differ run, or their outputs come from DVC's cache"
     )
 
 

@@ -132,12 +132,12 @@ def _label(name: str) -> str:
 def _problem(name: str, tail: deque[str]) -> str:
     """The line that says best why a stage failed: its own last word, or DVC's when the stage wasn't to blame."""
     verdicts = [line for line in tail if line.startswith("ERROR: ")]
-    verdict = verdicts[-1].removeprefix("ERROR: ") if verdicts else "DVC ended without a word"
+    verdict = verdicts[-1].removeprefix("ERROR: ") if verdicts else "DVC ended without a message"
     verdict = re.sub(r"^failed to reproduce '.*?': ", "", verdict)
     if "failed to run: " not in verdict:
         return verdict
     if re.search(r"exited with (-9|137)$", verdict):
-        return "killed by the system (signal 9), most often for want of memory"
+        return "killed by the system (signal 9), most often because memory ran out"
     said = [line for line in tail if line and not line.startswith(("ERROR: ", "> ")) and not HINTS.match(line)]
     prefix = _label(name)
     own = [line for line in said if line.startswith(prefix)]

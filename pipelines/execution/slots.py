@@ -1,4 +1,4 @@
-"""GPUs and cores of this machine, shared out among all flows and lanes on it.
+"""Slots: the GPUs and cores of this machine, shared out among all flows and worktree runs on it.
 
 A stage whose resource is `gpu` or `cpu` takes as many slots as its training asks for, and sees only those GPUs. A slot is a lock on an
 open file, which the system drops when the last process that has it open ends, however it ends: nothing expires, nothing is left over.
@@ -22,7 +22,7 @@ from pipelines.execution import graph
 GPU, CPU = KINDS = "gpu", "cpu"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 FOLDER = "SESAME_SLOTS"
-"""In the environment: where the locks lie, for flows that share; by default one folder for all of a user's, whatever its TMPDIR."""
+"""Environment variable: the folder of the locks. Default: one folder for all flows of a user, whatever TMPDIR is."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Slots:
 
     @property
     def env(self) -> dict[str, str]:
-        """What the stage is to see."""
+        """Environment variables that limit the stage to its slots."""
         return {VISIBLE: ",".join(self.names)} if self.kind == GPU and self.names[0] else {}
 
     def release(self) -> None:
@@ -103,7 +103,7 @@ def take(kind: str, count: int) -> Slots | None:
     folder = Path(os.environ.get(FOLDER) or f"/tmp/sesame-{os.getuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise SesameError(f"{folder} belongs to somebody else; name another folder for the locks in {FOLDER}")
+        raise SesameError(f"{folder} belongs to another user; set {FOLDER} to another folder for the locks")
     with open(folder / "turn", "a") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # or two that want two of two might hold one each
         held: dict[str, int] = {}

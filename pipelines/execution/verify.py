@@ -1,4 +1,4 @@
-"""Whether DVC's cache still holds what it was given. DVC itself takes an object for good as soon as it is there."""
+"""Check of DVC's cache for damaged objects. DVC itself trusts every object that exists."""
 
 import hashlib
 import json

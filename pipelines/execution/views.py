@@ -62,8 +62,8 @@ def shown(targets: Sequence[str]) -> str:
     """Where the runs of the newest flow that built these targets are seen, or why there is nothing to see."""
     if recorded is False:
         off = os.environ.get(tracking.OFF) == "off"
-        why = f"{tracking.OFF}=off" if off else "MLflow could not be reached, as said above"
-        return f"nothing of this flow is recorded ({why}); its results are in data/"
+        why = f"{tracking.OFF}=off" if off else "MLflow could not be reached, see above"
+        return f"this flow was not recorded ({why}); its results are in data/"
     return link(targets) or "start its page with `sesame up`"
 
 

@@ -40,7 +40,8 @@ class _Packed:
         content = json.loads(gzip.decompress(base64.b64decode(text)))
         if content.keys() != {own.name for own in fields(cls)}:
             raise SesameError(
-                "the flow and the worker run different versions of Sesame: `git pull` where it is older, start that one again"
+                "the flow and the worker run different versions of Sesame: `git pull` where it is "
+                "older, and restart that one"
             )
         return cls(**content)
 

@@ -221,7 +221,9 @@ def _prepare(sent: parcel.Order, folder: Path) -> None:
         with suppress(SesameError), FileLock(STATE / "pool/fetch.lock"):
             git("fetch", "--quiet", "--all")
         if subprocess.run(["git", "cat-file", "-e", f"{sent.commit}^{{commit}}"], capture_output=True).returncode:
-            raise SesameError(f"commit {sent.commit[:10]} can't be had from {_origin()}: `git push` it, and run again")
+            raise SesameError(
+                f"commit {sent.commit[:10]} can't be fetched from {_origin()}: `git push` it, and run again"
+            )
     try:
         _check_out(sent, folder)
     except SesameError:  # what a power cut has left of it

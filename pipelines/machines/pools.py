@@ -177,7 +177,10 @@ class Pool:
             lockfile.plain(path)
         self.commit, self.patch = origin.carried()
         if len(packed := parcel.Order(self.commit, self.patch, "", "", [], {}, {}, False, None, {}).packed()) > ROOM:
-            raise SesameError(f"uncommitted changes are too much to be sent ({len(packed) / 2**20:.1f} MiB packed): commit and push them")
+            raise SesameError(
+                f"the uncommitted changes are too large to be sent ({len(packed) / 2**20:.1f} MiB "
+                "packed): commit and push them"
+            )
         self._maybe = {name for name, state in states.items() if state == "may run"}
         needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
         self._push([stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"])
@@ -261,7 +264,9 @@ class Pool:
             own[services.MLFLOW.variable] = without_secrets(address)  # what is sent can be read on Prefect's page
         elif tracking.OFF not in own:
             own = {tracking.OFF: "off"}
-            self._say_once("no page of MLflow is up (`sesame up`): stages on other machines leave no runs")
+            self._say_once(
+                "MLflow's server is not running, so stages on other machines are not recorded; start it by `sesame up`"
+            )
         kind, _, name = stage.name.partition("@")
         resolved = parcel.read([resolve.file_of(kind, name or "all")])
         return parcel.Order(
@@ -298,7 +303,12 @@ class Pool:
         if answer.returncode:
             return outcome
         if wrong := _wrong(stage, order, answer):
-            return Outcome(1, seconds, problem=f"what came back is not what was sent: {wrong}", permanent=True)
+            return Outcome(
+                1,
+                seconds,
+                problem=(f"the worker's answer does not fit the stage that was sent: {wrong}"),
+                permanent=True,
+            )
         with graph.opened(wait=True) as repo, lock_repo(repo):  # stages that run here write the lock file, too
             for path, text in answer.files.items():
                 with output(Path(path)) as temporary:
@@ -327,7 +337,11 @@ class Pool:
             if left:
                 where = ", ".join(sorted({running[run_id].worker or "no worker yet" for run_id in left}))
                 some = f"{len(left)} stage{'s' * (len(left) > 1)}"
-                terminal.say(f"{some} of {self.name} could not be cancelled, or not yet ended ({where}); see Prefect's page", "yellow")
+                terminal.say(
+                    f"{some} of {self.name} could not be cancelled, or have not ended yet ({where}); see "
+                    "Prefect's page",
+                    "yellow",
+                )
         finally:
             self._over.set()
             with self._lock:
@@ -363,7 +377,7 @@ class Pool:
                     self._offline.clear()  # workers could not give signs of life, either
                     away = away or time.monotonic()
                     if time.monotonic() - away > services.QUIET:
-                        self._say_once(f"Prefect's server does not answer ({one_line(error)}); it is asked again")
+                        self._say_once(f"Prefect's server does not answer ({one_line(error)}); trying again")
 
     def _look(self, client: SyncPrefectClient, all_: bool) -> None:
         """Take note of the states of all runs, or of those that have ended; whoever waits for one is told, after the last of its lines."""
@@ -426,13 +440,16 @@ class Pool:
         for name in online:
             self._offline.pop(name, None)
         if waiting and not online:
-            self._say_once(f"no worker of {self.name} gives a sign of life; on a machine that is to run stages: sesame worker {self.name}")
+            self._say_once(
+                f"no worker of {self.name} is online; start one on a machine that is to run stages: "
+                f"sesame worker {self.name}"
+            )
         for run_id, sent in waiting.items():
             gone = sent.worker not in online and now - self._offline.setdefault(sent.worker, now) > PATIENCE if sent.worker else False
             # of other kinds of pool a run may wait in the cluster's own queue for days
             stuck = self._kind == "process" and sent.state.is_pending() and now - sent.since > PENDING
             if gone or stuck:
-                message = f"worker {sent.worker} gives no sign of life" if gone else "taken by a worker that never began it"
+                message = f"worker {sent.worker} is offline" if gone else "taken by a worker that never began it"
                 client.set_flow_run_state(run_id, Crashed(message=message), force=True)
 
 
@@ -453,17 +470,17 @@ def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> st
     if name != stage.name or entry.get("cmd") != stage.cmd:
         return f"it ran `{entry.get('cmd')}` as {name}"
     if made := {out["path"] for out in entry.get("outs", ())} ^ set(stage.outs):
-        return f"it wrote {', '.join(sorted(made))} more or less"
+        return f"it wrote other outputs, they differ in {', '.join(sorted(made))}"
     written = {out["path"]: out.get("md5") for out in entry.get("outs", ())}
     for path, text in answer.files.items():
         inside = [out for out in written if Path(out) in Path(path).parents]
         if ".." in Path(path).parts or not (path in written or inside):
-            return f"{path} is none of its outputs"
+            return f"{path} is not one of its outputs"
         if path in written and hashlib.md5(parcel.content(text)).hexdigest() != written[path]:
-            return f"{path} is not the file that its entry is about"
+            return f"{path} is not the file that its entry records"
     before = [lockfile.parsed(lines)[name] for entries in order.entries.values() for name, lines in entries.items() if name != stage.name]
     sent = {out["path"]: out.get("md5") for entry in before for out in entry.get("outs", ())}
     for dep in entry.get("deps", ()):
         if dep["path"] in sent and dep.get("md5") != sent[dep["path"]]:
-            return f"it read another {dep['path']}"
+            return f"it read another version of {dep['path']}"
     return ""

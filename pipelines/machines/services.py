@@ -1,4 +1,5 @@
-"""The two servers: Prefect's (the runner's API and UI) and MLflow's page over the ledger. Kept in .sesame/, stopped by `sesame down`.
+"""The two servers: Prefect's (API and pages of the runner) and MLflow's. Their state is in .sesame/; `sesame down`
+stops them.
 
 A server that the user's environment names (PREFECT_API_URL, an http MLFLOW_TRACKING_URI) is used as it is and never started or stopped.
 """
@@ -85,7 +86,9 @@ def foreign(service: Service) -> str | None:
     """The page of the server that the user's environment names. Raises SesameError for an address that can't be one of Prefect's."""
     url = os.environ.get(service.variable, "")
     if service is PREFECT and url and not url.startswith(("http://", "https://")):
-        raise SesameError(f"{service.variable}: {url!r} is no address of a server; write it as http://HOST:PORT/api, or unset it")
+        raise SesameError(
+            f"{service.variable}: {url!r} is not the address of a server; write it as http://HOST:PORT/api, or unset it"
+        )
     return url.rstrip("/").removesuffix(service.api) if url.startswith(("http://", "https://")) else None
 
 
@@ -181,7 +184,7 @@ def _free(port: int) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", candidate))
             return probe.getsockname()[1]
-    raise SesameError("no free port on 127.0.0.1")
+    raise SesameError("no free port on 127.0.0.1; stop programs that listen there")
 
 
 def _answers(service: Service, entry: dict) -> bool:

@@ -1,2 +1,2 @@
-"""Costs: what a run will take (`forecast`, `estimates`, `trainings`), what was spent (`price_tags`, `spent`, `meter`), what an answer takes
-(`answers`), and how a model becomes cheaper (`compress`)."""
+"""Costs: forecasts of a run (`forecast`, `estimates`, `trainings`), past costs (`price_tags`, `spent`, `meter`), the
+cost of an answer (`answers`), and cheaper forms of a model (`compress`)."""

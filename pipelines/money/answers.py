@@ -1,4 +1,5 @@
-"""What a thousand answers of a model take: `sesame price MODEL --answers`. Measured here and now, on one thread of this machine."""
+"""The cost of a thousand answers of a model (`sesame price MODEL --answers`), measured now on one thread of this
+machine."""
 
 import resource
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from components.labs.efficiency import measure
 from pipelines import terminal
 
 EXAMPLES = 100
-"""That time is measured on, one at a time and 32 together."""
+"""Examples on which time is measured, one at a time and 32 together."""
 
 
 def uses(all_params: params.Params, model: str) -> Iterator[tuple[str, params.Recipe]]:
@@ -26,9 +27,9 @@ def uses(all_params: params.Params, model: str) -> Iterator[tuple[str, params.Re
 
 
 def answers(all_params: params.Params, model: str) -> None:
-    """A line for each task and recipe. What the head has learned makes no difference to its cost: it is drawn at random.
+    """Print a line for each task and recipe. The head is drawn at random, as its weights do not change the cost.
 
-    Raises SesameError where the model is tuned on nothing, has not been made, or writes all its answers.
+    Raises SesameError if the model is not tuned on any task, does not exist, or generates all its answers as text.
     """
     every = list(uses(all_params, model))
     if not every:
@@ -36,17 +37,20 @@ def answers(all_params: params.Params, model: str) -> None:
         raise SesameError(f"no {model!r} in finetune.models or adapt.models of {params.FILE} (there are: {', '.join(known)})")
     kept = [(task, recipe) for task, recipe in every if recipe.method not in ("text_to_text", "in_context")]
     if not kept:
-        raise SesameError(f"{model} writes its answers; what that takes is in the metrics of `generations` (tokens_per_second)")
+        cure = "see tokens_per_second in the metrics of the stage `generations` for their cost"
+        raise SesameError(f"{model} generates its answers as text, which --answers can't measure; {cure}")
     rows = [_row(all_params, model, task, recipe) for task, recipe in kept]
     columns = [
         "task", "method", "ms, p50", "p95", "a second", "ms of 32", "a second", "MFLOPs", "MiB", "kWh of 1000", "of 32", "USD of 1000",
     ]  # fmt: skip
-    terminal.table(columns, rows, f"What answers of {model} take")
+    terminal.table(columns, rows, f"Cost of answers of {model}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     energy, own = all_params.energy, all_params.price
     terminal.say(
-        f"on one thread of this machine, {EXAMPLES} examples, one at a time and 32 together, {measure.ROUNDS} times; the model alone, "
-        f"pieces are made before; MiB of weights (this process has had {peak:,.0f}, libraries and all); energy estimated of a core "
+        f"on one thread of this machine, {EXAMPLES} examples, one at a time and 32 together, "
+        f"{measure.ROUNDS} times; the model "
+        "alone, without tokenization; MiB of weights (peak of this process with libraries: "
+        f"{peak:,.0f}); energy estimated per core "
         f"({energy.watts_per_core:g} W, PUE {energy.pue:g}); {own.core_hour.preemptible:g} to {own.core_hour.on_demand:g} USD a core-hour, "
         "32 together to one at a time",
         "dim",

@@ -1,4 +1,4 @@
-"""What makes a model cheaper and keeps its score: `sesame compress`. It chooses among the points of `efficiency` that were run."""
+"""`sesame compress`: the cheaper form of a model that scores best, among the points of `efficiency` that were run."""
 
 import re
 
@@ -11,14 +11,16 @@ from pipelines import terminal
 from pipelines.money.forecast import number
 
 COSTS = {"latency": "ms_ratio", "latency-of-32": "ms_together_ratio", "flops": "mflops", "bytes": "mib", "energy": "kwh_per_1000"}
-"""As the budget calls it -> column of the page's table."""
+"""Name in a budget -> column of the page's table."""
 
 
 def budget(said: str) -> tuple[float, str]:
-    """`0.5x-latency` -> (0.5, "latency"). Raises SesameError for what is none."""
+    """`0.5x-latency` -> (0.5, "latency"). Raises SesameError if it is not a budget."""
     known = re.fullmatch(rf"(\d*\.?\d+)x-({'|'.join(COSTS)})", said)
     if not known or not 0 < float(known[1]) <= 1:
-        raise SesameError(f"--to {said}: it is a share and what of, `0.5x-latency` (of: {', '.join(COSTS)})")
+        raise SesameError(
+            f"--to {said}: write a share above 0 and up to 1, and a cost, e.g. 0.5x-latency (costs: {', '.join(COSTS)})"
+        )
     return float(known[1]), known[2]
 
 
@@ -32,18 +34,20 @@ def made_of(all_params: params.Params, point: params.Point, model: str) -> bool:
 
 
 def plain(all_params: params.Params, model: str) -> str:
-    """The point that runs a model as it is. Raises SesameError where there is none."""
+    """The point that runs a model unchanged. Raises SesameError if there is none."""
     as_they_are = {
         own.model: name for name, own in reversed(all_params.efficiency.points.items())
         if own.init == "pretrained" and own.quantised is own.teacher is own.factorised is None and own.recipe.get("method") != "early_exit"
     }  # fmt: skip
     if model not in as_they_are:
-        raise SesameError(f"no point of efficiency runs {model} as it is (there are those of: {', '.join(as_they_are) or 'none'})")
+        raise SesameError(
+            f"no point of `efficiency` runs {model} unchanged (models with one: {', '.join(as_they_are) or 'none'})"
+        )
     return as_they_are[model]
 
 
 def compress(model: str, to: str, task: str | None) -> None:
-    """Say which point of those made of `model` is best on dev within the budget, and what it costs and scores beside it."""
+    """Print which point derived from `model` is best on dev within the budget, with its cost and scores."""
     all_params, (share, what) = params.load(), budget(to)
     whole, block = plain(all_params, model), all_params.efficiency
     task = task or block.tasks[0]
@@ -54,31 +58,39 @@ def compress(model: str, to: str, task: str | None) -> None:
         raise SesameError(f"{path}: no such file; run the points first (`sesame run efficiency`)")
     table = of_csv(path)
     table = table[(table["task"] == task) & table["series"].isin(block.points)].set_index("point")
-    if whole not in table.index or "dev" not in table:  # as a page of an older version
-        raise SesameError(f"{path} has no {whole} on {task} with its score on dev; `sesame run efficiency` makes it anew")
+    if whole not in table.index or "dev" not in table:  # written by an older version
+        raise SesameError(
+            f"{path} has no {whole} on {task} with its score on dev; run `sesame run efficiency` to update it"
+        )
     table["share"] = table[COSTS[what]] / table[COSTS[what]][whole]
     own = table["series"].map(lambda point: made_of(all_params, block.points[point], model))
     ways = table[own & (table.index != whole)].sort_values("share")
     terminal.table(
-        ["point", f"of the {what}", "dev", all_params.tasks[task].metric, f"less {block.base}", "verdict"],
+        ["point", f"of the {what}", "dev", all_params.tasks[task].metric, f"minus {block.base}", "verdict"],
         [[name, f"{row.share:.2f}", f"{row.dev:.3f}", spread(row), row.difference, row.verdict] for name, row in ways.iterrows()],
-        f"What was made of {model}, on {task}",
+        f"Smaller forms of {model}, on {task}",
     )
     fits = ways[ways["share"] <= share].sort_values("dev", ascending=False)
     if fits.empty:
         terminal.say(
-            f"none of {number(len(ways), 'way')} comes within {share:g} of the {what}; the cheapest takes {ways['share'].min():.2f}"
+            f"none of {number(len(ways), 'form')} is within {share:g} of the {what}; the cheapest "
+            f"takes {ways['share'].min():.2f}"
         )
         return
     chosen, base = fits.iloc[0], table.loc[whole]
     terminal.say(
-        f"{len(fits)} of {number(len(ways), 'way')} within {share:g} of the {what}; the best of these on dev is {chosen.name}: "
-        f"{chosen.dev:.3f} there, {spread(chosen)} on the split that is judged, in {chosen.share:.2f} of the {what}; "
+        f"{len(fits)} of {number(len(ways), 'form')} within {share:g} of the {what}; the best of "
+        f"these on dev is {chosen.name}: "
+        f"{chosen.dev:.3f} on dev, {spread(chosen)} on the evaluated split, at {chosen.share:.2f} of the {what}; "
         f"{whole} has {base.dev:.3f} and {spread(base)}",
         "bold",
     )
     better = table[~own & (table["share"] <= share) & (table["dev"] >= chosen["dev"])].sort_values("dev", ascending=False)
     for name, row in better.iterrows():
-        terminal.say(f"no worse within the same budget, and not made of {model}: {name}, dev {row.dev:.3f}, {spread(row)}", "yellow")
+        terminal.say(
+            f"not worse within the same budget, from another model than {model}: {name}, dev "
+            f"{row.dev:.3f}, {spread(row)}",
+            "yellow",
+        )
     weights = FOLDER / chosen.series / task / "module.safetensors"
-    terminal.say(f"made by the point {chosen.series} of {params.STUDIES}; the first seed's weights: {weights}")
+    terminal.say(f"defined by the point {chosen.series} of {params.STUDIES}; weights of the first seed: {weights}")

@@ -1,7 +1,8 @@
-"""What a stage will take: seconds, memory, disk.
+"""Estimates of what a stage will take: seconds, memory, disk.
 
 A stage that has run before takes what it took: here, as the ledger has it, else elsewhere, as its committed metrics say, in
-proportion where it has more or less to do. Of a training that has not, FLOPs are counted and held against this machine's matmul.
+proportion where it has more or less to do. Of a training that has not, FLOPs are counted and compared with this
+machine's matmul.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What a run will take, told before it runs: wall clock, memory, disk, files to fetch. What can't fit is refused, with the estimate."""
+"""Forecast of what a run will take: wall clock, memory, disk, files to fetch. Stages that can't fit are refused."""
 
 import heapq
 import os
@@ -22,22 +22,22 @@ from pipelines.money import estimates
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 
 JOBS = min(4, max(2, os.cpu_count() or 2))
-"""How many stages run side by side unless told; as in the flow."""
+"""Default number of stages that run at once, as in the flow."""
 YEAR = 365.25 * 86_400
-"""Seconds; a stage that would take longer is refused."""
+"""In seconds. A stage that would take longer is refused."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run of a plan will take."""
+    """The forecast for a run of a plan."""
 
     plan: Sequence[graph.Stage]
     states: Mapping[str, str]
-    """Of `graph.states`."""
+    """Stage -> state, from `graph.states`."""
     estimates: Mapping[str, Estimate]
-    """Of the stages that run or may run."""
+    """Estimates of the stages that run or may run."""
     files: int
-    """To fetch."""
+    """Number of files to fetch."""
     jobs: int
     slots_of: Callable[[graph.Stage], int] = lambda stage: 1
     """How many of its resource a stage takes."""
@@ -61,7 +61,7 @@ class Forecast:
 
     @property
     def memory(self) -> float:
-        """Bytes of the heaviest stages that can run side by side."""
+        """Bytes of the heaviest stages that can run at once."""
         heaviest: dict[str, float] = {}
         for each in self.plan:
             if each.name in self.estimates:
@@ -76,16 +76,16 @@ class Forecast:
         return sum(estimate.disk for estimate in self.estimates.values())
 
     def summary(self) -> str:
-        """All of it in a line."""
+        """The forecast in one line."""
         count, known = Counter(self.states.values()), Counter(estimate.source for estimate in self.estimates.values())
         if not self.estimates:
             return f"{number(len(self.plan), 'stage')}, all unchanged"
-        parts = [f"{number(count['to run'], 'stage')} to run", f"{count['may run']} may run, if what they read comes out another"]
+        parts = [f"{number(count['to run'], 'stage')} to run", f"{count['may run']} may run, if their inputs change"]
         if known.keys() - {""}:
             parts[0] += f", about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')}"
             parts[1] += f", then about {duration(self.seconds(['to run', 'may run']))} in all"
             room = psutil.virtual_memory().total
-            short = f" (there are {amount(room)}: fewer jobs)" if self.memory > room else ""
+            short = f" (there are only {amount(room)}: use fewer --jobs)" if self.memory > room else ""
             parts.append(f"{amount(self.memory)} of memory{short}, {amount(self.disk)} of disk")
             parts.append(
                 "seconds from " + ", ".join(f"{source} ({known[source]})" for source in (HERE, ELSEWHERE, COUNTED) if known[source])
@@ -93,14 +93,14 @@ class Forecast:
         if self.files:
             parts.append(f"{number(self.files, 'file')} to fetch")
         if known[""]:
-            parts.append(f"nothing is known of the time of {number(known[''], 'stage')}")
+            parts.append(f"no time estimate for {number(known[''], 'stage')}")
         if not count["may run"]:
             del parts[1]
         return "; ".join(parts)
 
     def check(self) -> None:
-        """Raises SesameError, with the estimate: no GPU where one is asked for, more memory for a stage than there is, or more than a
-        year, or than the free disk."""
+        """Raises SesameError if the run can't fit: a GPU is requested and there is none, a stage needs more memory than
+        there is or more than a year, or the outputs need more than the free disk."""
         for name, estimate in self.estimates.items():
             if estimate.no_gpu:
                 raise SesameError(f"{name} asks for accelerator: gpu, and this machine has none; write auto or cpu")
@@ -116,17 +116,18 @@ class Forecast:
                 raise SesameError(f"{name} takes about {years} (from {estimate.source}); lower its budget, or make its model smaller")
         if self.disk > (free := shutil.disk_usage(".").free):
             raise SesameError(
-                f"the stages to run write about {amount(self.disk)}, and {amount(free)} of disk are free; free some, or make models smaller"
+                f"the stages to run write about {amount(self.disk)}, and only {amount(free)} of disk "
+                "are free; free some, or make models smaller"
             )
 
 
 def default_jobs(all_params: params.Params) -> int:
-    """How many stages run side by side unless told: a few, or one on each GPU."""
+    """Default number of stages that run at once: a few, or one on each GPU."""
     return max(JOBS, slots.capacity(slots.GPU)) if slots.GPU in all_params.resources.model_dump().values() else JOBS
 
 
 def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params: params.Params, jobs: int | None) -> Forecast:
-    """What a run of a plan will take, given what it would do with each stage."""
+    """The forecast for a run of a plan, given the state of each stage."""
     names = [name for name, state in states.items() if state != "unchanged"]
     found, files = estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params))
     return Forecast(plan, states, found, files, jobs or default_jobs(all_params), partial(slots.asked, all_params))

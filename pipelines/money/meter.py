@@ -1,7 +1,8 @@
-"""Energy by the machine's own counters, for the whole of a flow: RAPL (CPU packages and their memory) and NVML (NVIDIA's GPUs).
+"""Energy of a flow by the machine's counters: RAPL (CPU packages and their memory) and NVML (NVIDIA's GPUs).
 
-They count for the whole machine, whatever else it does, and so stand beside the stages' estimates and never in their place.
-RAPL is read where the kernel shows it and lets this user (root alone, by default); virtual machines mostly have none.
+They count for the whole machine, whatever else it does, so they are shown next to the stages' estimates and never
+replace them. RAPL is read if the kernel has it and this user may read it (by default only root); most virtual machines
+have none.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""What a model, a study or the whole project has cost, and what more tokens would cost and bring: `sesame price`."""
+"""`sesame price`: the cost of a model, a study or the whole project, and the predicted cost and loss of more tokens."""
 
 import csv
 from collections import defaultdict
@@ -18,33 +18,34 @@ from pipelines.money.forecast import duration, number
 
 COLUMNS = ["time", "core-hours", "FLOPs", "kWh", "CO2e", "USD"]
 Parts = dict[str, list[Price]]
-"""What something costs, by part."""
+"""Part -> its costs."""
 
 
 def cells(own: Price) -> list[str]:
-    """Of `COLUMNS`; GPU-hours stand beside the core-hours where there are any."""
+    """The cells of `COLUMNS`. GPU-hours follow the core-hours if there are any."""
     hours = short(own.core_hours) + f" + {short(own.gpu_hours)} GPU" * bool(own.gpu_hours)
     usd = f"{short(own.usd_preemptible)} – {short(own.usd_on_demand)}"
     return [duration(own.seconds), hours, f"{own.flops:.2g}", short(own.kwh), f"{short(own.co2e_kg)} kg", usd]
 
 
 def told(own: Price) -> str:
-    """In words."""
+    """A cost in words."""
     return f"{duration(own.seconds)}, {short(own.kwh)} kWh, {short(own.co2e_kg)} kg CO2e, {cells(own)[-1]} USD"
 
 
 def basis(all_params: params.Params) -> str:
-    """What the figures are, for the foot of a table."""
+    """The assumptions behind the figures, for the foot of a table."""
     own = all_params.price
     return (
         f"estimated, not measured: kWh from busy cores, memory, GPUs and a PUE of {all_params.energy.pue:g}; "
-        f"{own.intensity:g} kg CO2e a kWh ({own.country}); {own.core_hour.preemptible:g} to {own.core_hour.on_demand:g} USD a core-hour, "
-        f"{own.gpu_hour.preemptible:g} to {own.gpu_hour.on_demand:g} a GPU-hour, pre-emptible to on demand"
+        f"{own.intensity:g} kg CO2e per kWh ({own.country}); {own.core_hour.preemptible:g} to "
+        f"{own.core_hour.on_demand:g} USD per core-hour, "
+        f"{own.gpu_hour.preemptible:g} to {own.gpu_hour.on_demand:g} per GPU-hour, from pre-emptible to on demand"
     )
 
 
 def everything(all_params: params.Params) -> None:
-    """The project so far, by kind of stage."""
+    """Print the cost of the project so far, by kind of stage."""
     book = spent.read(all_params)
     by_group: dict[str, list[spent.Spent]] = defaultdict(list)
     for run in book.runs:
@@ -56,31 +57,40 @@ def everything(all_params: params.Params) -> None:
     whole = price.total(run.price for run in book.runs)
     rows.append(["all", f"{len(book.runs):,}", str(sum(run.state in spent.NOT_SO_WELL for run in book.runs) or ""), *cells(whole)])
     terminal.table(["stage", "runs", "failed or stopped", *COLUMNS], rows, "The project so far")
-    for state, words in (*spent.NOT_SO_WELL.items(), (spent.ELSEWHERE, "whose results lie here and which the ledger does not have")):
+    for state, words in (*spent.NOT_SO_WELL.items(), (spent.ELSEWHERE, "have results here and no record in MLflow")):
         if chosen := [run.price for run in book.runs if run.state == state]:
             terminal.say(f"of this {number(len(chosen), 'run')} {words}: {told(price.total(chosen))}")
     if book.endless:
-        terminal.say(f"{number(book.endless, 'run')} at work or killed hard: the ledger has no end of them, and they are not in this")
+        terminal.say(
+            f"{number(book.endless, 'run')} still running or killed: MLflow has no end of them, so they "
+            "are not included"
+        )
     terminal.say(_measured(book))
     terminal.say(familiar(whole))
     _foot(all_params, book.missing)
 
 
 def _measured(book: spent.Book) -> str:
-    """What the machine's counters have of whole flows, beside the estimates of their stages."""
+    """Measured energy of whole flows, next to the estimates of their stages."""
     if not book.flows:
-        return f"no flow was measured as a whole: {meter.why_not() or 'none was run since this machine can'}"
+        return (
+            "the energy of whole flows was not measured: "
+            f"{meter.why_not() or 'no flow ran since counters are available'}"
+        )
     parts = [
         f"{words} {short(sum(own))} kWh in {number(len(own), 'flow')}"
         for kind, words in ((meter.CPU, "CPUs and memory"), (meter.GPU, "GPUs"))
         if (own := [flow[kind] for flow in book.flows if kind in flow])
     ]  # fmt: skip
     estimated = short(sum(flow["estimated"] for flow in book.flows))
-    return f"by the counters of the whole machine: {', '.join(parts)}; their stages' estimates: {estimated} kWh"
+    return (
+        f"measured by the energy counters of the whole machine: {', '.join(parts)}; estimated for the "
+        f"same stages: {estimated} kWh"
+    )
 
 
 def familiar(own: Price) -> str:
-    """Beside Strubell et al. 2019, table 1."""
+    """The CO2e in comparison with table 1 of Strubell et al. 2019."""
     from components.report.benchmarks import PUBLISHED
 
     rows = PUBLISHED["familiar"]["rows"]
@@ -90,12 +100,14 @@ def familiar(own: Price) -> str:
 
 def _foot(all_params: params.Params, missing: str) -> None:
     if missing:
-        terminal.say(f"no ledger ({missing}): what failed, was stopped or done again is not in this", "yellow")
+        terminal.say(
+            f"no MLflow records ({missing}): runs that failed, were stopped or repeated are not included", "yellow"
+        )
     terminal.say(basis(all_params), "dim")
 
 
 def overview(all_params: params.Params) -> None:
-    """A line for each model and each study that has run."""
+    """Print a line for each model and each study that has run."""
     made, rows = _made(all_params), []
     with graph.at_once():
         for name in _models(all_params):
@@ -105,18 +117,28 @@ def overview(all_params: params.Params) -> None:
         for name in all_params.studies:
             if (parts := _of_study(all_params, name, made)) and any(parts[variant] for variant in all_params.studies[name].variants):
                 rows.append([name, "study", *_sum(parts)])
-    terminal.table(["name", "", "stages", *COLUMNS], rows, "What each has cost, with all that it needs")
-    terminal.say("what several need is in each of them, so that this can't be added up; `sesame price --all` does that")
+    terminal.table(
+        ["name", "", "stages", *COLUMNS], rows, "Cost of each model and study, with all stages that it needs"
+    )
+    terminal.say(
+        "stages that several need are counted in each, so these rows have no meaningful sum: see `sesame price --all`"
+    )
     _foot(all_params, spent.no_ledger())
 
 
 def one(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
-    """A model or a study, and what more tokens would cost and bring. Raises SesameError for a name that is neither."""
+    """Print the cost of a model or a study, and the predicted cost and loss of more tokens.
+
+    Raises SesameError if the name is neither.
+    """
     models, made = _models(all_params), _made(all_params)
     if name not in models and name not in all_params.studies:
         raise SesameError(f"no model or study {name!r} (models: {', '.join(models)}; studies: {', '.join(all_params.studies)})")
     if (tokens or times) and name not in all_params.models:
-        raise SesameError(f"{name} is none of `models`, whose pre-training alone has a rate: --tokens and --times are for those")
+        cure = f"name one of {', '.join(all_params.models)}"
+        raise SesameError(
+            f"{name} is not pre-trained here, and --tokens and --times are about a model of `models`: {cure}"
+        )
     with graph.at_once():
         parts = (_of_model if name in models else _of_study)(all_params, name, made)
         stages = [each.name for each in graph.plan(_ends(all_params, name))]
@@ -133,7 +155,7 @@ def _models(all_params: params.Params) -> list[str]:
 
 
 def _made(all_params: params.Params) -> dict[str, Price]:
-    """What lies here: stage -> the price of the run that made it."""
+    """Stage with results here -> the price of the run that made them."""
     lefts = estimates.lasting(graph.lock_entries())
     return {name: price.of(all_params, name.partition("@")[0], metrics["cost"]) for name, metrics in lefts.items()}
 
@@ -195,67 +217,77 @@ def _per_task(all_params: params.Params, name: str, parts: Parts, made: Mapping[
         tuned = price.total(made[f"finetune@{name}-{task}"] for task in tasks) * (1 / len(tasks))
         terminal.say(
             f"a task costs {told(shared * (1 / len(tasks)) + tuned)}, where {len(tasks)} share the model and its text; "
-            f"one more costs {told(tuned)} ({number(len(all_params.finetune.seeds), 'seed')} from "
+            f"one more task costs {told(tuned)} ({number(len(all_params.finetune.seeds), 'seed')} from "
             f"each of {', '.join(all_params.finetune.inits)})"
         )
 
 
 def _beside(all_params: params.Params, stages: Sequence[str], made: Mapping[str, Price], by_table: Sequence[Price]) -> None:
-    """What of these stages has no figures, what the ledger has of them beside, and what it all rests on."""
+    """Print which of these stages have no figures, what MLflow has recorded of them, and the assumptions."""
     silent = [each for each in stages if each not in made and each != graph.RESOLVE]
     if by_table:
-        terminal.say("what of its trainings is not here: by the seconds in its table, on a core each", "yellow")
+        terminal.say(
+            "trainings without results here are estimated from the seconds in the study's table, on one core each",
+            "yellow",
+        )
     elif silent:
         names = ", ".join(silent[:3]) + f" and {len(silent) - 3} more" * (len(silent) > 3)
-        terminal.say(f"{number(len(silent), 'stage')} left out, never run or without its results here: {names}", "yellow")
+        terminal.say(f"{number(len(silent), 'stage')} left out, never run or without results here: {names}", "yellow")
     missing = spent.no_ledger()
     if not missing:
         runs = [run for run in spent.of_ledger(all_params)[0] if run.stage in set(stages)]
         bad, whole = sum(run.state in spent.NOT_SO_WELL for run in runs), price.total(run.price for run in runs)
-        terminal.say(f"the ledger has {number(len(runs), 'run')} of these stages, {bad} failed or stopped: {told(whole)}")
+        terminal.say(f"MLflow has {number(len(runs), 'run')} of these stages, {bad} failed or stopped: {told(whole)}")
     _foot(all_params, missing)
 
 
 def _forecast(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
-    """What a pre-training of more tokens costs at the rate of the one that was, and what its loss would be by a study's curve."""
+    """Print the predicted cost of a pre-training on more tokens, at the measured rate, and its loss by a study's
+    curve."""
     metrics = storage.last_metrics("pretrain", name, name in all_params.of_studies("models"))
     if not metrics.get("tokens"):
-        raise SesameError(f"{name} was not pre-trained here yet, so that no rate is known: `sesame run pretrain@{name}` first")
+        raise SesameError(
+            f"{name} was not pre-trained here yet, so its speed is not known: `sesame run pretrain@{name}` first"
+        )
     read, made = metrics["tokens"], price.of(all_params, "pretrain", metrics["cost"])
     wanted = tokens or times * read
     encoding = all_params.models[name].encoding
     text = storage.last_metrics("encode", encoding, encoding in all_params.of_studies("encodings"))["train"]["tokens"]
     terminal.say(
-        f"{wanted:,.0f} tokens of pre-training, {short(wanted / read)} times the {read:,} there were "
-        f"and {short(wanted / text)} passes over its text: "
-        f"{told(made * (wanted / read))}, at the rate of {short(read / made.seconds)} tokens a second that was measured",
+        f"a pre-training on {wanted:,.0f} tokens, {short(wanted / read)} times the {read:,} tokens so far "
+        f"and {short(wanted / text)} epochs of its text, costs "
+        f"{told(made * (wanted / read))}, at the measured {short(read / made.seconds)} tokens per second",
         "bold",
     )
     terminal.say(gain(all_params, name, read, wanted), "bold")
 
 
 def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
-    """How much will we gain by pouring more compute? By the first study that kept this model at several budgets."""
-    question = "how much it would bring is not known"
+    """The predicted gain of more compute, by the first study that trained this model with several budgets."""
+    question = "its loss can't be predicted"
     fitting = [
         (study, variant) for study, block in all_params.studies.items() if block.model == name and block.milestones
         for variant, own in block.variants.items() if not own.change and not own.encoding
     ]  # fmt: skip
     if not fitting:
-        return f"{question}: no study has {name} as it is, with milestones ({params.STUDY_FOLDER}/tokens.yaml shows how)"
+        return (
+            f"{question}: no study trains {name} unchanged with `milestones`; "
+            f"{params.STUDY_FOLDER}/tokens.yaml shows how"
+        )
     study, variant = fitting[0]
     path = REPORTS / f"{study}.csv"
     if not path.exists():
-        return f"{question}: the study {study} was not run (`sesame study {study}`)"
+        return f"{question}: the study {study} was not run; run `sesame study {study}`"
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["variant"] == variant and row["loss"]]
     figures = {key: [float(row[key] or 0) for row in rows] for key in ("tokens", "loss", "loss_std", "n")}
     try:
         curve = scaling.fit(figures["tokens"], figures["loss"], figures["loss_std"], [int(n) for n in figures["n"]])
     except SesameError as error:
-        return f"{question}: of the study {study}, {error}"
+        return f"{question} from the study {study}: {error}"
     return (
         f"by the curve of study {study} ({len(rows)} budgets up to {max(figures['tokens']):,.0f} tokens) the loss goes from "
-        f"{curve.at(now).shown} to {curve.at(then).shown}, {curve.gain(now, then).shown} lower, and no amount of this text takes it below "
-        f"{curve.floor.shown}; points on the way are from before the learning rate came down, so that it promises rather too much"
+        f"{curve.at(now).shown} to {curve.at(then).shown}, {curve.gain(now, then).shown} lower, and its lower limit is "
+        f"{curve.floor.shown}; this is optimistic, as the smaller budgets were measured before the "
+        "learning rate had decayed"
     )

@@ -1,5 +1,5 @@
-"""What runs of stages have cost: by the metrics that lie here, which tell of results, and by the ledger, which alone knows of what
-failed, was stopped or was done again."""
+"""The cost of past runs of stages: from the metrics of results, and from MLflow, which also has runs that failed, were
+stopped or repeated."""
 
 import csv
 import math

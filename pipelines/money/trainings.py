@@ -1,4 +1,5 @@
-"""What a stage trains, and on how much of it, as params.yaml says: what its time and memory follow from."""
+"""The training of a stage by params.yaml, from which its time and memory are estimated: the model, and how many
+tokens."""
 
 import statistics
 from collections.abc import Mapping, Sequence

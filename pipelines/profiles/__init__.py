@@ -48,7 +48,7 @@ def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) 
     except SesameError as error:
         raise SesameError(f"profile {name} does not fit this params.yaml, nothing was written: {error}") from None
     if not changes:
-        return [f"params.yaml has all of {name} already"]
+        return [f"params.yaml already contains all of {name}"]
     with storage.output(path) as temporary:
         temporary.write_text(merged.getvalue(), encoding="utf-8")
     return changes
@@ -61,14 +61,16 @@ def overlay(name: str, data: str | None) -> str:
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     if PLACEHOLDER not in text:
         if data is not None:
-            raise SesameError(f"profile {name} reads no local files, --data has no use")
+            raise SesameError(f"--data {data}: profile {name} reads no local files; leave --data out")
         return text
     if data is None:
         raise SesameError(f"profile {name} reads local files: give their folder with --data")
     if not Path(data).is_dir():
-        raise SesameError(f"--data {data}: no such folder")
+        raise SesameError(f"--data {data}: no such folder; give the folder of the local files")
     if set(data) & set('"\\\n'):
-        raise SesameError(f"--data {data}: a quote or a backslash in the path; give another one, e.g. a link to the folder")
+        raise SesameError(
+            f"--data {data}: the path contains a quote or a backslash; give another path, e.g. a link to the folder"
+        )
     return text.replace(PLACEHOLDER, data.rstrip("/"))
 
 

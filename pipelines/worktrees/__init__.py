@@ -1,2 +1,4 @@
-"""Variants of params.yaml: other values (`overrides`), each in a git worktree of its own (`lanes`), several at once (`sweep`), compared
-(`experiments`)."""
+"""Variants of params.yaml, each in its own git worktree.
+
+`overrides` makes the variants, `lanes` runs one in a worktree, `sweep` several at once, `experiments` compares them.
+"""

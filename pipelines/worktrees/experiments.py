@@ -1,4 +1,4 @@
-"""Two experiments in one screen: the params that differ, the scores with their intervals, the cost."""
+"""Comparison of two experiments: the params that differ, the scores with their intervals, the cost."""
 
 import io
 import json
@@ -32,7 +32,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Side:
-    """What git has of an experiment, a commit, or the files as they lie here."""
+    """The files of an experiment, of a commit, or of this folder."""
 
     name: str
     params: dict[str, Any]
@@ -63,7 +63,7 @@ def read(name: str) -> Side:
 
     files = dict(_here() if name == WORKSPACE else _committed(_commit(name)))
     if "params.yaml" not in files:
-        raise SesameError(f"{name} has no params.yaml")
+        raise SesameError(f"{name} has no params.yaml; name an experiment or commit of this project")
     locked = (YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}).get("stages", {})
     raw = {Path(path): params.parse(text, f"{path} of {name}") for path, text in files.items() if path.endswith(".yaml")}
     # each file apart, since both have sections of the same name
@@ -71,11 +71,16 @@ def read(name: str) -> Side:
     try:
         kept = json.loads(files.get(str(METRICS), b"{}"))
     except ValueError:
-        raise SesameError(f"{METRICS} of {name} is not valid JSON (a conflict, or cut off): `sesame run report` writes it again") from None
+        raise SesameError(
+            f"{METRICS} of {name} is not valid JSON (a merge conflict, or cut off): run `sesame run "
+            "report` to write it again"
+        ) from None
     try:
         declared = registry.reported(params.check(raw[params.FILE], f"{params.FILE} of {name}", params.joined(raw)))
     except SesameError:
-        terminal.say(f"params.yaml of {name} is not valid for this version; all stages that have figures there are compared", "yellow")
+        terminal.say(
+            f"params.yaml of {name} is not valid in this version; all stages with figures there are compared", "yellow"
+        )
         declared = [tuple(stage.split("@")) for stage in {**locked, **kept} if "@" in stage]
     figures = {(stage, own): _figures(locked.get(f"{stage}@{own}", {}), kept.get(f"{stage}@{own}"), name) for stage, own in declared}
     return Side(name, written, locked, {key: measured for key, measured in figures.items() if measured})
@@ -108,7 +113,9 @@ def _commit(name: str) -> str:
         return origin.git("rev-parse", "--verify", "--quiet", f"{refs.get(name, name)}^{{commit}}").decode().strip()
     except SesameError:
         known = ", ".join(refs) or "none"
-        raise SesameError(f"no experiment or commit {name!r} (experiments: {known}; `{WORKSPACE}` is what lies here)") from None
+        raise SesameError(
+            f"no experiment or commit {name!r} (experiments: {known}; `{WORKSPACE}` means the files in this folder)"
+        ) from None
 
 
 def _committed(commit: str) -> Iterator[tuple[str, bytes]]:
@@ -134,7 +141,7 @@ def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float
 
 
 def show(name: str, other: str) -> None:
-    """Print how an experiment differs from another; every difference is the first less the second, and says so."""
+    """Print how an experiment differs from another; every difference is the first minus the second."""
     a, b = read(name), read(other)
     differ = [key for key in sorted(a.params.keys() | b.params.keys()) if a.params.get(key) != b.params.get(key)]
     rows = [[key, *(_cell(side.params.get(key, "–")) for side in (a, b))] for key in differ]
@@ -153,8 +160,8 @@ def show(name: str, other: str) -> None:
     terminal.table(["cost of all stages", name, other, f"{name} / {other}"], costs)
     if elsewhere := sorted(stage for stage in a.locked.keys() & b.locked.keys() if _elsewhere(a.locked[stage], b.locked[stage])):
         terminal.say(
-            f"the same inputs on both sides and other outputs: {origin.some(elsewhere)} ({len(elsewhere)} in all); "
-            f"one side was computed on another machine. Compare with `{WORKSPACE}` after a run here",
+            f"same inputs but different outputs: {origin.some(elsewhere)} ({len(elsewhere)} in all); "
+            f"one side was computed on another machine. Run here, then compare with `{WORKSPACE}`",
             "yellow",
         )
 
@@ -175,10 +182,15 @@ def _scores(a: Side, b: Side) -> None:
         rows.append([*key, metric, _spread(ours), _spread(theirs), difference])
     terminal.say("")
     if rows:
-        terminal.table(["model", "task", "method", "init", "metric", a.name, b.name, f"{a.name} less {b.name} [95 %]"], rows)
+        difference = f"{a.name} minus {b.name} [95 %]"
+        terminal.table(["model", "task", "method", "init", "metric", a.name, b.name, difference], rows)
     terminal.say(f"scores that are the same: {same}")
     if rows:
-        terminal.say("intervals are over seeds of fine-tuning (Welch's t); each model was pre-trained once, which they know nothing of")
+        terminal.say(
+            "intervals are over seeds of fine-tuning (Welch's t); each model was pre-trained once, "
+            "and the intervals do not "
+            "cover the variation between pre-trainings"
+        )
 
 
 def _pretraining(a: Side, b: Side) -> None:
@@ -191,7 +203,7 @@ def _pretraining(a: Side, b: Side) -> None:
                 rows.append([key[1], figure.replace("_", " "), *(_figure(side.get(figure)) for side in (ours, theirs)), difference])
     if rows:
         terminal.say("")
-        terminal.table(["pre-training", "", a.name, b.name, f"{a.name} less {b.name}"], rows)
+        terminal.table(["pre-training", "", a.name, b.name, f"{a.name} minus {b.name}"], rows)
 
 
 TIMED = ("data/metrics/", "data/curves/", "data/report/")

@@ -1,7 +1,9 @@
-"""Lanes: variants of the pipeline side by side, each in a git worktree of its own with the shared DVC cache.
+"""Worktree runs (`Lane`): variants of the pipeline side by side, each in its own git worktree with the shared DVC
+cache.
 
-A lane has the user's last commit, the uncommitted changes of tracked files, and its own params.yaml. `sesame run` works in it as in any
-checkout. What comes out is an ordinary DVC experiment and a run in the ledger; then the worktree goes. The user's files are only read.
+A worktree run has the user's last commit, the uncommitted changes of tracked files, and its own params.yaml. `sesame
+run` works in it as in any checkout. The result is an ordinary DVC experiment and a run in MLflow; then the worktree is
+removed. The user's files are only read.
 """
 
 import csv
@@ -28,14 +30,16 @@ from pipelines.worktrees.origin import call, git
 
 LANES = STATE / "lanes"
 MARK = "SESAME_LANE"
-"""In the environment of all that works in a lane: its folder."""
+"""Environment variable of all processes of a worktree run: its folder."""
 DVC = (sys.executable, "-m", "dvc")
 LINKS = ["reflink", "hardlink", "symlink", "copy"]
-"""How data comes from the cache into a lane: without a second copy on the disk, where the file system can."""
+"""How DVC brings data from the cache into a worktree: without a second copy on the disk if the file system allows
+it."""
 
 
 def _turn() -> FileLock:
-    """Held while worktrees come and go and while an experiment is saved: git's and DVC's scratch refs are the same for all worktrees."""
+    """Lock for adding and removing worktrees and for saving experiments: git's and DVC's scratch refs are shared by all
+    worktrees."""
     LANES.mkdir(parents=True, exist_ok=True)
     return FileLock(STATE / "lanes.lock")
 
@@ -87,12 +91,13 @@ def headline(path: Path) -> str:
 
 @dataclass
 class Lane:
-    """One variant and what became of it."""
+    """One variant, and the state of its run."""
 
     name: str
     overrides: dict[str, str] = field(default_factory=dict)
     state: str = "waiting"
-    """waiting, running, done, failed (the flow said so), crashed (it could not say anything any more) or stopped."""
+    """waiting, running, done, failed (the flow reported an error), crashed (the flow died without a report) or
+    stopped."""
     problem: str = ""
     seconds: float = 0.0
     added: dict[str, int] = field(default_factory=dict)
@@ -105,19 +110,23 @@ class Lane:
 
     @property
     def page(self) -> Path:
-        """Where its report stays."""
+        """The file in which its report is kept."""
         return STATE / "experiments" / f"{self.name}.html"
 
     @property
     def log(self) -> Path:
-        """What its flow said."""
+        """The output of its flow."""
         return LANES / self.name / STATE / "lane.log"
 
     def prepare(self, start: origin.Origin, text: str) -> FileLock:
-        """Make the worktree: the user's files, this lane's params, data from the cache; its lock, held. One that fails is removed."""
+        """Make the worktree with the user's files, the variant's params and data from the cache. Returns its lock,
+        held.
+
+        If this fails, the worktree is removed.
+        """
         with _turn():
             if self.folder.exists():
-                raise SesameError(f"a lane {self.name} is there already")
+                raise SesameError(f"a worktree run {self.name} exists already; choose another name")
             try:
                 git("worktree", "add", "--quiet", "--force", "--detach", self.folder, start.commit)
                 (self.folder / STATE).mkdir()
@@ -142,9 +151,9 @@ class Lane:
             raise
 
     def save(self, start: origin.Origin, targets: Sequence[str]) -> None:
-        """Keep what came out as an experiment, and remove the worktree.
+        """Save the results as a DVC experiment, and remove the worktree.
 
-        DVC is told what was built: it wants the outputs of all it is told to be there.
+        DVC gets only the stages that were built: it requires the outputs of all stages that it gets.
         """
         built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
         if params.load(self.folder / "params.yaml").away:
@@ -164,12 +173,12 @@ class Lane:
             self.remove()
 
     def write(self) -> None:
-        """Leave word for `sesame exp list`."""
+        """Write the state for `sesame exp list`."""
         note = {"overrides": self.overrides, "state": self.state, "problem": self.problem, "seconds": round(self.seconds, 1)}
         write_json(self.folder / STATE / "lane.json", note)
 
     def remove(self) -> int:
-        """Stop what still works there, and remove the worktree; the bytes that were freed."""
+        """Stop all processes of the worktree, and remove it. Returns the bytes that were freed."""
         processes.stop(processes.marked(MARK, str(self.folder)), processes.FIRM)
         size = disk(self.folder)
         with suppress(SesameError):  # not a worktree when a crash left half of one
@@ -179,37 +188,40 @@ class Lane:
 
 
 def read(folder: Path) -> Lane:
-    """A lane that is on the disk. Whose lock is free and that said no end has crashed."""
+    """A worktree run that is on the disk. One whose lock is free and that recorded no end has crashed."""
     lane = Lane(folder.name)
     try:
         note = read_json(folder / STATE / "lane.json")
         lane.overrides, lane.state, lane.problem, lane.seconds = (note[key] for key in ("overrides", "state", "problem", "seconds"))
     except (SesameError, ValueError):
-        lane.state, lane.problem = "crashed", "ended while it was prepared"
+        lane.state, lane.problem = "crashed", "ended while its worktree was prepared"
         return lane
     try:
         with FileLock(folder / STATE / "lane.lock").acquire(timeout=0):
             if lane.state == "running":
-                lane.state, lane.problem = "crashed", "its `sesame exp` is gone"
+                lane.state, lane.problem = "crashed", "its `sesame exp` process no longer exists"
     except Timeout:
         lane.state = "running"
     return lane
 
 
 def present() -> list[Lane]:
-    """The lanes on the disk: those that run, and those that failed or crashed."""
+    """The worktree runs on the disk: active ones, and those that failed or crashed."""
     with _turn():
         return [read(folder) for folder in sorted(LANES.iterdir()) if folder.is_dir()]
 
 
 def clean(names: Sequence[str] = ()) -> dict[str, int]:
-    """Remove failed and crashed lanes, all or those named; name -> bytes freed. Raises SesameError for one that runs or is not there."""
+    """Remove failed and crashed worktree runs, all or those named. Returns name -> bytes freed.
+
+    Raises SesameError for one that is active or does not exist.
+    """
     lanes = {lane.name: lane for lane in present()}
     for name in names:
         if name not in lanes:
-            raise SesameError(f"no lane {name!r} (there are: {', '.join(lanes) or 'none'})")
+            raise SesameError(f"no worktree run {name!r} (there are: {', '.join(lanes) or 'none'})")
         if lanes[name].state == "running":
-            raise SesameError(f"lane {name} is running: stop its `sesame exp` first (Ctrl-C there)")
+            raise SesameError(f"worktree run {name} is running: stop its `sesame exp` first (Ctrl-C there)")
     freed = {}
     for lane in lanes.values():
         if lane.state != "running" and (not names or lane.name in names):

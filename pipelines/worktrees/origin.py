@@ -1,4 +1,4 @@
-"""What a lane starts from: the user's checkout as it is, read and never written."""
+"""The starting point of worktree runs: the user's checkout as it is, which is read and never written."""
 
 import os
 import subprocess
@@ -22,10 +22,10 @@ DIFF = ("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textcon
 
 
 def call(*command: str | Path, cwd: Path = Path("."), feed: bytes | None = None, **env: str) -> bytes:
-    """Run a helper out of Ctrl-C's reach; its output. Raises SesameError with its last word."""
+    """Run a command out of Ctrl-C's reach; its output. Raises SesameError with the last line that it printed."""
     done = subprocess.run(command, cwd=cwd, input=feed, capture_output=True, start_new_session=True, env=os.environ | env)
     if done.returncode:
-        said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()] or ["(no word)"]
+        said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()] or ["(no message)"]
         raise SesameError(f"{' '.join(map(str, command[:4]))}: {said[-1].strip()}")
     return done.stdout
 
@@ -36,7 +36,7 @@ def git(*args: str | Path, **kwargs) -> bytes:
 
 @dataclass(frozen=True)
 class Origin:
-    """The user's checkout as it is when lanes are ordered; later edits touch none of them."""
+    """The user's checkout at the start of worktree runs. Later edits do not affect them."""
 
     commit: str
     patch: bytes
@@ -52,16 +52,22 @@ class Origin:
 
 
 def look(variants: Sequence[Variant]) -> Origin:
-    """Look at the user's checkout and say what is carried. Raises SesameError when something can't be, or a name is taken."""
+    """Read the user's checkout, and print which changes the worktree runs get.
+
+    Raises SesameError if a needed file can't be carried over, or a name is taken.
+    """
     try:
         commit, top = git("rev-parse", "--verify", "HEAD").decode().strip(), git("rev-parse", "--show-toplevel").decode().strip()
     except SesameError:
-        raise SesameError("lanes are git worktrees: run in a git repository with at least one commit") from None
+        raise SesameError("worktree runs need a git repository with at least one commit: `git commit` first") from None
     if Path(top).resolve() != Path.cwd():
-        raise SesameError(f"run from the top of the git repository, {top}")
+        raise SesameError(f"this folder is not the top of the git repository; run from {top}")
     if above := git("rev-parse", "--show-superproject-working-tree").decode().strip():
-        # its DVC takes the files of such a worktree for files of another repository
-        raise SesameError(f"this is a git submodule of {above}, and DVC can't work in its worktrees: clone it by itself to run experiments")
+        # DVC there treats the files of such a worktree as files of another repository
+        raise SesameError(
+            f"this is a git submodule of {above}, and DVC can't work in its worktrees: clone it "
+            "separately to run experiments"
+        )
     _names([variant.name for variant in variants])
     untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
     patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
@@ -70,7 +76,7 @@ def look(variants: Sequence[Variant]) -> Origin:
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
     # with -z, or git writes `é` as \303\251
     if changed := [path for path in git("diff", "--name-only", "-z", "HEAD").decode().split("\0") if path]:
-        terminal.say(f"carried, not committed: {some(changed)} ({len(changed)} in all)")
+        terminal.say(f"uncommitted changes that are included: {some(changed)} ({len(changed)} in all)")
     with Repo() as repo:
         config = repo.config.load_one("local")
         return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))
@@ -84,7 +90,9 @@ def carried() -> tuple[str, str]:
     try:
         commit = git("rev-parse", "--verify", "HEAD").decode().strip()
     except SesameError:
-        raise SesameError("workers of a pool get the code from git: run in a repository with at least one commit") from None
+        raise SesameError(
+            "workers of a pool need a git repository with at least one commit: `git commit` first"
+        ) from None
     _check([path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path])
     if resolve.TRAININGS.exists() and not git("ls-files", "--", resolve.TRAININGS):
         raise SesameError(f"workers get {resolve.TRAININGS} from git, which does not have it: `git add` and commit")
@@ -120,9 +128,12 @@ def _check(untracked: list[str]) -> None:
     needed, others = graph.sources(untracked)
     needed += [path for path in others if path == "dvc.yaml" or path.endswith(".dvc") or path.startswith(".dvc/")]
     if needed:
-        raise SesameError(f"stages need files that git does not have ({some(needed)}): `git add` them, and lanes carry them")
+        raise SesameError(f"stages need files that git does not have ({some(needed)}): `git add` them")
     if others := [path for path in others if path != "dvc.lock"]:
-        terminal.say(f"not carried, git does not have them: {some(others)} ({len(others)} in all); `git add` what stages need")
+        terminal.say(
+            f"not included, as git does not have them: {some(others)} ({len(others)} in all); `git add` "
+            "files that stages need"
+        )
 
 
 def some(paths: list[str]) -> str:

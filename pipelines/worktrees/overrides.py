@@ -52,7 +52,7 @@ def variants(settings: Sequence[str], text: str, sweep: bool = False, name: str 
     combinations = [_variant(dict(zip(keys, values, strict=True)), text, name) for values in itertools.product(*lists)]
     twice = sorted({variant.name for variant in combinations if [other.name for other in combinations].count(variant.name) > 1})
     if twice:
-        raise SesameError(f"the same variant twice: {', '.join(twice)}")
+        raise SesameError(f"the same variant twice: {', '.join(twice)}; give each value once")
     return combinations
 
 
@@ -60,16 +60,17 @@ def _values(setting: str, text: str, sweep: bool) -> list:
     try:
         value = YAML(typ="safe").load(text)
     except YAMLError:
-        raise SesameError(f"-S {setting}: not valid YAML") from None
+        raise SesameError(f"-S {setting}: the value is not valid YAML; quote it, as in -S 'KEY=[1, 2]'") from None
     if sweep and not value:
-        raise SesameError(f"-S {setting}: no values")
+        raise SesameError(f"-S {setting}: no values; write KEY=A,B")
     return value if sweep else [value]
 
 
 def _variant(overrides: dict[str, Any], text: str, name: str | None) -> Variant:
     shown = {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in overrides.items()}
     if name is not None and not NAME.fullmatch(name):
-        raise SesameError(f"{name!r} is no name for an experiment: letters, digits and . _ = , + - (it begins with a letter or a digit)")
+        rule = "use letters, digits and . _ = , + -, and begin with a letter or a digit"
+        raise SesameError(f"{name!r} is not a valid name of an experiment: {rule}")
     return Variant(name or _name(shown), shown, _edited(text, overrides, shown))
 
 
@@ -98,7 +99,10 @@ def _edited(text: str, overrides: dict[str, Any], shown: dict[str, str]) -> str:
     written = io.StringIO()
     editor.dump(document, written)
     if safe.load(written.getvalue()) != expected:
-        raise SesameError(f"{said}: params.yaml shares this value by an anchor in a way that can't be kept apart; write it out there first")
+        raise SesameError(
+            f"{said}: params.yaml shares this value by an anchor, so that it can't be changed alone; "
+            "write it out there first"
+        )
     return written.getvalue()
 
 

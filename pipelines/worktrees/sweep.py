@@ -1,4 +1,4 @@
-"""Lanes side by side: each with its flow as a child process, stopped together without orphans."""
+"""Several worktree runs at once: each has its flow as a child process, and all are stopped together."""
 
 import json
 import os
@@ -23,26 +23,28 @@ from pipelines.worktrees import lanes, origin
 from pipelines.worktrees.overrides import Variant
 
 PATIENCE = 75.0
-"""Seconds that a lane's flow gets to stop its stages, which takes up to a minute in a pool, and to say so to Prefect and MLflow."""
+"""Seconds that the flow of a worktree run gets to stop its stages (up to a minute in a pool) and to report to Prefect
+and MLflow."""
 AWAY = 8
-"""Lanes side by side when their stages run on other machines: a flow that waits takes little of a core here, but half a GB."""
+"""How many worktree runs are active at once when their stages run on other machines: a waiting flow takes half a GB
+here."""
 SHOWN = re.compile(r"\[.+?\] (done in|failed: |skipped: |stopped: |crashed: ).*\(\d+/\d+\)$")
-"""The lines of a lane's flow that the terminal shows; its log has all."""
+"""The lines of a worktree run's flow that the terminal shows; its log has all."""
 WRONG = re.compile(r"\[.+?\] failed: (?!.*; trying again)|sesame: |\w+(Error|Exception)\b")
 """The lines that say why it failed; the last one is kept."""
 
 
 @dataclass
 class Sweep:
-    """Runs lanes, some at a time, until all have ended or it is stopped."""
+    """Runs variants in worktrees, some at a time, until all have ended or it is stopped."""
 
     start: origin.Origin
     targets: Sequence[str]
-    """What a lane builds; everything without."""
+    """The stages that a worktree run builds; all if empty."""
     options: Sequence[str]
-    """Of `sesame run` in a lane."""
+    """Options of `sesame run` in a worktree."""
     on_line: Callable[..., None]
-    """Takes a lane's name, a line and its style."""
+    """Takes the name of a worktree run, a line and its style."""
 
     def __post_init__(self):
         self._stopping = threading.Event()
@@ -57,7 +59,7 @@ class Sweep:
             try:
                 wait(ends)
             except KeyboardInterrupt:
-                terminal.say("stopping the lanes", "yellow")
+                terminal.say("stopping the worktree runs", "yellow")
                 self._stop()
         for end in ends:
             end.result()  # a mistake of ours is not to pass in silence
@@ -111,7 +113,7 @@ class Sweep:
         )
 
     def _flow(self, lane: lanes.Lane) -> tuple[int, str]:
-        """Run `sesame run` in a lane; its exit code, and the line that says best what went wrong."""
+        """Run `sesame run` in a worktree; its exit code, and the line that best explains a failure."""
         tags = {"experiment": lane.name} | {f"override.{key}": value for key, value in lane.overrides.items()}
         env = {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()}
         with self._starting:
@@ -128,11 +130,11 @@ class Sweep:
                     self.on_line(lane.name, line.rstrip())
                 if WRONG.match(line):
                     last = line.strip()
-        return flow.wait(), last or "it said no reason; see its log"
+        return flow.wait(), last or "no reason was reported; see its log"
 
 
 def default_jobs(all_params: params.Params) -> int:
-    """How many lanes run side by side unless told, by what their stages take of this machine."""
+    """Default number of worktree runs that are active at once, by the resources that their stages take."""
     named = set(all_params.resources.model_dump().values()) - {None}
     if all_params.away:
         return AWAY
@@ -148,14 +150,15 @@ def run(
     options: Sequence[str] = (),
     on_line: Callable[..., None] = terminal.line,
 ) -> list[lanes.Lane]:
-    """Run variants in lanes, `jobs` at a time; each builds the targets, by `sesame run` with these options.
+    """Run variants in worktrees, `jobs` at a time; each builds the targets, by `sesame run` with these options.
 
-    Raises SesameError before any begins when one could not.
+    Raises SesameError before any begins if one can't.
     """
     for variant in variants:
         if (lanes.LANES / variant.name).exists():
             state = lanes.read(lanes.LANES / variant.name).state
-            raise SesameError(f"a lane {variant.name} is there ({state}): `sesame exp clean {variant.name}` first, or choose another name")
+            cure = f"run `sesame exp clean {variant.name}`, or choose another name"
+            raise SesameError(f"a worktree run {variant.name} exists ({state}): {cure}")
     start = origin.look(variants)
     services.use_prefect()
     if os.environ.get(tracking.OFF) != "off":

@@ -99,7 +99,7 @@ def test_a_row_of_translations_has_both_sides(texts, tokens):
 @pytest.mark.parametrize(("settings", "said"), [
     ({"smoothing": 0}, "greater than 0"), ({"smoothing": 1.2}, "less than or equal to 1"),
     ({"smoothing": 0.7, "parts": [part("en", "en.txt"), part(None, "de.txt")]}, "smoothing is over languages, and part 2 names none"),
-    ({"max_words": 100}, "max_words of a corpus is with smoothing"), ({"parts": [part("en+de", "en.txt")]}, "language"),
+    ({"max_words": 100}, "max_words of a corpus needs smoothing"), ({"parts": [part("en+de", "en.txt")]}, "language"),
 ])  # fmt: skip
 def test_wrong_settings_are_a_line(settings, said):
     raw = tiny_params()

@@ -293,11 +293,11 @@ def test_text_that_is_not_there_or_too_large_for_a_document(project):
 
 def test_what_does_not_go_together_with_shards_is_refused():
     for reason, settings in {
-        "smoothing goes by the words of all text": {"smoothing": 0.7},
-        "cleaning.quality is of a corpus of shards": {"shards": None, "cleaning": {"quality": ["c4"]}},
-        r"part 1: two files line by line \(format parallel\)": {"parts": [{"reader": {"format": "parallel"}}]},
-        "part 1: max_words is a sample of all text": {"parts": [{"reader": LINES, "max_words": 10}]},
-        "c4 stands there twice": {"cleaning": {"quality": ["c4", "c4"]}},
+        "smoothing counts the words of all text": {"smoothing": 0.7},
+        "cleaning.quality needs shards": {"shards": None, "cleaning": {"quality": ["c4"]}},
+        r"part 1: format: parallel reads two files": {"parts": [{"reader": {"format": "parallel"}}]},
+        "part 1: max_words samples from all text": {"parts": [{"reader": LINES, "max_words": 10}]},
+        "c4 is listed twice": {"cleaning": {"quality": ["c4", "c4"]}},
     }.items():
         parts = [{"source": {"kind": "files", "paths": ["a"]}, **own} for own in settings.pop("parts", [{"reader": LINES}])]
         with pytest.raises(ValidationError, match=reason):

@@ -233,26 +233,43 @@ def test_a_save_is_of_one_teacher(project, tokens):
 
 
 @pytest.mark.parametrize(("architecture", "changes", "said"), [
-    (ENCODER, {"objective": {"name": "electra"}}, "asked for tokens .objective mlm or clm., and electra asks for none"),
+    (ENCODER, {"objective": {"name": "electra"}}, "objective electra predicts no tokens, as distillation needs; "
+            "take mlm "
+            "or clm"),
     (ENCODER, {"soft_weight": 0, "cosine_weight": 0}, "nothing is learned from the teacher"),
-    (ENCODER, {"relation_heads": 2}, "relation_heads says nothing without relation_weight"),
-    (ENCODER, {"relation_weight": 1, "relation_heads": 3}, "relation_heads: 3 do not divide the 16 that the student's heads are wide"),
-    (ENCODER, {"relation_weight": 1, "relation_layer": 5}, "relation_layer: the teacher has 4 layers, and 5 is none"),
+    (ENCODER, {"relation_heads": 2}, "relation_heads has no effect: relation_weight is not set"),
+    (ENCODER, {"relation_weight": 1, "relation_heads": 3}, "relation_heads: 3 does not divide the total width of the "
+            "student's "
+            "heads, 16"),
+    (ENCODER, {"relation_weight": 1, "relation_layer": 5}, "relation_layer: 5 does not exist; the teacher has 4 "
+            "layers"),
     (ENCODER, {"layer_weight": 1, "layers": "random", "change": {"num_layers": 8}},
      "layer_weight: the student's 8 layers are more than the teacher's 4"),
-    (ENCODER, {"layer_weight": 1, "trainer": {"threads": 1, "compile": True}}, "what layers do inside is not seen of a compiled model"),
+    (ENCODER, {"layer_weight": 1, "trainer": {"threads": 1, "compile": True}}, "a compiled model does not show its "
+            "inner "
+            "states"),
     (ENCODER, {"change": {"num_layers": 2, "hidden_size": 8}, "layers": "random", "cosine_weight": 0, "layer_weight": 1},
-     "layer_weight: states 8 and 16 wide have no distance; take relation_weight"),
-    (ENCODER, {"change": {"num_layers": 2, "hidden_size": 8}}, "derived.less.by: cosine_weight: states 8 and 16 wide have no cosine"),
-    (ENCODER, {"change": {"hidden_size": 8}, "cosine_weight": 0}, "the teacher's are 16 wide, not 8; take layers: random"),
-    (ENCODER, {"change": {"num_layers": 6}}, "none for the student's 6"),
-    (ENCODER, {"layers": [0, 7]}, r"layers: \[0, 7\] of the teacher's 4 are none for the student's 2"),
-    (ENCODER, {"layers": [0]}, r"layers: \[0\] of the teacher's 4 are none for the student's 2"),
-    (ENCODER, {"change": {"max_length": 64}}, "change.max_length: 64 is more than the teacher reads, 32"),
-    (ENCODER, {"change": {"name": "decoder"}}, "a student is of its teacher's architecture, encoder"),
+     "layer_weight needs the same hidden_size, and here it is 8 and 16; take relation_weight"),
+    (ENCODER, {"change": {"num_layers": 2, "hidden_size": 8}}, "derived.less.by: cosine_weight needs the same "
+            "hidden_size, and "
+            "here it "
+            "is 8 "
+            "and 16"),
+    (ENCODER, {"change": {"hidden_size": 8}, "cosine_weight": 0}, "the teacher's hidden_size is 16, not 8; take "
+            "layers: "
+            "random"),
+    (ENCODER, {"change": {"num_layers": 6}}, "do not fit the student's 6"),
+    (ENCODER, {"layers": [0, 7]}, r"layers: \[0, 7\] of the teacher's 4 do not fit the student's 2"),
+    (ENCODER, {"layers": [0]}, r"layers: \[0\] of the teacher's 4 do not fit the student's 2"),
+    (ENCODER, {"change": {"max_length": 64}}, "change.max_length: 64 is more than the 32 tokens that the teacher "
+            "reads"),
+    (ENCODER, {"change": {"name": "decoder"}}, "a student has its teacher's architecture, encoder"),
     (ENCODER, {"change": {"depth": 3}}, "by: change.depth: unknown key"),
-    (ENCODER, {"change": {"num_layers": 2, "shared_layers": "all"}}, "share weights otherwise than those of the teacher"),
-    (ALBERT, {"change": {"num_layers": 2, "layer_groups": 1}}, "share weights otherwise than those of the teacher"),
+    (ENCODER, {"change": {"num_layers": 2, "shared_layers": "all"}}, "student and teacher share weights between "
+            "different "
+            "layers"),
+    (ALBERT, {"change": {"num_layers": 2, "layer_groups": 1}}, "student and teacher share weights between different "
+            "layers"),
     (DECODER, {"objective": {"name": "mlm"}}, "objective mlm can't train architecture decoder"),
 ])  # fmt: skip
 def test_wrong_settings_are_a_line(architecture, changes, said):

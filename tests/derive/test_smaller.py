@@ -261,7 +261,9 @@ def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
     })  # fmt: skip
     for key in ("encoding", "architecture", "prompts"):
         raw["derived"]["on"]["by"].pop(key, None)
-    with pytest.raises(SesameError, match="derived.on: pre-training would fill the zeros of less: make it sparse afterwards"):
+    with pytest.raises(
+        SesameError, match=("derived.on: pre-training would change the zeros of less; make the model sparse after")
+    ):
         params.check(raw)
     del raw["derived"]["on"]
     YAML().dump(raw, project / "params.yaml")
@@ -275,20 +277,23 @@ def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
 
 
 @pytest.mark.parametrize(("by", "on", "said"), [
-    ({"name": "truncated", "layers": 5}, None, "derived.less.by: layers: layer 4 is not there; the model has 4, 0 to 3"),
-    ({"name": "truncated", "layers": [0, 9]}, None, "layer 9 is not there"),
+    ({"name": "truncated", "layers": 5}, None, "derived.less.by: layers: layer 4 does not exist; the model has 4 "
+            "layers, "
+            "0 to 3"),
+    ({"name": "truncated", "layers": [0, 9]}, None, "layer 9 does not exist"),
     ({"name": "truncated", "layers": []}, None, "at least 1 item"),
-    ({"name": "truncated", "layers": [2, 0]}, None, r"layers \[2, 0\] are not in order, each once"),
+    ({"name": "truncated", "layers": [2, 0]}, None, r"layers \[2, 0\]: list each layer once"),
     (TRUNCATED, "models/gpt", "by truncated needs on: models/bert, not models/gpt"),
     (TRUNCATED, "encoded/tiny", "by truncated needs on: models/bert, not encoded/tiny"),
-    ({"name": "pruned", "feed_forward": 1.0, "importance": "magnitude"}, None, "feed_forward: 1 takes out everything"),
-    ({"name": "pruned", "feed_forward": 0.99, "importance": "magnitude"}, None, "feed_forward: 0.99 of 32 takes out everything"),
-    ({"name": "pruned", "feed_forward": 0.01, "importance": "magnitude"}, None, "feed_forward: 0.01 of 32 takes out nothing"),
+    ({"name": "pruned", "feed_forward": 1.0, "importance": "magnitude"}, None, "feed_forward: 1 removes everything"),
+    ({"name": "pruned", "feed_forward": 0.99, "importance": "magnitude"}, None, "feed_forward: 0.99 of 32 removes "
+            "everything"),
+    ({"name": "pruned", "feed_forward": 0.01, "importance": "magnitude"}, None, "feed_forward: 0.01 of 32 removes nothing"),
     ({"name": "pruned", "importance": "magnitude"}, None, "nothing is pruned"),
-    ({"name": "pruned", "heads": 1.0, "importance": "magnitude"}, None, "heads: 1 takes out everything"),
-    ({"name": "pruned", "heads": 0.2, "importance": "magnitude"}, None, "heads: 0.2 of 2 takes out nothing"),
-    ({"name": "sparsified", "sparsity": 1.0}, None, "sparsity: 1 sets everything to zero"),
-    ({"name": "sparsified", "sparsity": 0.0}, None, "sparsity: 0 sets nothing to zero"),
+    ({"name": "pruned", "heads": 1.0, "importance": "magnitude"}, None, "heads: 1 removes everything"),
+    ({"name": "pruned", "heads": 0.2, "importance": "magnitude"}, None, "heads: 0.2 of 2 removes nothing"),
+    ({"name": "sparsified", "sparsity": 1.0}, None, "sparsity: 1 sets all weights to zero"),
+    ({"name": "sparsified", "sparsity": 0.0}, None, "sparsity: 0 sets no weight to zero"),
     (GRADIENT, "encoded/tiny", "importance gradient needs an objective"),
     ({**GRADIENT, "objective": {"name": "mlm"}}, None, "by pruned needs on: encoded/<encoding>, not models/bert"),
     ({**GRADIENT, "objective": {"name": "clm"}}, "encoded/tiny", "objective clm can't train architecture encoder"),
@@ -299,14 +304,22 @@ def test_wrong_settings_are_a_line(by, on, said):
 
 
 def test_layers_that_share_stay_in_equal_groups():
-    with pytest.raises(SesameError, match=r"layers \[0, 1, 2\] are not as many of each group of 2 that shares weights"):
+    with pytest.raises(
+        SesameError,
+        match=(
+            r"layers \[0, 1, 2\]: take equally many from each group of 2 layers that share "
+            r"weights"
+        ),
+    ):
         checked(ALBERT, {"name": "truncated", "layers": 3})
 
 
 def test_heads_with_positions_of_their_own_stay():
-    with pytest.raises(SesameError, match="heads: relative positions are of each head, which is another one then"):
+    with pytest.raises(SesameError, match="heads can't be pruned with positions: relative"):
         checked(FREE, {"name": "pruned", "heads": 0.5, "importance": "magnitude"})
-    with pytest.raises(SesameError, match="rotary positions turn heads of hidden_size / num_heads: leave head_size out"):
+    with pytest.raises(
+        SesameError, match=("rotary positions need heads of hidden_size / num_heads: leave head_size out")
+    ):
         checked({**ENCODER, "head_size": 4, "positions": "rotary"}, TRUNCATED)
 
 
@@ -315,7 +328,8 @@ def test_heads_with_positions_of_their_own_stay():
 ])  # fmt: skip
 def test_a_family_without_such_parts_is_one_line(by):
     with pytest.raises(
-        SesameError, match=f"derived.less.by: {by['name']} is of the architectures encoder and decoder, and this one is bilm"
+        SesameError,
+        match=f"derived.less.by: {by['name']} needs a model of architecture encoder or decoder, and this one is bilm",
     ):
         params.check(tiny_params(derived={"less": {"start": "elmo", "on": "models/elmo", "by": by}}))
 

@@ -104,27 +104,31 @@ def test_nobody_on_the_front_is_beaten():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"base": "hole"}, "base: 'hole' is no point (there are: whole, taught"),
+        ({"base": "hole"}, "base: 'hole' is not a point (there are: whole, taught"),
         ({"thresholds": [0.5, 1.2]}, "efficiency.thresholds[1]: "),
         ({"thresholds": [0.0]}, "efficiency.thresholds[0]: "),
-        ({"points": POINTS | {"taught": {"model": "bert", "teacher": "hole"}}}, "points.taught.teacher: 'hole' is no point"),
+        ({"points": POINTS | {"taught": {"model": "bert", "teacher": "hole"}}}, "points.taught.teacher: 'hole' is "
+                "not a "
+                "point"),
         ({"points": POINTS | {"more": {"model": "bert", "teacher": "taught"}}}, "points.more.teacher: taught has a teacher itself"),
         ({"points": POINTS | {"more": {"model": "bert", "teacher": "early"}}}, "points.more.teacher: early has several classifiers"),
-        ({"points": POINTS | {"more": {"model": "bert", "teacher_weight": 0.1}}}, "teacher_weight says nothing without a teacher"),
+        ({"points": POINTS | {"more": {"model": "bert", "teacher_weight": 0.1}}}, "teacher_weight has no effect: "
+                "teacher is "
+                "not set"),
         ({"points": POINTS | {"more": {"model": "bert", "recipe": {"epoch": 1}}}}, "points.more.recipe.epoch"),
         ({"points": POINTS | {"more": {"model": "bert", "recipe": {"method": "in_context"}}}}, "points.more.recipe.method in_context"),
         (
             {"points": POINTS | {"m": {"model": "bert", "recipe": {"method": "mix"}, "quantised": {"weights": "int8", "trained": True}}}},
-            "points.m.quantised.trained: mix leaves the model's weights as they are",
+            "points.m.quantised.trained: method mix does not tune the model's weights",
         ),
         (
             {"points": POINTS | {"m": {"model": "bert", "recipe": {"method": "bitfit"}, "factorised": 0.5}}},
-            "points.m.factorised: thin matrices are to be tuned, and bitfit leaves weights as they are",
+            "points.m.factorised: low-rank factors must be tuned, and method bitfit does not tune the weights",
         ),
-        ({"base": "early"}, "base: early is left at several thresholds"),
+        ({"base": "early"}, "base: early exits at several thresholds"),
         ({"thresholds": []}, "efficiency.thresholds: "),
-        ({"tasks": ["same", "same"]}, "same stands there twice"),
-        ({"recipe": RECIPE | {"temperature_scaling": True}}, "temperature_scaling says nothing here"),
+        ({"tasks": ["same", "same"]}, "same is listed twice"),
+        ({"recipe": RECIPE | {"temperature_scaling": True}}, "temperature_scaling has no effect"),
         ({"recipe": None}, "points need a recipe and tasks"),
     ],
 )  # fmt: skip
@@ -175,13 +179,18 @@ def test_compress_chooses_on_dev_within_the_budget(lab, capsys):
     table.to_csv("data/report/efficiency.csv", index=False)
     compress("bert", "0.5x-latency", None)
     said = " ".join(capsys.readouterr().out.split())
-    assert "the best of these on dev is coarse: 0.780 there, 0.600 ± 0.010" in said, "of dev, not of the split that is judged"
-    assert "not made of bert: other, dev 0.790" in said and "data/efficiency/coarse/same" in said
+    assert ("the best of these on dev is coarse: 0.780 on dev, 0.600 ± 0.010") in said, (
+        "of dev, not of the split that is judged"
+    )
+    assert "from another model than bert: other, dev 0.790" in said and "data/efficiency/coarse/same" in said
     compress("bert", "0.2x-bytes", "same")
-    assert "none of 3 ways comes within 0.2 of the bytes; the cheapest takes 0.25" in " ".join(capsys.readouterr().out.split())
+    assert ("none of 3 forms is within 0.2 of the bytes; the cheapest takes 0.25") in " ".join(
+        capsys.readouterr().out.split()
+    )
     for arguments, message in (
-        (("bert", "2x-latency", None), "it is a share and what of, `0.5x-latency`"), (("bert", "half", None), "it is a share and what of"),
-        (("elmo", "0.5x-flops", None), "no point of efficiency runs elmo as it is"),
+        (("bert", "2x-latency", None), "e.g. 0.5x-latency"), (("bert", "half", None), "write a share above 0 and "
+                "up to 1"),
+        (("elmo", "0.5x-flops", None), "no point of `efficiency` runs elmo unchanged"),
         (("bert", "0.5x-flops", "other"), "no 'other' in efficiency.tasks"),
     ):  # fmt: skip
         with pytest.raises(SesameError, match=message):

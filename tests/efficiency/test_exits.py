@@ -114,10 +114,14 @@ def test_chosen_layers_and_what_can_not_be(tokens):
     raw = tiny_params()
     early = raw["finetune"]["recipes"]["bert"] | {"method": "early_exit"}
     for model, recipe, message in (
-        ("bert", early | {"exits": [5]}, r"finetune.recipes.bert.exits: layer 5 is not there; models.bert has \d"),
-        ("bert", early | {"exits": [2, 1]}, r"exits \[2, 1\] are not in order, each once"),
-        ("bert", raw["finetune"]["recipes"]["bert"] | {"exits": [1]}, "exits are of method early_exit, not full"),
-        ("elmo", early, "method early_exit is of the architectures encoder and decoder, and models.elmo is bilm"),
+        ("bert", early | {"exits": [5]}, r"finetune.recipes.bert.exits: layer 5 does not exist; models.bert has \d"),
+        ("bert", early | {"exits": [2, 1]}, r"exits \[2, 1\]: list each layer once"),
+        (
+            "bert",
+            raw["finetune"]["recipes"]["bert"] | {"exits": [1]},
+            "exits has no effect with method full: it needs early_exit",
+        ),
+        ("elmo", early, "method early_exit needs architecture encoder or decoder, and models.elmo is bilm"),
     ):
         raw["finetune"]["recipes"][model] = recipe
         with pytest.raises(SesameError, match=message):

@@ -549,7 +549,7 @@ def test_a_circle_of_derived_models_is_one_line():
     raw = tiny_params()
     by = {"name": "tuned", "recipe": raw["finetune"]["recipes"]["bert"]}
     raw["derived"] = {name: {"start": start, "on": "tasks/same", "by": by} for name, start in (("a", "b"), ("b", "a"))}
-    with pytest.raises(SesameError, match="derived.a: made of itself"):
+    with pytest.raises(SesameError, match="derived.a: starts from itself"):
         params.check(raw)
 
 
@@ -598,7 +598,10 @@ def test_what_is_read_in_one_input_has_nothing_to_attend_to(tokens, rows):
     encoded = kind.encode(rows[:4], tokens)
     [batch] = data.batches(encoded, 4, None)
     assert alone(batch.texts, batch.segments).shape == (4, 2)
-    with pytest.raises(ValidationError, match="decomposable_attention compares two texts, and joined they are one; set pair: apart"):
+    with pytest.raises(
+        ValidationError,
+        match=("decomposable_attention needs two separate texts, and pair: joined makes one; set pair: apart"),
+    ):
         params.Recipe.model_validate(RECIPE.model_dump() | {"head": "decomposable_attention"})
 
 

@@ -87,8 +87,12 @@ def test_dev_may_be_a_part_and_test_all(project):
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        ({"method": "bitfit"}, "method bitfit reads layers, which the start token_vectors has not; take one of full, features"),
-        ({"starts": {"token_vectors": {"embedding_scale": 2}}}, "they are trained, and stay as they are; leave it out"),
+        ({"method": "bitfit"}, "method bitfit reads layers, and the start token_vectors has none; take one of full, "
+                "features"),
+        ({"starts": {"token_vectors": {"embedding_scale": 2}}}, "embedding_scale has no effect: the vectors are "
+                "trained; "
+                "leave "
+                "it out"),
         ({"head": "pooled", "normalise_layers": False}, "normalise_layers has no effect under method full, head pooled: leave it out"),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_task_reads_the_encoder_or_the_decoders_last_state(tokens):
 
 
 @pytest.mark.parametrize(("changes", "said"), [
-    ({"head_size": 12, "positions": "rotary"}, "rotary positions turn heads of hidden_size / num_heads"),
+    ({"head_size": 12, "positions": "rotary"}, "rotary positions need heads of hidden_size / num_heads"),
     ({"activation": "tanh"}, "'relu', 'gelu', 'gelu_tanh', 'silu'"),
     ({"decoder_layers": 0}, "greater than 0"),
 ])  # fmt: skip

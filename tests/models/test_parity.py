@@ -243,7 +243,7 @@ def test_debertas_decoder_alone_knows_absolute_positions(tokens, ids):
         assert torch.equal(model.top(batch, lengths), before[0][-1]) and not torch.allclose(model(batch, lengths), before[1], atol=1e-3)
     plain = store.build(block.model_copy(update={"mask_decoder": False}), tokens)
     assert plain.position_embedding is None
-    with pytest.raises(ValueError, match="num_layers is at least 2"):
+    with pytest.raises(ValueError, match="set num_layers to 2 or more"):
         DebertaArchitecture(name="deberta", **SIZES | {"num_layers": 1})
 
 

@@ -190,7 +190,7 @@ def test_samples_and_decoding_agree(tokens, train_split):
 def test_direction_and_objective_go_together():
     raw = tiny_params()
     raw["models"]["gpt"] |= {"architecture": {"name": "recurrent", "hidden_size": 8, "backward": True}, "objective": {"name": "bptt"}}
-    with pytest.raises(Exception, match=r"objective.backward and architecture.backward go together"):
+    with pytest.raises(Exception, match=r"objective.backward and architecture.backward differ"):
         params.Params.model_validate(raw)
     raw["models"]["gpt"]["objective"] = {"name": "clm"}
     with pytest.raises(
@@ -213,9 +213,17 @@ def test_the_top_learns_first(tokens):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"trainer": {"recompute": True}}, "trainer.recompute and run.strategy fsdp take layers one by one, which recurrent does not call"),
-        ({"run": {"strategy": "fsdp"}}, "trainer.recompute and run.strategy fsdp take layers one by one, which recurrent does not call"),
-        ({"optimizer": {"learning_rate": 0.1, "schedule": "inverse_sqrt", "warmup": 0}}, "inverse_sqrt falls from where the warm-up ends"),
+        ({"trainer": {"recompute": True}}, "trainer.recompute and run.strategy fsdp need separate layers, which "
+                "recurrent "
+                "does "
+                "not have"),
+        ({"run": {"strategy": "fsdp"}}, "trainer.recompute and run.strategy fsdp need separate layers, which recurrent "
+                "does "
+                "not have"),
+        ({"optimizer": {"learning_rate": 0.1, "schedule": "inverse_sqrt", "warmup": 0}}, "inverse_sqrt decays from "
+                "the end "
+                "of the "
+                "warm-up"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(changes, message):
@@ -228,5 +236,10 @@ def test_settings_that_would_do_nothing_are_refused(changes, message):
 
 
 def test_one_layer_has_no_inner_ones():
-    with pytest.raises(Exception, match="inner_size is that of the layers below the last, and num_layers is 1: leave it out"):
+    with pytest.raises(
+        Exception,
+        match=(
+            "inner_size has no effect: it is the size of the layers below the last, and num_layers is 1; leave it out"
+        ),
+    ):
         RecurrentArchitecture(name="recurrent", num_layers=1, hidden_size=8, inner_size=16)

@@ -235,7 +235,8 @@ def test_rows_that_are_compared_stay_together():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "cosine", "layer": 0}, "layer 0: a model's own vector is of its last layer; take vector: mean, or leave layer out"),
+        ({"method": "cosine", "layer": 0}, "layer 0: vector: pooled is of the last layer; take vector: mean, or leave "
+                "layer out"),
         ({"method": "full", "head": "concat", "batch_size": 1}, "head concat normalises over the batch, which needs more than one example"),
     ],
 )

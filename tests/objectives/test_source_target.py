@@ -265,7 +265,7 @@ def test_what_can_not_be_is_one_line(tokens):
         PairBatches(False, Vocabulary(), pairs([(2, 3), (4, 5)]), 4, 32, 0)
     with pytest.raises(SesameError, match="less than one batch"):
         DenoisingBatches(Denoising(name="denoising"), Vocabulary(), running(2), 64, 64, 0)
-    with pytest.raises(ValidationError, match="noise whole spoils nothing"):
+    with pytest.raises(ValidationError, match="noise whole changes nothing"):
         Denoising(name="denoising", noise={"kind": "whole"})
     raw = tiny_params()
     raw["models"]["t5"] = raw["models"]["bert"] | {"architecture": ARCHITECTURE, "objective": {"name": "denoising"}, "prompts": []}

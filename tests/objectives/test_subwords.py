@@ -103,7 +103,9 @@ def test_a_training_learns_subwords_and_forgets_their_vocabulary(read):
     assert not any("subword" in name for name, _ in model.named_parameters())
     raw = raw_params()
     raw["models"]["bert"]["prompts"] = ["the [MASK] sees the river"]
-    with pytest.raises(SesameError, match="models.bert: prompts: objective subwords answers by a head that is not kept"):
+    with pytest.raises(
+        SesameError, match=("models.bert: prompts: objective subwords predicts with a head that is not kept")
+    ):
         params.check(raw)
     with pytest.raises(
         SesameError, match="makes its vocabulary of the text that data/models/bert/tokenizer.model stands beside, and there"
@@ -113,7 +115,7 @@ def test_a_training_learns_subwords_and_forgets_their_vocabulary(read):
 
 def test_wrong_settings_are_a_line(read):
     for change, said in (
-        ({"whole_word": True}, "objective subwords hides subwords, one by one: leave whole_word and span_probability out"),
+        ({"whole_word": True}, "objective subwords masks single subwords: leave whole_word and span_probability out"),
         ({"span_probability": 0.2}, "leave whole_word and span_probability out"),
     ):
         raw = raw_params()
@@ -122,7 +124,10 @@ def test_wrong_settings_are_a_line(read):
             params.check(raw)
     raw = raw_params()
     raw["models"]["bert"]["architecture"] = tiny_params()["models"]["bert"]["architecture"]
-    with pytest.raises(SesameError, match="objective subwords is for models that read characters, and encoder reads pieces: it has mlm"):
+    with pytest.raises(
+        SesameError,
+        match=("objective subwords is for models that read characters, and encoder reads subword tokens; take mlm"),
+    ):
         params.check(raw)
     with pytest.raises(SesameError, match=r"objective.subword_vocab_size 100000: .*Vocabulary size"):
         objectives.build(SubwordLM(name="subwords", subword_vocab_size=100_000), read[0]).batches(read[1], 4, 96, 1)

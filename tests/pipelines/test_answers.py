@@ -43,5 +43,5 @@ def test_what_has_no_answers_is_one_line(project, tokens):
     raw = tiny_params()
     raw["finetune"]["recipes"]["gpt"] |= {"method": "in_context"}
     raw["finetune"]["tasks"] = ["same"]
-    with pytest.raises(SesameError, match="gpt writes its answers"):
+    with pytest.raises(SesameError, match="gpt generates its answers"):
         answers(params.check(raw), "gpt")

@@ -244,7 +244,7 @@ def test_a_stage_behind_another_may_run(lab):
     output = lab.sesame("plan")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in output.splitlines()[1:5]}
     assert states == {"data": "to run", "mid": "may run", "end": "may run", "side": "unchanged"}
-    assert "1 stage to run" in output and "2 may run, if what they read comes out another" in output
+    assert "1 stage to run" in output and "2 may run, if their inputs change" in output
     lab.write("extra.txt", "b")
     assert "2 stages to run" in lab.sesame("plan")
 

@@ -169,7 +169,7 @@ def test_a_second_ctrl_c_ends_at_once_and_lists_what_ran(lab):
     process = lab.start("run")
     lab.until((lab.path / "begun").exists)
     process.send_signal(signal.SIGINT)
-    assert any("stopping what runs" in line for line in process.stdout)
+    assert any("stopping the running stages" in line for line in process.stdout)
     process.send_signal(signal.SIGINT)
     output = lab.ended(process, code=130)
     assert lab.processes() == []
@@ -180,9 +180,11 @@ def test_one_flow_a_checkout(lab):
     lab.write("writer.py", WRITER).write("hold", "").stages(LONG)
     first = lab.start("run")
     lab.until((lab.path / "begun").exists)
-    assert lab.sesame("run", code=1) == "sesame: another flow is at work in this checkout; `sesame run --wait` waits for its end\n"
+    assert lab.sesame("run", code=1) == (
+        "sesame: another flow runs in this checkout; wait for its end by `sesame run --wait`\n"
+    )
     second = lab.start("run", "--wait")
-    assert any("waiting for the flow that is at work" in line for line in second.stdout)
+    assert any("waiting for another flow that runs" in line for line in second.stdout)
     (lab.path / "hold").unlink()
     assert summary(lab.ended(second, code=0)) == "2 cached, 0 done, 0 failed"
     assert summary(lab.ended(first, code=0)) == "0 cached, 2 done, 0 failed"

@@ -189,7 +189,10 @@ def test_what_a_stage_reads_of_others(inside):
 def test_a_command_of_another_checkout_says_so(inside):
     inside.write("pipelines/cli.py", "")
     shown = CliRunner().invoke(cli.app, ["profile"])
-    assert not shown.exit_code and f"and runs the code there, not what is in {inside.path}; `make install`" in shown.stderr
+    assert (
+        not shown.exit_code
+        and (f"and runs the code there, not the code in {inside.path}; `make install`") in shown.stderr
+    )
     assert shown.stderr.count("\n") == 1
     (inside.path / "pipelines/cli.py").unlink()
     assert not CliRunner().invoke(cli.app, ["profile"]).stderr
@@ -198,7 +201,7 @@ def test_a_command_of_another_checkout_says_so(inside):
 def test_no_git_is_one_line(inside, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     done = CliRunner().invoke(cli.app, ["exp", "diff", "other"])
-    assert done.exit_code == 1 and "no git in PATH" in str(done.exception)
+    assert done.exit_code == 1 and "git is not in PATH" in str(done.exception)
 
 
 @pytest.mark.parametrize("command", [["generate", "gpt", "caf\udce9"], ["exp", "run", "-S", "seed=caf\udce9"]])
@@ -218,7 +221,10 @@ def test_a_folder_of_data_that_is_a_link_is_one_line_with_its_cure(inside, name)
     shutil.rmtree(name, ignore_errors=True)
     Path(name).symlink_to(Path("disk").resolve())
     with (
-        pytest.raises(SesameError, match=rf"{name} is a link to .*/disk, and DVC .*: put the folder itself there \(`rm {name} && mv"),
+        pytest.raises(
+            SesameError,
+            match=rf"{name} is a link to .*/disk, and DVC .*: replace the link by the folder \(`rm {name} && mv",
+        ),
         graph.at_once(),
     ):
         pass

@@ -305,7 +305,7 @@ def test_sesame_exp_diff_tells_of_the_one_line(journey):
     # three baselines and two starts of bert are on both sides
     rows = [line.split() for line in said.splitlines() if line.startswith("gpt ")]
     assert any(row[1:2] == ["same"] and "–" in row for row in rows), said
-    assert "other outputs" not in said
+    assert "different outputs" not in said
 
 
 @pytest.mark.parametrize("damage", ["<<<<<<< HEAD\n{}\n=======\n", '{"cost": {"sec', ""])

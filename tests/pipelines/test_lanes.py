@@ -119,8 +119,11 @@ def test_four_lanes_leave_the_tree_as_it_was(ready, many_stages):
     output = lab.sesame("exp", "sweep", "-S", "seed=2,3", "-S", "energy.pue=1.0,2.0", "--jobs", "4", SESAME_TRACKING="")
     print(output)
     assert tree(lab) == before and left(lab) == [] and works_in(lab) == []
-    assert "4 lanes, 4 at a time" in output and "carried, not committed: addé.txt, in (2 in all)" in output
-    assert "not carried, git does not have them: notes.txt (1 in all)" in output
+    assert (
+        "4 worktree runs, 4 at a time" in output
+        and ("uncommitted changes that are included: addé.txt, in (2 in all)") in output
+    )
+    assert "not included, as git does not have them: notes.txt (1 in all)" in output
     assert len(re.findall(r"^\[\S+\] ready after ", output, re.M)) == 4 and len(re.findall(r" done +[\d.]+ +[\d.]+ *$", output, re.M)) == 4
 
     found = experiments(lab)
@@ -154,8 +157,10 @@ def test_a_failing_lane_stays_and_costs_no_other(ready, many_stages):
     assert "an unlucky number" in log and "2 stages: 1 cached, 0 done, 1 failed" in log, "what is unchanged comes from the cache"
     assert (lab.path / ".sesame/lanes/seed=13/base.out").stat().st_nlink > 1, "and is no second copy"
     assert re.search(r"^seed=13 +failed +seed=13 +[\d.]+ +\[score\] failed: an unlucky number", lab.sesame("exp", "list"), re.M)
-    assert "a lane seed=13 is there (failed): `sesame exp clean seed=13` first" in lab.sesame("exp", "run", "-S", "seed=13", code=1)
-    assert "no lane 'seed=4' (there are: seed=13)" in lab.sesame("exp", "clean", "seed=4", code=1)
+    assert ("a worktree run seed=13 exists (failed): run `sesame exp clean seed=13`") in lab.sesame(
+        "exp", "run", "-S", "seed=13", code=1
+    )
+    assert "no worktree run 'seed=4' (there are: seed=13)" in lab.sesame("exp", "clean", "seed=4", code=1)
     assert re.search(r"removed seed=13: [\d.]+ MiB\n[\d.]+ MiB freed", lab.sesame("exp", "clean")) and left(lab) == []
     assert lab.sesame("exp", "clean") == "nothing to remove\n"
     assert "experiment seed=4 exists: `dvc exp remove seed=4` first" in lab.sesame("exp", "run", "-S", "seed=4", code=1)
@@ -169,7 +174,7 @@ def test_local_text_is_read_where_it_lies(ready, many_stages):
     lab.write("local/a.txt", "my text").stages(STAGES.replace("cat in >", "cat in local/a.txt >"))
     setting = "corpora.general_en.parts.0.source={kind: files, paths: [local/*.txt]}"
     output = lab.sesame("exp", "run", "-S", setting, "-n", "mine")
-    assert "not carried" not in output and list(experiments(lab)) == ["mine"] and left(lab) == []
+    assert "not included" not in output and list(experiments(lab)) == ["mine"] and left(lab) == []
     [ref] = git(lab, "for-each-ref", "--format=%(refname)", "refs/exps/**/mine").split()
     assert "local" not in git(lab, "ls-tree", "-r", "--name-only", ref) and lab.read("local/a.txt") == "my text"
     apply(lab, "mine")
@@ -190,7 +195,7 @@ def test_a_killed_lane_is_listed_and_cleaned(ready, many_flows, tmp_path):
     lab = ready
     process = begun(lab, tmp_path, [5, 6], "sweep", "-S", "seed=5,6", "--jobs", "2")
     assert len(re.findall(r"^seed=[56] +running", lab.sesame("exp", "list"), re.M)) == 2
-    assert "lane seed=5 is running" in lab.sesame("exp", "clean", "seed=5", code=1)
+    assert "worktree run seed=5 is running" in lab.sesame("exp", "clean", "seed=5", code=1)
     assert lab.sesame("exp", "clean") == "nothing to remove\n"
     [flow] = [p for p in works_in(lab) if "pipelines.cli" in p.cmdline() and p.cwd().endswith("seed=5")]
     flow.kill()
@@ -199,7 +204,7 @@ def test_a_killed_lane_is_listed_and_cleaned(ready, many_flows, tmp_path):
     lab.until(lambda: re.search(r"^seed=5 +crashed .*killed by signal 9", lab.sesame("exp", "list"), re.M))
     process.kill()
     process.communicate()
-    assert re.search(r"^seed=6 +crashed .*its `sesame exp` is gone", lab.sesame("exp", "list"), re.M)
+    assert re.search(r"^seed=6 +crashed .*its `sesame exp` process no longer exists", lab.sesame("exp", "list"), re.M)
     assert len(re.findall(r"removed seed=[56]", lab.sesame("exp", "clean"))) == 2
     assert works_in(lab) == [] and left(lab) == [] and experiments(lab) == {}
 
@@ -210,7 +215,7 @@ def test_ctrl_c_stops_all_lanes(ready, many_flows, tmp_path):
     process = begun(lab, tmp_path, [7, 8], "sweep", "-S", "seed=7,8,9", "--jobs", "2")
     process.send_signal(signal.SIGINT)
     output = lab.ended(process, code=130)
-    assert len(re.findall(r"^seed=[789] .* stopped ", output, re.M)) == 3 and "stopping the lanes" in output
+    assert len(re.findall(r"^seed=[789] .* stopped ", output, re.M)) == 3 and "stopping the worktree runs" in output
     assert works_in(lab) == [] and left(lab) == [] and tree(lab) == before and experiments(lab) == {}
 
 
@@ -229,7 +234,7 @@ def test_what_cannot_be_run_is_said_before_a_lane_starts(ready):
     assert refused("sweep", "-S", "seed=1,abc").startswith("-S seed=abc: seed: Input should be a valid integer")
     assert refused("run", "-S", "seed=2", "-n", "HEAD") == "HEAD is a branch, a tag or a commit: choose another name"
     lab.stages(STAGES.replace("score.py]", "score.py, helper.py]")).write("helper.py", "")
-    assert refused("run", "-S", "seed=2") == "stages need files that git does not have (helper.py): `git add` them, and lanes carry them"
+    assert refused("run", "-S", "seed=2") == "stages need files that git does not have (helper.py): `git add` them"
 
 
 def variants(*settings: str, **options) -> list[overrides.Variant]:

@@ -86,7 +86,10 @@ def test_commands_say_so_in_a_line(bare, name):
     entry = lockfile.entry("a", {"cmd": "x", "outs": [{"path": "in", "hash": "md5", "md5": "0" * 32}]})
     for damaged, said in (
         (lockfile.HEAD + entry[:-3], f"sesame: {name} is cut off after "),
-        (f"<<<<<<< HEAD\n{lockfile.HEAD}{entry}=======\n>>>>>>> b\n", f"sesame: {name} has a conflict of git's: take one side"),
+        (
+            f"<<<<<<< HEAD\n{lockfile.HEAD}{entry}=======\n>>>>>>> b\n",
+            f"sesame: {name} has a merge conflict: in a merge take one side",
+        ),
     ):
         bare.write(name, damaged)
         for command in ("plan", "run"):

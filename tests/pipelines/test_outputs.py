@@ -62,7 +62,7 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
 )  # fmt: skip
 def test_a_name_is_no_path(project, command):
     done = CliRunner().invoke(cli.app, command)
-    assert done.exit_code == 2 and "is no name" in done.output
+    assert done.exit_code == 2 and "is not a name" in done.output
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_killed(training, what):
     (training.folder / "saves/hold").unlink()
     training.worker("two")
     output = training.lab.ended(run, code=0)
-    said = r"worker \S+ gives no sign of life" if what == "machine" else r"worker \S+ was killed or has ended"
+    said = r"worker \S+ is offline" if what == "machine" else r"worker \S+ was killed or has ended"
     assert re.search(rf"\[model\] lost: {said}; sent again", output), output
     assert "1 stage: 0 cached, 1 done" in output
     assert (training.folder / "saves/log").read_text().splitlines() == ["begins at 0", "begins at 5"]
@@ -261,7 +261,11 @@ def test_refused(hosts):
 
     lab.write("first.txt", "three ")
     git(lab.path, "commit", "-qam", "not pushed")
-    assert re.search(r"failed: \S+: commit \w{10} can't be had from \S+origin.git: `git push` it", lab.sesame("run", code=1))
+    assert re.search(
+        r"failed: \S+: commit \w{10} can't be fetched from \S+origin.git: `git "
+        r"push` it",
+        lab.sesame("run", code=1),
+    )
     lab.write("constraints.txt", "torch==1.0\n")
     hosts.commit("other libraries")
     assert re.search(
@@ -291,7 +295,7 @@ def test_a_store_that_is_new(hosts):
     fresh = Lab(hosts.clone("fresh"), lab.env, lab.forks)
     hosts.worker("one")
     output = fresh.sesame("run")
-    assert "neither here nor in DVC's remote, made anew: what one had made" in output
+    assert "run again, as their outputs are neither here nor in DVC's remote: one" in output
     assert "3 stages: 1 cached, 2 done" in output
     assert "3 stages: 3 cached" in fresh.sesame("run")
     fresh.env = lab.env | {"AWS_SECRET_ACCESS_KEY": "", "AWS_ACCESS_KEY_ID": "", "HOME": str(hosts.folder)}
@@ -380,14 +384,14 @@ def test_entry_of_another_graph(inside):
     for other, why in (
         (lines.replace("cp a.out", "mv a.out"), "it ran `mv a.out b.out` as b"),
         (lines.replace("  b:", "  c:", 1), "it ran `cp a.out b.out` as c"),
-        (lines.replace("path: b.out", "path: c.out"), "it wrote b.out, c.out more or less"),
-        (lines.replace(md5, "0" * 32, 1), "it read another a.out"),
+        (lines.replace("path: b.out", "path: c.out"), "it wrote other outputs, they differ in b.out, c.out"),
+        (lines.replace(md5, "0" * 32, 1), "it read another version of a.out"),
     ):
         assert pools._wrong(b, order, parcel.Answer(0, 1.0, entry=other)) == why
     other = {
-        "../b.out": "../b.out is none of its outputs",
-        "c.out": "c.out is none of its outputs",
-        "b.out": "b.out is not the file that its entry is about",
+        "../b.out": "../b.out is not one of its outputs",
+        "c.out": "c.out is not one of its outputs",
+        "b.out": "b.out is not the file that its entry records",
     }
     for path, why in other.items():
         answer = parcel.Answer(0, 1.0, entry=lines, files={path: parcel.read(["dvc.yaml"])["dvc.yaml"]})
@@ -526,4 +530,4 @@ def test_lanes_of_a_sweep_run_side_by_side(hosts):
     for name in ("one", "two", "three"):
         hosts.worker(name)
     output = hosts.lab.sesame("exp", "sweep", "-S", "seed=1,2,3")
-    assert "3 lanes, 3 at a time" in output and len(re.findall(r"\] done after ", output)) == 3, output
+    assert "3 worktree runs, 3 at a time" in output and len(re.findall(r"\] done after ", output)) == 3, output

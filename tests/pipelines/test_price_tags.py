@@ -173,7 +173,11 @@ def test_what_the_project_has_cost_is_said_with_what_it_is_beside(book, capsys):
     said = capsys.readouterr().out
     assert [line.split()[:3] for line in said.splitlines()[2:5]] == [["pretrain", "2", "1"], ["encode", "1", "1"], ["all", "3", "2"]]
     assert "of this 1 run failed: 50 s, 0.000500 kWh" in said and "of this 1 run stopped: 10 s" in said
-    assert "air travel" in said and "estimated, not measured" in said and "no flow was measured as a whole" in said
+    assert (
+        "air travel" in said
+        and "estimated, not measured" in said
+        and ("energy of whole flows was not measured") in said
+    )
 
 
 def test_flows_that_were_measured_stand_beside_the_estimates_of_their_stages(book):
@@ -184,8 +188,9 @@ def test_flows_that_were_measured_stand_beside_the_estimates_of_their_stages(boo
     found = spent.read(params.check(tiny_params()))
     assert found.flows == [{"cpu": 0.004, "gpu": 0.02, "estimated": 0.001}]
     assert price_tags._measured(found) == (
-        "by the counters of the whole machine: CPUs and memory 0.00400 kWh in 1 flow, GPUs 0.0200 kWh in 1 flow; "
-        "their stages' estimates: 0.00100 kWh"
+        "measured by the energy counters of the whole machine: CPUs and memory 0.00400 kWh in 1 "
+        "flow, GPUs 0.0200 kWh in "
+        "1 flow; estimated for the same stages: 0.00100 kWh"
     )
 
 
@@ -220,17 +225,17 @@ def test_a_study_whose_trainings_are_not_here_is_priced_by_its_table(empty, made
 
 def test_what_more_tokens_bring_is_told_by_the_study_that_has_them(empty):
     raw = tiny_params()
-    assert "no study has bert as it is, with milestones" in price_tags.gain(params.check(raw), "bert", 1e6, 1e7)
+    assert "no study trains bert unchanged with `milestones`" in price_tags.gain(params.check(raw), "bert", 1e6, 1e7)
     raw["studies"]["rate"] |= {"budget": {"tokens": 3_000_000}, "milestones": [100_000, 300_000, 1_000_000]}
     all_params = params.check(raw)
-    assert "the study rate was not run (`sesame study rate`)" in price_tags.gain(all_params, "bert", 1e6, 1e7)
+    assert "the study rate was not run; run `sesame study rate`" in price_tags.gain(all_params, "bert", 1e6, 1e7)
     row = {"variant": "15", "n": 3, "loss_std": 0.001}
     points = [row | {"tokens": own, "loss": 3 + 1.2 * (own / 1e6) ** -0.3} for own in (1e5, 3e5, 1e6, 3e6)]
     others = [own | {"variant": "40", "loss": 9.0} for own in points]
     table(empty, "rate", points + others)
     said = price_tags.gain(all_params, "bert", 3e6, 3e7)
     assert "by the curve of study rate (4 budgets up to 3,000,000 tokens) the loss goes from 3.86 [" in said
-    assert "to 3.43 [" in said and "0.43 [" in said and "below 3.0" in said
+    assert "to 3.43 [" in said and "0.43 [" in said and "lower limit is 3.0" in said
     table(empty, "rate", points[:3])
     assert "needs 4 budgets or more" in price_tags.gain(all_params, "bert", 3e6, 3e7)
 

@@ -52,7 +52,7 @@ def test_the_venv_leads_and_the_environment_arrives(inside):
     [
         ("echo 'a: no such corpus' >&2; echo afterwards; exit 1", "no such corpus"),
         ("python -c '1/0'", "ZeroDivisionError: division by zero"),
-        ("kill -9 $$", "killed by the system (signal 9), most often for want of memory"),
+        ("kill -9 $$", "killed by the system (signal 9), most often because memory ran out"),
         ("exit 3", "failed to run: exit 3, exited with 3"),
         ("true", "output 'a.out' does not exist"),
     ],

@@ -147,8 +147,8 @@ def test_a_ledger_that_is_away_costs_one_line(lab):
     output = lab.sesame("run", "step@a")
     assert "1 stage: 0 cached, 1 done" in output
     assert output.count("warning: MLflow at http://127.0.0.1:9 is not usable") == output.count("warning") == 1
-    nothing = "MLflow   nothing of this flow is recorded ({}); its results are in data/"
-    assert nothing.format("MLflow could not be reached, as said above") in output.splitlines()
+    nothing = "MLflow   this flow was not recorded ({}); its results are in data/"
+    assert nothing.format("MLflow could not be reached, see above") in output.splitlines()
     output = lab.sesame("run", "step@b", SESAME_TRACKING="off")
     assert nothing.format("SESAME_TRACKING=off") in output.splitlines()
 
@@ -253,7 +253,7 @@ def test_an_address_without_a_scheme_is_one_line(bare):
     bare.stages("  a: {cmd: echo > a.out, outs: [a.out]}")
     for command in ("run", "up", "status"):
         message = bare.sesame(command, code=1, PREFECT_API_URL="127.0.0.1:4299/api")
-        said = "'127.0.0.1:4299/api' is no address of a server; write it as http://HOST:PORT/api, or unset it"
+        said = "'127.0.0.1:4299/api' is not the address of a server; write it as http://HOST:PORT/api, or unset it"
         assert message == f"sesame: PREFECT_API_URL: {said}\n"
     assert not (bare.path / ".sesame/services.json").exists()
 
@@ -368,7 +368,7 @@ def test_plan(bare):
     bare.stages("  a: {cmd: echo > a.out, outs: [a.out], desc: Write, meta: {resource: cpu}}\n  b: {cmd: cat a.out, deps: [a.out]}")
     output = bare.sesame("plan")
     assert [line.split() for line in output.splitlines()][1:3] == [["a", "to", "run", "?", "?", "cpu"], ["b", "to", "run", "?", "?", "a"]]
-    assert output.endswith("2 stages to run; nothing is known of the time of 2 stages\n")
+    assert output.endswith("2 stages to run; no time estimate for 2 stages\n")
 
 
 def test_scores_are_shown_at_the_end(lab):

@@ -140,7 +140,7 @@ def test_two_flows_share_the_gpus_and_a_dead_one_leaves_none(lab, template, tmp_
     holder = subprocess.Popen([sys.executable, "-c", HOLDS.replace("2", "3")], env=os.environ | env, stdout=subprocess.PIPE, text=True)
     holder.stdout.readline()
     waiting = lab.start("run", "--force", "a", **env)
-    assert any("waits for another flow's gpus on this machine" in line for line in waiting.stdout)
+    assert any("waits for gpus of this machine that another flow uses" in line for line in waiting.stdout)
     holder.kill()
     holder.wait()
     lab.ended(waiting, code=0)

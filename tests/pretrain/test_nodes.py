@@ -227,7 +227,7 @@ def test_restarts_come_to_an_end(project):
             if worker.environ().get("LOCAL_RANK") == "1":
                 worker.kill()
         assert head.wait() not in (0, 75), said(project)
-    assert "0 restarts were of no use" in said(project) and "Traceback" not in said(project), said(project)
+    assert "0 restarts did not help" in said(project) and "Traceback" not in said(project), said(project)
 
 
 @pytest.mark.cluster
@@ -316,10 +316,10 @@ def described(**changes) -> dict:
             "n:1 trains with models.gpt.seed 1, in params.yaml here it is 2",
         ),
         ({"settings": {"models.gpt.seed": 1}}, "trains with models.gpt.run.devices 1, in params.yaml here it is None"),
-        ({"code": "d"}, "n:1 runs other code than what is here, though the commit is the same"),
+        ({"code": "d"}, "n:1 runs other code than this node, though the commit is the same"),
         ({"torch": "2.12.0"}, "n:1 has torch 2.13.0, here is 2.12.0"),
-        ({"inputs": {"data/encoded/tiny": "y"}}, "data/encoded/tiny has another content here than on n:1"),
-        ({"inputs": {"data/encoded/tiny": ""}}, r"data/encoded/tiny is not here: bring it from n:1 \(`dvc push` there"),
+        ({"inputs": {"data/encoded/tiny": "y"}}, "data/encoded/tiny differs from the file on n:1"),
+        ({"inputs": {"data/encoded/tiny": ""}}, r"data/encoded/tiny is missing on this node: bring it from n:1 \(`dvc push` there"),
     ],
 )
 def test_a_node_that_has_not_what_the_head_has_is_refused(own, line):
@@ -347,7 +347,7 @@ def test_joining_compares_the_folder_with_the_head(project, monkeypatch):
     with head_of(training) as head:
         launch.join(head, 1)
         assert len(began) == 1 and began[0] > "z", "numbered behind the head"
-        for file, line in (("train-00000.bin", "data/encoded/tiny has another content here"), (None, "data/encoded/tiny is not here")):
+        for file, line in (("train-00000.bin", "data/encoded/tiny differs from the file"), (None, "data/encoded/tiny is missing")):
             if file:
                 path = Path("data/encoded/tiny", file)
                 path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -393,7 +393,7 @@ def test_a_head_that_is_not_there_is_a_line():
     port = free_port()
     with pytest.raises(SesameError, match=rf"127.0.0.1:{port} can't be reached for 0.2 s .*; does the training run there\?"):
         launch.join(f"127.0.0.1:{port}", 0.2)
-    with pytest.raises(SesameError, match="'here' is no HOST:PORT of a head, as 10.0.0.1:29400"):
+    with pytest.raises(SesameError, match="'here' is not the address of a head; write HOST:PORT, e.g. 10.0.0.1:29400"):
         launch.join("here", 1)
 
 

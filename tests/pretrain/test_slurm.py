@@ -126,8 +126,8 @@ def test_a_node_is_lost_and_slurm_begins_the_job_again(slurm):
 def test_no_job_and_too_few_nodes_are_lines(project):
     write_params(run=TWO)
     outside = pretrain("gpt")
-    assert outside.returncode == 2 and "run.launcher slurm: this is no job of Slurm" in outside.stderr
+    assert outside.returncode == 2 and "run.launcher slurm: not inside a Slurm job" in outside.stderr
     few = pretrain("gpt", SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="1")
     assert few.returncode == 2 and "run.num_nodes 2: the Slurm job has 1" in few.stderr
     none = pretrain("gpt", SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="2", PATH="/nowhere")
-    assert none.returncode == 2 and "run.launcher slurm: no srun in the PATH of this node" in none.stderr
+    assert none.returncode == 2 and "run.launcher slurm: srun is not in the PATH of this node" in none.stderr

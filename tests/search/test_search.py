@@ -264,7 +264,7 @@ def test_from_either_start_the_same_recipes_are_tried(project, tokens):
     assert drawn[0] == drawn[1] and [row["scores"] for row in both[0]] != [row["scores"] for row in both[1]]
     html, found = page(config)
     assert "bert-bert from random weights" in found["comparisons"] and "From pretrained and random weights" in html
-    with pytest.raises(SesameError, match="search.inits: random stands there twice"):
+    with pytest.raises(SesameError, match="search.inits: random is listed twice"):
         checked(inits=["pretrained", "random", "random"])
 
 

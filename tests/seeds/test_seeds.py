@@ -119,7 +119,7 @@ def test_a_score_that_is_undefined_is_named(made):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"orders": [1, 1]}, "seed_grid.orders: 1 stands there twice"),
+        ({"orders": [1, 1]}, "seed_grid.orders: 1 is listed twice"),
         ({"keep": 1.0}, "seed_grid.keep"),
         ({"models": ["berta"]}, "no 'berta' in models"),
         ({"tasks": ["sama"]}, "no 'sama' in tasks"),

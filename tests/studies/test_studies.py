@@ -87,20 +87,21 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
         ({"studies__rate__variants__40__recipe": {"epochs": 0}}, "studies.rate.variants.40.recipe.epochs: "),
         ({"studies__rate__model": "brt"}, "studies.rate.model: no 'brt' in models"),
         ({"studies__rate__variants__40__encoding": "other"}, "studies.rate.variants.40.encoding: no 'other' in encodings"),
-        ({"studies__rate__base": "1"}, "studies.rate: base: '1' is no variant of this study (there are: 15, 40)"),
+        ({"studies__rate__base": "1"}, "studies.rate: base: '1' is not a variant of this study (there are: 15, 40)"),
         (
             {"studies__rate__plot": {"x": "tokens", "y": ["other"]}},
             "studies.rate: plot: 'other' is neither a task or evaluation of the study nor one of parameters, ",
         ),
         ({"studies__rate__tasks": ["same", "different"]}, "studies.rate.tasks[1]: no 'different' in tasks"),
-        ({"studies__rate__milestones": [50]}, "milestones are counted in tokens, and so must the budget be"),
+        ({"studies__rate__milestones": [50]}, "milestones are numbers of tokens, so the budget must be in tokens too"),
         (
             {"studies__rate__budget": {"tokens": 90}, "studies__rate__milestones": [50, 100]},
-            "milestones: ascending, and less than budget.tokens",
+            "must be ascending and below budget.tokens",
         ),
-        ({"studies__rate__seeds": [1, 1]}, "studies.rate: seeds has one twice"),
-        ({"studies__rate__contrasts": [["40", "15"]]}, "contrasts[0]: two variants, neither of them the base"),
-        ({"studies__rate__contrasts": [["40", "50"]]}, "contrasts[0]: '50' is no variant of this study"),
+        ({"studies__rate__seeds": [1, 1]}, "studies.rate: seeds lists one twice"),
+        ({"studies__rate__contrasts": [["40", "15"]]}, "contrasts[0]: give two variants, each pair once, without "
+                "the base"),
+        ({"studies__rate__contrasts": [["40", "50"]]}, "contrasts[0]: '50' is not a variant of this study"),
         (
             {"studies__rate__expects": [{"variant": "15", "task": "same", "direction": "lower", "matters": 0.1}]},
             "expects[0]: 15 is not compared with 15 here (compared are: 40 against 15)",
@@ -115,31 +116,32 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
         ),
         (
             {"studies__rate__variants__40__change": {"budget": {"steps": 9}}},
-            "studies.rate.variants.40: change.budget: the same for all variants of a study or set elsewhere",
+            "studies.rate.variants.40: change.budget: can't differ between variants, or is set elsewhere",
         ),
         ({"studies__rate__budget": {"tokens": 90, "flops": 1e6}}, "give exactly one of tokens, flops, steps, minutes"),
         ({"studies__rate__variants__40": {"start": "20"}}, "variants.40.start: no '20' in this study (there are: 15, 40)"),
-        ({"studies__rate__variants__40": {"start": "40"}}, "variants.40.start: made of itself (40 from 40)"),
-        ({"studies__rate__variants__40": {"budget": {"steps": 2}}}, "budget is that of a training that goes on from `start`"),
+        ({"studies__rate__variants__40": {"start": "40"}}, "variants.40.start: starts from itself (40 from 40)"),
+        ({"studies__rate__variants__40": {"budget": {"steps": 2}}}, "budget is for a training that continues from "
+                "`start`"),
         (
             {"studies__rate__variants__40": {"start": "15", "encoding": "tiny"}},
-            "start without a budget is tuned otherwise: give it a budget",
+            "a variant with `start` and without a budget is only tuned: give it a budget",
         ),
         (
             {"studies__rate__variants__40": {"start": "15", "init": "random", "budget": {"steps": 2}}},
-            "init random needs `start`, for its architecture, and no budget",
+            "init: random needs `start`, for its architecture, and can't have a budget",
         ),
         (
             {"studies__rate__variants__40": {"start": "15", "budget": {"steps": 2}, "change": {"architecture": {"dropout": 0}}}},
-            "change.architecture: what goes on from `start` keeps its model",
+            "change.architecture: a variant that continues from `start` keeps its architecture",
         ),
         (
             {"studies__rate__variants": {"15": {"start": "40", "init": "random"}, "40": {}}},
-            "base: 15 is tuned from random weights; hold it against another variant instead",
+            "base: 15 is tuned from random weights; take another variant as the baseline",
         ),
         (
             {"studies__rate__variants": {"15": {}, "20": {"start": "15", "init": "random"}, "40": {"start": "20"}}},
-            "variants.40.start: 20 has no weights of its own, its init is random",
+            "variants.40.start: 20 has no trained weights, as its init is random",
         ),
         (
             {
@@ -147,17 +149,22 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
                 "studies__rate__milestones": [50],
                 "studies__rate__variants__40": {"start": "15"},
             },
-            "variants.40.start: a study with milestones trains every variant from the beginning",
+            "variants.40.start: a study with milestones trains every variant from scratch",
         ),
         *(
             ({"studies__rate__variants__40": {"start": "15"} | own}, said)
             for own, said in (
-                ({"on": "tasks/same"}, "on and by go together"),
-                ({"on": "tasks/same", "by": FIRST | {"seed": 2}}, "by.seed: the study's seeds"),
+                ({"on": "tasks/same"}, "give both `on` and `by`, or neither"),
+                ({"on": "tasks/same", "by": FIRST | {"seed": 2}}, "by.seed has no effect: the seeds are those of the "
+                        "study"),
                 ({"on": "tasks", "by": FIRST}, "by tuned needs on: tasks/<task>, not tasks"),
                 ({"on": "tasks/other", "by": FIRST}, "studies.rate.variants.40.on: no 'other' in tasks"),
-                ({"on": "tasks/same", "by": FIRST, "budget": {"steps": 2}}, "by tuned needs `start`, whose models it takes as they are"),
-                ({"on": "tasks/same", "by": FIRST | {"train_examples": {"b": 3}}}, "by.train_examples: it is not tuned on b (but on same)"),
+                ({"on": "tasks/same", "by": FIRST, "budget": {"steps": 2}}, "by tuned needs `start`, and its models "
+                        "unchanged"),
+                ({"on": "tasks/same", "by": FIRST | {"train_examples": {"b": 3}}}, "by.train_examples: b is not "
+                        "among its "
+                        "tasks "
+                        "(same)"),
                 (
                     {"on": "tasks/same", "by": FIRST | {"recipe": FIRST["recipe"] | {"max_length": 64}}},
                     "variants.40.by.recipe.max_length 64 is more than the model reads",
@@ -168,13 +175,15 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
                 ),
             )
         ),
-        ({"studies__rate__ladder": ["50"]}, "ladder: '50' is no variant of this study (there are: 15, 40)"),
-        ({"studies__rate__ladder": ["40", "40"]}, "studies.rate.ladder: 40 stands there twice"),
-        ({"studies__rate__ladder": ["40"], "studies__rate__seeds": [1]}, "ladder: an interval needs the spread over seeds"),
-        ({"studies__rate__ladder": ["40"]}, "ladder: a surface of five parameters is fitted to 6 variants or more"),
+        ({"studies__rate__ladder": ["50"]}, "ladder: '50' is not a variant of this study (there are: 15, 40)"),
+        ({"studies__rate__ladder": ["40", "40"]}, "studies.rate.ladder: 40 is listed twice"),
+        ({"studies__rate__ladder": ["40"], "studies__rate__seeds": [1]}, "ladder: prediction intervals need the spread "
+                "over "
+                "seeds"),
+        ({"studies__rate__ladder": ["40"]}, "ladder: the fit has five parameters and needs 6 variants or more"),
         (
             {"studies__rate__ladder": ["40"], "studies__rate__variants": MANY | {"40": {"start": "15", "budget": {"steps": 2}}}},
-            "variants.40.start: every rung of a ladder is trained from the beginning",
+            "variants.40.start: every variant of a ladder is trained from scratch",
         ),
         (
             {
@@ -183,7 +192,7 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
                 "studies__rate__budget": {"tokens": 90},
                 "studies__rate__milestones": [50],
             },
-            "ladder: a model kept at a milestone has a learning rate that has not come down",
+            "ladder: at a milestone the learning rate has not decayed yet",
         ),
     ],
 )

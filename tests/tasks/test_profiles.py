@@ -49,7 +49,9 @@ def test_each_fits_the_projects_params(file, name):
     assert all(f"tasks.{task}: added" in changes for task in checked.finetune.tasks)
     kept = after.splitlines()
     assert [line for line in before if line not in kept and "tasks: [" not in line and "_examples:" not in line] == []
-    assert "{data}" not in after and profiles.merge(name, "." if local else None) == [f"params.yaml has all of {name} already"]
+    assert "{data}" not in after and profiles.merge(name, "." if local else None) == [
+        (f"params.yaml already contains all of {name}")
+    ]
     assert file.read_text() == after
 
 
@@ -92,7 +94,7 @@ def test_the_benchmarks_name_these_tasks(file):
     [
         ("nope", None, r"no profile 'nope' \(there are: glue, glue_files, "),
         ("glue_files", None, "profile glue_files reads local files: give their folder with --data"),
-        ("glue", ".", "profile glue reads no local files, --data has no use"),
+        ("glue", ".", "profile glue reads no local files; leave --data out"),
         ("glue_files", "nowhere", "--data nowhere: no such folder"),
     ],
 )

@@ -199,14 +199,17 @@ SPLIT = {"source": files("pairs.tsv")}
             {"table": {key: value for key, value in PAIRS.items() if key != "label"}},
             "tasks.same: train is labelled, but its table names no label column",
         ),
-        ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, "tasks.same: metric f1 is that of the second label of two"),
+        ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, "tasks.same: metric f1 needs two labels"),
         ({"metrics": ["gender_parity"]}, "tasks.same: metric gender_parity of train needs a group in its table"),
         ({"table": {**PAIRS, "group": "a", "group_rows": 2}}, "tasks.same.table: give either group or group_rows"),
         ({"table": {**PAIRS, "label_names": {"1": "maybe"}}}, "tasks.same: label_names of train give maybe, not among labels"),
-        ({"table": {"format": "lines", "text_a": "t", "label": "l"}}, "tasks.same.table: pattern goes with format: lines"),
+        ({"table": {"format": "lines", "text_a": "t", "label": "l"}}, "tasks.same.table: pattern has no effect: it "
+                "needs "
+                "format: "
+                "lines"),
         (
             {"table": {"format": "lines", "pattern": "(?P<t>.*", "text_a": "t", "label": "t"}},
-            "tasks.same.table: pattern is no regular expression",
+            "tasks.same.table: pattern is not a valid regular expression",
         ),
         (
             {"table": {"format": "lines", "pattern": "(?P<t>.*)", "text_a": "t", "label": "l"}},
@@ -219,8 +222,8 @@ SPLIT = {"source": files("pairs.tsv")}
             {"kind": "tagging", "table": None, "reader": "conll", "labels": ["NOUN", "O"], "metrics": ["f1"]},
             "tasks.same: metric f1 of a tagging task counts entities",
         ),
-        ({"extra": {"dev": SPLIT}}, "tasks.same: extra: dev has a place of its own"),
-        ({"dev": {"share": 0.1, "labelled": False}}, "tasks.same.dev: a share of train has train's labels"),
+        ({"extra": {"dev": SPLIT}}, "tasks.same: extra: dev is a key next to extra"),
+        ({"dev": {"share": 0.1, "labelled": False}}, "tasks.same.dev: a split that is a share of train has train's labels"),
     ],
 )
 def test_a_mistake_in_the_declaration_is_one_line(changes, said):

@@ -118,7 +118,7 @@ def test_a_run_and_its_page(made):
     ("changes", "said"),
     [
         ({"prune": 1.0}, "tickets.prune"),
-        ({"seeds": [1, 1]}, "tickets.seeds: 1 stands there twice"),
+        ({"seeds": [1, 1]}, "tickets.seeds: 1 is listed twice"),
         ({"seeds": [1]}, "tickets.seeds"),
         ({"models": ["elmo"]}, "tickets.models: elmo's recipe trains no weights that could be pruned"),
         ({"models": ["gpd"]}, "no 'gpd' in models"),

@@ -188,5 +188,5 @@ def test_byte_level_pieces_are_the_bytes_of_any_text(made):
 
 
 def test_settings_of_another_library_are_refused():
-    with pytest.raises(ValueError, match="kind wordpiece is not sentencepiece's and has no character_coverage"):
+    with pytest.raises(ValueError, match="character_coverage has no effect: kind wordpiece is not of sentencepiece"):
         params.Tokenizer(corpus="tiny", kind="wordpiece", vocab_size=400, character_coverage=0.99)

@@ -1,7 +1,8 @@
 """Models in the form of `transformers`: brought in (`python -m components.derive.checkpoints NAME`) and written out (`sesame export`).
 
-`parity` sees that both give the same numbers, every time; `pieces` turns a sentencepiece tokenizer into a `tokenizer.json`.
-What the names and shapes of `transformers` are in our modules is each family's business: one more kind of model is a table in its `hub.py`.
+`parity` checks each time that both give the same numbers; `pieces` turns a sentencepiece tokenizer into a
+`tokenizer.json`. Each family maps the names and shapes of `transformers` to its modules in its `hub.py`; one more kind
+of model is a table there.
 """
 
 from importlib import import_module

@@ -16,7 +16,8 @@ def check(words: int, needed: int, settings: params.Vectors) -> None:
 
 
 def standing_beside(words: Sequence[str], sentences: Iterable[Sequence[str]]) -> list[int]:
-    """The places of the words that stand beside another one of them somewhere; says how many do not, of which nothing can be learned."""
+    """The places of the words that are next to another one of them somewhere; says how many do not, of which nothing
+    can be learned."""
     known, met = set(words), set()
     for sentence in sentences:
         own = [word for word in sentence if word in known]

@@ -94,7 +94,7 @@ def row(
 
 
 def compared(all_params: params.Params, task: str, read: dict[str, dict]) -> dict[str, dict]:
-    """Each point less the base, over seeds and examples; Holm's correction over all of the task."""
+    """Each point minus the baseline, over seeds and examples; Holm's correction over all of the task."""
     block = all_params.efficiency
     first = next(iter(read.values()))
     places = {

@@ -32,7 +32,8 @@ def distribution(key: str, draw: params.Draw) -> BaseDistribution:
 class Draws:
     """A search in memory (a study, in optuna's words).
 
-    Its n-th trial depends on the seed and the trials before it alone, so that one made anew from these goes on as the first.
+    Its n-th trial depends on the seed and the trials before it alone, so that one made again from these goes on as the
+    first.
     """
 
     def __init__(self, search: params.Search, recipe: params.Recipe):

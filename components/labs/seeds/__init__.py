@@ -1,8 +1,9 @@
 """Seeds as a choice of their own (Dodge et al. 2020): `python -m components.labs.seeds.row MODEL-TASK-SEED` tunes one
 initialisation in every
-order of the examples, `python -m components.labs.seeds` lays the rows beside each other.
+order of the examples, `python -m components.labs.seeds` compares the rows.
 
-`chance` is the arithmetic: how much each of the two brings, what the best of n is worth on other data, what it saves to stop early.
+`chance` is the arithmetic: the effect of each of the two, the score of the best of n on other data, the savings of
+stopping early.
 """
 
 from pathlib import Path

@@ -22,7 +22,7 @@ class Part:
     by_chance: float
     """The share that it would have on average without any effect, beside what the other one explains."""
     p: float
-    """Of a share as large where, for each seed of the other kind, scores are dealt out anew."""
+    """Of a share as large where, for each seed of the other kind, scores are dealt out again."""
 
 
 def parts(grid: np.ndarray, seed: int = 1) -> tuple[Part, Part]:
@@ -47,7 +47,8 @@ def _share(grids: np.ndarray, other: int) -> np.ndarray:
 
 def gain(dev: np.ndarray, judged: np.ndarray, begun: int, seed: int = 1) -> tuple[float, float, float]:
     """Of grids (initialisations, orders): by how much the best on dev of so many is expected above one training on the other split, and the
-    95 % interval over initialisations and orders drawn anew: the trainings of one initialisation are no independent draws."""
+    95 % interval over initialisations and orders drawn again: the trainings of one initialisation are no independent
+    draws."""
     rng = np.random.default_rng(seed)
     draws = [(rng.integers(0, dev.shape[0], dev.shape[0]), rng.integers(0, dev.shape[1], dev.shape[1])) for _ in range(DRAWS)]
     found = [_gain(dev[np.ix_(*own)].ravel(), judged[np.ix_(*own)].ravel(), begun) for own in draws]

@@ -28,7 +28,7 @@ from components.tasks import metrics
 
 KINDS = ("ticket", "random", "worst", "reinitialised")
 """The ticket; as many weights anywhere; as many of those that were pruned, once these are enough; the ticket's places with weights of the
-layers drawn anew, under the pre-trained embeddings."""
+layers drawn again, under the pre-trained embeddings."""
 
 
 @dataclass

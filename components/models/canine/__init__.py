@@ -1,1 +1,1 @@
-"""CANINE: `block` its settings, `model` the network."""
+"""CANINE: `config` its settings, `model` the network."""

@@ -20,7 +20,7 @@ class CanineArchitecture(TransformerArchitecture):
     norm_first: Literal[False] = False
     """Canine normalises after each part of a layer."""
     activation: Activation = "gelu"
-    """Of the feed-forward part."""
+    """The activation of the feed-forward part."""
     layer_norm_eps: Positive = 1e-12
     """Added to the variance in a norm."""
     type_vocab_size: Size = 2
@@ -28,7 +28,7 @@ class CanineArchitecture(TransformerArchitecture):
     num_hashes: Size = 8
     """Hash functions; each gives its share of a character's vector."""
     num_buckets: Annotated[int, Field(ge=2, le=2**24)] = 16_384
-    """Of each hash function."""
+    """The number of buckets of each hash function."""
     local_width: Annotated[int, Field(ge=2, le=2**20)] = 128
     """Characters that attend to each other in the first layer; blocks of so many."""
     downsampling_rate: Annotated[int, Field(ge=1, le=64)] = 4

@@ -1,1 +1,2 @@
-"""What families share: `block` settings without torch, `transformer` and `positions` the Transformer's parts, `heads` what goes on top."""
+"""Parts that families share: `config` settings without torch, `transformer` and `positions` the Transformer's parts,
+`heads` what goes on top."""

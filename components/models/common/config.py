@@ -13,12 +13,12 @@ those before it."""
 
 
 class ArchitectureBlock(Block):
-    """What every family says of itself."""
+    """Base of the settings of all families."""
 
     reads: ClassVar[Reads]
     """An objective trains the families that read as it needs."""
     of_characters: ClassVar[bool] = False
-    """Whether its pieces must be single characters."""
+    """Whether its tokens must be single characters."""
     has_layers_apart: ClassVar[bool] = True
     """Whether a layer can be taken by itself: kept as its inputs alone, or shared out among devices."""
     has_sublayers: ClassVar[bool] = True
@@ -42,14 +42,14 @@ gated and have a third matrix: with two thirds of the intermediate_size they are
 
 
 SIZED = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
-"""What a size means."""
+"""The meaning of a size."""
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768), "large": (24, 1024)}
 """Layers and width: BERT's two (Devlin et al. 2019) and its miniatures (Turc et al. 2019); heads of 64, an inner width four times the
 width."""
 
 
 class TransformerArchitecture(ArchitectureBlock):
-    """What encoder and decoder have in common, and the choices that Narang et al. (2021) held against each other."""
+    """Settings that encoder and decoder share, and the choices that Narang et al. (2021) compared."""
 
     model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(required=["name"]))  # `size` gives the others
     any_head_size: ClassVar[bool] = False
@@ -78,7 +78,7 @@ class TransformerArchitecture(ArchitectureBlock):
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     """`rms_norm`: without mean and bias (Zhang and Sennrich 2019)."""
     biases: Annotated[bool, Added(neutral=True)] = True
-    """Of the layers' matrices and norms."""
+    """Whether the layers' matrices and norms have biases."""
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
 
@@ -97,7 +97,9 @@ class TransformerArchitecture(ArchitectureBlock):
         meant = dict(zip(SIZED, (layers, width, width // 64, 4 * width), strict=True))
         for key, value in meant.items():
             if given.get(key, value) != value:
-                raise ValueError(f"size {size} means {key} {value}, and {given[key]} stands beside it: leave one of them out")
+                raise ValueError(
+                    f"size {size} means {key} {value}, and {key}: {given[key]} contradicts it; leave one of them out"
+                )
         return {"max_length": 512} | {key: value for key, value in given.items() if key != "size"} | meant
 
     @model_validator(mode="after")
@@ -105,9 +107,13 @@ class TransformerArchitecture(ArchitectureBlock):
         if self.head_size and not self.any_head_size:
             raise ValueError(f"head_size is for other architectures than {self.name}: leave it out")
         if self.head_size and self.positions == "rotary":
-            raise ValueError("rotary positions turn heads of hidden_size / num_heads: leave head_size out, or take others")
+            raise ValueError(
+                "rotary positions need heads of hidden_size / num_heads: leave head_size out, or take other positions"
+            )
         if not self.head_size and self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}")
         if self.positions == "rotary" and self.hidden_size // self.num_heads % 2:
-            raise ValueError(f"rotary positions turn pairs: hidden_size / num_heads = {self.hidden_size // self.num_heads} is odd")
+            raise ValueError(
+                f"rotary positions need an even hidden_size / num_heads, and it is {self.hidden_size // self.num_heads}"
+            )
         return self

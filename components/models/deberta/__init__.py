@@ -1,1 +1,1 @@
-"""DeBERTa: `block` its settings, `model` the network, `hub` what `transformers` calls it."""
+"""DeBERTa: `config` its settings, `model` the network, `hub` what `transformers` calls it."""

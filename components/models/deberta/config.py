@@ -17,7 +17,7 @@ class DebertaArchitecture(TransformerArchitecture):
     positions: Literal["disentangled"] = "disentangled"
     """Content and relative position attend to each other, each by projections."""
     activation: Activation = "gelu"
-    """Of the feed-forward part."""
+    """The activation of the feed-forward part."""
     layer_norm_eps: Positive = 1e-7
     """Added to the variance in a norm."""
     max_relative_positions: Size | None = None
@@ -46,7 +46,7 @@ class DebertaArchitecture(TransformerArchitecture):
     @model_validator(mode="after")
     def layers_for_the_decoder(self):
         if self.mask_decoder and self.num_layers < 2:
-            raise ValueError("mask_decoder asks the layer below the last one: num_layers is at least 2, or mask_decoder false")
+            raise ValueError("mask_decoder needs two layers: set num_layers to 2 or more, or mask_decoder: false")
         return self
 
 

@@ -18,7 +18,7 @@ class EncoderArchitecture(TransformerArchitecture):
     norm_first: bool = False
     """Norms before attention and feed-forward (pre-LN), or after the residual (post-LN, as published)."""
     activation: Activation = "gelu"
-    """Of the feed-forward part (BERT: gelu)."""
+    """The activation of the feed-forward part (BERT: gelu)."""
     layer_norm_eps: Positive = 1e-12
     """Added to the variance in a norm (BERT: 1e-12)."""
     type_vocab_size: Size = 2
@@ -26,7 +26,7 @@ class EncoderArchitecture(TransformerArchitecture):
     embedding_size: Annotated[Size | None, Added(neutral=None)] = None
     """Width of the token vectors, which a matrix brings to hidden_size (ALBERT, Lan et al. 2020, section 3.1); null: hidden_size."""
     shared_layers: Annotated[Literal["none", "all", "attention", "feed_forward"], Added(neutral="none")] = "none"
-    """What all layers of a group have in common (ALBERT)."""
+    """The weights that all layers of a group share (ALBERT)."""
     layer_groups: Annotated[Size, Added(neutral=1)] = 1
     """Groups of consecutive layers, where layers share."""
 
@@ -39,9 +39,11 @@ class EncoderArchitecture(TransformerArchitecture):
         if self.num_layers % self.layer_groups:
             raise ValueError(f"num_layers {self.num_layers} is not divisible by layer_groups {self.layer_groups}")
         if self.embedding_size and self.positions == "sinusoidal":
-            raise ValueError("sinusoidal positions are of hidden_size: leave embedding_size out, or take others")
+            raise ValueError("sinusoidal positions have hidden_size: leave embedding_size out, or take other positions")
         if self.layer_groups > 1 and self.shared_layers == "none":
-            raise ValueError(f"layer_groups: {self.layer_groups} says which layers share, and shared_layers: none that none do")
+            raise ValueError(
+                f"layer_groups: {self.layer_groups} has no effect with shared_layers: none; leave one of them out"
+            )
         return self
 
 

@@ -33,7 +33,7 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     norm_first: bool = False
     """Norms before each sub-layer (pre-LN), and one more at the end of both stacks; or after the residual (post-LN)."""
     activation: Activation = "gelu"
-    """Of the feed-forward part."""
+    """The activation of the feed-forward part."""
     layer_norm_eps: Positive = 1e-5
     """Added to the variance in a norm."""
     embedding_norm: bool = True
@@ -43,7 +43,7 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     output_bias: bool = False
     """A bias on the logits (Marian, BART)."""
     decoder_start_token_id: Annotated[int, Field(ge=0)] = CLS
-    """What the target opens with, and is not predicted: `[CLS]`. T5's is its padding, BART's the end of a text."""
+    """The first token of the target, which is not predicted: `[CLS]`. T5's is its padding, BART's the end of a text."""
     forced_eos_token_id: Annotated[Annotated[int, Field(ge=0)] | None, Added(neutral=None)] = None
     """The last token of a text that grows as long as it may, BART's and Marian's; null: the likeliest one, as everywhere."""
     task_states: Literal["encoder", "both"] = "encoder"

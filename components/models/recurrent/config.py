@@ -24,7 +24,8 @@ class RecurrentArchitecture(ArchitectureBlock):
     hidden_size: Size
     """Width of the token embedding and of the last layer (400 in the paper)."""
     inner_size: Size | None = None
-    """Of the layers below the last (1150 in the paper); null: hidden_size. Methods that mix layers need them of one width."""
+    """The size of the layers below the last (1150 in the paper); null: hidden_size. Methods that mix layers need equal
+    sizes."""
     backward: bool = False
     """Reads a text from its end."""
     max_length: Size = 512
@@ -32,20 +33,23 @@ class RecurrentArchitecture(ArchitectureBlock):
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
     embedding_dropout: Dropout = 0.05
-    """Of whole token vectors: a dropped token is nowhere in the batch (Gal and Ghahramani 2016)."""
+    """Dropout of whole token vectors: a dropped token is nowhere in the batch (Gal and Ghahramani 2016)."""
     input_dropout: Dropout = 0.4
-    """Of the token vectors, the same places in all tokens of a text, as the next two."""
+    """Dropout of the token vectors, the same places in all tokens of a text, as the next two."""
     hidden_dropout: Dropout = 0.3
     """Between layers."""
     dropout: Dropout = 0.4
-    """Of the last layer."""
+    """Dropout of the last layer."""
     weight_dropout: Dropout = 0.5
-    """Of the matrices from state to state, drawn once a batch (Wan et al. 2013)."""
+    """Dropout of the matrices from state to state, drawn once a batch (Wan et al. 2013)."""
 
     @model_validator(mode="after")
     def inner_layers_are_there(self):
         if self.inner_size and self.num_layers == 1:
-            raise ValueError("inner_size is that of the layers below the last, and num_layers is 1: leave it out")
+            raise ValueError(
+                "inner_size has no effect: it is the size of the layers below the last, and num_layers "
+                "is 1; leave it out"
+            )
         return self
 
 

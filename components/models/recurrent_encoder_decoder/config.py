@@ -22,7 +22,8 @@ class RecurrentEncoderDecoderArchitecture(ArchitectureBlock):
 
     name: Literal["recurrent_encoder_decoder"]
     num_layers: Size = 1
-    """Of the encoder and of the decoder; the lowest of the decoder looks at the source (Wu et al. 2016, section 3)."""
+    """The number of layers of encoder and decoder; the lowest of the decoder attends to the source (Wu et al. 2016,
+    section 3)."""
     hidden_size: Size
     """Width of the states. In the encoder each direction has half of it."""
     embedding_size: Size | None = None
@@ -36,7 +37,8 @@ class RecurrentEncoderDecoderArchitecture(ArchitectureBlock):
     tie_word_embeddings: bool = True
     """The output's matrix is the token embedding."""
     dropout: Dropout = 0.1
-    """Of the token vectors, between layers and below the output, not from state to state (Zaremba et al. 2014)."""
+    """Dropout of the token vectors, between layers and below the output, not from state to state (Zaremba et al.
+    2014)."""
 
     @model_validator(mode="after")
     def two_directions_share_the_width(self):

@@ -19,7 +19,7 @@ class Source(NamedTuple):
 
     ends: Tensor  # (batch, hidden): of the direction ahead after the last token, of that back after the first
     states: Tensor | None = None  # (batch, source, hidden), the annotations of the paper
-    keys: Tensor | None = None  # (batch, source, hidden): what the decoder's state is held against
+    keys: Tensor | None = None  # (batch, source, hidden): what the decoder's state is compared with
     padding: Tensor | None = None  # (batch, 1, source), True where there is no token
 
     def select(self, rows: Tensor) -> "Source":

@@ -1,1 +1,1 @@
-"""XLNet: `block` its settings, `model` the network, `hub` what `transformers` calls it."""
+"""XLNet: `config` its settings, `model` the network, `hub` what `transformers` calls it."""

@@ -16,7 +16,7 @@ class XLNetArchitecture(TransformerArchitecture):
     """Sinusoids of the distance, through a matrix of each layer's own. Whether two tokens are of one segment is a term of attention,
     too."""
     activation: Activation = "gelu"
-    """Of the feed-forward part."""
+    """The activation of the feed-forward part."""
     layer_norm_eps: Positive = 1e-12
     """Added to the variance in a norm."""
 

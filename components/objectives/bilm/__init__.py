@@ -1,1 +1,1 @@
-"""ELMo's two language models: `block` their settings, `batches` the lanes of text, `objective` loss and samples."""
+"""ELMo's two language models: `config` their settings, `batches` the streams of text, `objective` loss and samples."""

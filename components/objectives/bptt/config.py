@@ -24,7 +24,7 @@ class RecurrentLM(ObjectiveBlock):
     def check_reader(self, architecture: ArchitectureBlock) -> None:
         super().check_reader(architecture)
         if architecture.backward != self.backward:
-            raise ValueError("objective.backward and architecture.backward go together: the one learns what the other reads")
+            raise ValueError("objective.backward and architecture.backward differ; set both to the same value")
 
     def row_length(self, max_length: int) -> int:
         return self.window

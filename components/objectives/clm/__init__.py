@@ -1,1 +1,1 @@
-"""Causal language modelling: `block` its settings, `objective` batches, loss and samples."""
+"""Causal language modelling: `config` its settings, `objective` batches, loss and samples."""

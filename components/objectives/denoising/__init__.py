@@ -1,1 +1,1 @@
-"""Denoising: `block` its settings, `batches` what is read and what is to be written, `objective` loss and samples."""
+"""Denoising: `config` its settings, `batches` what is read and what is to be written, `objective` loss and samples."""

@@ -19,14 +19,15 @@ class Sizes(NamedTuple):
 
 
 class Spans(Block):
-    """Hidden spans, each a sentinel in the source; the target is the sentinels with what they stand for."""
+    """Masked spans: each becomes a sentinel in the source, and the target is the sentinels with the tokens of their
+    spans."""
 
     kind: Literal["spans"]
     rate: Rate = 0.15
     """Share of the tokens that are hidden (T5: 0.15)."""
     mean_length: Annotated[float, Field(ge=1)] | None = 3.0
-    """Of a span, in tokens: of so many tokens so many spans are made, all divisions alike ("random spans"). null: each token for itself,
-    and those that meet are one span ("replace corrupted spans")."""
+    """The mean length of a span, in tokens: the masked tokens are divided into spans at random ("random spans"). null:
+    single tokens, and those that meet are one span ("replace corrupted spans")."""
 
     def sizes(self, max_length: int) -> Sizes:
         """The longest text of which source and target, each with the end of a text, are within max_length."""
@@ -64,7 +65,7 @@ class Whole(Block):
     permute_sentences: bool = False
     """Segments in another order."""
     rotate: Share = 0.0
-    """Of the texts: they begin at a token that is drawn, and what stood before it comes last."""
+    """The share of the texts that are rotated: they begin at a drawn token, and the tokens before it come last."""
     infilled: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     """Share of the tokens, half of them at most, since no two spans meet: spans, lengths Poisson with `mean_length`, become one `[MASK]`
     each; one of length 0 is a `[MASK]` more."""
@@ -75,14 +76,17 @@ class Whole(Block):
     masked: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the tokens that are hidden, each for itself."""
     random_share: Share = 0.1
-    """Of those, that become another token; the others become `[MASK]` (0.1 "BERT-style", 0 "MASS-style" in T5's table)."""
+    """The share of those that become another token; the others become `[MASK]` (0.1 "BERT-style", 0 "MASS-style" in
+    T5's table)."""
     shuffled: bool = False
     """All tokens in an order that is drawn ("deshuffling")."""
 
     @model_validator(mode="after")
     def something_is_spoilt(self):
         if not (self.permute_sentences or self.rotate or self.infilled or self.deleted or self.masked or self.shuffled):
-            raise ValueError("noise whole spoils nothing: give permute_sentences, rotate, infilled, deleted, masked or shuffled")
+            raise ValueError(
+                "noise whole changes nothing: set permute_sentences, rotate, infilled, deleted, masked or shuffled"
+            )
         return self
 
 
@@ -95,7 +99,7 @@ class Denoising(ObjectiveBlock):
 
     name: Literal["denoising"]
     noise: Annotated[Spans | Dropped | Prefix | Whole, Field(discriminator="kind")] = Spans(kind="spans")
-    """What is done to a text that the model has to restore."""
+    """The noise that the model has to remove from a text."""
 
     def sentinels(self, max_length: int) -> int:
         return self.noise.sizes(max_length).spans if self.noise.kind == "spans" else 0

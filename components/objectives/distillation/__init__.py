@@ -1,1 +1,1 @@
-"""Learning from a teacher: `block` its settings, `objective` the losses. Not among `OBJECTIVES`: `derived` makes it, of a teacher."""
+"""Learning from a teacher: `config` its settings, `objective` the losses. Not among `OBJECTIVES`: `derived` makes it, of a teacher."""

@@ -15,7 +15,7 @@ class Distillation(ObjectiveBlock):
     teacher: str
     """Its folder."""
     teacher_key: str
-    """Of its weights and of the code of its objective: a save goes on under the same ones only."""
+    """The key of the teacher: its weights and the code of its objective. A save is resumed only under the same key."""
     temperature: float
     soft_weight: float
     hard_weight: float

@@ -1,5 +1,5 @@
 """Learning from a teacher (DistilBERT, Sanh et al. 2019): what its own objective asks of the student is asked of the teacher, too, and the
-student is held against both the text and what the teacher says."""
+student is compared with both the text and what the teacher says."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -185,7 +185,7 @@ def _related(layer: Tensor, heads: int) -> Tensor:
 
 
 class Taught(Batches):
-    """The batches of an objective, with the counts of what is held against the teacher."""
+    """The batches of an objective, with the counts of what is compared with the teacher."""
 
     def __init__(self, own: Batches, as_many: dict[str, str]):
         """`as_many`: of each part more, what there are as many of."""

@@ -24,16 +24,19 @@ class ReplacedTokens(MaskedInputs):
     generator_layers: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Its layers, as a share of the model's. DeBERTa's third version has half of them, of full width (He et al. 2023, section 3.1)."""
     embeddings: Annotated[Literal["shared", "apart", "disentangled"], Added(neutral="shared")] = "shared"
-    """Of tokens, of generator and model: one matrix, two, or DeBERTa 3's (He et al. 2023, section 3.3), where the model's is the
-    generator's, through which nothing flows back, and what it has learned itself. Weight decay is on their sum."""
+    """The token embeddings of generator and model: one matrix, two, or DeBERTa 3's (He et al. 2023, section 3.3), where
+    the model's is the generator's, through which nothing flows back, and what it has learned itself. Weight decay is on
+    their sum."""
     detector_weight: Positive = 50.0
-    """Of the loss over replaced tokens; that of the generator weighs 1 (Clark et al. 2020: 50)."""
+    """The weight of the loss over replaced tokens; that of the generator has weight 1 (Clark et al. 2020: 50)."""
     learns: Literal["replaced", "replaced_of_targets", "targets", "tokens"] = "replaced"
     """The paper's ablation (section 3.4): which tokens are replaced, over all tokens or over the targets alone (ELECTRA 15 %); which tokens
     stood there, over the targets (Replace MLM) or over all (All-Tokens MLM, without its copy mechanism)."""
 
     def check_prompt(self, prompt: str) -> None:
-        raise ValueError(f"prompts: objective {self.name} answers by a head that is not kept after training; leave prompts out")
+        raise ValueError(
+            f"prompts: objective {self.name} predicts with a head that is not kept after training; leave prompts out"
+        )
 
 
 Objective = ReplacedTokens

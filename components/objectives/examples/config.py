@@ -9,7 +9,7 @@ from components.objectives.config import ObjectiveBlock
 
 
 class MaskedInputs(ObjectiveBlock):
-    """What a row is made of, and which of its tokens are targets."""
+    """The content of a row, and which of its tokens are targets."""
 
     trains = ("both_sides",)
 
@@ -28,7 +28,7 @@ class MaskedInputs(ObjectiveBlock):
     """Whether examples are pairs of segments, half of them with a random B; null: where a question asks for them. With pairs and
     without the question, what the loss teaches is told from what the form of the text does (Liu et al. 2019, section 4.2)."""
     whole_word: bool = False
-    """All pieces of a word are targets, or none (Devlin's release of 2019-05-31)."""
+    """Whole-word masking: all tokens of a word are targets, or none (Devlin's release of 2019-05-31)."""
     span_probability: Annotated[float, Field(gt=0, le=1), Added(neutral=None)] | None = None
     """Targets are spans of whole words, their lengths geometric with this probability (SpanBERT, Joshi et al. 2020, section 3.1: 0.2);
     hidden, replaced or left as one."""
@@ -36,11 +36,11 @@ class MaskedInputs(ObjectiveBlock):
     """Words; lengths above it are drawn again."""
     static: bool = False
     """The same examples and masks in every epoch, as BERT's were made once and for all;
-    RoBERTa's are drawn anew (Liu et al. 2019, section 4.1)."""
+    RoBERTa's are drawn again (Liu et al. 2019, section 4.1)."""
 
     @property
     def question(self) -> Literal["nsp", "sop"] | None:
-        """What is asked of a pair: whether B follows A, or in which order they stand."""
+        """The question about a pair: whether B follows A, or in which order they are."""
         return None
 
     @property
@@ -53,7 +53,7 @@ class MaskedInputs(ObjectiveBlock):
     @model_validator(mode="after")
     def shares_fit(self):
         if self.mask_share + self.random_share > 1:
-            raise ValueError("mask_share + random_share is more than 1")
+            raise ValueError("mask_share + random_share is more than 1; lower one of them")
         return self
 
     @model_validator(mode="after")
@@ -63,11 +63,13 @@ class MaskedInputs(ObjectiveBlock):
         if self.question and not self.paired:
             name = {"nsp": "next_sentence", "sop": "sentence_order"}[self.question]
             said = f"inputs: {self.inputs}" if self.inputs else "pairs: false"
-            raise ValueError(f"{name} asks about pairs: drop `{said}`, or say `{name}: false`, too")
+            raise ValueError(f"{name} needs pairs: leave out `{said}`, or set `{name}: false`")
         return self
 
     @model_validator(mode="after")
     def one_kind_of_target(self):
         if self.whole_word and self.span_probability:
-            raise ValueError("spans are of whole words anyway: drop whole_word, or span_probability")
+            raise ValueError(
+                "whole_word has no effect with span_probability, whose spans are of whole words; leave one of them out"
+            )
         return self

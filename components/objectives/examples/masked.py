@@ -22,7 +22,8 @@ from components.text.tokenizer import CLS, SEP, SPECIALS, Tokenizer, sentinels
 
 
 class MaskedBatches(Batches):
-    """Examples `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]` in batches of similar length, made and masked anew in every epoch.
+    """Examples `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]` in batches of similar length, made and masked again in every
+    epoch.
 
     An epoch takes the shards of the text in a random order, and the examples of each in a random order; memory holds those of one shard.
     """

@@ -85,7 +85,7 @@ class SentenceBatches(Batches):
 
 
 class SentenceObjective(Contract):
-    """What is learned of a sentence from those that stand beside it: nothing but the model's vector of it is used."""
+    """What is learned of a sentence from those that are next to it: nothing but the model's vector of it is used."""
 
     def __init__(self, config: ObjectiveBlock, tokens: Tokenizer):
         self.config, self.tokenizer = config, tokens

@@ -1,1 +1,1 @@
-"""Masked language modelling: `block` its settings, `batches` the rows, `objective` loss and samples."""
+"""Masked language modelling: `config` its settings, `batches` the rows, `objective` loss and samples."""

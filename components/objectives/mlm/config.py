@@ -29,14 +29,14 @@ class MaskedLM(MaskedInputs):
     @model_validator(mode="after")
     def one_question(self):
         if self.next_sentence and self.sentence_order:
-            raise ValueError("one head answers one question: sentence_order takes next_sentence: false")
+            raise ValueError("sentence_order and next_sentence can't both be true; set next_sentence: false")
         if self.span_boundary and not self.span_probability:
-            raise ValueError("span_boundary is of spans: give span_probability, as SpanBERT's 0.2")
+            raise ValueError("span_boundary needs spans: set span_probability, e.g. 0.2 as in SpanBERT")
         return self
 
     def check_prompt(self, prompt: str) -> None:
         if "[MASK]" not in prompt:
-            raise ValueError(f"prompt {prompt!r} has no [MASK] to fill")
+            raise ValueError(f"prompt {prompt!r} has no [MASK]; mark the place to fill with [MASK]")
 
 
 Objective = MaskedLM

@@ -1,1 +1,1 @@
-"""What is hidden or changed in a text for a model to restore: `tokens` masks single ones or whole words."""
+"""Noise: tokens that are masked or changed for a model to restore: `tokens` masks single ones or whole words."""

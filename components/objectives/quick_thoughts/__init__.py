@@ -1,1 +1,1 @@
-"""Quick-thoughts: `block` its settings, `objective` batches, loss and samples."""
+"""Quick-thoughts: `config` its settings, `objective` batches, loss and samples."""

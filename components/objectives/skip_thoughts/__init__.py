@@ -1,1 +1,1 @@
-"""Skip-thoughts: `block` its settings, `objective` batches, loss and samples."""
+"""Skip-thoughts: `config` its settings, `objective` batches, loss and samples."""

@@ -1,1 +1,1 @@
-"""Characters read, subwords asked for: `block` its settings, `vocabulary` the subwords, `batches` the rows, `objective` loss, samples."""
+"""Characters read, subwords asked for: `config` its settings, `vocabulary` the subwords, `batches` the rows, `objective` loss, samples."""

@@ -20,9 +20,9 @@ class SubwordLM(MaskedInputs):
     next_sentence: bool = True
     """Whether the model says of each pair of segments if B followed A."""
     subword_vocab_size: Annotated[int, Field(ge=2, le=2**24)] = 2048
-    """Of the subwords, which are BPE's and made of the text that is trained on."""
+    """The number of subwords, which are BPE's and learned from the training text."""
     sample_segments: Count = 50_000
-    """Of that text, spread over it, that they are learned from."""
+    """The number of segments of that text, spread over it, from which they are learned."""
 
     @property
     def question(self) -> Literal["nsp"] | None:
@@ -31,16 +31,21 @@ class SubwordLM(MaskedInputs):
     @model_validator(mode="after")
     def units_are_subwords(self):
         if self.whole_word or self.span_probability:
-            raise ValueError("objective subwords hides subwords, one by one: leave whole_word and span_probability out")
+            raise ValueError("objective subwords masks single subwords: leave whole_word and span_probability out")
         return self
 
     def check_reader(self, architecture: ArchitectureBlock) -> None:
         super().check_reader(architecture)
         if not architecture.of_characters:
-            raise ValueError(f"objective subwords is for models that read characters, and {architecture.name} reads pieces: it has mlm")
+            raise ValueError(
+                f"objective subwords is for models that read characters, and {architecture.name} reads "
+                "subword tokens; take mlm"
+            )
 
     def check_prompt(self, prompt: str) -> None:
-        raise ValueError(f"prompts: objective {self.name} answers by a head that is not kept after training; leave prompts out")
+        raise ValueError(
+            f"prompts: objective {self.name} predicts with a head that is not kept after training; leave prompts out"
+        )
 
 
 Objective = SubwordLM

@@ -18,7 +18,7 @@ class Muon(AdamW):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
     """Decay of the running mean of the gradient, which is read as Nesterov's."""
     iterations: Annotated[int, Field(ge=1, le=20)] = 5
-    """Of Newton and Schulz, by which an update is made orthogonal."""
+    """The number of Newton-Schulz iterations, which make an update orthogonal."""
 
 
 Optimizer = Muon

@@ -95,7 +95,7 @@ class Cleaner:
             from datasketch import MinHash, MinHashLSH
 
             self._near = MinHashLSH(threshold=options.near_duplicates, num_perm=PERMUTATIONS)
-            self._empty = MinHash(num_perm=PERMUTATIONS)  # drawing the permutations anew for every document would cost more than hashing
+            self._empty = MinHash(num_perm=PERMUTATIONS)  # drawing the permutations again for every document would cost more than hashing
             self._hashes: dict[int, object] = {}
 
     def __call__(self, documents: Iterable[Document]) -> Iterator[Document]:

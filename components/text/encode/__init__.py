@@ -1,7 +1,7 @@
 """Text as memory-mapped token ids with segment and document boundaries (`python -m components.text.encode NAME`).
 
 A split is one or more shards, flat files of ids: every document opens with `[CLS]`, every segment ends with `[SEP]`, and no document
-stands in two shards. `load` opens an encoding; nothing is read into memory before it is asked for.
+is split over two shards. `load` opens an encoding; data is read into memory only when it is used.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Where data comes from: a package index, an address, local files, the Hugging Face hub.
+"""Sources of data: a package index, an address, local files, the Hugging Face hub.
 
 `open_files(source)` gives the files of a source, one by one; `tables.rows(source, table)` gives the rows of
-its tables, and `text.lines(file)` the lines of one file. A source only brings bytes: what they mean is the
-reader's business. Nothing fetched is ever installed or executed.
+its tables, and `text.lines(file)` the lines of one file. A source only provides bytes; readers
+interpret them. Nothing fetched is ever installed or executed.
 
 One more kind of source is one new file `<kind>.py` with `open_files(source) -> Iterator[SourceFile]` (or, where there
 are rows and no files, `open_rows(source) -> Iterator[(place, row)]`), and its block in `components/params`.

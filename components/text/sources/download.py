@@ -155,7 +155,7 @@ def _tls(error: BaseException) -> str:
 
 
 def _stream(url: str, filename: str, part: Path, start: int) -> bool:
-    """Append what is missing to `part`; True when the server continued at `start` and did not begin anew."""
+    """Append what is missing to `part`; True when the server continued at `start` and did not begin again."""
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})  # the stored bytes, not repacked ones
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
         response.raise_for_status()

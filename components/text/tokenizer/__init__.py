@@ -5,7 +5,7 @@
     trained      byte-level BPE and WordPiece of the `tokenizers` library, `tokenizer.json`
     fast         that of imported checkpoints, for tuning alone
 
-A tokenizer's files are copied beside every model that was trained with it.
+A tokenizer's files are copied next to every model that was trained with it.
 """
 
 from importlib import import_module

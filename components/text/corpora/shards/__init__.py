@@ -1,8 +1,8 @@
 """A corpus as shards: as much text as the disk holds, by any number of processes or hosts, in memory that a shard's documents set.
 
 The steps are datatrove's (`PipelineStep`), which its executors run by tasks: a task is a shard of the text, or a range of hashes. What
-comes out depends on `shards` and not on workers or executor. Each step reads and writes files in a folder of its own, and a task that is
-done is not done again: a run that was killed goes on with the others.
+comes out depends on `shards` and not on workers or executor. Each step reads and writes files in its own folder, and
+finished tasks are not repeated: a run that was killed continues with the others.
 
     plan.py        which bytes of which file are whose
     steps.py       reading and cleaning; splits

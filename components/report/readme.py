@@ -284,7 +284,23 @@ def right(model: str, evaluation: str) -> str:
     return f"{float(found['score']):.3f}, {float(found['random']):.3f} from random weights"
 
 
+def _in_kept(name: str, **wanted: str) -> str:
+    found = next(row for row in kept(name) if all(row[key] == value for key, value in wanted.items()))
+    return f"{float(found['score']):.3f}, {float(found['random']):.3f} from random weights"
+
+
+def probed(model: str, evaluation: str) -> str:
+    """What a probe reads from the best layer: `0.749, 0.616 from random weights`."""
+    return _in_kept("probes", model=model, evaluation=evaluation, group="all")
+
+
+def attended(model: str, relation: str) -> str:
+    """How often the best head of a relation finds the head of a word: `0.537, 0.031 from random weights`."""
+    return _in_kept("attention", model=model, group=relation)
+
+
 FIGURES = {
+    "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
     "unseen": unseen, "less_first": less_first,
 }  # fmt: skip

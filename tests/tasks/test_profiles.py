@@ -62,7 +62,7 @@ def test_each_of_the_evaluations_fits_the_projects_params(file, name):
     checked = params.load(file)
     assert set(checked.evaluate.evaluations) <= set(checked.evaluations) and any("evaluate.models" in change for change in changes)
     assert all(checked.evaluations[own].kind for own in checked.evaluate.evaluations) and "{data}" not in file.read_text()
-    assert profiles.merge(name, ".") == [f"params.yaml has all of {name} already"]
+    assert profiles.merge(name, ".") == [f"params.yaml already contains all of {name}"]
 
 
 def test_entries_are_replaced_whole(file):

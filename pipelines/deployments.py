@@ -53,8 +53,8 @@ def pipeline(
             The files of the checkout stay as they are.
         experiment: Name of the experiment, for `dvc exp show`. Default: made from the overrides.
         force: Run unchanged stages too.
-    recheck: Fetch sources again that params.yaml does not pin: local files, data sets of the hub without a revision.
-    jobs: How many stages run side by side.
+        recheck: Fetch sources again that params.yaml does not pin: local files, data sets of the hub without a revision.
+        jobs: How many stages run side by side.
     """
     if overrides or experiment:
         options = ["--force"] * force + ["--recheck"] * recheck + (["--jobs", str(jobs)] if jobs else [])

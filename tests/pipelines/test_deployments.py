@@ -295,7 +295,7 @@ def deployments_of(**entry) -> list:
     ("schedule", "shown"),
     [
         ({"cron": "0 3 * * *"}, "0 3 * * * UTC"),  # which is what Prefect keeps it by, whatever the machine's time zone
-        ({"cron": "0 3 * * *", "timezone": "Europe/Berlin", "active": False}, "0 3 * * * Europe/Berlin (rests)"),
+        ({"cron": "0 3 * * *", "timezone": "Europe/Berlin", "active": False}, "0 3 * * * Europe/Berlin (paused)"),
         ({"interval": 5400}, "every 1:30:00 UTC"),
         ({"rrule": "FREQ=DAILY;BYHOUR=3"}, "FREQ=DAILY;BYHOUR=3 UTC"),
     ],

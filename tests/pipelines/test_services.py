@@ -90,7 +90,7 @@ def test_up_down_and_a_fresh_ledger_under_parallel_stages(bare, monkeypatch):
 
     assert bare.sesame("down") == "stopped: prefect, mlflow\n"
     assert bare.processes() == []
-    assert bare.sesame("down") == "stopped: nothing was up\n"
+    assert bare.sesame("down") == "stopped: nothing, as no server was running\n"
     assert bare.sesame("status").count(" down") == 2
 
 
@@ -304,7 +304,7 @@ def test_a_prefect_server_that_falls_silent_in_mid_flow(bare, tmp_path):
         server.kill()
         server.wait()
     print(f"{took:.0f} s until the end of a flow whose server is silent")
-    assert output.endswith("what is done is kept, run again (`sesame status` shows the servers)\n") and took < 60, (took, output)
+    assert output.endswith("finished stages are kept: run the command again (`sesame status` shows the servers)\n") and took < 60, (took, output)
     assert "1 stage: 1 cached" in bare.sesame("run")
 
 

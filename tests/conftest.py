@@ -35,6 +35,8 @@ from tests import forks
 os.environ["SESAME_TRACKING"] = "off"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs have it, whose children would be deaf to Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it, under which a flow outlives its terminal
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 torch.set_num_threads(1)  # two that spin for the same cores beside child processes are many times slower than one
 
 LONGEST = ["test_studies", "test_whole", "test_lanes", "test_services", "test_flow", "test_deployments", "test_servers", "test_pretrain"]

@@ -265,6 +265,13 @@ def run_stage(module: str, *names: str, **environment: str) -> subprocess.Comple
     return subprocess.CompletedProcess([module, *names], status, said.getvalue(), warned.getvalue())
 
 
+def ran(module: str, name: str) -> str:
+    """What a stage of `components` says, which has to end well."""
+    done = run_stage(f"components.{module}", name)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 AWAY = """
 import json, sys
 sys.path = [path for path in sys.path if path] + [sys.argv[1]]

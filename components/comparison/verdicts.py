@@ -189,12 +189,18 @@ def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:
     return [np.concatenate([groups[i] for i in part]) for part in np.array_split(order, min(BLOCKS, len(groups)))]
 
 
+def jackknife(without: np.ndarray) -> float:
+    """The variance of a score over its examples, of the scores without each block, (blocks,); NaN without blocks."""
+    blocks = len(without)
+    return float((blocks - 1) / blocks * np.square(without - without.mean()).sum()) if blocks else nan
+
+
 def difference(a: Side, b: Side, noise: Pooled | None = None) -> Difference:
     """`a` less `b`; the variance of runs is each side's own, or that of `noise`. NaN where a score is undefined, or all examples are of
     one group."""
     blocks, middle = len(a.without), a.mean - b.mean
     left = a.without.mean(1) - b.without.mean(1)
-    of_examples = float((blocks - 1) / blocks * np.square(left - left.mean()).sum()) if blocks else nan
+    of_examples = jackknife(left)
     if noise:
         of_runs = noise.variance * sum(1 / own.runs for own in (a, b) if own.drawn)
         parts = [(of_examples, blocks - 1)] + ([(of_runs, noise.degrees)] if noise.degrees else [])

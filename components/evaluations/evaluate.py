@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from math import sqrt
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -90,17 +91,12 @@ def compared(answers: Answers, twins: np.ndarray) -> dict[str, Any]:
         for group in dict.fromkeys(groups.tolist()) for own in [groups == group]
     }  # fmt: skip
     return {
-        "score": ours.mean, "error": _error(ours), "items": int(known.sum()), "left_out": int((~known).sum()),
+        "score": ours.mean, "error": sqrt(verdicts.jackknife(ours.without.mean(1))),
+        "items": int(known.sum()), "left_out": int((~known).sum()),
         "random": {"mean": theirs.mean, "std": float(theirs.scores.std(ddof=1)), "n": theirs.runs},
         "gain": {key: None if np.isnan(value) else value for key, value in gain.items()},
         "groups": by_group,
     }  # fmt: skip
-
-
-def _error(one: verdicts.Side) -> float:
-    """The standard error of a score over its items, by the jackknife of blocks."""
-    left = one.without.mean(1)
-    return float(np.sqrt((len(left) - 1) / len(left) * np.square(left - left.mean()).sum()))
 
 
 if __name__ == "__main__":

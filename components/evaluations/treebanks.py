@@ -16,12 +16,11 @@ from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.evaluations.config import TreebankEvaluation
 from components.evaluations.minimal_pairs.words import tokens
+from components.evaluations.reading import AnyTokenizer, by_length, device_of, padded, reading
 from components.models.contract import LanguageModel
 from components.text import corpora, sources
 from components.text.sources.file import SourceFile
 from components.text.sources.text import lines
-from components.text.tokenizer import PAD, Tokenizer
-from components.text.tokenizer.fast import FastTokenizer
 
 PUNCTUATION = "PUNCT"
 TOKENS = 4096
@@ -53,12 +52,27 @@ class Sentence:
     @cached_property
     def depths(self) -> list[int]:
         """Of each word how many steps it is from the root."""
-        return [sum(1 for _ in self._above(i)) for i in range(len(self.words))]
+        return [len(above) - 1 for above in self._paths]
 
-    def _above(self, word: int) -> Iterator[int]:
-        while self.heads[word]:
-            word = self.heads[word] - 1
-            yield word
+    @cached_property
+    def distances(self) -> np.ndarray:
+        """(words, words) float32: how many edges of the tree are between two words."""
+        distances = np.zeros((len(self.words), len(self.words)), np.float32)
+        for i, one in enumerate(self._paths):
+            for j, other in enumerate(self._paths[:i]):
+                distances[i, j] = distances[j, i] = len(one) + len(other) - 2 * len({*one} & {*other})
+        return distances
+
+    @cached_property
+    def _paths(self) -> list[list[int]]:
+        """Of each word itself, its head, the head of that, up to the root."""
+        paths = []
+        for word in range(len(self.words)):
+            path = [word]
+            while self.heads[path[-1]]:
+                path.append(self.heads[path[-1]] - 1)
+            paths.append(path)
+        return paths
 
 
 def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Sentence]:
@@ -139,7 +153,7 @@ class Rows(NamedTuple):
     """(sentences,): false where one is longer than the model reads, or a word has no id."""
 
 
-def rows(model: LanguageModel, tokenizer: Tokenizer | FastTokenizer, sentences: Sequence[Sentence]) -> Rows:
+def rows(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sentence]) -> Rows:
     """An id belongs to the word that most of its characters are of."""
     all_ids, all_words, fits = [], [], []
     for sentence, (ids, spans) in zip(sentences, tokenizer.encode_offsets([own.text for own in sentences]), strict=True):
@@ -159,19 +173,12 @@ def rows(model: LanguageModel, tokenizer: Tokenizer | FastTokenizer, sentences: 
 def batches(own: Rows) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Which sentences, their ids (batch, length) and lengths (batch,): those that fit, the shortest first."""
     order = sorted(np.flatnonzero(own.fits).tolist(), key=lambda i: len(own.ids[i]))
-    start = 0
-    for end in range(1, len(order) + 1):
-        if end == len(order) or len(own.ids[order[end]]) * (end + 1 - start) > TOKENS:
-            some = order[start:end]
-            lengths = torch.tensor([len(own.ids[i]) for i in some])
-            ids = torch.full((len(some), int(lengths.max())), PAD)
-            for row, i in enumerate(some):
-                ids[row, : len(own.ids[i])] = torch.tensor(own.ids[i])
-            yield some, ids, lengths
-            start = end
+    for batch in by_length([len(own.ids[i]) for i in order], 0, TOKENS):
+        some = order[batch.start : batch.stop]
+        yield some, *padded([own.ids[i] for i in some], torch.device("cpu"))
 
 
-def windows(model: LanguageModel, tokenizer: Tokenizer | FastTokenizer, own: Rows) -> tuple[Rows, list[int]]:
+def windows(model: LanguageModel, tokenizer: AnyTokenizer, own: Rows) -> tuple[Rows, list[int]]:
     """Sentences in as few parts of whole words as the model can read, and of each part the number of its sentence.
 
     A word with more ids than the model reads, and one without any, fits into none.
@@ -195,31 +202,27 @@ def windows(model: LanguageModel, tokenizer: Tokenizer | FastTokenizer, own: Row
     return Rows(all_ids, all_words, np.ones(len(all_ids), bool)), sentences
 
 
-def word_vectors(model: LanguageModel, tokenizer: Tokenizer | FastTokenizer, sentences: Sequence[Sentence]) -> list[Tensor]:
+def word_vectors(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sentence]) -> list[Tensor]:
     """Of each sentence the mean over the ids of each word, in every layer, the embedding first: (layers + 1, words, width) float32.
 
     A sentence that is longer than the model reads is read in parts. What no part has, as a word without an id, is NaN.
     """
-    device = next(model.parameters()).device
+    device = device_of(model)
     parts, of = windows(model, tokenizer, rows(model, tokenizer, sentences))
-    vectors: list[Tensor | None] = [None] * len(sentences)
-    with torch.inference_mode():
+    vectors = [torch.full((model.num_layers + 1, len(own.words), model.width), torch.nan) for own in sentences]
+    with reading(model):
         for some, ids, lengths in batches(parts):
-            states = torch.stack(model.layers(ids.to(device), lengths.to(device))).float()  # (layers + 1, batch, length, width)
+            # (layers + 1, batch, length, width)
+            states = torch.stack(model.layers(ids.to(device), lengths.to(device))).float()
             for row, i in enumerate(some):
-                words = torch.tensor(parts.words[i], device=device)
-                real, count = words >= 0, len(sentences[of[i]].words)
-                sums = states.new_zeros(len(states), count, states.shape[3])
+                words, own = torch.tensor(parts.words[i], device=device), vectors[of[i]]
+                real = words >= 0
+                sums = states.new_zeros(len(states), own.shape[1], states.shape[3])
                 sums.index_add_(1, words[real], states[:, row, : len(words)][:, real])
-                counts = torch.bincount(words[real], minlength=count)
-                means = (sums / counts[None, :, None]).cpu()  # 0 / 0 where this part does not have the word
-                before = vectors[of[i]]
-                vectors[of[i]] = means if before is None else torch.where(counts.cpu()[None, :, None] > 0, means, before)
-    shape = next(own.shape for own in vectors if own is not None) if any(own is not None for own in vectors) else (1, 0, 1)
-    return [
-        torch.full((shape[0], len(sentence.words), shape[2]), torch.nan) if own is None else own
-        for own, sentence in zip(vectors, sentences, strict=True)
-    ]
+                counts = torch.bincount(words[real], minlength=own.shape[1])
+                there = counts > 0  # each word is in one part
+                own[:, there.cpu()] = (sums[:, there] / counts[there, None]).cpu()
+    return vectors
 
 
 def prepare(folder: Path, block: TreebankEvaluation) -> dict:

@@ -28,15 +28,15 @@ BASELINES = {
 }  # fmt: skip
 
 
-def rows(name: str) -> list[dict[str, str]]:
-    """A table of the report."""
-    with (REPORT / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+def rows(name: str, folder: Path = REPORT) -> list[dict[str, str]]:
+    """A table of the report, or of another folder."""
+    with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def find(name: str, **wanted: str) -> dict[str, str]:
-    """The first row of a table of the report that has these values."""
-    return next(row for row in rows(name) if all(row[key] == value for key, value in wanted.items()))
+def find(name: str, folder: Path = REPORT, **wanted: str) -> dict[str, str]:
+    """The first row of a table that has these values."""
+    return next(row for row in rows(name, folder) if all(row[key] == value for key, value in wanted.items()))
 
 
 def spread(row: dict[str, str]) -> str:
@@ -171,18 +171,12 @@ def evaluations() -> str:
     return table(head, body)
 
 
-def kept(name: str) -> list[dict[str, str]]:
-    """A table of RESULTS."""
-    with (RESULTS / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def published_pairs() -> str:
     """Of published minimal pairs, what each model finds right."""
     body = [
         [row["evaluation"], row["model"], f"{float(row['score']):.3f} ± {float(row['error']):.3f}", f"{float(row['random']):.3f}",
          f"{float(row['unigram']):.3f}", f"{float(row['bigram']):.3f}", f"{float(row['items']):,.0f}"]
-        for row in kept("pairs") if row["group"] == "all"
+        for row in rows("pairs", RESULTS) if row["group"] == "all"
     ]  # fmt: skip
     return table(["set", "model", "right ± error", "random weights", "unigram", "bigram", "pairs"], body)
 
@@ -190,10 +184,10 @@ def published_pairs() -> str:
 def probes() -> str:
     """Of each probe the score of every layer, and what stands next to the best one."""
     layers: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for row in kept("layers"):
+    for row in rows("layers", RESULTS):
         layers.setdefault((row["evaluation"], row["model"]), []).append(row)
     body = []
-    for whole in (row for row in kept("probes") if row["group"] == "all"):
+    for whole in (row for row in rows("probes", RESULTS) if row["group"] == "all"):
         own = layers[whole["evaluation"], whole["model"]]
         best = own[int(whole["protocol"].rpartition(" ")[2])]
         extra = [f"{float(best[key]):.{places}f}" if best[key] else "–" for key, places in (("control", 3), ("compression", 1))]
@@ -213,7 +207,7 @@ RELATIONS = ("det", "nsubj", "obj", "amod", "case", "aux")
 def attention() -> str:
     """Of each model how often the best head of a relation attends to the head of the word, random weights in brackets."""
     rows_of: dict[str, dict[str, dict[str, str]]] = {}
-    for row in kept("attention"):
+    for row in rows("attention", RESULTS):
         rows_of.setdefault(row["model"], {})[row["group"]] = row
     body = [
         [model, f"{float(own['all']['score']):.3f} ± {float(own['all']['error']):.3f}", f"{float(own['all']['random']):.3f}",
@@ -278,25 +272,24 @@ def less_first(pair: str, method: str, retrieval: str) -> str:
     return interval(find("alignment", pair=pair, method=method, retrieval=retrieval), "less_first", "less_low", "less_high", "+")
 
 
+def above_random(row: dict[str, str]) -> str:
+    """A score of an evaluation, and that of random weights."""
+    return f"{float(row['score']):.3f}, {float(row['random']):.3f} from random weights"
+
+
 def right(model: str, evaluation: str) -> str:
     """Share of right answers, and that of random weights: `0.899, 0.499 from random weights`."""
-    found = find("evaluations", model=model, evaluation=evaluation, group="all")
-    return f"{float(found['score']):.3f}, {float(found['random']):.3f} from random weights"
-
-
-def _in_kept(name: str, **wanted: str) -> str:
-    found = next(row for row in kept(name) if all(row[key] == value for key, value in wanted.items()))
-    return f"{float(found['score']):.3f}, {float(found['random']):.3f} from random weights"
+    return above_random(find("evaluations", model=model, evaluation=evaluation, group="all"))
 
 
 def probed(model: str, evaluation: str) -> str:
     """What a probe reads from the best layer: `0.749, 0.616 from random weights`."""
-    return _in_kept("probes", model=model, evaluation=evaluation, group="all")
+    return above_random(find("probes", RESULTS, model=model, evaluation=evaluation, group="all"))
 
 
 def attended(model: str, relation: str) -> str:
     """How often the best head of a relation finds the head of a word: `0.537, 0.031 from random weights`."""
-    return _in_kept("attention", model=model, group=relation)
+    return above_random(find("attention", RESULTS, model=model, group=relation))
 
 
 FIGURES = {

@@ -13,13 +13,7 @@ from torch.nn.functional import cross_entropy
 from components import params
 from components.models import store
 from components.report import evaluations
-from tests.conftest import run_stage, tiny_params
-
-
-def ran(module: str, name: str) -> str:
-    done = run_stage(f"components.{module}", name)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from tests.conftest import ran, tiny_params
 
 
 def test_of_each_objective_by_its_rule(project):

@@ -14,7 +14,7 @@ from components.evaluations.contract import Answers
 from components.evaluations.evaluate import compared
 from components.evaluations.minimal_pairs import pairs
 from components.report import evaluations
-from tests.conftest import run_stage, tiny_params
+from tests.conftest import ran, tiny_params
 
 SENTENCES = [
     "{} sees an old dog near the river .", "{} sees a red ball near the river .", "the man of {} is here today .",
@@ -35,12 +35,6 @@ def asking(project):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     return raw
-
-
-def ran(module: str, name: str) -> str:
-    done = run_stage(f"components.{module}", name)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_from_held_out_text_to_figures(asking):

@@ -11,8 +11,8 @@ from components import params
 from components.core.errors import SesameError
 from components.stages import registry
 from components.studies import champion
-from tests.conftest import tiny_params
-from tests.evaluations.test_evaluate import asking, ran  # noqa: F401  (a fixture)
+from tests.conftest import ran, tiny_params
+from tests.evaluations.test_evaluate import asking  # noqa: F401  (a fixture)
 
 STUDY = {
     "question": "Does it matter how fast it learns?", "model": "gpt", "base": "fast", "evaluations": ["pairs"], "seeds": [1, 2],

@@ -20,7 +20,7 @@ from components.evaluations.treebanks import Sentence
 from components.models import store
 from components.report import evaluations
 from components.text import sources
-from tests.conftest import run_stage, tiny_params
+from tests.conftest import ran, tiny_params
 
 KEYS = Sentence(
     ["the", "keys", "on", "the", "table", "are", "old", "."], ["DET", "NOUN", "ADP", "DET", "NOUN", "AUX", "ADJ", "PUNCT"],
@@ -108,7 +108,7 @@ def test_the_structural_probe_finds_a_planted_tree():
             x[i, i] += 1
         vectors.append(x + 0.01 * torch.randn(size, 12))
     for sentence, x in zip(sentences[:5], vectors, strict=False):
-        np.testing.assert_allclose(structural.tree_distances(sentence), torch.cdist(x, x).square().numpy(), atol=0.3)
+        np.testing.assert_allclose(sentence.distances, torch.cdist(x, x).square().numpy(), atol=0.3)
     projection = structural.fit(vectors[:100], sentences[:100], 1)
     found = np.concatenate([
         structural.right_edges(projection.squared_distances(x).numpy(), sentence)
@@ -140,12 +140,6 @@ def bank(project):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     return raw
-
-
-def ran(module: str, name: str) -> str:
-    done = run_stage(f"components.{module}", name)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_from_a_treebank_to_the_report(bank):

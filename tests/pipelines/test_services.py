@@ -304,7 +304,8 @@ def test_a_prefect_server_that_falls_silent_in_mid_flow(bare, tmp_path):
         server.kill()
         server.wait()
     print(f"{took:.0f} s until the end of a flow whose server is silent")
-    assert output.endswith("finished stages are kept: run the command again (`sesame status` shows the servers)\n") and took < 60, (took, output)
+    last = "finished stages are kept: run the command again (`sesame status` shows the servers)\n"
+    assert output.endswith(last) and took < 60, (took, output)
     assert "1 stage: 1 cached" in bare.sesame("run")
 
 

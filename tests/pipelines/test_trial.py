@@ -6,7 +6,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from pipelines import trial
-from tests.conftest import run_stage, tiny_params
+from tests.conftest import ran, tiny_params
 from tests.evaluations.test_evaluate import SENTENCES
 
 
@@ -20,8 +20,7 @@ def test_a_first_look(project, capsys):
         with open(file, "w") as out:
             YAML().dump(part, out)
     for module, name in (("pretrain", "small"), ("evaluations", "pairs")):
-        done = run_stage(f"components.{module}", name)
-        assert done.returncode == 0, done.stderr
+        ran(module, name)
     trial.show()
     said, page = capsys.readouterr().out, trial.PAGE.read_text()
     assert re.search(r"[\d,]+ tokens read; \d\.\d\d bits a byte .* right in \d\.\d{3} of \d+ pairs, from random weights in \d\.\d{3}", said)

@@ -19,10 +19,9 @@ from components.evaluations import treebanks
 from components.evaluations.attention import maps
 from components.evaluations.attention.config import Attention
 from components.evaluations.contract import Answers
+from components.evaluations.reading import AnyTokenizer
 from components.evaluations.treebanks import PUNCTUATION, Sentence
 from components.models.contract import LanguageModel
-from components.text.tokenizer import Tokenizer
-from components.text.tokenizer.fast import FastTokenizer
 
 DIRECTIONS = ("dependent_to_head", "head_to_dependent")
 """Who attends: a word finds its head where it attends to it most, or where of all words the head attends to it most."""
@@ -35,9 +34,8 @@ def prepare(folder: Path, block: Attention) -> dict:
     return treebanks.prepare(folder, block)
 
 
-def ask(folder: Path, model: LanguageModel, tokens: Tokenizer | FastTokenizer, name: str) -> Answers:
+def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model without attention, and where no sentence fits into it."""
-    model.eval()
     splits = [treebanks.read_written(folder / f"{split}.jsonl") for split in ("train", "test")]
     train, test = (looked_at(model, tokens, sentences, name) for sentences in splits)
     items, known = test.items, test.known
@@ -121,7 +119,7 @@ class Looked:
     """Of each head, layer by layer, its mean attention."""
 
 
-def looked_at(model: LanguageModel, tokens: Tokenizer | FastTokenizer, sentences: list[Sentence], name: str) -> Looked:
+def looked_at(model: LanguageModel, tokens: AnyTokenizer, sentences: list[Sentence], name: str) -> Looked:
     """Raises SesameError where no sentence of two words fits, and as `maps.of_tokens`."""
     rows, items = treebanks.rows(model, tokens, sentences), items_of(sentences)
     known = rows.fits[items.sentences]
@@ -142,7 +140,7 @@ def looked_at(model: LanguageModel, tokens: Tokenizer | FastTokenizer, sentences
     return Looked(items, right, known, heads)
 
 
-def specials(ids: Sequence[int], tokens: Tokenizer | FastTokenizer) -> Tensor:
+def specials(ids: Sequence[int], tokens: AnyTokenizer) -> Tensor:
     """Of each id whether it stands around the text, (ids,)."""
     places = torch.arange(len(ids))
     return (places < len(tokens.prefix)) | (places >= len(ids) - len(tokens.suffix))

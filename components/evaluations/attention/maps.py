@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from components.core.errors import SesameError
 from components.evaluations import treebanks
+from components.evaluations.reading import device_of, reading
 from components.models.contract import LanguageModel
 
 AT_ONCE = 2**18
@@ -60,7 +61,7 @@ def of_tokens(model: LanguageModel, ids: Tensor, lengths: Tensor, name: str) -> 
     raises SesameError for a model without attention, and for one that does not attend from token to token.
     """
     read = model.encode if model.reads == "source_then_target" else model.layers
-    with torch.inference_mode(), Recorder() as recorder:
+    with reading(model), Recorder() as recorder:
         read(ids, lengths)
     if not recorder.weights:
         raise SesameError(f"{name} has no attention between tokens: take a Transformer, as BERT's or GPT's family is")
@@ -73,7 +74,7 @@ def of_tokens(model: LanguageModel, ids: Tensor, lengths: Tensor, name: str) -> 
 def of_sentences(model: LanguageModel, rows: treebanks.Rows, name: str) -> Iterator[tuple[int, list[Tensor]]]:
     """The number of each sentence that fits, the shortest first, and its weights in each layer, (heads, tokens, tokens)
     float32. Raises SesameError as `of_tokens`."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     for some, ids, lengths in treebanks.batches(rows):
         size = max(1, AT_ONCE // ids.shape[1] ** 2)
         for start in range(0, len(some), size):

@@ -12,9 +12,9 @@ from components.comparison import pages, plots
 from components.core import compute, storage
 from components.core.errors import SesameError
 from components.evaluations.attention import maps
+from components.evaluations.reading import AnyTokenizer
 from components.models import store
 from components.text.tokenizer import SPECIALS, Tokenizer
-from components.text.tokenizer.fast import FastTokenizer
 
 FOLDER = Path("data/attention")
 CELL, NARROWEST, WIDEST = 0.17, 1.7, 6.0
@@ -37,14 +37,14 @@ def write(name: str, text: str, out: Path | None = None) -> Path:
         raise SesameError(f"the text {text!r} has no token: give it a word at least")
     if len(ids) > model.max_length:
         raise SesameError(f"the text has {len(ids)} tokens, and model {name} reads {model.max_length}: shorten it")
-    layers = maps.of_tokens(model.eval(), torch.tensor([ids]), torch.tensor([len(ids)]), f"model {name}")
+    layers = maps.of_tokens(model, torch.tensor([ids]), torch.tensor([len(ids)]), f"model {name}")
     drawn = [drawing(layer[0], labels, number) for number, layer in enumerate(layers, start=1)]
     template = Path(__file__).with_name("page.html.j2")
     pages.write(path, template, f"attention of {name}", model=name, text=text, layers=drawn)
     return path
 
 
-def labelled(tokens: Tokenizer | FastTokenizer, text: str) -> tuple[list[int], list[str]]:
+def labelled(tokens: AnyTokenizer, text: str) -> tuple[list[int], list[str]]:
     """Ids of a text with the specials around it, and what is written at each: its characters; `·` where it has none."""
     [(ids, spans)] = tokens.encode_offsets([text])
     shown = [" ".join(text[first:end].split()) or "·" for first, end in spans]
@@ -52,7 +52,7 @@ def labelled(tokens: Tokenizer | FastTokenizer, text: str) -> tuple[list[int], l
     return [*tokens.prefix, *ids, *tokens.suffix], [*before, *shown, *after]
 
 
-def _special(tokens: Tokenizer | FastTokenizer, i: int) -> str:
+def _special(tokens: AnyTokenizer, i: int) -> str:
     return SPECIALS[i] if isinstance(tokens, Tokenizer) else tokens.tokenizer.id_to_token(i)
 
 

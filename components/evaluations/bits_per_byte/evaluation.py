@@ -11,6 +11,7 @@ from components.core.keyed import generator
 from components.evaluations.bits_per_byte.config import BitsPerByte
 from components.evaluations.contract import Answers
 from components.evaluations.minimal_pairs import scoring
+from components.evaluations.reading import AnyTokenizer
 from components.models.contract import LanguageModel
 from components.text import corpora
 
@@ -29,7 +30,7 @@ def prepare(folder: Path, block: BitsPerByte) -> dict:
     return figures
 
 
-def ask(folder: Path, model: LanguageModel, tokens: scoring.AnyTokenizer, name: str) -> Answers:
+def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model that has no probability of a sentence."""
     sentences = storage.read_json(folder / FILE)
     protocol = next(iter(scoring.protocols(model)), None)

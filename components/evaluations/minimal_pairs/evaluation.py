@@ -12,6 +12,7 @@ from components.evaluations.minimal_pairs import pairs, readers, rules, scoring
 from components.evaluations.minimal_pairs.accuracy import TIE, accuracies, is_right
 from components.evaluations.minimal_pairs.config import MinimalPairs, PairColumns
 from components.evaluations.minimal_pairs.ngrams import NGrams
+from components.evaluations.reading import AnyTokenizer
 from components.models.contract import LanguageModel
 from components.text import corpora, sources
 
@@ -58,7 +59,7 @@ def _held_out(corpus: Path) -> Iterator[corpora.Document]:
         yield from corpora.read(corpus, split)
 
 
-def ask(folder: Path, model: LanguageModel, tokens: scoring.AnyTokenizer, name: str) -> Answers:
+def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model that has no probability of a sentence."""
     asked = pairs.read(folder / "pairs.jsonl")
     protocol = next(iter(scoring.protocols(model)), None)

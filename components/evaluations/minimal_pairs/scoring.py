@@ -14,23 +14,20 @@ the first, and it adds nothing.
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch.nn.utils.rnn import pad_sequence
 
 from components.core.errors import SesameError
 from components.core.words import MARKS
 from components.evaluations.minimal_pairs.pairs import Pair
+from components.evaluations.reading import AnyTokenizer, by_length, device_of, padded, reading
 from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
 from components.objectives.scoring import ROWS
-from components.text.tokenizer import PAD, Tokenizer
-from components.text.tokenizer.fast import FastTokenizer
 
 Protocol = Literal["log_probability", "pll_within_word_l2r", "pll_original", "one_word"]
 CHAIN = ("left_to_right", "recurrent", "each_direction")
@@ -42,8 +39,6 @@ SENTENCES_AT_ONCE = 2**14
 
 OF_A_WORD = re.compile(rf"[\w{MARKS}]{{2}}")
 """Two characters that no word ends between: letters, digits and combining marks."""
-
-AnyTokenizer = Tokenizer | FastTokenizer
 
 
 class Scored(NamedTuple):
@@ -132,7 +127,7 @@ def one_word(
     sums = np.full((2, len(fits)), np.nan)
     order = sorted(np.flatnonzero(fits), key=lambda i: len(both[0][0][i]))
     with reading(model):
-        for some in _batches([len(both[0][0][i]) for i in order], len(around(tokenizer)), _most(model)):
+        for some in by_length([len(both[0][0][i]) for i in order], len(around(tokenizer)), _most(model)):
             own = [order[i] for i in some]
             rows = [_around(tokenizer, both[0][0][i]) for i in own]
             at = torch.tensor([places[i] + before for i in own])
@@ -161,18 +156,6 @@ def checked(model: LanguageModel, tokenizer: AnyTokenizer, protocol: str, name: 
         f"{name} has no log-probability of a text: it reads {model.reads}; "
         f"take a model that predicts its tokens, which reads {', '.join(CHAIN)} or both_sides"
     )
-
-
-@contextmanager
-def reading(model: LanguageModel) -> Iterator[None]:
-    """Without dropout and gradients; afterwards the model is as it was."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(training)
 
 
 def encoded(
@@ -230,27 +213,7 @@ def _around(tokenizer: AnyTokenizer, ids: Sequence[int]) -> list[int]:
 
 
 def _most(model: LanguageModel) -> int:
-    return TOKENS.get(_device(model).type, TOKENS["cuda"])
-
-
-def _device(model: LanguageModel) -> torch.device:
-    return next(model.parameters()).device
-
-
-def _batches(lengths: Sequence[int], more: int, most: int) -> Iterator[range]:
-    """Tokens of rows, shortest first, to which some `more` come -> which rows are read together: padded, they have at
-    most so many tokens."""
-    start = 0
-    for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or (lengths[end] + more) * (end + 1 - start) > most:
-            yield range(start, end)
-            start = end
-
-
-def _padded(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """-> ids (batch, length), lengths (batch,)."""
-    ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
-    return ids.to(device), torch.tensor([*map(len, rows)], device=device)
+    return TOKENS.get(device_of(model).type, TOKENS["cuda"])
 
 
 def _chain(
@@ -260,9 +223,9 @@ def _chain(
     back_alone = model.reads == "recurrent" and model.config.backward
     both = model.reads == "each_direction"
     first, suffix = len(tokenizer.prefix), tokenizer.suffix if both or back_alone else []
-    for some in _batches([len(ids[i]) for i in order], first + len(suffix), _most(model)):
+    for some in by_length([len(ids[i]) for i in order], first + len(suffix), _most(model)):
         own = [order[i] for i in some]
-        whole, lengths = _padded([[*tokenizer.prefix, *ids[i], *suffix] for i in own], _device(model))
+        whole, lengths = padded([[*tokenizer.prefix, *ids[i], *suffix] for i in own], device_of(model))
         width = whole.shape[1]
         places = torch.arange(width, device=whole.device)
         text = (places >= first) & (places < lengths[:, None] - len(suffix))
@@ -288,7 +251,7 @@ def _hidden(model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]],
     sentence = np.repeat(np.arange(len(ids)), [*map(len, ids)])
     place = np.concatenate([np.arange(len(own)) for own in ids])
     lengths, sums = np.array([*map(len, ids)])[sentence], np.zeros(len(ids))
-    for some in _batches(lengths, more, _most(model)):
+    for some in by_length(lengths, more, _most(model)):
         rows, asked = [], []
         for i in some:
             own, at = sentence[i], place[i]
@@ -307,7 +270,7 @@ def _hidden(model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]],
 
 def _read_masked(model: MaskedLanguageModel, rows: list[list[int]], places: Tensor) -> Tensor:
     """-> the hidden state at one place of each row, (rows, width)."""
-    ids, lengths = _padded(rows, _device(model))
+    ids, lengths = padded(rows, device_of(model))
     return model(ids, lengths)[torch.arange(len(rows), device=ids.device), places.to(ids.device)]
 
 

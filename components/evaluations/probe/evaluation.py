@@ -16,10 +16,9 @@ from components.evaluations import treebanks
 from components.evaluations.contract import Answers
 from components.evaluations.probe import linear, structural
 from components.evaluations.probe.config import Probe
+from components.evaluations.reading import AnyTokenizer
 from components.evaluations.treebanks import Sentence
 from components.models.contract import LanguageModel
-from components.text.tokenizer import Tokenizer
-from components.text.tokenizer.fast import FastTokenizer
 
 DEEPEST = 6
 """Depths from here on are one class."""
@@ -35,10 +34,9 @@ def prepare(folder: Path, block: Probe) -> dict:
     return figures
 
 
-def ask(folder: Path, model: LanguageModel, tokens: Tokenizer | FastTokenizer, name: str) -> Answers:
+def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError where no sentence fits into the model."""
     card = storage.read_json(folder / "card.json")
-    model.eval()
     splits = {}
     for split in SPLITS:
         sentences = treebanks.read_written(folder / f"{split}.jsonl")
@@ -156,9 +154,8 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
             best = on_dev, layer, values
     own = [(number, word, relation) for number, one in enumerate(test[0]) for word, relation in zip(one.words, one.relations, strict=True)]
     clusters, words, relations = (np.array(part) for part in zip(*own, strict=True))
-    there = np.concatenate([structural.right_edges(np.ones((len(one.words),) * 2), one) for one in test[0]])
-    asked = np.isfinite(there)  # the root and punctuation are no items
     beside = np.concatenate([structural.right_edges(_places(one), one) for one in test[0]])
+    asked = np.isfinite(beside)  # the root and punctuation are no items
     figures = {"layer": best[1], "train_sentences": first_dev, "references": {"word_before": float(np.nanmean(beside))}}
     return Answers(
         f"structural probe, layer {best[1]}", best[2][asked], relations[asked], np.ones(int(asked.sum())),

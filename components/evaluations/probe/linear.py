@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from components.core.keyed import generator
+from components.evaluations.probe.standard import Standard
 
 STEPS = 100
 PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
@@ -19,14 +20,13 @@ PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 
 class Linear:
     """A softmax classifier of standardised vectors."""
 
-    mean: Tensor
-    deviation: Tensor
+    standard: Standard
     weights: Tensor
     """(width + 1, classes): the last row is the bias."""
 
     def logits(self, x: Tensor) -> Tensor:
         """(n, width) -> (n, classes)."""
-        return (x - self.mean) / self.deviation @ self.weights[:-1] + self.weights[-1]
+        return self.standard(x) @ self.weights[:-1] + self.weights[-1]
 
     def bits(self, x: Tensor, y: Tensor) -> float:
         """The sum of -log2 p of the labels y (n,)."""
@@ -38,8 +38,8 @@ def fit(x: Tensor, y: Tensor, classes: int) -> Linear:
 
     It starts at zero and is convex, so nothing is drawn.
     """
-    mean, deviation = x.mean(0), x.std(0, correction=0).clamp(min=1e-6)
-    z = (x - mean) / deviation
+    standard = Standard.of(x)
+    z = standard(x)
     weights = torch.zeros(x.shape[1] + 1, classes, dtype=x.dtype, requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=STEPS, tolerance_change=1e-7, line_search_fn="strong_wolfe")
 
@@ -50,7 +50,7 @@ def fit(x: Tensor, y: Tensor, classes: int) -> Linear:
         return value
 
     optimizer.step(loss)
-    return Linear(mean, deviation, weights.detach())
+    return Linear(standard, weights.detach())
 
 
 def compression(x: Tensor, y: Tensor, classes: int) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from components.core.keyed import generator
+from components.evaluations.probe.standard import Standard
 from components.evaluations.treebanks import PUNCTUATION, Sentence
 
 RANK, STEPS, BATCH, RATE = 64, 1000, 20, 3e-3
@@ -18,29 +19,17 @@ SMALLEST = 1e-6
 """An edge of length 0 is none to the library."""
 
 
-def tree_distances(sentence: Sentence) -> np.ndarray:
-    """(words, words): edges between two words."""
-    above = [[word, *sentence._above(word)] for word in range(len(sentence.words))]
-    distances = np.zeros((len(above), len(above)), np.float32)
-    for i, one in enumerate(above):
-        for j in range(i):
-            shared = set(one) & set(above[j])
-            distances[i, j] = distances[j, i] = len(one) + len(above[j]) - 2 * len(shared)
-    return distances
-
-
 @dataclass(frozen=True)
 class Projection:
     """Of standardised vectors, into the space whose squared distances are read."""
 
-    mean: Tensor
-    deviation: Tensor
+    standard: Standard
     weights: Tensor
     """(width, rank)"""
 
     def squared_distances(self, x: Tensor) -> Tensor:
         """(..., words, width) -> (..., words, words)."""
-        projected = (x - self.mean) / self.deviation @ self.weights
+        projected = self.standard(x) @ self.weights
         return (projected[..., :, None, :] - projected[..., None, :, :]).square().sum(-1)
 
 
@@ -49,8 +38,8 @@ def fit(vectors: Sequence[Tensor], sentences: Sequence[Sentence], seed: int) -> 
     every = torch.cat([*vectors])
     weights = torch.rand(every.shape[1], min(RANK, every.shape[1]), generator=torch.Generator().manual_seed(seed))
     weights = (0.1 * (weights - 0.5)).requires_grad_()
-    projection = Projection(every.mean(0), every.std(0, correction=0).clamp(min=1e-6), weights)
-    distances = [torch.from_numpy(tree_distances(sentence)) for sentence in sentences]
+    projection = Projection(Standard.of(every), weights)
+    distances = [torch.from_numpy(sentence.distances) for sentence in sentences]
     optimizer = torch.optim.Adam([weights], RATE)
     falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, STEPS)
     for some in islice(_batches(len(vectors), seed), STEPS):
@@ -64,7 +53,7 @@ def fit(vectors: Sequence[Tensor], sentences: Sequence[Sentence], seed: int) -> 
         loss.backward()
         optimizer.step()
         falling.step()
-    return Projection(projection.mean, projection.deviation, weights.detach())
+    return Projection(projection.standard, weights.detach())
 
 
 def _batches(size: int, seed: int) -> Iterator[np.ndarray]:

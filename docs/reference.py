@@ -1,4 +1,5 @@
-"""The pages of the site that are made when it is built: the README, every key of the params files, and every command."""
+"""The pages of the site that are made when it is built: the README, every key of the params files, and every
+command."""
 
 import json
 from pathlib import Path
@@ -40,10 +41,18 @@ def params_page() -> str:
     schemas = {path.stem.partition(".")[0]: json.loads(text) for path, text in params.schemas().items()}
     text = "# Every key\n\nMade of the typed models in `components/params`. A key without a default has to be given.\n"
     blocks = {}
-    for name, file in (("params", params.FILE), ("studies", params.STUDIES), ("study", f"{params.STUDY_FOLDER}/NAME.yaml")):
+    for name, file in (
+        ("params", params.FILE),
+        ("studies", params.STUDIES),
+        ("study", f"{params.STUDY_FOLDER}/NAME.yaml"),
+    ):
         text += f"\n## {file}\n\n{_table(schemas[name])}"
         blocks |= schemas[name]["$defs"]
-    return text + "\n## Blocks\n" + "".join(f"\n### {name}\n\n{_paragraph(own)}{_table(own)}" for name, own in sorted(blocks.items()))
+    return (
+        text
+        + "\n## Blocks\n"
+        + "".join(f"\n### {name}\n\n{_paragraph(own)}{_table(own)}" for name, own in sorted(blocks.items()))
+    )
 
 
 def _paragraph(block: dict) -> str:
@@ -97,4 +106,8 @@ def cli_page() -> str:
 def _commands(group, name: str) -> dict:
     if not getattr(group, "commands", None):
         return {name: group}
-    return {key: own for part, command in group.commands.items() for key, own in _commands(command, f"{name} {part}").items()}
+    return {
+        key: own
+        for part, command in group.commands.items()
+        for key, own in _commands(command, f"{name} {part}").items()
+    }

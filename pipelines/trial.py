@@ -1,4 +1,5 @@
-"""`sesame try`: one small GPT from raw text to what it knows, in two minutes, by stages that the whole pipeline uses again."""
+"""`sesame try`: one small GPT from raw text to what it knows, in two minutes, by stages that the whole pipeline uses
+again."""
 
 import csv
 from pathlib import Path
@@ -43,10 +44,16 @@ def show() -> None:
     block = all_params.models[MODEL]
     compute.prepare(block.trainer.threads)
     answers = evaluate.asked("minimal_pairs", EVALUATION, folder)
-    score, random = (float(np.nanmean(own.values)) for own in (answers, evaluate.asked("minimal_pairs", EVALUATION, folder, 1)))
+    score, random = (
+        float(np.nanmean(own.values)) for own in (answers, evaluate.asked("minimal_pairs", EVALUATION, folder, 1))
+    )
     judged, written = _judged(answers.items), _samples(block, folder)
     with Path("data/study_curves", f"{MODEL}.csv").open(newline="") as file:
-        curve = pd.DataFrame(csv.DictReader(file)).apply(pd.to_numeric, errors="coerce").assign(model=MODEL, reads=block.loss_of)
+        curve = (
+            pd.DataFrame(csv.DictReader(file))
+            .apply(pd.to_numeric, errors="coerce")
+            .assign(model=MODEL, reads=block.loss_of)
+        )
     bits, tokens = curve["bits_per_byte"].iloc[-1], int(curve["tokens"].iloc[-1])
     facts = {"tokens": tokens, "bits": bits, "score": score, "random": random, "items": len(answers.values)}
     pages.write(
@@ -62,7 +69,9 @@ def show() -> None:
     for own in written:
         terminal.say(f"  {own['prompt']}  ->  {own['output']}")
     terminal.say(f"page     {PAGE}")
-    terminal.say("next     `make run` builds the whole pipeline, and `sesame study mine` an ablation of your own (README)")
+    terminal.say(
+        "next     `make run` builds the whole pipeline, and `sesame study mine` an ablation of your own (README)"
+    )
 
 
 def _judged(items: pd.DataFrame) -> list[Judged]:
@@ -72,7 +81,10 @@ def _judged(items: pd.DataFrame) -> list[Judged]:
     scored = items.assign(margin=items["good"] - items["bad"], far=(words - WORDS).abs()).dropna(subset="margin")
     scored = scored.sort_values("far", kind="stable")
     in_turn = scored.assign(turn=scored.groupby("paradigm").cumcount()).sort_values("turn", kind="stable")
-    return [Judged(text[row.id].good, text[row.id].bad, row.paradigm, row.margin) for row in in_turn.head(SHOWN).itertuples()]
+    return [
+        Judged(text[row.id].good, text[row.id].bad, row.paradigm, row.margin)
+        for row in in_turn.head(SHOWN).itertuples()
+    ]
 
 
 def _samples(block: params.Model, folder: Path) -> list[dict[str, str]]:

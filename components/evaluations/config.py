@@ -31,7 +31,8 @@ class Treebank(Block):
     source: Source
     """The files: a word a line with tabs between its fields, an empty line after each sentence."""
     columns: Annotated[list[str], Field(min_length=4)] = CONLL_U
-    """What the fields are, in their order: `form`, `upos`, `head` and `deprel` are read, and `id` tells words of several tokens."""
+    """What the fields are, in their order: `form`, `upos`, `head` and `deprel` are read, and `id` tells words of
+    several tokens."""
 
     @model_validator(mode="after")
     def columns_are_there(self):

@@ -18,8 +18,8 @@ class Answers:
     protocol: str
     """By which rule it was scored. Models are compared within one."""
     values: np.ndarray
-    """(items,): the score of each, as 1 for a right answer, 0 for a wrong one, .5 for a tie; NaN where the item could not be put
-    to the model."""
+    """(items,): the score of each, as 1 for a right answer, 0 for a wrong one, .5 for a tie; NaN where the item could
+    not be put to the model."""
     groups: np.ndarray
     """(items,) of texts: what the figures are told apart by, as phenomena."""
     weights: np.ndarray
@@ -31,12 +31,15 @@ class Answers:
     measure: str = "accuracy"
     """What the values are."""
     clusters: np.ndarray | None = None
-    """(items,): items that are no independent ones have one number, as the words of a sentence; None: each is by itself."""
+    """(items,): items that are no independent ones have one number, as the words of a sentence; None: each is by
+    itself."""
     layers: Sequence[Mapping[str, float]] = ()
     """Figures of every layer, the embedding first, where an evaluation reads them one by one."""
 
 
-def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None) -> verdicts.Side:
+def side(
+    values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None
+) -> verdicts.Side:
     """A side of a comparison, of the answers of some runs to the same items.
 
     Args:

@@ -1,4 +1,5 @@
-"""Treebanks: sentences whose words have a tag, a head and a relation to it, and what a model has at each of these words."""
+"""Treebanks: sentences whose words have a tag, a head and a relation to it, and what a model has at each of these
+words."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,11 +77,12 @@ class Sentence:
 
 
 def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Sentence]:
-    """Sentences of files: a word a line with a tab between its `columns`, `#` before comments, an empty line after each sentence.
+    """Sentences of files: a word a line with a tab between its `columns`, `#` before comments, an empty line after each
+    sentence.
 
-    Multiword tokens (`3-4`) and empty words (`8.1`) of CoNLL-U are left out.
-    Raises SesameError that names file and line for another number of columns, a head that is no word of the sentence, a sentence
-    without a root, and heads in a circle.
+    Multiword tokens (`3-4`) and empty words (`8.1`) of CoNLL-U are left out. Raises SesameError that names file and
+    line for another number of columns, a head that is no word of the sentence, a sentence without a root, and heads in
+    a circle.
     """
     places = {name: columns.index(name) for name in ("form", "upos", "head", "deprel")}
     for file in files:
@@ -107,7 +109,9 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
 def _checked(rows: list[list[str]], place: str) -> Sentence:
     words, tags, heads, relations = map(list, zip(*rows, strict=True))
     if wrong := [head for head in heads if not head.isdigit() or int(head) > len(words)]:
-        raise SesameError(f"{place}: head {wrong[0]!r}: a number from 0 to {len(words)}, the words of the sentence, expected")
+        raise SesameError(
+            f"{place}: head {wrong[0]!r}: a number from 0 to {len(words)}, the words of the sentence, expected"
+        )
     numbers = [int(head) for head in heads]
     if numbers.count(0) != 1:
         raise SesameError(f"{place}: {numbers.count(0)} words have head 0: one root expected")
@@ -132,7 +136,8 @@ def read_written(file: Path) -> list[Sentence]:
 
 
 def drawn(sentences: Sequence[Sentence], count: int) -> list[Sentence]:
-    """Sentences that have so many words together, or all: files begin with one genre, so they are drawn, the same ones each time."""
+    """Sentences that have so many words together, or all: files begin with one genre, so they are drawn, the same ones
+    each time."""
     chosen, words = [], 0
     for i in generator(0).permutation(len(sentences)):
         if words >= count:
@@ -156,7 +161,9 @@ class Rows(NamedTuple):
 def rows(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sentence]) -> Rows:
     """An id belongs to the word that most of its characters are of."""
     all_ids, all_words, fits = [], [], []
-    for sentence, (ids, spans) in zip(sentences, tokenizer.encode_offsets([own.text for own in sentences]), strict=True):
+    for sentence, (ids, spans) in zip(
+        sentences, tokenizer.encode_offsets([own.text for own in sentences]), strict=True
+    ):
         owner = np.full(len(sentence.text) + 1, -1)
         for number, (first, end) in enumerate(sentence.spans):
             owner[first:end] = number
@@ -203,7 +210,8 @@ def windows(model: LanguageModel, tokenizer: AnyTokenizer, own: Rows) -> tuple[R
 
 
 def word_vectors(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sentence]) -> list[Tensor]:
-    """Of each sentence the mean over the ids of each word, in every layer, the embedding first: (layers + 1, words, width) float32.
+    """Of each sentence the mean over the ids of each word, in every layer, the embedding first: (layers + 1, words,
+    width) float32.
 
     A sentence that is longer than the model reads is read in parts. What no part has, as a word without an id, is NaN.
     """
@@ -226,11 +234,17 @@ def word_vectors(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Seque
 
 
 def prepare(folder: Path, block: TreebankEvaluation) -> dict:
-    """Write train.jsonl and test.jsonl; how many sentences and words each has, and how many words of test the corpus has.
+    """Write train.jsonl and test.jsonl; how many sentences and words each has, and how many words of test the corpus
+    has.
 
     Raises SesameError where a split has no sentence.
     """
-    known = {word for document in corpora.read(Path("data/corpora", block.corpus), "train") for line in document for word in tokens(line)}
+    known = {
+        word
+        for document in corpora.read(Path("data/corpora", block.corpus), "train")
+        for line in document
+        for word in tokens(line)
+    }
     figures: dict[str, int] = {}
     for split, treebank, count in (("train", block.train, block.train_words), ("test", block.test, block.test_words)):
         chosen = drawn([*read(sources.open_files(treebank.source), treebank.columns)], count)
@@ -239,5 +253,8 @@ def prepare(folder: Path, block: TreebankEvaluation) -> dict:
         write(folder / f"{split}.jsonl", chosen)
         figures |= {f"{split}_sentences": len(chosen), f"{split}_words": sum(len(own.words) for own in chosen)}
     there = sum(word.lower() in known for own in chosen for word in own.words)
-    print(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures.items()) + f"; the corpus has {there:,} of test's")
+    print(
+        ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures.items())
+        + f"; the corpus has {there:,} of test's"
+    )
     return figures | {"test_words_in_corpus": there}

@@ -17,15 +17,18 @@ class Power(NamedTuple):
     """Of one measure in a study."""
 
     smallest: float
-    """The smallest difference between two variants that a comparison by itself finds in POWER of the cases. Test items add to it."""
+    """The smallest difference between two variants that a comparison by itself finds in POWER of the cases. Test items
+    add to it."""
     studies: int
     """How many past studies the spread is of."""
 
 
 def power(name: str, study: params.Study) -> dict[str, Power]:
-    """Of each measure of a study that past ones have: a task, an evaluation, bits per byte. Empty for a study of one seed.
+    """Of each measure of a study that past ones have: a task, an evaluation, bits per byte. Empty for a study of one
+    seed.
 
-    The spread is that of the study's own last run where there is one, else of all studies: of other models and budgets, so an estimate.
+    The spread is that of the study's own last run where there is one, else of all studies: of other models and budgets,
+    so an estimate.
     """
     if (n := len(study.seeds)) < 2:
         return {}

@@ -7,9 +7,10 @@ from components.evaluations.config import EvaluationBlock
 
 
 class BitsPerByte(EvaluationBlock):
-    """Minus the log-probability of held-out sentences, each by itself, over the bytes of their text: left to right the chain rule's, of
-    a masked model the pseudo-log-likelihood's (Salazar et al. 2020; Kauf and Ivanova 2023). So models of other tokenizers and lengths of
-    rows compare. The two rules do not: a pseudo-log-likelihood sees both sides of each word, and its sum is no probability of a text."""
+    """Minus the log-probability of held-out sentences, each by itself, over the bytes of their text: left to right the
+    chain rule's, of a masked model the pseudo-log-likelihood's (Salazar et al. 2020; Kauf and Ivanova 2023). So models
+    of other tokenizers and lengths of rows compare. The two rules do not: a pseudo-log-likelihood sees both sides of
+    each word, and its sum is no probability of a text."""
 
     kind: Literal["bits_per_byte"]
     sentences: Count = 500

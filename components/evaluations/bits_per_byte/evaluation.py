@@ -19,7 +19,8 @@ FILE = "sentences.json"
 
 
 def prepare(folder: Path, block: BitsPerByte) -> dict:
-    """Write the sentences; how many there are and how many bytes they have. Raises SesameError where the corpus has no test text."""
+    """Write the sentences; how many there are and how many bytes they have. Raises SesameError where the corpus has no
+    test text."""
     text = [line for document in corpora.read(Path("data/corpora", block.corpus), "test") for line in document]
     if not text:
         raise SesameError(f"corpus {block.corpus} has no test text; raise its `test` share, or take another corpus")
@@ -39,7 +40,9 @@ def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> 
     bits = -scored.log_probability.astype(float) / np.log(2)
     there, unknown = scored.scored, int(scored.unknown.sum())
     figures = {"bits": float(bits[there].sum()), "bytes": int(size[there].sum()), "unknown_pieces": unknown}
-    items = pd.DataFrame({"sentence": np.arange(len(size)), "bytes": size.astype(int), "pieces": scored.pieces, "bits": bits})
+    items = pd.DataFrame(
+        {"sentence": np.arange(len(size)), "bytes": size.astype(int), "pieces": scored.pieces, "bits": bits}
+    )
     return Answers(
         protocol or "log_probability", bits / size, np.full(len(size), "sentences"), size / size.mean(), items, figures,
         measure="bits_per_byte",

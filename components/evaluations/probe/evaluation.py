@@ -42,7 +42,9 @@ def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> 
         sentences = treebanks.read_written(folder / f"{split}.jsonl")
         vectors = treebanks.word_vectors(model, tokens, sentences)
         if all(own.isnan().any() for own in vectors):
-            raise SesameError(f"{name} can read none of the {len(sentences)} sentences for {split}: each has a word without an id")
+            raise SesameError(
+                f"{name} can read none of the {len(sentences)} sentences for {split}: each has a word without an id"
+            )
         splits[split] = sentences, vectors
     return (_tree if card["label"] == "tree" else _classified)(splits["train"], splits["test"], card)
 
@@ -91,11 +93,14 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
     learnt, asked = labelled(train[0], card["label"]), labelled(test[0], card["label"])
     names = sorted(set(learnt.labels))
     numbers = {label: i for i, label in enumerate(names)}
-    known, read = (_inputs(own, split[1], 0).isfinite().all(1).numpy() for own, split in ((learnt, train), (asked, test)))
+    known, read = (
+        _inputs(own, split[1], 0).isfinite().all(1).numpy() for own, split in ((learnt, train), (asked, test))
+    )
     of_dev = np.array(learnt.sentences) >= (1 - DEV) * len(train[0])
     fitted, dev = known & ~of_dev, known & of_dev
     y = np.array([numbers[label] for label in learnt.labels])
-    wanted = np.array([numbers.get(label, -1) for label in asked.labels])  # a label that train does not have is never right
+    # a label that train does not have is never right
+    wanted = np.array([numbers.get(label, -1) for label in asked.labels])
     control = linear.control_labels([*learnt.words, *asked.words], y, card["seed"])
     y_control, wanted_control = control[: len(y)], control[len(y) :]
     layers, best = [], None
@@ -104,7 +109,8 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
         x, x_dev, x_test = inputs[fitted], inputs[dev], _inputs(asked, test[1], layer)[read]
         probe, other = (linear.fit(x, torch.from_numpy(own[fitted]), len(names)) for own in (y, y_control))
         right, right_control = (
-            own.logits(x_test).argmax(1).numpy() == labels[read] for own, labels in ((probe, wanted), (other, wanted_control))
+            own.logits(x_test).argmax(1).numpy() == labels[read]
+            for own, labels in ((probe, wanted), (other, wanted_control))
         )
         score = float(right.mean())
         layers.append({
@@ -126,7 +132,8 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
 
 
 def _by_heart(learnt: Examples, asked: Examples, fitted: np.ndarray, read: np.ndarray) -> dict[str, float]:
-    """What needs no model: the most frequent label, and each word's most frequent one. `fitted` and `read` say which words count."""
+    """What needs no model: the most frequent label, and each word's most frequent one. `fitted` and `read` say which
+    words count."""
     counts: dict[str, Counter[str]] = {}
     for i in np.flatnonzero(fitted):
         counts.setdefault(learnt.words[i], Counter())[learnt.labels[i]] += 1
@@ -141,7 +148,9 @@ def _by_heart(learnt: Examples, asked: Examples, fitted: np.ndarray, read: np.nd
 
 def _tree(train: Split, test: Split, card: dict) -> Answers:
     """The structural probe of each layer: the share of words whose edge to their head is found (UUAS)."""
-    sentences, vectors = zip(*[(own, vector) for own, vector in zip(*train, strict=True) if vector.isfinite().all()], strict=True)
+    sentences, vectors = zip(
+        *[(own, vector) for own, vector in zip(*train, strict=True) if vector.isfinite().all()], strict=True
+    )
     first_dev = len(sentences) - max(1, int(DEV * len(sentences)))
     layers, best = [], None
     for layer in range(len(vectors[0])):
@@ -152,7 +161,11 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
         on_dev = float(np.nanmean(_edges(projection, layer, sentences[first_dev:], vectors[first_dev:])))
         if best is None or on_dev > best[0]:
             best = on_dev, layer, values
-    own = [(number, word, relation) for number, one in enumerate(test[0]) for word, relation in zip(one.words, one.relations, strict=True)]
+    own = [
+        (number, word, relation)
+        for number, one in enumerate(test[0])
+        for word, relation in zip(one.words, one.relations, strict=True)
+    ]
     clusters, words, relations = (np.array(part) for part in zip(*own, strict=True))
     beside = np.concatenate([structural.right_edges(_places(one), one) for one in test[0]])
     asked = np.isfinite(beside)  # the root and punctuation are no items
@@ -163,8 +176,11 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
     )  # fmt: skip
 
 
-def _edges(projection: structural.Projection, layer: int, sentences: Sequence[Sentence], vectors: Sequence[Tensor]) -> np.ndarray:
-    """Of each word of all sentences whether the edge to its head is found; NaN where that can't be said, or a word has no vector."""
+def _edges(
+    projection: structural.Projection, layer: int, sentences: Sequence[Sentence], vectors: Sequence[Tensor]
+) -> np.ndarray:
+    """Of each word of all sentences whether the edge to its head is found; NaN where that can't be said, or a word has
+    no vector."""
     found = []
     for sentence, vector in zip(sentences, vectors, strict=True):
         if vector.isnan().any():

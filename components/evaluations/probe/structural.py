@@ -1,4 +1,5 @@
-"""The structural probe: a projection in which squared distances between words are those in their tree (Hewitt and Manning 2019)."""
+"""The structural probe: a projection in which squared distances between words are those in their tree (Hewitt and
+Manning 2019)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ class Projection:
 
 
 def fit(vectors: Sequence[Tensor], sentences: Sequence[Sentence], seed: int) -> Projection:
-    """The projection of least absolute difference between squared and tree distances, of each sentence's vectors (words, width)."""
+    """The projection of least absolute difference between squared and tree distances, of each sentence's vectors
+    (words, width)."""
     every = torch.cat([*vectors])
     weights = torch.rand(every.shape[1], min(RANK, every.shape[1]), generator=torch.Generator().manual_seed(seed))
     weights = (0.1 * (weights - 0.5)).requires_grad_()
@@ -64,13 +66,15 @@ def _batches(size: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def right_edges(distances: np.ndarray, sentence: Sentence) -> np.ndarray:
-    """Of each word whether the edge to its head is in the smallest tree over the words that are no punctuation; NaN for the root, for
-    punctuation, and for what depends on it."""
+    """Of each word whether the edge to its head is in the smallest tree over the words that are no punctuation; NaN for
+    the root, for punctuation, and for what depends on it."""
     kept = [i for i, tag in enumerate(sentence.tags) if tag != PUNCTUATION]
     values = np.full(len(sentence.words), np.nan)
     if len(kept) < 2:
         return values
-    tree = minimum_spanning_tree(np.maximum(np.triu(distances[np.ix_(kept, kept)], 1), np.triu(np.full((len(kept),) * 2, SMALLEST), 1)))
+    tree = minimum_spanning_tree(
+        np.maximum(np.triu(distances[np.ix_(kept, kept)], 1), np.triu(np.full((len(kept),) * 2, SMALLEST), 1))
+    )
     edges = {frozenset((kept[i], kept[j])) for i, j in zip(*tree.nonzero(), strict=True)}
     for word in kept:
         head = sentence.heads[word] - 1

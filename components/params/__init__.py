@@ -62,7 +62,9 @@ from components.params.spaces import (
     Vectors,
     WordNetDictionary,
 )
-from components.params.studies import Column, Expectation, Member, Study, Variant, begun_by, members, read_by, trained_by, tuned, varied
+from components.params.studies import (
+    LOSS, Column, Expectation, Member, Study, Variant, begun_by, loss_target, members, read_by, trained_by, tuned, varied,
+)  # fmt: skip
 from components.params.tasks import (
     FROZEN,
     METRICS_OF,

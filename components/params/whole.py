@@ -16,7 +16,7 @@ from components.params.price import Price
 from components.params.search import Search
 from components.params.seeds import SeedGrid
 from components.params.spaces import Alignment, ContextualVectors, Groups, History, PublishedVectors, Vectors
-from components.params.studies import Study, read_by, tuned, varied
+from components.params.studies import LOSS, Study, loss_target, read_by, tuned, varied
 from components.params.tasks import ATTACHED, IN_WORDS, ONE_LAYER, Adapt, Baselines, Finetune, LearningCurve, Recipe, Task
 from components.params.text import Corpus, Encoding, Mix, TextRun, Tokenizer
 from components.params.tickets import Tickets
@@ -253,6 +253,14 @@ class Params(Block):
                 self._reads_pieces(place, model)
                 if start := study.variants[variant].start:
                     self._same_pieces(f"{place}.encoding", read_by(self.models, study, start), model.encoding, f"variant {start}")
+            for number, expected in enumerate(study.expects):
+                against = expected.against or study.base
+                sides = {loss_target(self.models, study, variant) for variant in (expected.variant, against)}
+                if expected.task == LOSS and len(sides) > 1:
+                    raise ValueError(
+                        f"studies.{name}.expects[{number}].task: the {LOSS} of {expected.variant} and {against} do not compare, "
+                        "as they differ in text, tokenizer, objective or length of rows; take an evaluation"
+                    )
         return self
 
     def _reads_pieces(self, place: str, model: Model) -> None:

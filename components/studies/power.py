@@ -8,9 +8,9 @@ from scipy.stats import t as student
 
 from components import params
 from components.comparison.verdicts import LEVEL
+from components.params import LOSS
 from components.studies.expectations import POWER
 from components.studies.folders import LAST, REPORTS
-from components.studies.tables import LOSS
 
 
 class Power(NamedTuple):

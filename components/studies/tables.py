@@ -16,14 +16,13 @@ from components.core.frames import of_csv
 from components.evaluations.contract import side
 from components.finetune import baseline
 from components.finetune.bench import Bench
+from components.params import LOSS
 from components.studies.folders import LAST, pretrained_folder, transferred_folder, weights_folder
 from components.tasks import card, metrics
 
 PRETRAINING = ("loss", "perplexity", "bits_per_byte")
 FIGURES = ("difference", "low", "high", "p", "deviations", "detectable")
 """Of a comparison, in the table."""
-LOSS = "bits_per_byte"
-"""Judged beside the tasks, of variants whose losses can be compared."""
 NEAR = 0.3
 """Nats from the loss of the best guess without context, within which a model has not learned to read."""
 UNTRAINED = "not trained"
@@ -128,7 +127,7 @@ def by_loss(all_params: params.Params, study: str, pairs: list[tuple[str, str]])
     """Of the pairs of variants whose losses are of the same targets: the difference, by the noise of all such variants. A variant that is
     only tuned has another one's loss, and none to compare."""
     trained = [variant for variant, own in all_params.studies[study].variants.items() if not own.only_tuned]
-    alike = {variant: target for variant, target in targets(all_params, study).items() if variant in trained}
+    alike = {variant: params.loss_target(all_params.models, all_params.studies[study], variant) for variant in trained}
     sides = {variant: verdicts.of_losses([own[LOSS] for own in pretrained(all_params, study, variant, LAST)]) for variant in trained}
     found = {}
     for variant, other in pairs:
@@ -164,15 +163,6 @@ def blind(all_params: params.Params, study: str) -> dict[str, tuple[float, float
         means = [mean for result in results if (mean := result["scores"][split][metric]["mean"]) is not None]
         if means and floor is not None and max(means) <= floor:
             found[task] = max(means), floor
-    return found
-
-
-def targets(all_params: params.Params, study: str) -> dict[str, str]:
-    """Variant -> what its loss is asked of: text, tokenizer, objective and length of rows. Losses of other targets don't compare."""
-    block, found = all_params.studies[study], {}
-    for variant in block.variants:
-        model = params.varied(all_params.models, block, variant, block.seeds[0])
-        found[variant] = json.dumps([model.encoding, model.objective.settings(), model.architecture.max_length], sort_keys=True)
     return found
 
 

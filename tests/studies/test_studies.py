@@ -369,7 +369,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert tables.further(everything, "rate")["same test: no answer"].tolist() == ["–", "25.0%"]
 
     champion_is_the_best_on_dev(everything)
-    losses = [own for own in tables.comparisons(everything, "rate") if own.task == tables.LOSS]
+    losses = [own for own in tables.comparisons(everything, "rate") if own.task == params.LOSS]
     assert not losses, "of other shares of hidden tokens, which don't compare"
     figures = [file.with_name("figures.json") for file in Path("data/variants/rate/40").glob("*/figures.json")]
     for file in figures:

@@ -1,11 +1,13 @@
 """`python -m components.finetune MODEL-TASK`: data/models/<model>, data/tasks/<task> -> data/scores/<model>/<task>/."""
 
+import itertools
 from pathlib import Path
 
 from components import params
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import runs
+from components.models.pretrainings import pretrainings
 from components.stages import stage
 
 
@@ -16,9 +18,11 @@ def finetune(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"no such pair in finetune of params.yaml (there are: {', '.join(pairs)})")
     model, task = pairs[name]
     run.tag(model=model, task=task, method=config.recipes[model].method)
-    folders = dict.fromkeys(config.seeds, Path("data/models", model))
+    # each seed from a pre-training of its own, as far as there are some: so the deviation over seeds is that of both
+    folders = dict(zip(config.seeds, itertools.cycle(pretrainings(Path("data/models", model)))))
     scores, tags = Path("data/scores", model, task), {"stage": "finetune", "recipe": model}
-    return runs.over_seeds(all_params, model, folders, task, config.recipes[model], config.inits, scores, run, tags)
+    made = runs.over_seeds(all_params, model, folders, task, config.recipes[model], config.inits, scores, run, tags)
+    return made | {"pretrainings": len(set(folders.values()))}
 
 
 if __name__ == "__main__":

@@ -63,7 +63,19 @@ from components.params.spaces import (
     WordNetDictionary,
 )
 from components.params.studies import (
-    LOSS, Column, Expectation, Member, Study, Variant, begun_by, loss_target, members, read_by, trained_by, tuned, varied,
+    LOSS,
+    Column,
+    Expectation,
+    Member,
+    Study,
+    Variant,
+    begun_by,
+    loss_target,
+    members,
+    read_by,
+    trained_by,
+    tuned,
+    varied,
 )  # fmt: skip
 from components.params.tasks import (
     FROZEN,

@@ -5,7 +5,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.core.config import Block, Count, DrawnSeed, Label, Name, Positive, RunOnly, Size, Threads, blocks_of, union_of
+from components.core.config import (
+    Added,
+    Block,
+    Count,
+    DrawnSeed,
+    Label,
+    Name,
+    Once,
+    Positive,
+    RunOnly,
+    Seed,
+    Size,
+    Threads,
+    blocks_of,
+    union_of,
+)  # fmt: skip
 from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
 
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
@@ -219,10 +234,23 @@ class Model(Training):
 
     encoding: Name
     """The name of an entry of `encodings`: the text that is read."""
+    repeats: Annotated[list[Seed], Once, Added(neutral=[])] = []
+    """Further seeds: with each of them the model is pre-trained once more. Fine-tuning takes the pre-trainings in turn, a
+    seed each, and evaluations ask them all, so that a deviation over seeds is that of pre-training, too. Everything else
+    reads the first one."""
     prompts: Annotated[list[str], Label()] = []
     """Texts of the stage `sample`: with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
     architecture: Architecture
     """The family and its sizes."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of all its pre-trainings, the first one first."""
+        return [self.seed, *self.repeats]
+
+    def of_seed(self, seed: int) -> "Model":
+        """One of its pre-trainings by itself."""
+        return self.model_copy(update={"seed": seed, "repeats": []})
 
     @property
     def loss_of(self) -> str:
@@ -246,6 +274,8 @@ class Model(Training):
                 "trainer.recompute and run.strategy fsdp need separate layers, which "
                 f"{self.architecture.name} does not have"
             )
+        if self.seed in self.repeats:
+            raise ValueError(f"repeats: {self.seed} is the seed of the first pre-training; list others, or leave it out")
         self.check_phases("the architecture", self.architecture.max_length)
         for prompt in self.prompts:
             self.objective.check_prompt(prompt)

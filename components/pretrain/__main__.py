@@ -4,25 +4,31 @@ from pathlib import Path
 
 from components.core.tracking import Run
 from components.params import Params
-from components.pretrain.training import checkpoint_folder, pretrain, write_curve
+from components.pretrain import repeats
+from components.pretrain.training import pretrain, write_curve
 from components.stages import stage
 
 
 def previous_run(params: Params, name: str) -> str | None:
     """The ledger's run of a killed attempt."""
-    if not Path("data/encoded", params.models[name].encoding, "meta.json").exists():
+    block = params.models[name]
+    if not Path("data/encoded", block.encoding, "meta.json").exists():
         return None
-    noted = checkpoint_folder(params.models[name], name) / "run_id"
-    return noted.read_text() if noted.exists() else None
+    return repeats.previous_run(block, name)
 
 
 def train(params: Params, name: str, run: Run) -> dict:
-    folder = Path("data/models", name)
-    trained = pretrain(params.models[name], name, folder, run)
-    if trained is None:
+    block, folder = params.models[name], Path("data/models", name)
+    if block.repeats:
+        made = repeats.pretrain_each(block, name, folder, run)
+    else:
+        trained = pretrain(block, name, folder, run)
+        made = trained and (trained.metrics, trained.curve)
+    if made is None:  # a rank that is not the first
         return {}
-    write_curve(curve_path(name, name in params.of_studies("models")), trained.curve)
-    return trained.metrics
+    metrics, curve = made
+    write_curve(curve_path(name, name in params.of_studies("models")), curve)
+    return metrics
 
 
 def curve_path(name: str, of_studies: bool) -> Path:

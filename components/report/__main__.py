@@ -1,6 +1,7 @@
 """`python -m components.report`: everything measured -> data/report/: index.html, CSV tables, figures.json, and summary.json for DVC."""
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, helped(gains, "higher").values())),
         "ahead": sum(row["ahead"] for row in gains),
     }  # fmt: skip
-    return {"scores": nested, "reading": reading(gains), **beyond, "total": total}
+    return {"scores": nested, "reading": reading(gains, tables.once(metrics)), **beyond, "total": total}
 
 
 def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:
@@ -94,7 +95,7 @@ def _page(
     pages.write(
         FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
         gains=gains, starts=list(dict.fromkeys(start for row in gains for start in row["starts"])), start_names=STARTS,
-        reading=reading(gains), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
+        reading=reading(gains, tables.once(metrics)), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
         protocols=sorted({row["pretrained"]["protocol"] for row in gains}), papers=papers, published=benchmarks.PUBLISHED,
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
@@ -117,7 +118,8 @@ def _asked(frame: pd.DataFrame) -> dict[str, Any]:
     rows = frame[frame["group"] == evaluations.EVERYTHING].to_dict("records")
     for row in rows:
         row["better"] = row["verdict"] != "not beyond noise" and evaluations.better(row["measure"]) * row["difference"] > 0
-    return {"rows": rows, "references": evaluations.references_of(frame), "reading": evaluations.reading(frame)}
+    about = {"references": evaluations.references_of(frame), "reading": evaluations.reading(frame), "once": evaluations.once(frame)}
+    return {"rows": rows, **about}
 
 
 def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:
@@ -155,8 +157,8 @@ def helped(gains: list[dict], word: str) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-def reading(gains: list[dict]) -> str:
-    """What the numbers support, a sentence for each start, and one for the baselines."""
+def reading(gains: list[dict], once: Sequence[str]) -> str:
+    """What the numbers support, a sentence for each start, and one for the baselines. `once`: the models with a single pre-training."""
     higher, lower, sentences = helped(gains, "higher"), helped(gains, "lower"), []
     for start in higher:
         compared = [row["gains"][start] for row in gains if start in row["gains"]]
@@ -173,10 +175,10 @@ def reading(gains: list[dict]) -> str:
     if not sentences:
         return "No model was held against another start, as random weights of its own architecture."
     ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
-    return (
-        f"{' '.join(sentences)} Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}. "
-        "Each model was pre-trained once: another pre-training may come out differently."
-    )
+    sentences.append(f"Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}.")
+    if once:
+        sentences.append(f"Pre-trained once, so that another pre-training may come out differently: {', '.join(once)}.")
+    return " ".join(sentences)
 
 
 def formats(frame: pd.DataFrame) -> dict[str, str]:

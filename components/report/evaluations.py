@@ -1,5 +1,7 @@
 """What the report says of models that were asked without being tuned."""
 
+from statistics import stdev
+
 import pandas as pd
 
 from components import params
@@ -10,7 +12,7 @@ from components.report.benchmarks import Metrics
 EVERYTHING = "all"
 COLUMNS = [
     "model", "evaluation", "measure", "group", "items", "score", "error", "random", "random_std", "difference", "low", "high", "p",
-    "verdict", "detectable", "margin", "bigram_wrong", "bigram_wrong_items", "left_out", "protocol",
+    "verdict", "detectable", "pretrainings", "std", "margin", "bigram_wrong", "bigram_wrong_items", "left_out", "protocol",
 ]  # fmt: skip
 
 LAYERS = ["model", "evaluation", "layer", "score", "random_score", "control", "selectivity", "compression"]
@@ -24,11 +26,13 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
         measured = metrics["evaluate", f"{model}-{evaluation}"]
         about = {key: measured[key] for key in ("protocol", "measure")} | {"model": model, "evaluation": evaluation}
         hard, gain = measured.get("bigram_wrong", {}), measured["gain"]
+        runs = measured["pretrainings"]
         rows.append(about | {
             "group": EVERYTHING, "items": measured["items"], "score": measured["score"], "error": measured["error"],
             "random": measured["random"]["mean"], "random_std": measured["random"]["std"], **gain, **measured.get("references", {}),
             "margin": measured.get("margin"), "bigram_wrong": hard.get("accuracy"), "bigram_wrong_items": hard.get("items"),
             "left_out": measured["left_out"],
+            "pretrainings": len(runs), "std": stdev(runs) if len(runs) > 1 else None,
         })  # fmt: skip
         whole.append(rows[-1])
         references |= measured.get("references", {})
@@ -53,6 +57,11 @@ def reading(frame: pd.DataFrame) -> str:
     listed = ", ".join(f"{row.model} on {row.evaluation}" for row in knows.itertuples())
     ahead_of = f"By more than two standard errors ahead of the best of {', '.join(names).replace('_', ' ')}: {listed or 'none'}."
     return f"{said}{f': {named}' if named else ''}.{f' {ahead_of}' if judged.any() else ''}"
+
+
+def once(frame: pd.DataFrame) -> list[str]:
+    """The models with a single pre-training."""
+    return list(dict.fromkeys(frame.loc[frame["pretrainings"] == 1, "model"]))
 
 
 def references_of(frame: pd.DataFrame) -> list[str]:

@@ -134,11 +134,16 @@ def pretraining() -> str:
             row["model"], f"{int(row['parameters']):,}", f"{int(row['tokens']):,}",
             f"{float(row['loss']):.2f} ± {float(row['loss_se']):.2f}",
             f"{float(row['context_free_loss']):.2f}", f"{float(row['ngram_loss']):.2f}" if row["ngram_loss"] else "–",
-            f"{float(row['perplexity']):.1f}", f"{float(row['bits_per_byte']):.2f}", f"{float(row['tokens_per_second']):,.0f}",
+            f"{float(row['perplexity']):.1f}", f"{float(row['bits_per_byte']):.2f}",
+            f"{float(row['bits_per_byte_mean']):.3f} ± {float(row['bits_per_byte_std']):.3f} ({row['pretrainings']})"
+            if row["bits_per_byte_std"] else "–",
+            f"{float(row['tokens_per_second']):,.0f}",
         ]
         for row in rows("pretraining")
     ]  # fmt: skip
-    head = ["model", "parameters", "tokens", "loss", "without context", "4-gram", "perplexity", "bits/byte", "tokens/s"]
+    head = [
+        "model", "parameters", "tokens", "loss", "without context", "4-gram", "perplexity", "bits/byte", "of all seeds", "tokens/s",
+    ]  # fmt: skip
     return table(head, body)
 
 
@@ -166,8 +171,11 @@ def evaluations() -> str:
         references = [cell(row, key) for key in ("unigram", "bigram", "trigram")]
         gain = interval(row, "difference", "low", "high", "+")
         about = [f"{float(row['items']):,.0f}", f"`{row['protocol']}`"]
-        body.append([row["evaluation"], row["model"], right, random, gain, row["verdict"], *references, *about])
-    head = ["evaluation", "model", "right ± error", "random weights", "gain", "verdict", "unigram", "bigram", "trigram", "pairs", "rule"]
+        body.append([row["evaluation"], row["model"], row["pretrainings"], right, random, gain, row["verdict"], *references, *about])
+    head = [
+        "evaluation", "model", "seeds", "right ± error", "random weights", "gain", "verdict", "unigram", "bigram", "trigram", "pairs",
+        "rule",
+    ]  # fmt: skip
     return table(head, body)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ CALIBRATION = ["model", "task", "init", "expected_calibration_error", "ece_std",
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
 PRETRAINING = [
     "model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second", "context_free_loss",
-    "ngram_loss", "ngram_perplexity", "ngram_bits_per_byte",
+    "ngram_loss", "ngram_perplexity", "ngram_bits_per_byte", "pretrainings", "bits_per_byte_mean", "bits_per_byte_std",
 ]  # fmt: skip
 
 
@@ -181,9 +181,21 @@ def reliability(all_params: params.Params, metrics: dict[tuple[str, str], dict])
 
 
 def pretraining(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """A row for each model."""
-    rows = [{"model": name} | measured for (group, name), measured in metrics.items() if group == "pretrain"]
+    """A row for each model: the figures of its first pre-training, and the bits per byte of all."""
+    rows = []
+    for (group, name), measured in metrics.items():
+        if group == "pretrain":
+            bits = [own["bits_per_byte"] for own in measured.get("seeds", {"": measured}).values() if "bits_per_byte" in own]
+            of_all = {"bits_per_byte_mean": fmean(bits)} if bits else {}
+            of_all |= {"bits_per_byte_std": stdev(bits)} if len(bits) > 1 else {}
+            rows.append({"model": name, "pretrainings": len(measured.get("seeds", [name])), **measured, **of_all})
     return pd.DataFrame(rows, columns=PRETRAINING)
+
+
+def once(metrics: dict[tuple[str, str], dict]) -> list[str]:
+    """The models that were tuned from a single pre-training."""
+    counts = {named(own): own.get("pretrainings", 1) for (group, _), own in metrics.items() if group == "finetune"}
+    return [model for model, count in counts.items() if count == 1]
 
 
 def costs(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:

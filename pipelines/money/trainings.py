@@ -91,7 +91,7 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     kind, _, name = stage_name.partition("@")
     config, adapt = all_params.finetune, all_params.adapt
     if kind == "pretrain" and name in all_params.models:
-        return _training(all_params, all_params.models[name], 1)
+        return _training(all_params, all_params.models[name], len(all_params.models[name].seeds))
     if kind == "derive" and name in all_params.derived:
         return _derived(all_params, all_params.derived[name])
     members = {member.name: member for member in params.members(all_params.studies)}
@@ -139,7 +139,7 @@ def past(
     try:
         if kind in ("pretrain", "variant", "further"):
             block = {key: value for key, value in settings.items() if key in params.Model.model_fields}
-            return replace(now, model=_as_now(block, now))
+            return replace(now, model=_as_now(block, now), runs=1 + len(block.get("repeats", [])))
         if kind not in ("finetune", "adapt", "transfer"):
             return None
         root = all_params.root(name.partition("-")[0])

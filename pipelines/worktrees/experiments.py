@@ -187,9 +187,8 @@ def _scores(a: Side, b: Side) -> None:
     terminal.say(f"scores that are the same: {same}")
     if rows:
         terminal.say(
-            "intervals are over seeds of fine-tuning (Welch's t); each model was pre-trained once, "
-            "and the intervals do not "
-            "cover the variation between pre-trainings"
+            "intervals are over seeds of fine-tuning (Welch's t); of a model without `repeats` they do not cover the variation "
+            "between pre-trainings"
         )
 
 

@@ -107,11 +107,11 @@ def test_a_gain_has_the_noise_of_items_and_twins():
     for _ in range(100):
         values, twins = draw.integers(0, 2, 400).astype(float), draw.integers(0, 2, (3, 400)).astype(float)
         groups = np.array(["one", "two"])[draw.integers(0, 2, 400)]
-        figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), twins)
+        figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), values[None], twins)
         found += figures["gain"]["p"] < 0.05
     assert 1 <= found <= 12
     values[:7] = np.nan
-    figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), twins)
+    figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), values[None], twins)
     assert figures["items"] == 393 and figures["left_out"] == 7
 
 

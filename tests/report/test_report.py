@@ -85,30 +85,30 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("higher", "higher", True)
     assert row["baseline"]["model"] == "linear_svm"
     assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", less(row["gains"]["random"]))
-    assert reading([row]) == (
+    assert reading([row], ["bert"]) == (
         "Pre-training is ahead of random weights beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond "
         "noise: bert on same. "
-        "Each model was pre-trained once: another pre-training may come out differently."
+        "Pre-trained once, so that another pre-training may come out differently: bert."
     )
     row = gains(0.6, 0.55, baseline=0.6)
     assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
     could = row["gains"]["random"].difference.detectable
-    assert reading([row]) == (
+    assert reading([row], ["bert"]) == (
         "Pre-training is ahead of random weights beyond noise in 0 of 1 cases (none); in 1 the difference is not beyond the noise of seeds "
         f"and examples (alone, each could have seen {could:.3f} to {could:.3f} in four cases of five). Ahead of every simple baseline "
-        "beyond noise: none. Each model was pre-trained once: another pre-training may come out differently."
+        "beyond noise: none. Pre-trained once, so that another pre-training may come out differently: bert."
     )
     row = gains(0.95, 0.5, derived=["tuned on snli"])
     assert row["model"] == "bert (tuned on snli)" and row["gains"]["random"].verdict == "higher" and row["ahead"]
     row = gains(0.3, 0.95)
-    assert row["gains"]["random"].verdict == "lower" and "behind in 1 (bert on same)" in reading([row])
+    assert row["gains"]["random"].verdict == "lower" and "behind in 1 (bert on same)" in reading([row], ["bert"])
 
 
 def test_own_token_vectors_are_a_start_to_be_ahead_of(project):
     """Each comparison stands in a table with its interval, its verdict, and the smallest effect that it could have seen."""
     row = gains(0.95, 0.5, vectors=0.94)
     assert [row["gains"][start].verdict for start in ("random", "token_vectors")] == ["higher", "not beyond noise"]
-    said = reading([row])
+    said = reading([row], ["bert"])
     assert "ahead of random weights beyond noise in 1 of 1" in said and "ahead of own token vectors alone beyond noise in 0 of 1" in said
     compared = {("bert", "same", start): own for start, own in row["gains"].items()}
     table = tables.judged(pd.DataFrame({"task": ["same"], "metric": ["accuracy"]}), compared).set_index("against")
@@ -122,7 +122,7 @@ def test_one_seed_claims_nothing(project):
     assert (
         row["gains"]["random"].verdict == "one run"
         and not row["ahead"]
-        and "in 1 it can't be said (one seed, or an undefined score)." in reading([row])
+        and "in 1 it can't be said (one seed, or an undefined score)." in reading([row], ["bert"])
     )
     assert spread({"mean": 0.5, "std": float("nan"), "n": 1}) == "0.500 (1)"
     assert spread({"mean": float("nan"), "std": 0, "n": 1}) == "undefined"
@@ -131,7 +131,7 @@ def test_one_seed_claims_nothing(project):
 def test_without_random_weights_nothing_is_claimed(project):
     row = gains(0.95, None)
     assert not row["starts"] and not row["gains"] and less(None) == "–"
-    assert reading([row]).startswith("No model was held against another start")
+    assert reading([row], ["bert"]).startswith("No model was held against another start")
 
 
 def test_an_undefined_baseline_makes_a_table():

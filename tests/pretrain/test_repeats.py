@@ -1,0 +1,99 @@
+"""A model that is pre-trained with several seeds: each is the training of that seed alone, and a killed stage trains none twice."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from components import params
+from components.core.errors import SesameError
+from components.models.pretrainings import pretrainings
+from tests.conftest import ran, tiny_params
+from tests.pretrain.test_pretrain import weights, write_params
+
+
+def metrics(stage: str, name: str) -> dict:
+    return json.loads(Path(f"data/metrics/{stage}/{name}.json").read_text())
+
+
+def test_each_repeat_is_the_training_of_its_seed_and_none_is_trained_twice(project, start):
+    alone = {}
+    for seed in (1, 5, 3):
+        write_params(budget={"steps": 30}, seed=seed)
+        ran("pretrain", "gpt")
+        alone[seed] = weights("gpt"), metrics("pretrain", "gpt")
+    write_params(budget={"steps": 30}, seed=1, repeats=[5, 3])
+    child = start("-m", "components.pretrain", "gpt")
+    while not list(Path(".sesame/checkpoints").glob("gpt-*-trained/trained.json")) and psutil.pid_exists(child.pid):
+        time.sleep(0.01)
+    os.killpg(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    said = ran("pretrain", "gpt")
+    assert "seed 1: trained by the attempt before" in said and "seed 5\n" in said
+    assert not list(Path(".sesame/checkpoints").glob("*")), "what waited is removed at the end"
+    folders = dict(zip((1, 3, 5), pretrainings(Path("data/models/gpt")), strict=True))
+    assert folders[3] == Path("data/models/gpt/repeats/3")
+    for seed, folder in folders.items():
+        repeated = load_file(folder / "model.safetensors")
+        assert all(torch.equal(value, repeated[key]) for key, value in alone[seed][0].items()), seed
+    made, cost = metrics("pretrain", "gpt"), [own["cost"] for _, own in alone.values()]
+    assert made["loss"] == alone[1][1]["loss"], "the figures are those of the first"
+    assert {seed: own["loss"] for seed, own in made["seeds"].items()} == {str(seed): own["loss"] for seed, (_, own) in alone.items()}
+    for key in ("tokens", "flops"):
+        assert made["cost"][key] == sum(own[key] for own in cost)
+
+
+def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(project):
+    Path("data/corpora/tiny/test.txt").write_text(
+        "\n\n".join(f"{name} {said}" for name in ("mary", "john", "anna") for said in ("sees an old dog .", "was here .")) + "\n"
+    )
+    raw = tiny_params(
+        evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}},
+        evaluate={"models": ["gpt"], "evaluations": ["pairs"], "twins": [1, 2]},
+    )
+    raw["models"]["gpt"] |= {"repeats": [7]}
+    raw["finetune"] |= {"seeds": [1, 2, 3]}
+    Path("params.yaml").write_text(json.dumps(raw))
+    ran("pretrain", "gpt")
+    ran("evaluations", "pairs")
+    assert "2 pre-trainings" in ran("evaluations.evaluate", "gpt-pairs")
+    items, measured = pd.read_csv("data/evaluated/gpt/pairs/items.csv"), metrics("evaluate", "gpt-pairs")
+    assert measured["pretrainings"] == pytest.approx([items["score"].mean(), items["score_7"].mean()])
+    assert measured["score"] == pytest.approx(sum(measured["pretrainings"]) / 2)
+    ran("finetune", "gpt-same")
+    with_both = metrics("finetune", "gpt-same")
+    assert with_both["pretrainings"] == 2
+    # the second seed begins from the second pre-training: with the first one's weights there, it comes out differently
+    scores = with_both["pretrained"]["test"]["accuracy"]["values"]
+    first = Path("data/models/gpt/model.safetensors").read_bytes()
+    Path("data/models/gpt/repeats/7/model.safetensors").write_bytes(first)
+    before = Path("data/scores/gpt/same/predictions.jsonl").read_text()
+    ran("finetune", "gpt-same")
+    after = Path("data/scores/gpt/same/predictions.jsonl").read_text()
+    assert metrics("finetune", "gpt-same")["pretrained"]["test"]["accuracy"]["values"][::2] == scores[::2]
+
+    def of(lines: str, seed: int) -> list[str]:
+        return [line for line in lines.splitlines() if json.loads(line)["seed"] == seed and json.loads(line)["init"] == "pretrained"]
+
+    assert of(before, 1) == of(after, 1) and of(before, 3) == of(after, 3) and of(before, 2) != of(after, 2)
+
+
+def test_a_repeat_of_the_first_seed_is_refused_and_studies_have_their_own_seeds():
+    raw = tiny_params()
+    raw["models"]["gpt"] |= {"seed": 4, "repeats": [4]}
+    with pytest.raises(SesameError, match=r"models\.gpt.*repeats: 4 is the seed of the first pre-training"):
+        params.check(raw)
+    raw["models"]["gpt"]["repeats"] = [5]
+    checked = params.check(raw)
+    study = params.Study.model_validate({
+        "question": "?", "model": "gpt", "base": "gpt", "evaluations": ["pairs"], "seeds": [1], "budget": {"steps": 1},
+        "plot": {"x": "loss", "y": ["pairs"]}, "variants": {"gpt": {}},
+    })  # fmt: skip
+    assert params.varied(checked.models, study, "gpt", 9).seeds == [9]

@@ -112,6 +112,17 @@ class Variant(Block):
         return self
 
 
+class Paper(Block):
+    """A published effect. It may be expected to come out otherwise at a small budget."""
+
+    source: str
+    """Who found it, and where: `Liu et al. 2019, table 2`."""
+    found: str
+    """The figures there: `MNLI 84.7 without, 84.0 with`."""
+    direction: Literal["higher", "lower", "same"]
+    """What it means for the figure that is compared here; `same`: there was no difference."""
+
+
 class Expectation(Block):
     """An expectation about a comparison, written before it is made. Its page says which commit fixed it, and what came
     out."""
@@ -128,9 +139,8 @@ class Expectation(Block):
     """The smallest difference that would matter, in the task's metric: an interval that excludes it is an answer, too."""
     because: str | None = None
     """Why it is expected. For the page."""
-    paper: str | None = None
-    """Who found it, where, and how large it was there: `Liu et al. 2019, table 2: MNLI 84.7 without, 84.0 with`. A study
-    with papers is on the page of findings."""
+    paper: Paper | None = None
+    """A published effect that this comparison can reproduce, for the page of findings."""
 
 
 class Study(Block):

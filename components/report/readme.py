@@ -8,16 +8,25 @@ import csv
 import json
 import re
 import statistics
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
+from components import params
+from components.comparison.plots import svg
 from components.comparison.verdicts import LEVEL, holm
+from components.params import LOSS
 from components.report import STARTS
+from components.studies import findings, plots
+from components.studies.folders import LAST
 
 REPORT = Path("data/report")
 TRIED = Path("docs/starts.csv")
 RESULTS = Path("docs/results")
 """Tables of the report as runs with a profile left them: evaluations.csv, and layers.csv of probes."""
-PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in ("comparisons", "default", "evaluations", "lectures", "spaces")))
+FILLED = ("comparisons", "default", "evaluations", "findings", "lectures", "spaces", "studies")
+PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED))
+PICTURE = Path("docs/images/findings.svg")
 PLACES = {"pretrained": "pretrained", **STARTS}
 """The starts of a model, as tables call them."""
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}
@@ -225,6 +234,63 @@ def attention() -> str:
     return table(["model", "all ± error", "random weights", "offset", *RELATIONS], body)
 
 
+@cache
+def of_papers() -> list[findings.Finding]:
+    """What the committed studies found, beside the papers."""
+    studies = params.load().studies
+    return findings.findings(studies, findings.committed(studies))
+
+
+def beside_papers() -> str:
+    """Each finding: here, in the paper, and whether the paper's effect came out."""
+    body = []
+    for own in of_papers():
+        paper = own.expected.paper
+        link = f"[{own.study}](studies.md#{own.study})"
+        body.append([link, own.sentence.replace("_", " "), f"{paper.source}: {paper.found}", f"**{own.verdict}**"])
+    return table(["study", "here", "in the paper", "the paper's effect is"], body)
+
+
+def picture() -> str:
+    """All of them in one SVG."""
+    return svg(plots.findings(of_papers()))
+
+
+def outcomes() -> str:
+    """How many of the papers' effects came out."""
+    said = {
+        findings.REPRODUCED: "are reproduced", findings.OPPOSITE: "came out the other way round", findings.ABSENT: "are absent",
+        findings.OPEN: "can't be told from noise",
+    }  # fmt: skip
+    counts = Counter(own.verdict for own in of_papers())
+    return f"Of {counts.total()} published effects {', '.join(f'{counts[key]} {text}' for key, text in said.items() if counts[key])}."
+
+
+def study(name: str) -> str:
+    """What a study asks, its variants, each less the base, and what its page says of them."""
+    block, body = params.load().studies[name], []
+    measures = [LOSS, *block.measures]
+    for row in rows(f"studies/{name}"):
+        cells = [row["variant"], f"{int(row['tokens']):,}", f"{float(row['flops']):.3g}"]
+        for key in measures:
+            shown = f"{float(row[key]):.3f} ± {float(row[f'{key}_std']):.3f}" if row[f"{key}_std"] else f"{float(row[key]):.3f}"
+            less = interval(row, f"{key}_difference", f"{key}_low", f"{key}_high", "+") if row[f"{key}_low"] else "–"
+            cells += [shown, f"**{less}**" if row[f"{key}_verdict"] in ("higher", "lower") else less]
+        body.append(cells)
+    head = ["variant", "tokens", "FLOPs", *(title for key in measures for title in (key.replace("_", " "), f"less {block.base}"))]
+    said = json.loads((REPORT / "studies" / f"{name}.json").read_text())["reading"].replace("_", " ")
+    seeds = f"{len(block.seeds)} seeds of pre-training. **Bold**: beyond noise after Holm's correction over the page."
+    return f"*{block.question}*\n\n{table(head, body)}\n\n{seeds} {said} {_cost(name)}"
+
+
+def _cost(name: str) -> str:
+    """What the pre-trainings of a study took, and what that comes to."""
+    config = params.load()
+    hours = sum(float(row["seconds"]) * int(row["n"]) for row in rows(f"studies/{name}") if row["milestone"] == LAST) / 3600
+    kwh, usd = config.energy.pue * hours * config.energy.watts_per_core / 1000, hours * config.price.core_hour.on_demand
+    return f"Its pre-trainings took {hours * 60:.0f} minutes of a core: {kwh:.3f} kWh, or ${usd:.2f} rented."
+
+
 def recipe() -> str:
     """The study `recipe`: what is asked of its variants."""
     measures, body = ("bits_per_byte", "pairs", "pairs_core"), []
@@ -237,7 +303,7 @@ def recipe() -> str:
 
 
 TABLES = {
-    "recipe": recipe,
+    "recipe": recipe, "findings": beside_papers, "outcomes": outcomes, "study": study,
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes, "attention": attention,
 }  # fmt: skip
@@ -309,8 +375,8 @@ FIGURES = {
 
 def filled(text: str) -> str:
     """A text with its tables and figures as the report has them now."""
-    place = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
-    text = place.sub(lambda match: f"<!-- table: {match[1]} -->\n\n{TABLES[match[1]]()}\n\n<!-- end -->", text)
+    place = re.compile(r"<!-- table: (\w+) ?(\w*) -->\n.*?<!-- end -->", re.S)
+    text = place.sub(lambda match: f"{match[0].partition(chr(10))[0]}\n\n{TABLES[match[1]](*match[2].split())}\n\n<!-- end -->", text)
     figure = re.compile(rf"<!-- ({'|'.join(FIGURES)}): ([\w ]+) -->.*?<!-- end -->")
     return figure.sub(lambda match: f"<!-- {match[1]}: {match[2]} -->{FIGURES[match[1]](*match[2].split())}<!-- end -->", text)
 
@@ -318,3 +384,4 @@ def filled(text: str) -> str:
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    PICTURE.write_text(picture(), encoding="utf-8")

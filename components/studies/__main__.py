@@ -15,7 +15,7 @@ from components.core import storage
 from components.core.tracking import Run, flatten
 from components.params import varied
 from components.stages import stage
-from components.studies import expectations, ladder, plots, tables
+from components.studies import expectations, findings, ladder, plots, tables
 from components.studies.folders import LAST, REPORTS
 
 PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
@@ -98,11 +98,13 @@ def _page(
 
 def digest(all_params: params.Params, newest: dict[str, dict]) -> None:
     """A page of all studies, with what the ones that have been run have found: `newest`, or what stands in their file."""
-    files = {name: REPORTS / f"{name}.json" for name in all_params.studies}
-    known = {name: storage.read_json(file) for name, file in files.items() if file.exists()} | newest
+    known = findings.committed(all_params.studies) | newest
     # results of an earlier form have no comparisons; they are as good as not run
     studies = {name: (block, own if "expected" in (own := known.get(name, {})) else None) for name, block in all_params.studies.items()}
-    pages.write(REPORTS / "index.html", Path(__file__).with_name("digest.html.j2"), "all studies", studies=studies)
+    of_papers = findings.findings(all_params.studies, known)
+    figure = Markup(svg(plots.findings(of_papers))) if of_papers else ""
+    template = Path(__file__).with_name("digest.html.j2")
+    pages.write(REPORTS / "index.html", template, "all studies", studies=studies, findings=of_papers, figure=figure)
 
 
 def runs(all_params: params.Params, name: str, run: Run) -> None:

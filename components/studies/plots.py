@@ -1,12 +1,17 @@
 """The pictures of a study."""
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from components import params
-from components.comparison.plots import GREY, HIGHER, LOWER, styles
+from components.comparison.plots import COLOURS, GREY, HIGHER, LOWER, styles
+from components.params import LOSS
+from components.studies.findings import ABSENT, OPEN, OPPOSITE, REPRODUCED, Finding
 from components.studies.folders import LAST
 
 TITLES = {
@@ -45,17 +50,43 @@ def effects(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str]) -
     rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):
         return None
-    size = (4.3 * len(study.measures), 0.36 * len(rows) + 1.2)
-    figure, axes = plt.subplots(1, len(study.measures), figsize=size, constrained_layout=True, sharey=True, squeeze=False)
-    for axis, task in zip(axes.flat, study.measures, strict=True):
+    compared = [LOSS] if f"{LOSS}_difference" in rows and rows[f"{LOSS}_difference"].notna().any() else []
+    compared += study.measures
+    size = (4.3 * len(compared), 0.36 * len(rows) + 1.2)
+    figure, axes = plt.subplots(1, len(compared), figsize=size, constrained_layout=True, sharey=True, squeeze=False)
+    for axis, task in zip(axes.flat, compared, strict=True):
         for i, (_, row) in enumerate(rows.iterrows()):
-            middle, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))
+            middle, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))  # NaN draws nothing
             colour = {"higher": HIGHER, "lower": LOWER}.get(row[f"{task}_verdict"], GREY)
             axis.plot([low, high], [i, i], color=colour, linewidth=2)
             axis.plot(middle, i, marker="o", color=colour)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.locator_params(axis="x", nbins=5)
-        axis.set_title(f"{metrics[task]}, less the base")
+        axis.set_title(f"{metrics.get(task) or TITLES[task]}, less the base")
     axes[0][0].set_yticks(range(len(rows)), rows["variant"])
     axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
+    return figure
+
+
+VERDICTS = {REPRODUCED: HIGHER, OPPOSITE: LOWER, ABSENT: COLOURS[0], OPEN: GREY}
+
+
+def findings(found: Sequence[Finding]) -> Figure:
+    """Each effect with its interval, in units of the smallest difference that would matter, to the right as the paper has it."""
+    figure, axis = plt.subplots(figsize=(7.5, 0.3 * len(found) + 1.3), constrained_layout=True)
+    for i, own in enumerate(found):
+        sign = -1 if own.expected.paper.direction == "lower" else 1
+        low, middle, high = (sign * value / own.expected.matters for value in (own.low, own.difference, own.high))
+        axis.plot([low, high], [i, i], color=VERDICTS[own.verdict], linewidth=2)
+        axis.plot(middle, i, marker="o", color=VERDICTS[own.verdict])
+    axis.axvspan(-1, 1, color=GREY, alpha=0.15, linewidth=0)
+    axis.axvline(0, color="black", linewidth=0.8)
+    axis.set_xscale("symlog", linthresh=2)
+    axis.set_xlabel("difference, in units of the smallest that would matter (shaded: smaller); to the right: as in the paper")
+    names = [f"{own.study}: {own.expected.variant}, {own.expected.task.replace('_', ' ')}" for own in found]
+    axis.set_yticks(range(len(found)), names)
+    axis.set_ylim(len(found) - 0.5, -0.5)
+    shown = {own.verdict for own in found}
+    handles = [Line2D([], [], color=colour, marker="o", label=verdict) for verdict, colour in VERDICTS.items() if verdict in shown]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure

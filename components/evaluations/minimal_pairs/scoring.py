@@ -72,18 +72,69 @@ def score(
     if protocol == "one_word":
         raise SesameError("protocol one_word compares two sentences: call `score_pairs`")
     ids, words = encoded(tokenizer, sentences, with_words=protocol == "pll_within_word_l2r")
+    by_token, fits = _by_token(model, tokenizer, ids, words, protocol)
+    sums = np.array([np.nan if own is None else own.sum() for own in by_token])
+    return finished(sums, ids, fits, sentences, tokenizer, name)
+
+
+def score_spans(
+    model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]],
+    name: str = "the model",
+) -> list[np.ndarray]:  # fmt: skip
+    """Of parts of each sentence, by the usual protocol of the model: the log-probability of the tokens that begin there.
+
+    A chain has for each token those before it; of a masked model only the tokens of the parts are hidden, each together
+    with what follows of its word.
+
+    Args:
+        spans: of each sentence its parts, the first character of each and the one behind its last
+    Returns:
+        of each sentence (parts,) float64; NaN where the sentence is longer than the model reads.
+    Raises SesameError as `score` does.
+    """
+    protocol = checked(model, tokenizer, next(iter(protocols(model)), "log_probability"), name)
+    ids, words = encoded(tokenizer, sentences, with_words=protocol == "pll_within_word_l2r")
+    parts = [
+        _parts(text, own, asked)
+        for text, (_, own), asked in zip(sentences, tokenizer.encode_offsets(list(sentences)), spans, strict=True)
+    ]
+    by_token, fits = _by_token(model, tokenizer, ids, words, protocol, [own >= 0 for own in parts])
+    sums = [np.full(len(asked), np.nan if own is None else 0.0) for own, asked in zip(by_token, spans, strict=True)]
+    for total, own, part in zip(sums, by_token, parts, strict=True):
+        if own is not None:
+            np.add.at(total, part[part >= 0], own[part >= 0])
+    finished(np.array([own.sum() for own in sums]), ids, fits, sentences, tokenizer, name)  # its check
+    return sums
+
+
+def _parts(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Of each token the number of the span that its first character stands in, -1 for none; a blank belongs to what
+    follows."""
+    starts = [first + len(text[first:last]) - len(text[first:last].lstrip()) for first, last in offsets]
+    return np.array([next((i for i, (low, high) in enumerate(spans) if low <= at < high), -1) for at in starts], int)
+
+
+def _by_token(
+    model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]], protocol: Protocol,
+    asked: Sequence[np.ndarray] | None = None,
+) -> tuple[list[np.ndarray | None], np.ndarray]:  # fmt: skip
+    """Of each sentence the log-probability of each token, (tokens,) float64, None for one that is too long; and which fit.
+    Tokens that are not `asked` may have 0."""
     fits = np.array([len(own) + len(around(tokenizer)) <= model.max_length for own in ids], bool)
-    sums = np.full(len(ids), np.nan)
-    order = sorted(np.flatnonzero(fits), key=lambda i: len(ids[i]))
+    order, values = sorted(np.flatnonzero(fits), key=lambda i: len(ids[i])), [None] * len(ids)
     with reading(model):
         if protocol == "log_probability":
-            for some, values in _chain(model, tokenizer, ids, order):
-                sums[some] = values
+            for some, table in _chain(model, tokenizer, ids, order):
+                for i, row in zip(some, table, strict=True):
+                    values[i] = row[: len(ids[i])]
         else:
             for start in range(0, len(order), SENTENCES_AT_ONCE):
                 some = order[start : start + SENTENCES_AT_ONCE]
-                sums[some] = _hidden(model, tokenizer, [ids[i] for i in some], words and [words[i] for i in some])
-    return finished(sums, ids, fits, sentences, tokenizer, name)
+                of_words = words and [words[i] for i in some]
+                hidden = _hidden(model, tokenizer, [ids[i] for i in some], of_words, asked and [asked[i] for i in some])
+                for i, own in zip(some, hidden, strict=True):
+                    values[i] = own
+    return values, fits
 
 
 def score_pairs(
@@ -219,7 +270,7 @@ def _most(model: LanguageModel) -> int:
 def _chain(
     model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], order: list[int]
 ) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
-    """Which sentences, and their sums, batch by batch."""
+    """Which sentences, and the log-probabilities of their tokens, (sentences, most tokens), batch by batch."""
     back_alone = model.reads == "recurrent" and model.config.backward
     both = model.reads == "each_direction"
     first, suffix = len(tokenizer.prefix), tokenizer.suffix if both or back_alone else []
@@ -236,36 +287,43 @@ def _chain(
         # a state predicts the token that its direction reads next
         directions = [] if ahead is None else [(ahead[:, : width - 1], slice(1, None))]
         directions += [] if back is None else [(back[:, 1:], slice(None, -1))]
-        sums = np.zeros(len(own))
+        sums = np.zeros((len(own), width))
         for states, at in directions:
             if (asked := text[:, at]).any():
                 values = log_likelihoods(model, states[asked], whole[:, at][asked]).cpu()
-                np.add.at(sums, asked.nonzero()[:, 0].cpu().numpy(), values.numpy())
-        yield own, sums / len(directions)
+                sums[:, at][asked.cpu().numpy()] += values.numpy()
+        yield own, sums[:, first:] / len(directions)
 
 
-def _hidden(model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]]) -> np.ndarray:
-    """Sums over the tokens of each sentence, each hidden, with `words` together with what follows of its word: (n,).
-    The shortest is first."""
+def _hidden(
+    model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]], asked: Sequence[np.ndarray] | None
+) -> list[np.ndarray]:
+    """Of each sentence its tokens, each hidden, with `words` together with what follows of its word. The shortest is
+    first."""
     first, more = len(tokenizer.prefix), len(around(tokenizer))
     sentence = np.repeat(np.arange(len(ids)), [*map(len, ids)])
     place = np.concatenate([np.arange(len(own)) for own in ids])
-    lengths, sums = np.array([*map(len, ids)])[sentence], np.zeros(len(ids))
+    values = [np.zeros(len(own)) for own in ids]
+    if asked:
+        wanted = np.concatenate(asked)
+        sentence, place = sentence[wanted], place[wanted]
+    lengths = np.array([*map(len, ids)])[sentence]
     for some in by_length(lengths, more, _most(model)):
-        rows, asked = [], []
+        rows, hidden_ids = [], []
         for i in some:
             own, at = sentence[i], place[i]
             row = _around(tokenizer, ids[own])
-            asked.append(row[first + at])
+            hidden_ids.append(row[first + at])
             end = at + 1
             while words and end < len(ids[own]) and words[own][end] == words[own][at]:
                 end += 1
             row[first + at : first + end] = [tokenizer.mask] * (end - at)
             rows.append(row)
         hidden = _read_masked(model, rows, torch.from_numpy(place[some.start : some.stop] + first))
-        values = log_likelihoods(model, hidden, torch.tensor(asked, device=hidden.device))
-        np.add.at(sums, sentence[some.start : some.stop], values.cpu().numpy())
-    return sums
+        scores = log_likelihoods(model, hidden, torch.tensor(hidden_ids, device=hidden.device)).cpu().numpy()
+        for i, score in zip(some, scores, strict=True):
+            values[sentence[i]][place[i]] = score
+    return values
 
 
 def _read_masked(model: MaskedLanguageModel, rows: list[list[int]], places: Tensor) -> Tensor:

@@ -1,0 +1,85 @@
+"""Predictions of SyntaxGym: sums and comparisons of the surprisal of regions.
+
+    formula    = comparison ("&" comparison)*
+    comparison = sum [("<" | ">" | "=") sum]
+    sum        = part (("+" | "-") part)*
+    part       = "(" region ";" "%" condition "%" ")" | "[" formula "]" | "(" formula ")" | number
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+
+from components.core.errors import SesameError
+
+TOKEN = re.compile(r"\s*(?:\(\s*(\d+)\s*;\s*%([^%]+)%\s*\)|(\d+(?:\.\d+)?)|([][()<>=&+-]))")
+COMPARE: dict[str, Callable[[float, float], bool]] = {"<": operator.lt, ">": operator.gt, "=": operator.eq}
+CLOSING = {"[": "]", "(": ")"}
+
+
+def holds(formula: str, surprisal: Mapping[tuple[str, int], float]) -> bool:
+    """Whether a prediction holds; `surprisal` is by condition and number of the region. Raises SesameError for a malformed
+    formula and a region that is not there."""
+    reader = _Reader(formula, surprisal)
+    value = reader.formula()
+    if reader.tokens:
+        raise reader.error(reader.tokens[0])
+    return bool(value)
+
+
+def regions(formula: str) -> list[tuple[str, int]]:
+    """The regions that a formula names, each once, by condition and number."""
+    return list(dict.fromkeys((match[2], int(match[1])) for match in TOKEN.finditer(formula) if match[1]))
+
+
+class _Reader:
+    def __init__(self, formula: str, surprisal: Mapping[tuple[str, int], float]):
+        self.text, self.surprisal, self.tokens, at = formula, surprisal, [], 0
+        while formula[at:].strip():
+            if not (match := TOKEN.match(formula, at)):
+                raise self.error(formula[at:].strip())
+            self.tokens.append(match[4] or float(match[3] or 0) if match[1] is None else (match[2], int(match[1])))
+            at = match.end()
+
+    def error(self, at: object) -> SesameError:
+        return SesameError(f"prediction {self.text!r}: {at!r} is unexpected; SyntaxGym's formulas have (region;%condition%), + - < > = &")
+
+    def next_is(self, signs: str) -> bool:
+        return bool(self.tokens) and isinstance(self.tokens[0], str) and self.tokens[0] in signs
+
+    def formula(self) -> float:
+        value = self.comparison()
+        while self.next_is("&"):
+            self.tokens.pop(0)
+            value = self.comparison() and value
+        return value
+
+    def comparison(self) -> float:
+        value = self.sum()
+        if self.next_is("<>="):
+            value = COMPARE[self.tokens.pop(0)](value, self.sum())
+        return value
+
+    def sum(self) -> float:
+        value = self.part()
+        while self.next_is("+-"):
+            value = value + self.part() if self.tokens.pop(0) == "+" else value - self.part()
+        return value
+
+    def part(self) -> float:
+        if not self.tokens:
+            raise self.error("its end")
+        token = self.tokens.pop(0)
+        if isinstance(token, tuple):
+            if token not in self.surprisal:
+                raise SesameError(f"prediction {self.text!r}: no region {token[1]} in a condition {token[0]!r}")
+            return self.surprisal[token]
+        if isinstance(token, float):
+            return token
+        if token in CLOSING:
+            value = self.formula()
+            if not self.next_is(CLOSING[token]):
+                raise self.error(self.tokens[0] if self.tokens else "its end")
+            self.tokens.pop(0)
+            return value
+        raise self.error(token)

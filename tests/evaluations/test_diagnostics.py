@@ -1,0 +1,157 @@
+"""Multiple choice and suites of regions: readers by the papers' files, scores by hand, formulas, and what is refused."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+from torch.nn.functional import log_softmax
+
+from components.core.errors import SesameError
+from components.evaluations.choices import readers
+from components.evaluations.minimal_pairs import scoring
+from components.evaluations.regions import formulas
+from components.evaluations.regions.evaluation import joined
+from components.models import store
+from components.text.sources.file import SourceFile
+from tests.conftest import ran, run_stage, tiny_params
+from tests.evaluations.test_scoring import built
+
+SUITE = {
+    "meta": {"name": "number"},
+    "predictions": [{"type": "formula", "formula": "(3;%match%) < (3;%mismatch%)"}, {"formula": "(1;%match%) = (1;%mismatch%)"}],
+    "items": [
+        {"item_number": 1, "conditions": [
+            {"condition_name": name, "regions": [{"region_number": i, "content": content} for i, content in enumerate(regions, start=1)]}
+            for name, regions in (("match", ["the dog", "", "sees a ball ."]), ("mismatch", ["the dogs", "", "sees a ball ."]))
+        ]},
+    ],
+}  # fmt: skip
+
+
+def file(name: str, text: str) -> SourceFile:
+    Path(name).write_text(text)
+    return SourceFile(name, lambda: open(name, "rb"))
+
+
+def test_formulas_are_read_as_they_are_written():
+    surprisal = {("a", 1): 1.0, ("a", 2): 2.0, ("b", 1): 3.0, ("b", 2): 0.5}
+    for formula, holds in {
+        "(1;%a%) < (1;%b%)": True, "(1;%a%)>(1;%b%)": False, "[(1;%a%) < (1;%b%)] & [(2;%a%) < (2;%b%)]": False,
+        "[ (1;%a%) + (2;%a%) ] < [ (1;%b%) + (2;%b%) ]": True, "[(1;%b%)-(1;%a%)]-[(2;%a%)-(2;%b%)]>0": True,
+        "(1;%b%) - (2;%a%) - (1;%a%) = 0": True, "(1;%a%) < (2;%a%) & (2;%a%) < (1;%b%)": True,
+    }.items():  # fmt: skip
+        assert formulas.holds(formula, surprisal) == holds, formula
+    for formula, said in {
+        "(1;%a%) <": "its end", "(1;%a%) < (9;%a%)": "no region 9 in a condition 'a'", "[(1;%a%)": "its end",
+        "(1;%a%) ? 2": "is unexpected", "(1;%a%) < 2 ]": "']' is unexpected",
+    }.items():  # fmt: skip
+        with pytest.raises(SesameError, match=said.replace("]", r"\]")):
+            formulas.holds(formula, surprisal)
+    assert formulas.regions("(1;%a%) < (1;%b%) & (1;%a%) > 0") == [("a", 1), ("b", 1)]
+    assert joined(["The dog", "", "sees", "."]) == ("The dog sees .", [(0, 7), (7, 7), (8, 12), (13, 14)])
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "elmo"])
+def test_a_span_has_the_tokens_that_begin_in_it(name, tokens):
+    """The parts of a sentence sum to it; of a masked model only they are hidden."""
+    model = built(name, tokens)
+    text = "the old dog sees a red ball near the river ."
+    spans = [(0, 11), (11, 20), (20, len(text))]
+    [whole], [parts] = scoring.score(model, tokens, [text]).log_probability, scoring.score_spans(model, tokens, [text], [spans])
+    assert parts.sum() == pytest.approx(whole, rel=1e-5) and (parts < 0).all()
+    [some] = scoring.score_spans(model, tokens, [text], [spans[1:2]])
+    assert some == pytest.approx(parts[1:2], rel=1e-5)
+    if name == "gpt":  # by hand
+        ids = torch.tensor([[*tokens.prefix, *tokens.encode([text])[0]]])
+        model.eval()
+        with torch.no_grad():
+            likely = log_softmax(model.logits(model.top(ids, torch.tensor([ids.shape[1]])))[0], -1)
+        [[_, offsets]] = [tokens.encode_offsets([text])[0]]
+        by_hand = [
+            sum(float(likely[i, ids[0, i + 1]]) for i, (first, last) in enumerate(offsets)
+                if low <= first + len(text[first:last]) - len(text[first:last].lstrip()) < high)
+            for low, high in spans
+        ]  # fmt: skip
+        assert parts == pytest.approx(by_hand, rel=1e-4)
+    if name != "elmo":  # which reads texts of any length
+        [long] = scoring.score_spans(model, tokens, [" ".join([text] * 9)], [spans])
+        assert np.isnan(long).all() and len(long) == 3
+
+
+def test_published_files_are_read_as_their_papers_say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    choices = [{"label": "A", "text": "larger"}, {"label": "B", "text": "smaller"}]
+    stem = {"stem": "A nail is usually [MASK] than a house .", "choices": choices}
+    [item] = readers.olmpics([file("size_comparison_dev.jsonl", json.dumps({"id": "1", "answerKey": "B", "question": stem}) + "\n")])
+    assert item.group == "size_comparison" and item.answer == 1
+    assert [own.text[own.start : own.end] for own in item.candidates] == ["larger", "smaller"]
+    table = "item\tcontext_aff\tcontext_neg\ttarget_aff\ttarget_neg\n0\tA trout is (a|an)\tA trout is not (a|an)\tfish\tinsect\n"
+    affirmed, negated = readers.negation([file("NEG.tsv", table)])
+    assert [own.text for own in affirmed.candidates] == ["A trout is a fish", "A trout is an insect"]
+    assert [own.text for own in negated.candidates] == ["A trout is not a fish", "A trout is not an insect"]
+    assert (affirmed.group, affirmed.answer, negated.group, negated.answer) == ("affirmed", 0, "negated", 1)
+    table = "item\tcontext\ttarget\ttgt_cloze\n1-b\twhich man the dog had \tbitten\t0.1\n1-a\twhich dog the man had \tbitten\t0.5\n"
+    [item] = readers.role([file("ROLE.tsv", table)])
+    assert [own.text for own in item.candidates] == ["which man the dog had bitten", "which dog the man had bitten"] and item.answer == 1
+    table = "context_s1\tcontext_s2\texpected\twithin_category\tbetween_category\tconstraint\n"
+    table += "Checkmate.\tShe was good at\tchess\tmonopoly\tfootball\tH\n"
+    [item] = readers.cprag([file("CPRAG.tsv", table)])
+    assert [own.text for own in item.candidates][0] == "Checkmate. She was good at chess" and len(item.candidates) == 3
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"text": "a [MASK] and a [MASK]", "choices": ["x", "y"], "answer": 0}, r"has 2 times \[MASK\]; give each text one gap"),
+        ({"text": "a [MASK]", "choices": ["x"], "answer": 0}, "answer 0 of 1 choices; give two or more"),
+        ({"text": "a [MASK]", "choices": ["x", "y"], "answer": 2}, "answer 2 of 2 choices"),
+        ({"text": "a [MASK]", "choices": ["x", "x"], "answer": 0}, "two choices are the same"),
+        ({"text": "a [MASK]", "choices": ["x", " "], "answer": 0}, "is empty; fill it"),
+        ({"text": "a [MASK]", "choices": "xy", "answer": 0}, "choices is 'xy'; give a list of texts"),
+        ({"text": "a [MASK]", "choices": ["x", "y"], "answer": "x"}, "answer is 'x'; give the number of a choice"),
+        ({"text": "a [MASK]", "choices": ["x", "y"]}, "no column 'answer'"),
+    ],
+)
+def test_what_is_no_multiple_choice_is_one_line(row, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SesameError, match=f"own.jsonl, line 1: .*{said}"):
+        list(readers.jsonl([file("own.jsonl", json.dumps(row) + "\n")]))
+
+
+def test_both_run_as_stages_of_any_model(project):
+    Path("suites").mkdir()
+    Path("suites/number.json").write_text(json.dumps(SUITE))
+    with gzip.open("suites/all.json.gz", "wt") as stream:
+        conditions = {"match": ["the dog", "", "sees a ball ."], "mismatch": ["the dogs", "", "sees a ball ."]}
+        json.dump({"other": {"predictions": SUITE["predictions"][:1], "items": [{"n": 7, "c": conditions}]}}, stream)
+    rows = [{"text": "the [MASK] sees a ball .", "choices": ["dog", "of"], "answer": 0, "group": "nouns"},
+            {"text": "a dog [MASK] the ball", "choices": ["sees", "the", "red"], "answer": 0, "group": "verbs"}]  # fmt: skip
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"kind": "files", "paths": ["suites/*"]}
+    raw = tiny_params(
+        evaluations={"suites": {"kind": "regions", "corpus": "tiny", "source": source},
+                     "own": {"kind": "choices", "corpus": "tiny", "source": {"kind": "files", "paths": ["own.jsonl"]}}},
+        evaluate={"models": ["gpt", "bert"], "evaluations": ["suites", "own"], "twins": [1, 2]},
+    )  # fmt: skip
+    with open("params.yaml", "w") as stream:
+        YAML().dump(raw, stream)
+    assert "2 items of 2 suites; 1 predictions of equal surprisal left out" in ran("evaluations", "suites")
+    assert "2 items: nouns 1, verbs 1" in ran("evaluations", "own")
+    for model in ("gpt", "bert"):
+        ran("pretrain", model)
+        for evaluation in ("suites", "own"):
+            ran("evaluations.evaluate", f"{model}-{evaluation}")
+            measured = json.loads(Path(f"data/metrics/evaluate/{model}-{evaluation}.json").read_text())
+            assert measured["items"] == 2 and len(measured["groups"]) == 2
+    assert measured["references"] == {"chance": pytest.approx((1 / 2 + 1 / 3) / 2)}
+    loaded, tokens = store.load(Path("data/models/gpt"))
+    good, bad = scoring.score_spans(loaded, tokens, ["the dog sees a ball .", "the dogs sees a ball ."], [[(8, 21)], [(9, 22)]])
+    gpt = json.loads(Path("data/metrics/evaluate/gpt-suites.json").read_text())
+    assert gpt["groups"]["number"]["score"] == gpt["groups"]["other"]["score"] == float(good[0] > bad[0])
+    Path("suites/number.json").write_text(json.dumps({key: value for key, value in SUITE.items() if key != "predictions"}))
+    done = run_stage("components.evaluations", "suites")
+    assert done.returncode and "number.json, suite number: 'predictions'; SyntaxGym's form of a suite is expected" in done.stderr

@@ -64,12 +64,16 @@ def chance(queries: list[str], test: dict[str, set[str]], words: list[str]) -> f
 
 
 def mean_reciprocal_rank(queries: Tensor, targets: Tensor, price: Tensor | None, golds: list[list[int]]) -> float:
-    """Of each query's (q, d) best translation among all targets (n, d): 1 for the first place, 1/2 for the second (xling-eval's MAP)."""
+    """Of each query's (q, d) best translation among all targets (n, d): 1 for the first place, 1/2 for the second
+    (xling-eval's MAP). Of equal targets the more frequent word comes first, as in `neighbours.top`: vectors that are
+    all the same find nothing."""
     inverse = []
     for start, cosines in blocks(queries, targets):
         scores = cosines if price is None else cosines.sub_(price)
         for row, gold in zip(scores, golds[start : start + len(scores)], strict=True):
-            inverse.append(1 / (1 + int((row > row[gold].max()).sum())))
+            best = row[gold].max()
+            place = min(own for own in gold if row[own] == best)
+            inverse.append(1 / (1 + int((row > best).sum() + (row[:place] == best).sum())))
     return float(np.mean(inverse))
 
 

@@ -14,8 +14,9 @@ class Quantised(Block):
     """Weights of the layers' and the head's matrices in fewer bits; embeddings stay as they are."""
 
     weights: Literal["int8", "int4", "ternary"]
-    """`int8`: a scale a row, inputs rounded too as they come, multiplied as integers. `int4` (a scale for 32 weights) and `ternary` (-a, 0,
-    a in a row; Li and Liu 2016) are rounded and multiplied as before: smaller, and no faster."""
+    """`int8`: a scale a row, inputs rounded too as they come, in steps of the largest of a batch, multiplied as
+    integers; scores are of examples read one at a time. `int4` (a scale for 32 weights) and `ternary` (-a, 0, a in a
+    row; Li and Liu 2016) are rounded and multiplied as before: smaller, and no faster."""
     trained: bool = False
     """Rounded in every step of the tuning, too (Jacob et al. 2018; Q8BERT, Zafrir et al. 2019, which rounds what goes in as well)."""
 

@@ -76,10 +76,15 @@ def _correlation(function: Callable) -> Metric:
     return correlation
 
 
+UNSPACED = re.compile(rf"([{HAN}{OTHERS}][{MARKS}]*)")
+
+
 def normalised(answer: str) -> str:
-    """Lower case, without punctuation, articles and superfluous white space (Rajpurkar et al. 2016)."""
-    answer = "".join(character for character in answer.lower() if character not in string.punctuation)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", answer).split())
+    """Lower case, without punctuation, articles and superfluous white space (Rajpurkar et al. 2016); what they leave
+    nothing of, as the answers A and +, stays as it is."""
+    lower = " ".join(answer.lower().split())
+    bare = "".join(character for character in lower if character not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split()) or lower
 
 
 def _same(prediction: str, answer: str) -> float:
@@ -87,10 +92,14 @@ def _same(prediction: str, answer: str) -> float:
 
 
 def _overlap(prediction: str, answer: str) -> float:
-    """F1 over the words of two answers, 0 where they share none."""
-    ours, theirs = normalised(prediction).split(), normalised(answer).split()
+    """F1 over the words of two answers, or the characters where no blank parts them; 0 where they share none."""
+    ours, theirs = (_apart(normalised(text)) for text in (prediction, answer))
     common = sum((Counter(ours) & Counter(theirs)).values())
     return 2 * common / (len(ours) + len(theirs)) if common else 0.0
+
+
+def _apart(text: str) -> list[str]:
+    return UNSPACED.sub(r" \1 ", text).split()
 
 
 def entity_f1(task: params.Task, examples: list[Example], predicted: list) -> float:
@@ -115,7 +124,6 @@ def _mean(value: Value) -> Metric:
     return lambda task, examples, predicted: statistics.fmean(value(*pair) for pair in zip(predicted, _gold(examples), strict=True))
 
 
-UNSPACED = re.compile(rf"([{HAN}{OTHERS}][{MARKS}]*)")
 WORDS = re.compile(WORD)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import sys
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -304,6 +305,27 @@ def test_what_differs_from_a_held_out_text_by_a_word_is_taken_out(project):
     mixed = {segment for split in corpora.SPLITS for document in corpora.read("data/corpora/mixed", split) for segment in document}
     assert mixed == {*kept, *base}
     assert metrics["removed_sentences"]["used"] == 1 and metrics["removed_near_duplicates"] == {"small": 0, "used": 3}
+
+
+def test_a_held_out_text_is_taken_out_in_whatever_form_of_unicode(project):
+    """Letters with their accents apart, as on Macs, were other words (as in vshulcz/deja-vu's issue 1098)."""
+    judged = ["Zoë's café is très près du marché.", "I´m at the ２０１６ fair.", "Deux garçons mangent près de la forêt."]
+    leaks = [judged[0], "I'm at the 2016 fair.", "Deux garçons mangent près de la vieille forêt."]
+    tasks = {
+        "used": task(
+            "used", train=[(unicodedata.normalize("NFD", text), None) for text in (*leaks, "Une fête à Orléans.")],
+            dev=[(unicodedata.normalize("NFD", text), None) for text in judged],
+        ),
+    }  # fmt: skip
+    draw = random.Random(0)
+    (project / "data.txt").write_text("\n".join([*(sentence(draw) for _ in range(100)), *leaks, judged[1]]))
+    settings = params(LINES, tasks=tasks)
+    corpus_stage.body(settings, "small", None)
+    metrics = mix.body(settings, "mixed", None)
+    mixed = {document[0] for split in corpora.SPLITS for document in corpora.read("data/corpora/mixed", split)}
+    assert not mixed & {*leaks, *judged} and "Une fête à Orléans." in mixed
+    assert metrics["removed_sentences"]["small"] == 3 and metrics["removed_near_duplicates"]["small"] == 1
+    assert metrics["dropped"] == {"duplicates": 3, "emptied": 4}  # those of the task are the corpus' own
 
 
 def test_pairs_with_the_same_first_text_stay_together(project):

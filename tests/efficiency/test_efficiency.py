@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from components import params, tasks
 from components.core.errors import SesameError
 from components.finetune.data import Batch
+from components.labs.efficiency import measure, point
 from components.labs.efficiency.front import front, sentence
 from components.labs.efficiency.point import Taught
 from components.params import Efficiency
@@ -47,8 +48,8 @@ def lab(project):
 
 
 def test_from_points_to_the_page(lab):
-    for point, own in POINTS.items():
-        done = run_stage(f"components.labs.efficiency.{'taught' if 'teacher' in own else 'point'}", f"{point}-same")
+    for name, own in POINTS.items():
+        done = run_stage(f"components.labs.efficiency.{'taught' if 'teacher' in own else 'point'}", f"{name}-same")
         assert done.returncode == 0, done.stderr
     early = json.loads(Path("data/efficiency/early/same/metrics.json").read_text())
     assert list(early["scores"]) == ["early at 0.5", "early at 1"] and len(early["temperatures"]) == 2
@@ -60,6 +61,10 @@ def test_from_points_to_the_page(lab):
     whole = tasks.predictions(Path("data/efficiency/whole/same/all"), "test", "pretrained")
     assert set(whole) == {1, 2} and tasks.predictions(Path("data/efficiency/taught/same/all"), "test", "random")
     assert np.load("data/efficiency/whole/same/train_logits.npy").shape[::2] == (2, 2)
+    every = params.load()
+    setting, answers = point.Setting.of(every, "coarse", "same"), point.made(every, "coarse", "same", {}).answers
+    alone = measure.logits(answers["coarse"], setting.ready(1).encode(setting.bench.rows)["train"], size=1)[:, 0]
+    np.testing.assert_allclose(np.load("data/efficiency/coarse/same/train_logits.npy")[0], alone, atol=1e-6)
 
     done = run_stage("components.labs.efficiency")
     assert done.returncode == 0, done.stderr
@@ -83,8 +88,8 @@ def test_a_student_learns_what_the_teacher_says(tokens):
         targets = [0, 0]
 
     batch = Batch([], torch.empty(0), [1, 1], [1, 0])  # the second example first
-    point = params.Point(model="bert", teacher="whole", teacher_weight=0.75, teacher_temperature=4)
-    loss = Taught(task, recipe, theirs, point).loss(ours, Data, batch)
+    own = params.Point(model="bert", teacher="whole", teacher_weight=0.75, teacher_temperature=4)
+    loss = Taught(task, recipe, theirs, own).loss(ours, Data, batch)
     p, log_q = torch.softmax(torch.tensor(theirs[[1, 0]]) / 4, 1), torch.log_softmax(ours / 4, 1)
     soft = (p * (p.log() - log_q)).sum(1).mean() * 16
     torch.testing.assert_close(loss, (0.75 * soft + 0.25 * torch.nn.functional.cross_entropy(ours, torch.tensor([0, 0]))).float())

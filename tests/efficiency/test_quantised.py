@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -75,6 +76,17 @@ def test_answers_are_those_of_the_rounded_weights(name, weights, tokens):
         assert (apart > 1e-6).float().mean() < 0.01 and (apart <= step).all(), "but for those that lie between two steps"
     kinds_of = {type(part).__module__ for part in rounded.modules() if type(part).__name__ == "Linear"}
     assert ("torch.ao.nn.quantized.dynamic.modules.linear" in kinds_of) == (weights == "int8")
+
+
+@pytest.mark.parametrize("weights", [None, *quantised.ROUNDED])
+def test_what_depends_on_its_batch_is_read_alone(tokens, weights):
+    """An answer in ten of an int8 MiniLM was another one beside 127 others (as in fastembed-rs' issue 107)."""
+    module, split = tuned(tokens)
+    how = weights and params.Quantised(weights=weights)
+    answer = measure.answering(quantised.end(module, how) if how else module)
+    alone, together = measure.logits(answer, split, size=1), measure.logits(answer, split)
+    assert alone.shape == together.shape == (3, 1, 2)
+    assert np.allclose(alone, together, atol=1e-6) != quantised.by_batch(how)
 
 
 def test_layers_that_share_weights_stay_right(tokens):

@@ -391,6 +391,28 @@ def test_parts_that_the_objective_does_not_train_are_not_saved_as_trained(projec
     assert model.absent == ["next_sentence", "pooler"]
 
 
+@pytest.mark.parametrize(("name", "end"), [("bert", " [MASK]"), ("gpt", "")])
+def test_a_prompt_that_is_not_read_to_its_end_is_refused(project, tokens, name, end):
+    """Its [MASK], or all room to write in, was cut off, and its sample empty (as in transformers' pull request 26234)."""
+    raw = tiny_params()
+    block = params.check(raw).models[name]
+    model = store.build(block.architecture, tokens)
+    store.save(Path("data/models", name), model.state_dict(), block.architecture, tokens, [], [])
+
+    def sampled(prompt: str) -> subprocess.CompletedProcess:
+        raw["models"][name]["prompts"] = [prompt]
+        with open("params.yaml", "w") as file:
+            YAML().dump(raw, file)
+        return run_stage("components.pretrain.sample", name)
+
+    done = sampled(f"the dog sees{end}")
+    assert done.returncode == 0, done.stderr
+    assert all(row["output"] for row in json.loads(Path("data/samples", f"{name}.json").read_text()))
+    done, most = sampled("dog " * block.architecture.max_length + end), block.architecture.max_length
+    said = rf"models\.{name}\.prompts: '(dog ){{10}}\.\.\.' has \d+ tokens, and {name} reads {most}: shorten it"
+    assert done.returncode == 2 and re.search(said, done.stderr), done.stderr
+
+
 def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(project):
     write_params(budget={"steps": 40}, optimizer={"learning_rate": 1e20, "clip_norm": None, "warmup": 0.0})
     done = pretrain("gpt")

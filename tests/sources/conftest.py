@@ -20,6 +20,8 @@ class Server:
         """For each coming download: an error to answer with instead."""
         self.resumes = True
         """Whether a Range is honoured; a server need not."""
+        self.says_packed = False
+        """Whether a .gz is called encoded, as some servers tell by the name of a file that is stored so."""
         self.ranges: list[str | None] = []
         """The Range header of each download so far."""
         server = self
@@ -37,15 +39,18 @@ class Server:
                     if server.statuses:
                         self.answer(server.statuses.pop(0), b"")
                     else:
-                        self.file(server.files[self.path.removeprefix("/files/")])
+                        name = self.path.removeprefix("/files/")
+                        self.file(server.files[name], server.says_packed and name.endswith(".gz"))
                 else:
                     self.answer(404, b"")
 
-            def file(self, data: bytes):
+            def file(self, data: bytes, packed: bool):
                 asked = self.headers.get("Range") if server.resumes else None
                 start = int((asked or "bytes=0-").removeprefix("bytes=").rstrip("-"))
                 self.send_response(206 if start else 200)
                 self.send_header("Content-Length", str(len(data) - start))
+                if packed:
+                    self.send_header("Content-Encoding", "gzip")
                 self.end_headers()
                 end = start + server.cut_after.pop(0) if server.cut_after else len(data)
                 self.wfile.write(data[start:end])

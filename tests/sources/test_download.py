@@ -4,6 +4,7 @@ import gzip
 import io
 import random
 import ssl
+import stat
 import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from components.core.storage import STATE
 from components.params import FilesSource, PypiSource, UrlSource
 from components.text import corpora, sources
 from components.text.corpora import __main__ as corpus
+from components.text.sources import download
 from tests.conftest import tiny_params
 
 WHEEL = "demo-1.0-py3-none-any.whl"
@@ -209,6 +211,64 @@ def test_url_plain_gz_archive_and_missing(server):
         contents(UrlSource(kind="url", url=f"{server.url}/nowhere/a.txt", sha256="0" * 64))
     with pytest.raises(Unreachable, match="can't be fetched after 5 tries"):
         contents(UrlSource(kind="url", url="http://127.0.0.1:1/a.txt", sha256="0" * 64))
+
+
+def test_a_gz_that_a_server_calls_encoded_is_kept_as_it_is_stored(server):
+    """Requests unpacked it, and no hash was right (conda's issue 3798); the rest of a half of it was no text either."""
+    server.says_packed = True
+    name, packed = "demo-1.0.tar.gz", tar_of({"demo/a.txt": BIG})
+    digest = server.add(name, packed)
+    server.cut_after = [400_000]
+    assert contents(pypi(digest, filename=name)) == {f"{name}: demo/a.txt": BIG}
+    assert server.ranges == [None, f"bytes={download.CHUNK}-"]
+
+
+def linked_tar() -> bytes:
+    """Two files, a hard link, and symbolic links: to a file, to a link, to a folder, out of the archive, to itself."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name in ("./all/one.txt", "./train/own.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = len(name)
+            archive.addfile(info, io.BytesIO(name.encode()))
+        links = [("./train/hard.txt", tarfile.LNKTYPE, "./all/one.txt")]
+        links += [(f"./{name}", tarfile.SYMTYPE, target) for name, target in SYMBOLIC.items()]
+        for name, kind, target in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            archive.addfile(info)
+    return stream.getvalue()
+
+
+def linked_zip() -> bytes:
+    """The same without the hard link, of which a zip has none."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name in ("all/one.txt", "train/own.txt"):
+            archive.writestr(name, f"./{name}")
+        for name, target in SYMBOLIC.items():
+            info = zipfile.ZipInfo(name)
+            info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(info, target)
+    return stream.getvalue()
+
+
+SYMBOLIC = {
+    "train/two.txt": "../all/one.txt", "dev/chain.txt": "../train/two.txt", "dev/all.txt": "../all",
+    "dev/away.txt": "/etc/hosts", "dev/circle.txt": "circle.txt",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "archive"), [("demo-1.0.tar.gz", linked_tar()), (WHEEL, linked_zip())])
+def test_a_link_in_an_archive_is_the_file_it_leads_to_and_each_file_comes_once(server, name, archive):
+    """Links of a tar were left out (ratarmount's issue 28), and one of a zip was a document with a path for its text
+    (zip2's issue 21)."""
+    digest = server.add(name, archive)
+    texts = {pattern: contents(pypi(digest, [pattern], name)) for pattern in ("*train/*.txt", "*dev/*.txt", "*.txt")}
+    assert sorted(texts["*train/*.txt"].values()) == [b"./all/one.txt", b"./train/own.txt"]
+    assert [place.rpartition("/")[2] for place in texts["*dev/*.txt"]] == ["chain.txt"]
+    assert list(texts["*dev/*.txt"].values()) == [b"./all/one.txt"]
+    assert sorted(texts["*.txt"].values()) == [b"./all/one.txt", b"./train/own.txt"]
 
 
 def test_files_sorted_each_once_and_missing(tmp_path, monkeypatch):

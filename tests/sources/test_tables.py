@@ -109,6 +109,22 @@ def test_hub_reads_a_local_folder_of_parquet(tmp_path, monkeypatch):
         sources.open_files(source)
 
 
+@pytest.mark.parametrize("source", ["files", "hub"])
+def test_numbers_of_32_bits_are_as_they_are_written(tmp_path, monkeypatch, source):
+    """0.6 became 0.6000000238418579 (as in polars' issue 15176), which is above a threshold of 0.6."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    (tmp_path / "set").mkdir()
+    file = tmp_path / "set" / "train-00000.parquet"
+    written = {f"float{bits}": [0.6, 3.8, 1e-7, None] for bits in (32, 64)}
+    parquet.write_table(pyarrow.table(written, schema=pyarrow.schema([(name, name) for name in written])), file)
+    block = (
+        FilesSource(kind="files", paths=[str(file)]) if source == "files"
+        else HubSource(kind="hub", path=str(tmp_path / "set"))
+    )  # fmt: skip
+    rows = [row for _, row in tables.rows(block, TableReader(format="parquet", column="float32"))]
+    assert rows == [dict.fromkeys(written, number) for number in written["float64"]]
+
+
 def test_hub_gives_class_labels_by_name(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     (tmp_path / "set").mkdir()
@@ -138,6 +154,15 @@ def test_a_field_that_holds_no_text():
         tables.text("f, line 1", json.loads('{"a": NaN}'), "a")
     with pytest.raises(SesameError, match="f, line 1: column 'a' holds a list, where text is wanted"):
         tables.text("f, line 1", {"a": []}, "a")
+
+
+def test_bytes_are_no_text(rows):
+    """Impala writes strings so (apache/druid's pull request 3381); a text was the letters b'caf\\xc3\\xa9'."""
+    made = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table({"a": pyarrow.array(["café".encode()], pyarrow.binary())}), made)
+    [(place, row)] = rows(made.getvalue().to_pybytes(), "parquet")
+    with pytest.raises(SesameError, match="data, row 1: column 'a' holds bytes, where text is wanted; write it as strings"):
+        tables.text(place, row, "a")
 
 
 @pytest.mark.parametrize(

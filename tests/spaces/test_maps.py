@@ -271,8 +271,18 @@ def test_without_any_pair_a_rotated_space_is_found():
 def test_the_rank_of_a_translation_counts_all_targets():
     targets = tensor(unit(np.array([[1, 0], [1, 1], [0, 1], [-1, 0]])))
     asked = tensor(np.array([[1.0, 0], [1, 0], [0, 1]]))
-    assert evaluate.mean_reciprocal_rank(asked, targets, None, [[0], [3, 2], [3]]) == pytest.approx((1 + 1 / 3 + 1 / 3) / 3)
+    assert evaluate.mean_reciprocal_rank(asked, targets, None, [[0], [3, 2], [3]]) == pytest.approx((1 + 1 / 3 + 1 / 4) / 3)
     assert evaluate.mean_reciprocal_rank(asked[:1], targets, torch.tensor([1.0, 0, 0, 0]), [[0]]) == pytest.approx(1 / 2)
+
+
+def test_vectors_that_are_all_the_same_find_nothing():
+    """Each translation was in the first place (embeddings-benchmark/mteb's issue 5092)."""
+    same = tensor(unit(np.ones((50, 3))))
+    golds = [[49], [20, 9], [0]]
+    ranks = [int((nearest(same[:1], same, 50)[1][0] == gold).nonzero()) + 1 for gold in (49, 9, 0)]
+    assert ranks == [50, 10, 1]
+    mrr = evaluate.mean_reciprocal_rank(same[:3], same, None, golds)
+    assert mrr == pytest.approx(sum(1 / rank for rank in ranks) / 3)
 
 
 def test_a_hub_is_seen():

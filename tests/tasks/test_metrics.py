@@ -82,11 +82,31 @@ def test_choice_takes_the_best_of_the_right_answers():
 
 
 def test_answers_are_scored_as_squad_scores_them():
-    rows = examples([["308"], ["in the North Sea"], ["A Dog!", "cat"], ["the"]])
+    rows = examples([["308"], ["in the North Sea"], ["A Dog!", "cat"], ["the end"]])
     result = metrics.evaluate(task("extraction"), "dev", rows, ["308.", "North Sea coast", "dog", "a"])
-    assert result["exact_match"] == 0.75  # the last: both are nothing once normalised, equal but without a word in common
+    assert result["exact_match"] == 0.5
     assert result["f1"] == pytest.approx((1 + 2 * 2 / (3 + 3) + 1 + 0) / 4)
     assert metrics.normalised("  The  U.S.A., an idea ") == "usa idea"
+
+
+@pytest.mark.parametrize("kind", ["extraction", "choice", "text"])
+@pytest.mark.parametrize(("right", "wrong"), [("A", "the"), ("A", ""), ("+", "-"), ("The", "an"), ("...", "?!")])
+def test_an_answer_of_which_the_rule_leaves_nothing_is_itself(kind, right, wrong):
+    """Option A was as right as any article, and shared no word with itself (OpenBMB/UltraRAG's issue 509)."""
+    answers = task(kind, metrics=["f1", "exact_match"])
+    rows = examples([[right]])
+    assert metrics.evaluate(answers, "dev", rows, [right.lower()]) == {"f1": 1.0, "exact_match": 1.0}
+    assert metrics.evaluate(answers, "dev", rows, [wrong]) == {"f1": 0.0, "exact_match": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("answer", "part", "f1"),
+    [("天气很好", "天气", 2 / 3), ("2016年5月", "2016年", 2 / 3), ("ประเทศไทย", "ไทย", 1 / 2), ("the North Sea", "Sea", 2 / 3)],
+)
+def test_a_part_of_an_answer_without_blanks_is_partly_right(answer, part, f1):
+    """It was one word, right or wrong as a whole (google-deepmind/xquad's issue 2)."""
+    scores = metrics.evaluate(task("extraction"), "dev", examples([[answer]]), [part])
+    assert scores == {"f1": pytest.approx(f1), "exact_match": 0.0}
 
 
 def test_tagging_counts_entities():

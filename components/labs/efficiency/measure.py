@@ -41,7 +41,8 @@ def in_batches(split: Encoded, size: int, examples: int | None = None) -> Iterat
     """The first so many examples, in their order at size 1, else those of like length together."""
     if size == 1:
         for i in range(min(examples or len(split), len(split))):
-            yield from batches(_some(split, [i]), 1, None)
+            [batch] = batches(_some(split, [i]), 1, None)
+            yield batch._replace(index=[i])
         return
     yield from batches(_some(split, range(min(examples, len(split)))) if examples else split, size, None)
 
@@ -60,10 +61,11 @@ def weights(module: nn.Module, split: Encoded) -> list[nn.Parameter]:
 
 
 @torch.no_grad()
-def logits(answer: Answer, split: Encoded) -> np.ndarray:
-    """What is answered, in 32 bits and as it is run later, (examples, exits, labels); one exit where a model has one classifier."""
+def logits(answer: Answer, split: Encoded, size: int = 4 * TOGETHER) -> np.ndarray:
+    """What is answered, in 32 bits and as it is run later, (examples, exits, labels); one exit where a model has one
+    classifier. Read `size` examples at once."""
     outputs: list[np.ndarray | None] = [None] * len(split)
-    for batch in in_batches(split, 4 * TOGETHER):
+    for batch in in_batches(split, size):
         output = answer(batch.texts, batch.segments).numpy()
         for i, own in zip(batch.index, output, strict=True):
             outputs[i] = own if own.ndim == 2 else own[None]

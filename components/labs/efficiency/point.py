@@ -123,14 +123,15 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
             if i == 0:
                 save_model(module, str(target / "module.safetensors"))
             answer = measure.answering(quantised.end(module, own.quantised).eval() if own.quantised else module)
-            logits = {split: measure.logits(answer, encoded[split]) for split in splits}
+            size = 1 if quantised.by_batch(own.quantised) else 4 * measure.TOGETHER
+            logits = {split: measure.logits(answer, encoded[split], size) for split in splits}
             temperatures.append(_temperatures(bench, logits["dev"]))
             given = {
                 threshold: {split: _left(exits.Leaving(temperatures[-1], threshold or 1), own) for split, own in logits.items()}
                 for threshold in (all_params.efficiency.thresholds if early else [None])
             }
             if not early:
-                taught.append(measure.logits(answer, encoded["train"])[:, 0])
+                taught.append(measure.logits(answer, encoded["train"], size)[:, 0])
             for threshold, by_split in given.items():
                 outcome = outcomes.setdefault(threshold, Outcome({split: [] for split in splits}, {split: [] for split in splits}, [], []))
                 _judge(bench, outcome, own.init, seed, by_split)

@@ -77,6 +77,12 @@ def end(module: nn.Module, how: params.Quantised) -> nn.Module:
     return quantize_dynamic(copy.deepcopy(module), rounded)
 
 
+def by_batch(how: params.Quantised | None) -> bool:
+    """Whether an answer depends on what is read beside it: torch rounds what goes into a product in steps of the
+    largest number of the whole batch, padding included."""
+    return how is not None and how.weights == "int8"
+
+
 def names(module: nn.Module) -> list[str]:
     """Of `matrices`."""
     chosen = set(map(id, matrices(module)))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from unicodedata import normalize
 
 from components.core import storage
 from components.core.words import MARKS, WORD
@@ -22,24 +23,30 @@ NEAR = 6
 """Words from which a held-out text is looked for with one word changed, too: "A man is cooking." is near to much that is not its copy."""
 TELLING = 8
 """Words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's."""
-_SKIPPED = re.compile(rf"[^\w{MARKS}]+|_+")
+_SKIPPED = re.compile(rf"[^\w{MARKS}]+[{MARKS}]*|_+")
 _WORD = re.compile(WORD)
 
 
+def plain(sentence: str) -> str:
+    """In one form of Unicode and in small letters: é may be one character or two, and they may be of full width."""
+    return normalize("NFKC", sentence).casefold()
+
+
 def key_of(sentence: str) -> str:
-    """What is left of a sentence when case, white space and punctuation are ignored: two with the same key are the same."""
-    return _SKIPPED.sub("", sentence.casefold())
+    """What is left of a sentence when case, white space, punctuation and the forms of letters are ignored: two with the
+    same key are the same."""
+    return _SKIPPED.sub("", plain(sentence))
 
 
 def texts(task: str, split: str, answers: bool = False) -> Iterator[Document]:
-    """The texts of the examples of data/tasks/<task>/<split>.jsonl: text_a, and text_b or the choices where there are; with `answers` those
-    that are to be written, too."""
+    """The texts of the examples of data/tasks/<task>/<split>.jsonl, in the form of Unicode that corpora have: text_a,
+    and text_b or the choices where there are; with `answers` those that are to be written, too."""
     path = Path("data/tasks", task, f"{split}.jsonl")
     with storage.reading(path):
         for example in storage.read_lines(path):
             fields = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
             fields += tuple(example["label"] or ()) if answers else ()
-            yield [" ".join(text.split()) for text in fields if text and text.strip()]
+            yield [" ".join(normalize("NFC", text).split()) for text in fields if text and text.strip()]
 
 
 class HeldOut:
@@ -78,7 +85,7 @@ class HeldOut:
 
 
 def words_in(sentence: str) -> list[str]:
-    return _WORD.findall(sentence.casefold())
+    return _WORD.findall(plain(sentence))
 
 
 def shortened(words: list[str]) -> Iterator[str]:

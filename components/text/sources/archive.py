@@ -2,17 +2,30 @@
 
 import difflib
 import io
+import posixpath
+import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from components.core.errors import SesameError, one_line
 from components.text.sources.file import DAMAGED, SourceFile
 
-Members = dict[str, Callable[[], BinaryIO]]
+Opener = Callable[[], BinaryIO]
+
+
+class Member(NamedTuple):
+    """A file of an archive, under one of its names."""
+
+    file: str
+    """Its own name, where the member is a link to it."""
+    open: Opener
+
+
+Members = dict[str, Member]
 
 
 def _members(archive: Path | BinaryIO, name: str) -> Members:
@@ -20,12 +33,39 @@ def _members(archive: Path | BinaryIO, name: str) -> Members:
     try:
         try:  # tar first: the tail of an uncompressed tar may look like a zip, never the other way round
             tar = tarfile.open(archive) if isinstance(archive, Path) else tarfile.open(fileobj=archive)  # noqa: SIM115
-            return {info.name: (lambda info=info: tar.extractfile(info)) for info in tar if info.isfile()}
+            files = {info.name: (lambda info=info: tar.extractfile(info)) for info in tar if info.isfile()}
+            hard = {info.name: info.linkname for info in tar if info.islnk()}
+            symbolic = {info.name: info.linkname for info in tar if info.issym()}
         except tarfile.ReadError:
             opened = zipfile.ZipFile(archive)
-            return {info.filename: (lambda info=info: opened.open(info)) for info in opened.infolist() if not info.is_dir()}
+            found = [info for info in opened.infolist() if not info.is_dir()]
+            files = {info.filename: (lambda info=info: opened.open(info)) for info in found if not _is_link(info)}
+            hard, symbolic = {}, {info.filename: opened.read(info).decode() for info in found if _is_link(info)}
+        beside = {link: posixpath.join(posixpath.dirname(link), target) for link, target in symbolic.items()}
+        return _followed(files, hard | beside)
     except (*DAMAGED, ValueError) as error:  # ValueError: names that are no text, places before the beginning
         raise SesameError(f"{name}: not a readable zip or tar archive ({one_line(error)})") from None
+
+
+def _is_link(info: zipfile.ZipInfo) -> bool:
+    """Whether a member of a zip holds the place of another file, as `zip --symlinks` writes it, and no text."""
+    return stat.S_ISLNK(info.external_attr >> 16)
+
+
+def _followed(files: Mapping[str, Opener], links: Mapping[str, str]) -> Members:
+    """The files, and the links that lead to one of them: their content is that of the file. Links to folders or out of
+    the archive are left out."""
+    members = {name: Member(name, opener) for name, opener in files.items()}
+    names = {posixpath.normpath(name): name for name in (*files, *links)}
+    for name, target in links.items():
+        for _ in links:  # a link may lead to another one, but not for ever
+            target = names.get(posixpath.normpath(target), "")
+            if target not in links:
+                break
+            target = links[target]
+        if target in files:
+            members[name] = Member(target, files[target])
+    return members
 
 
 def _matching(names: list[str], pattern: str, archive: str) -> list[str]:
@@ -37,7 +77,8 @@ def _matching(names: list[str], pattern: str, archive: str) -> list[str]:
 
 
 def open_members(archive: Path, patterns: list[str]) -> Iterator[SourceFile]:
-    """The members of `archive` that match the globs, in the order of the globs and sorted within one; each member once.
+    """The members of `archive` that match the globs, in the order of the globs and sorted within one; each file once,
+    whatever links lead to it.
 
     `*` also matches `/`. In `outer.tar.gz!inner/*.txt` the part before the `!` names an archive inside the archive.
     Raises SesameError when a glob matches nothing, with the nearest names there are.
@@ -52,9 +93,9 @@ def _select(members: Members, archive: str, patterns: list[str]) -> Iterator[Sou
         for name in _matching(list(members), outer, archive):
             place = f"{archive}: {name}"
             if inner:  # an archive in the archive is read into memory: its members stand in no file that could be opened again
-                with SourceFile(place, members[name]).open() as stream:
+                with SourceFile(place, members[name].open).open() as stream:
                     nested = io.BytesIO(stream.read())
                 yield from _select(_members(nested, place), place, [inner])
-            elif name not in seen:
-                seen.add(name)
-                yield SourceFile(place, members[name])
+            elif members[name].file not in seen:
+                seen.add(members[name].file)
+                yield SourceFile(place, members[name].open)

@@ -159,6 +159,8 @@ def _stream(url: str, filename: str, part: Path, start: int) -> bool:
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})  # the stored bytes, not repacked ones
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
         response.raise_for_status()
+        # some servers say gzip of what is stored as .gz, and requests would unpack it
+        response.raw.headers.discard("Content-Encoding")
         resumed = start > 0 and response.status_code == 206
         done = start if resumed else 0
         length = response.headers.get("Content-Length")

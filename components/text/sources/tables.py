@@ -9,7 +9,7 @@ from components import params
 from components.core.errors import SesameError, one_line
 from components.text import sources
 from components.text.sources.file import SourceFile
-from components.text.sources.text import lines
+from components.text.sources.text import decimal, lines
 
 Row = dict[str | int, Any]
 """Column name, or number of the field from 0 where there is no header -> text (TSV, CSV) or any value (JSONL, parquet, hub)."""
@@ -53,6 +53,8 @@ def text(place: str, row: Row, column: str | int) -> str:
     """One field as text, true and false as JSON writes them. Raises SesameError where there is none, for which pandas
     writes NaN."""
     field = value(place, row, column)
+    if isinstance(field, bytes):  # of which Python writes b'...'
+        raise SesameError(f"{place}: column {column!r} holds bytes, where text is wanted; write it as strings")
     nothing = field is None or field != field  # NaN alone is not itself
     if nothing or isinstance(field, list | dict):
         holds = "nothing" if nothing else f"a {type(field).__name__}"
@@ -144,9 +146,13 @@ def _parquet(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
     number = 0
     try:
         with file.open() as stream:
-            for batch in parquet.ParquetFile(stream).iter_batches():
+            table = parquet.ParquetFile(stream)
+            kinds = {"float": "float32", "halffloat": "float16"}
+            narrow = {field.name: kinds[str(field.type)] for field in table.schema_arrow if str(field.type) in kinds}
+            for batch in table.iter_batches():
                 for row in batch.to_pylist():
                     number += 1
+                    row |= {name: decimal(row[name], kind) for name, kind in narrow.items()}
                     yield f"{file.name}, row {number}", row
     except (pyarrow.ArrowException, ValueError, OSError) as error:  # ValueError: text that is not UTF-8
         raise SesameError(f"{file.name}: not readable as parquet after row {number}: {one_line(error)}") from None

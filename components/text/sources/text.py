@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
+import numpy as np
+
 from components.core.errors import SesameError
 from components.text.sources.file import SourceFile
 
@@ -13,6 +15,12 @@ def fields(line: str) -> list[str]:
     """A line taken apart at tabs, where there are none at blanks. Other white space belongs to a word:
     `new<U+00A0>york` is one."""
     return line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
+
+
+def decimal(number: float | None, kind: str) -> float | None:
+    """A number that is stored as numpy's `kind`, as it is written: 0.6 is 0.6000000238418579 in 32 bits, and above a
+    threshold of 0.6."""
+    return float(str(np.dtype(kind).type(number))) if number is not None and kind in ("float16", "float32") else number
 
 
 def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> Iterator[tuple[int, str]]:

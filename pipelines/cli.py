@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,6 +27,7 @@ Targets = Annotated[
     list[str] | None,
     typer.Argument(metavar="[STAGE]...", help="Stages (pretrain@bert) or groups (finetune). Default: all stages."),
 ]
+Lines = Annotated[bool, typer.Option("--lines", help="Print every line of every stage, as where there is no terminal.")]
 Benchmark = Literal["glue", "superglue"]
 
 
@@ -119,9 +120,10 @@ def run(
     ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
+    lines: Lines = False,
 ) -> None:
     """Run stages and all stages that they need, in parallel. Unchanged stages are skipped."""
-    _build(stages or [], force, recheck, jobs, wait)
+    _build(stages or [], force, recheck, jobs, wait, lines)
 
 
 @app.command("try")
@@ -142,6 +144,7 @@ def study(
     force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
+    lines: Lines = False,
 ) -> None:
     """Run a study (an ablation): pre-train and score each variant with each seed, and print the table of results."""
     from pipelines import studies, terminal
@@ -151,7 +154,7 @@ def study(
         return
     studies.clear_removed(name)
     terminal.say(studies.power(name))
-    _build([f"study@{name}"], force, False, jobs, wait)
+    _build([f"study@{name}"], force, False, jobs, wait, lines)
 
 
 @command
@@ -202,8 +205,8 @@ def _while_prefect_lives() -> Iterator[None]:
         ) from None
 
 
-def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool) -> None:
-    """Run the flow, show its results, and exit with the status of the flow."""
+def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait: bool, lines: bool = False) -> None:
+    """Run the flow, show its results, and exit with the status of the flow. `lines`: those of all stages, on a terminal, too."""
     from pipelines import terminal
     from pipelines.machines import services
     from pipelines.money import forecast
@@ -211,7 +214,7 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     params.load()  # every mistake in it is said before anything runs
     services.foreign(services.PREFECT)  # as is an address that can't be one
     # a wrong name, a broken dvc.yaml, and what can't fit: before a server is started
-    plan = forecast.announce(targets, force, recheck, jobs, wait)
+    plan, seconds = forecast.announce(targets, force, recheck, jobs, wait)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal stops the stages, too; nohup keeps them
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     services.use_prefect()
@@ -221,7 +224,7 @@ def _build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wai
     from pipelines.execution import cancellation, ledger, views
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
-    with _while_prefect_lives(), cancellation.without_heartbeats():
+    with _while_prefect_lives(), cancellation.without_heartbeats(), nullcontext() if lines else terminal.board(seconds):
         named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
         state = named(targets, force, jobs or forecast.default_jobs(params.load()), wait, recheck, return_state=True)
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None

@@ -220,11 +220,11 @@ class Build:
             held.release()
         state = self._futures[name].state
         result = self.results[name] = Result(state.name, time.monotonic() - begun, state.message or "")
-        count = f"({len(self.results)}/{len(self.plan)})"
-        if result.state == "Completed":
-            terminal.line(name, f"done in {result.seconds:.1f} s {count}", "green")
-        elif result.state != "Cached":
-            terminal.line(name, f"{result.state.lower()}: {result.message} {count}", terminal.STATES.get(result.state, "bold red"))
+        count, style = (len(self.results), len(self.plan)), terminal.STATES.get(result.state, "bold red")
+        if result.state in GOOD:  # what is unchanged needs no line
+            terminal.ended(name, f"done in {result.seconds:.1f} s" * (result.state == "Completed"), terminal.STATES["done"], *count)
+        else:
+            terminal.ended(name, f"{result.state.lower()}: {result.message}", style, *count)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pipelines.execution import processes
 
 HINTS = re.compile(
     r"(Running stage '|Verifying |(Updating|Generating) lock file |To track the changes with git|To enable auto staging|Use `dvc push`"
-    r"|\tgit add |\tdvc config core\.autostage|ERROR: failed to reproduce )"
+    r"|\tgit add |\tdvc config core\.autostage|ERROR: failed to reproduce |WARNING: '.*' is empty\.$)"
 )
 """What DVC says around a stage's own output; the terminal and the logs are better without."""
 TORN = re.compile(r"Traceback \(most recent call last\):|Error processing line |Exception ignored |Fatal Python error")

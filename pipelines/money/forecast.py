@@ -156,8 +156,9 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
 
 def announce(
     targets: Sequence[str], force: bool, recheck: bool, jobs: int | None, wait: bool, say: Callable[[str], None] = terminal.say
-) -> list[graph.Stage]:  # fmt: skip
-    """Say in a line what a run of `targets` will take, nothing where nothing is to be done; the plan of that run.
+) -> tuple[list[graph.Stage], float | None]:  # fmt: skip
+    """Say in a line what a run of `targets` will take, nothing where nothing is to be done; the plan of that run, and about how many
+    seconds it takes, None where that is not known.
 
     `wait` for another DVC that is at work. Raises SesameError for wrong targets, and where it can't fit.
     """
@@ -170,13 +171,15 @@ def announce(
             forced = {each.name for each in plan} if force else sources.unfixed(all_params) if recheck else set()
             states = graph.states(plan, forced, away)
     except Timeout:
-        return graph.plan(targets)  # another flow is at work: what it leaves to be done isn't known yet
+        return graph.plan(targets), None  # another flow is at work: what it leaves to be done isn't known yet
+    seconds = None
     if any(state != "unchanged" for state in states.values()):
         outlook = forecast(plan, states, all_params, jobs)
         if not away:  # what fits into a worker's machine is not known here
             outlook.check()
         say(outlook.summary())
-    return plan
+        seconds = outlook.seconds(["to run"]) or None
+    return plan, seconds
 
 
 def number(count: int, noun: str) -> str:

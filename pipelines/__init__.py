@@ -2,7 +2,8 @@
 
 cli.py is the `sesame` command, flow.py the Prefect flow that runs DVC's graph, deployments.py has the deployments of
 prefect.yaml and `sesame serve`. terminal.py prints, results.py shows the results of a run at its end, studies.py those
-of studies, trial.py is `sesame try`, profiles/ are ready sets of tasks, install.py is `make install`. The folders:
+of studies, trial.py is `sesame try`, doctor.py `sesame doctor`, install.py `make install`; profiles/ are ready sets of
+tasks. The folders:
 
 - execution/: a run on this machine: the graph, a stage as a child process, dvc.lock, the record in MLflow
 - worktrees/: variants of params.yaml, each in its own git worktree

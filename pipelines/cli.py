@@ -21,7 +21,7 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError
 
-app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(help=__doc__.splitlines()[0], add_completion=False, pretty_exceptions_enable=False)
 
 Targets = Annotated[
     list[str] | None,
@@ -39,6 +39,28 @@ exp = typer.Typer(
     help=("Run variants of the pipeline in separate git worktrees, and compare them."), no_args_is_help=True
 )
 app.add_typer(exp, name="exp")
+
+
+@app.callback(invoke_without_command=True)
+def main(context: typer.Context) -> None:
+    """Sesame, a declarative lab for language-model pre-training."""
+    if context.invoked_subcommand is None:
+        from pipelines import terminal
+
+        terminal.table(["", ""], [[f"sesame {name}", text] for name, text in FIRST.items()])
+        terminal.say("all commands: sesame --help; the options of one: sesame run --help")
+
+
+FIRST = {
+    "doctor": "check whether this machine has what a run needs",
+    "try": "pre-train one small model in two minutes, and look at it",
+    "run": "build what params.yaml declares; what is unchanged is skipped",
+    "plan": "list what a run would do, with time and memory",
+    "study NAME": "compare variants of a pre-training, each with several seeds",
+    "exp run": "try other params in a worktree, and `sesame exp diff` compares",
+    "up": "start the pages of Prefect and MLflow",
+}
+"""The commands that `sesame` alone shows."""
 
 
 def plain_name(text: str) -> str:
@@ -722,6 +744,19 @@ def status() -> None:
     from pipelines.machines import services
 
     terminal.table(["service", "state", "address"], [list(row) for row in services.status()])
+
+
+@command
+def doctor() -> None:
+    """Check whether this machine has what a run needs: Python, packages, git, memory, disk, GPU, package index, servers."""
+    from pipelines import terminal
+    from pipelines.doctor import examined
+
+    checks = examined()
+    terminal.table(["", "", ""], [[own.name, own.value, own.cure] for own in checks])
+    if missing := [own.name for own in checks if own.cure and own.needed]:
+        raise SesameError(f"not ready to run: {', '.join(missing)}")
+    terminal.say("ready to run", "bold")
 
 
 @command

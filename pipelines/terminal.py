@@ -116,6 +116,7 @@ def say(text: str, style: str = "") -> None:
 def table(columns: list[str], rows: list[list[str]], title: str = "") -> None:
     """A compact table; a cell that is the name of a state gets its colour."""
     shown = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    shown.show_header = any(columns)
     for row in rows:
         shown.add_row(*(Text(cell, STATES.get(cell, "")) for cell in row))
     console.print(shown, soft_wrap=False)

@@ -90,7 +90,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     assert by_name["evaluate@gpt-pairs"].data.metrics["score"] == pytest.approx(float(asked["score"]), rel=1e-4)
     assert headline["data"]["asked"] == {"gpt": {"pairs": pytest.approx(float(asked["score"]), rel=1e-4)}}
     logged = by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()
-    assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh"} <= logged
+    assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh", "curves/train_loss"} <= logged
     assert by_name["pretrain@gpt"].data.params["architecture.hidden_size"] == "16" and by_name["pretrain@gpt"].data.tags["git_commit"]
     read = {name: {(own.dataset.name, own.dataset.digest) for own in run.inputs.dataset_inputs} for name, run in by_name.items()}
     locked = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]

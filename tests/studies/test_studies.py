@@ -348,7 +348,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
         rows = list(csv.DictReader(file))
     points = [(name, point, "2") for name in ("15", "40") for point in ("1000", "last")]
     assert [(row["variant"], row["milestone"], row["n"]) for row in rows] == points
-    positive = ("parameters", "tokens", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std")
+    positive = ("parameters", "tokens", "steps", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std")
     assert all(float(row[key]) > 0 for row in rows for key in positive)
     assert not rows[0]["same_low"] and float(rows[3]["same_low"]) <= float(rows[3]["same_difference"]) <= float(rows[3]["same_high"])
     assert float(rows[3]["same"]) - float(rows[1]["same"]) == pytest.approx(float(rows[3]["same_difference"]), abs=1e-5)
@@ -521,6 +521,8 @@ def test_a_ladder_tells_what_it_foretold():
         and "up as foretold (3.06; 3.06 [3.0" in found.sentence
         and "off lower than foretold (2.06; 3.06" in found.sentence
     )
+    [share] = re.findall(r"Of ten times the compute the fit would put a factor \S+ \[(\S+), (\S+)\] into parameters", found.sentence)
+    assert float(share[0]) < 10 ** (0.3 / (0.35 + 0.3)) < float(share[1]), "equation 4 of Hoffmann et al. (2022)"
     [axis] = ladder.drawn(block, frame, found).axes
     assert [text.get_text() for text in axis.get_legend().get_texts()] == [f"{n:,.0f} parameters" for n in (2e5, 7e5, 2e6, 4e6)]
     assert ladder.climb(CHECKED.studies["rate"], frame, reads) is None

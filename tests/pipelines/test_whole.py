@@ -77,6 +77,9 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     compared = lab.sesame("compare", "gpt", "majority", "same", "--split", "test")
     assert re.search(rf"gpt {means['gpt', 'pretrained']:.3f}, majority {means['majority', 'baseline']:.3f}, difference [+-]0", compared)
 
+    untrained = lab.sesame("compare", "gpt", "gpt:random", "same", "--split", "test")
+    assert f"gpt:random {means['gpt', 'random']:.3f}, difference" in untrained
+
     # the ledger: a parent with a child a stage, seeds below, the same names everywhere, models that load
     monkeypatch.chdir(lab.path)
     mlflow.set_tracking_uri(f"sqlite:///{lab.path}/mlflow.db")

@@ -40,6 +40,11 @@ def problems(change) -> list[str]:
     return str(caught.value).splitlines()
 
 
+MORE = {
+    "name": "pretrained", "objective": {"name": "mlm"}, "optimizer": {"learning_rate": 0.001}, "budget": {"steps": 2}, "batch_size": 4,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -344,6 +349,13 @@ def problems(change) -> list[str]:
                 g={"model": "gpt", "inputs": {"kind": "beginnings"}, "decoding": {"kind": "sample", "temperature": 1e-300}}
             ),
             "generations.g.decoding.temperature: Input should be greater than or equal to 0.001",
+        ),
+        (
+            lambda raw: raw.update(
+                checkpoints={"mini": {"family": "canine", "licence": "none", "source": {"kind": "files", "paths": ["mini"]}}},
+                derived={"more": {"start": "mini", "on": "encoded/tiny", "by": MORE}},
+            ),
+            "derived.more: pretrained on text needs a start from `models`, and mini is not there",
         ),
     ],
 )

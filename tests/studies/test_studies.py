@@ -283,6 +283,9 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
     lower = [higher[0] | {"direction": "lower"}]
     late = commit(lower)
     assert said(lower).startswith(f"Its seeds or expectations were changed in commit {late} (") and f"committed ({results})" in said(lower)
+    for other in ({"studies__rate__budget": {"steps": 9}}, {"studies__rate__seeds": [1, 2, 3]}):
+        study = params.check(changed(studies__rate__expects=lower, **other)).studies["rate"]
+        assert expectations.fixed("rate", study).startswith("Its seeds and expectations are not committed as they stand"), other
 
 
 def test_a_killed_seed_goes_on_and_ends_the_same(project, start):

@@ -56,6 +56,16 @@ def test_the_tables_of_the_readme_are_those_of_the_report(monkeypatch):
     assert len(re.findall(r"<!-- (?:score|gain|precision): ", "".join(pages))) > 10
 
 
+def test_the_best_rate_of_each_start_has_one_tried_on_either_side():
+    table = pd.read_csv(ROOT / "docs/starts.csv")
+    assert {*table["start"]} == {"pretrained", *readme.STARTS} and {*table["model"]} == {"bert", "gpt", "elmo"}
+    for (model, start), tried in table.groupby(["model", "start"]):
+        scale, rate = tried.groupby(["embedding_scale", "learning_rate"])["score"].mean().idxmax()
+        rates = tried.loc[tried["embedding_scale"] == scale, "learning_rate"]
+        assert rates.min() < rate < rates.max(), (model, start)
+        assert tried["embedding_scale"].nunique() == (4 if start == "random" and model != "elmo" else 1), (model, start)
+
+
 def test_a_score_is_bold_where_it_is_ahead_of_every_other_start(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     readme.REPORT.mkdir(parents=True)

@@ -15,8 +15,9 @@ PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_projects_own_file_is_right():
-    params.load(ROOT / "params.yaml")
+def test_the_projects_own_file_is_right_and_needs_a_package_index_alone():
+    own = params.load(ROOT / "params.yaml").model_dump_json()
+    assert set(re.findall(r'"source":\{"kind":"(\w+)"', own)) == {"pypi"}
 
 
 def test_schema_is_current_and_named_in_the_first_line():

@@ -72,7 +72,8 @@ def test_a_score_is_bold_where_it_is_ahead_of_every_other_start(tmp_path, monkey
     starts = ["pretrained", *readme.STARTS]
     scores = [("gpt", "snli", init, 0.5 + number / 10, 0.01) for number, init in enumerate(starts)]
     pd.DataFrame(scores, columns=["model", "task", "init", "mean", "std"]).to_csv(readme.REPORT / "scores.csv")
-    for verdicts, shown in ((["higher", "higher"], "**0.500 ± 0.010**"), (["higher", "not beyond noise"], "0.500 ± 0.010")):
+    cases = ((["higher", "higher"], "**0.500 ± 0.010**"), (["higher", "not beyond noise"], "0.500 ± 0.010"))
+    for verdicts, shown in cases:
         gains = [("gpt", "snli", start, verdict) for start, verdict in zip(readme.STARTS, verdicts, strict=True)]
         pd.DataFrame(gains, columns=["model", "task", "against", "verdict"]).to_csv(readme.REPORT / "gains.csv")
         assert f"| gpt | pretrained | {shown} |" in readme.scores() and readme.scores().count("**") == shown.count("**")

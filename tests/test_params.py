@@ -41,9 +41,14 @@ def problems(change) -> list[str]:
     return str(caught.value).splitlines()
 
 
+FILES = {"kind": "files", "paths": ["mini"]}
 MORE = {
-    "name": "pretrained", "objective": {"name": "mlm"}, "optimizer": {"learning_rate": 0.001}, "budget": {"steps": 2}, "batch_size": 4,
-}  # fmt: skip
+    "name": "pretrained",
+    "objective": {"name": "mlm"},
+    "optimizer": {"learning_rate": 0.001},
+    "budget": {"steps": 2},
+    "batch_size": 4,
+}
 
 
 @pytest.mark.parametrize(
@@ -353,7 +358,7 @@ MORE = {
         ),
         (
             lambda raw: raw.update(
-                checkpoints={"mini": {"family": "canine", "licence": "none", "source": {"kind": "files", "paths": ["mini"]}}},
+                checkpoints={"mini": {"family": "canine", "licence": "none", "source": FILES}},
                 derived={"more": {"start": "mini", "on": "encoded/tiny", "by": MORE}},
             ),
             "derived.more: pretrained on text needs a start from `models`, and mini is not there",

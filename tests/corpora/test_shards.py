@@ -378,8 +378,13 @@ def test_an_encoding_is_closed_into_shards_by_its_tokens(project, monkeypatch):
     """So that no more than the boundaries of one shard are held in training."""
     assert splits.SHARD_TOKENS == 2**27, "134 M"
     (project / "data.txt").write_text("\n".join(documents(random.Random(0), 60)))
-    settings = {"seed": 1, "corpora": {"small": corpus()}, "tokenizers": {"pieces": Tokenizer(corpus="small", vocab_size=320)}}
-    p = Params.model_construct(**settings, encodings={"own": Encoding(corpus="small", tokenizer="pieces")}, text=TextRun(workers=1))
+    p = Params.model_construct(
+        seed=1,
+        corpora={"small": corpus()},
+        tokenizers={"pieces": Tokenizer(corpus="small", vocab_size=320)},
+        encodings={"own": Encoding(corpus="small", tokenizer="pieces")},
+        text=TextRun(workers=1),
+    )
     corpus_stage.body(p, "small", None)
     train(p, "pieces", Run(None))
     whole = encode_stage(p, "own", Run(None))
@@ -389,7 +394,8 @@ def test_an_encoding_is_closed_into_shards_by_its_tokens(project, monkeypatch):
     parts = encode_stage(p, "own", Run(None))
     shards = encode.load(Path("data/encoded/own"), "train").shards
     assert len(shards) == 3 and np.array_equal(shard.tokens, np.concatenate([own.tokens for own in shards]))
-    assert all(len(own.tokens) >= len(shard.tokens) // 3 for own in shards[:-1]) and parts["train"]["tokens"] == whole["train"]["tokens"]
+    assert all(len(own.tokens) >= len(shard.tokens) // 3 for own in shards[:-1])
+    assert parts["train"]["tokens"] == whole["train"]["tokens"]
 
 
 def test_a_tokenizer_learns_from_the_sample_that_is_declared(project):

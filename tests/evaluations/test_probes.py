@@ -98,10 +98,12 @@ def test_a_control_label_is_the_words_alone():
 def test_sentences_are_drawn_until_they_have_enough_words():
     sentences = [Sentence(["a"] * (1 + i % 3), [], [], []) for i in range(90)]
     some = treebanks.drawn(sentences, 50)
-    assert 50 <= sum(len(own.words) for own in some) < 53 and some == treebanks.drawn(sentences, 50) and some != sentences[: len(some)]
+    assert 50 <= sum(len(own.words) for own in some) < 53 and some == treebanks.drawn(sentences, 50)
+    assert some != sentences[: len(some)]
     assert len(treebanks.drawn(sentences, 1000)) == 90
-    block = TypeAdapter(params.Evaluation).validate_python({"kind": "probe", "corpus": "a", "label": "tree"} | dict.fromkeys(
-        ("train", "test"), {"source": {"kind": "files", "paths": ["a"]}}))  # fmt: skip
+    source = {"source": {"kind": "files", "paths": ["a"]}}
+    raw = {"kind": "probe", "corpus": "a", "label": "tree", "train": source, "test": source}
+    block = TypeAdapter(params.Evaluation).validate_python(raw)
     assert (block.train_words, block.test_words) == (20_000, 10_000)
 
 
@@ -120,7 +122,8 @@ def test_a_tenth_of_train_chooses_the_layer_and_not_test():
     train, test = split(40, [range(40), range(36)]), split(20, [range(0), range(20)])
     test[1][3][:, 2] = torch.nan
     answers = _classified(train, test, {"label": "part_of_speech", "seed": 1})
-    assert answers.figures["layer"] == 0 and np.nanmean(answers.values) == answers.layers[0]["score"] < answers.layers[1]["score"] == 1
+    first, second = (layer["score"] for layer in answers.layers)
+    assert answers.figures["layer"] == 0 and np.nanmean(answers.values) == first < second == 1
     assert np.flatnonzero(np.isnan(answers.values)).tolist() == [3 * 6 + 2]
 
 

@@ -38,6 +38,11 @@ def test_a_block_of_the_docs_is_taken_beside_the_default(path, number, block):
     params.check(laid_over(default, ours), studies=laid_over(studies, theirs))
 
 
+def test_the_readme_says_how_many_studies_there_are():
+    [said] = re.findall(r"ships with (\d+) studies", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert int(said) == len([*(ROOT / "studies/params").glob("*.yaml")])
+
+
 def test_there_are_such_blocks():
     assert {path.name for path, _, _ in BLOCKS} >= {"README.md", "adaptation.md", "comparisons.md", "search.md", "studies.md"}
 
@@ -50,6 +55,29 @@ def test_the_tables_of_the_readme_are_those_of_the_report(monkeypatch):
     assert set(re.findall(r"<!-- table: (\w+)", "".join(pages))) == set(readme.TABLES)
     assert readme.PICTURE.read_text(encoding="utf-8") == readme.picture()
     assert len(re.findall(r"<!-- (?:score|gain|precision): ", "".join(pages))) > 10
+
+
+def test_the_best_rate_of_each_start_has_one_tried_on_either_side():
+    table = pd.read_csv(ROOT / "docs/starts.csv")
+    assert {*table["start"]} == {"pretrained", *readme.STARTS} and {*table["model"]} == {"bert", "gpt", "elmo"}
+    for (model, start), tried in table.groupby(["model", "start"]):
+        scale, rate = tried.groupby(["embedding_scale", "learning_rate"])["score"].mean().idxmax()
+        rates = tried.loc[tried["embedding_scale"] == scale, "learning_rate"]
+        assert rates.min() < rate < rates.max(), (model, start)
+        assert tried["embedding_scale"].nunique() == (4 if start == "random" and model != "elmo" else 1), (model, start)
+
+
+def test_a_score_is_bold_where_it_is_ahead_of_every_other_start(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    readme.REPORT.mkdir(parents=True)
+    starts = ["pretrained", *readme.STARTS]
+    scores = [("gpt", "snli", init, 0.5 + number / 10, 0.01) for number, init in enumerate(starts)]
+    pd.DataFrame(scores, columns=["model", "task", "init", "mean", "std"]).to_csv(readme.REPORT / "scores.csv")
+    cases = ((["higher", "higher"], "**0.500 ± 0.010**"), (["higher", "not beyond noise"], "0.500 ± 0.010"))
+    for verdicts, shown in cases:
+        gains = [("gpt", "snli", start, verdict) for start, verdict in zip(readme.STARTS, verdicts, strict=True)]
+        pd.DataFrame(gains, columns=["model", "task", "against", "verdict"]).to_csv(readme.REPORT / "gains.csv")
+        assert f"| gpt | pretrained | {shown} |" in readme.scores() and readme.scores().count("**") == shown.count("**")
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

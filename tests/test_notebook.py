@@ -92,8 +92,8 @@ def test_a_model_may_be_called_null(tmp_path):
     assert table["model"].tolist() == ["null", "nan"] and table["mean"].isna().tolist() == [False, True]
 
 
-def test_the_five_lines_of_the_docs(models, capsys):
-    """As they stand in docs/python.md."""
+def test_the_five_lines_of_the_docs(models, tmp_path_factory, monkeypatch):
+    """As they stand in docs/python.md; from another folder, too."""
     Path("data/report").mkdir(parents=True)
     pd.DataFrame({"model": ["gpt"], "mean": [0.5]}).to_csv("data/report/scores.csv", index=False)
     [lines] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
@@ -101,6 +101,9 @@ def test_the_five_lines_of_the_docs(models, capsys):
     said = {}
     exec(lines, said)
     assert said["states"].shape[0] == 3 and said["likely"] < 0 and list(said["table"]["mean"]) == [0.5]
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert notebook.load("gpt", models).log_probability("a man is playing a guitar .") == said["likely"]
+    assert list(notebook.scores("scores", models)["mean"]) == [0.5]
 
 
 @pytest.mark.parametrize("name", ["bert", "elmo"])

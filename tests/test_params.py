@@ -15,8 +15,9 @@ PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_projects_own_file_is_right():
-    params.load(ROOT / "params.yaml")
+def test_the_projects_own_file_is_right_and_needs_a_package_index_alone():
+    own = params.load(ROOT / "params.yaml").model_dump_json()
+    assert set(re.findall(r'"source":\{"kind":"(\w+)"', own)) == {"pypi"}
 
 
 def test_schema_is_current_and_named_in_the_first_line():
@@ -38,6 +39,16 @@ def problems(change) -> list[str]:
     with pytest.raises(SesameError) as caught:
         params.check(raw)
     return str(caught.value).splitlines()
+
+
+FILES = {"kind": "files", "paths": ["mini"]}
+MORE = {
+    "name": "pretrained",
+    "objective": {"name": "mlm"},
+    "optimizer": {"learning_rate": 0.001},
+    "budget": {"steps": 2},
+    "batch_size": 4,
+}
 
 
 @pytest.mark.parametrize(
@@ -344,6 +355,13 @@ def problems(change) -> list[str]:
                 g={"model": "gpt", "inputs": {"kind": "beginnings"}, "decoding": {"kind": "sample", "temperature": 1e-300}}
             ),
             "generations.g.decoding.temperature: Input should be greater than or equal to 0.001",
+        ),
+        (
+            lambda raw: raw.update(
+                checkpoints={"mini": {"family": "canine", "licence": "none", "source": FILES}},
+                derived={"more": {"start": "mini", "on": "encoded/tiny", "by": MORE}},
+            ),
+            "derived.more: pretrained on text needs a start from `models`, and mini is not there",
         ),
     ],
 )

@@ -20,6 +20,7 @@ from components.text import corpora, encode, tokenizer
 from components.text.corpora import __main__ as corpus_stage
 from components.text.corpora import shards
 from components.text.corpora.shards import minhash, plan, steps
+from components.text.encode import splits
 from components.text.encode.__main__ import encode as encode_stage
 from components.text.tokenizer.__main__ import train
 from tests.conftest import tiny_params
@@ -371,6 +372,30 @@ def test_encoded_shards_are_the_encoding_of_the_whole(project):
     first = written("data/encoded/parts")
     encode_stage(Params.model_construct(**settings, text=TextRun(workers=2)), "parts", run)
     assert written("data/encoded/parts") == first
+
+
+def test_an_encoding_is_closed_into_shards_by_its_tokens(project, monkeypatch):
+    """So that no more than the boundaries of one shard are held in training."""
+    assert splits.SHARD_TOKENS == 2**27, "134 M"
+    (project / "data.txt").write_text("\n".join(documents(random.Random(0), 60)))
+    p = Params.model_construct(
+        seed=1,
+        corpora={"small": corpus()},
+        tokenizers={"pieces": Tokenizer(corpus="small", vocab_size=320)},
+        encodings={"own": Encoding(corpus="small", tokenizer="pieces")},
+        text=TextRun(workers=1),
+    )
+    corpus_stage.body(p, "small", None)
+    train(p, "pieces", Run(None))
+    whole = encode_stage(p, "own", Run(None))
+    [shard] = encode.load(Path("data/encoded/own"), "train").shards
+    monkeypatch.setattr(splits, "DOCUMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(splits, "SHARD_TOKENS", len(shard.tokens) // 3)
+    parts = encode_stage(p, "own", Run(None))
+    shards = encode.load(Path("data/encoded/own"), "train").shards
+    assert len(shards) == 3 and np.array_equal(shard.tokens, np.concatenate([own.tokens for own in shards]))
+    assert all(len(own.tokens) >= len(shard.tokens) // 3 for own in shards[:-1])
+    assert parts["train"]["tokens"] == whole["train"]["tokens"]
 
 
 def test_a_tokenizer_learns_from_the_sample_that_is_declared(project):

@@ -44,6 +44,7 @@ def test_a_study_without_tasks(asking):  # noqa: F811
     table = pd.read_csv("data/report/studies/speed.csv").set_index("variant")
     items = [pd.read_csv(f"data/studies/speed/fast/{seed}/pairs/last/items.csv") for seed in (1, 2)]
     means = [(own["score"] * own["weight"]).mean() for own in items]
+    assert table.loc["slow", "bits_per_byte_detectable"] > 0
     assert table.loc["fast", "pairs"] == pytest.approx(sum(means) / 2)
     assert "pairs by log_probability" in Path("data/report/studies/speed.html").read_text()
     assert compared["pairs", "slow"]["difference"] == pytest.approx(table.loc["slow", "pairs"] - table.loc["fast", "pairs"], abs=1e-5)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 from sklearn.linear_model import LogisticRegression
 
@@ -15,7 +16,7 @@ from components.core.errors import SesameError
 from components.evaluations import treebanks
 from components.evaluations.config import CONLL_U, Treebank
 from components.evaluations.probe import linear, structural
-from components.evaluations.probe.evaluation import labelled
+from components.evaluations.probe.evaluation import _classified, labelled
 from components.evaluations.treebanks import Sentence
 from components.models import store
 from components.report import evaluations
@@ -92,6 +93,38 @@ def test_a_control_label_is_the_words_alone():
     labels = np.array([0, 0, 0, 1] * 50)
     drawn = linear.control_labels(words, labels, 1)
     assert len({*zip(words, drawn.tolist(), strict=True)}) == 3 and (drawn != linear.control_labels(words, labels, 3)).any()
+
+
+def test_sentences_are_drawn_until_they_have_enough_words():
+    sentences = [Sentence(["a"] * (1 + i % 3), [], [], []) for i in range(90)]
+    some = treebanks.drawn(sentences, 50)
+    assert 50 <= sum(len(own.words) for own in some) < 53 and some == treebanks.drawn(sentences, 50)
+    assert some != sentences[: len(some)]
+    assert len(treebanks.drawn(sentences, 1000)) == 90
+    source = {"source": {"kind": "files", "paths": ["a"]}}
+    raw = {"kind": "probe", "corpus": "a", "label": "tree", "train": source, "test": source}
+    block = TypeAdapter(params.Evaluation).validate_python(raw)
+    assert (block.train_words, block.test_words) == (20_000, 10_000)
+
+
+def test_a_tenth_of_train_chooses_the_layer_and_not_test():
+    """The first layer is right on that tenth and the second on test; a word without a vector is no item."""
+    draws = np.random.default_rng(0)
+
+    def split(count: int, told: list[range]) -> tuple[list[Sentence], list[torch.Tensor]]:
+        tags = [draws.permutation(["NOUN"] * 3 + ["VERB"] * 3).tolist() for _ in range(count)]
+        vectors = torch.from_numpy(draws.normal(size=(count, 2, 6, 1))).float()
+        for layer, rows in enumerate(told):
+            for row in rows:
+                vectors[row, layer, :, 0] = torch.tensor([tag == "NOUN" for tag in tags[row]]) * 8.0
+        return [Sentence(["a"] * 6, own, [0] * 6, ["x"] * 6) for own in tags], [*vectors]
+
+    train, test = split(40, [range(40), range(36)]), split(20, [range(0), range(20)])
+    test[1][3][:, 2] = torch.nan
+    answers = _classified(train, test, {"label": "part_of_speech", "seed": 1})
+    first, second = (layer["score"] for layer in answers.layers)
+    assert answers.figures["layer"] == 0 and np.nanmean(answers.values) == first < second == 1
+    assert np.flatnonzero(np.isnan(answers.values)).tolist() == [3 * 6 + 2]
 
 
 def test_the_structural_probe_finds_a_planted_tree():

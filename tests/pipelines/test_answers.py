@@ -23,6 +23,7 @@ def test_every_task_has_a_line(project, tokens, monkeypatch, capsys, name):
     checked = made(tokens, name)
     threads = torch.get_num_threads()
     answers(checked, name)
+    assert torch.get_num_threads() == 1
     torch.set_num_threads(threads)
     said = capsys.readouterr().out
     rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if line.startswith(tuple(checked.finetune.tasks))]

@@ -210,11 +210,12 @@ def test_a_worker(ready, tmp_path):
         page.cancel(running)
         assert page.end(running)[0] == "Cancelled" and at_work(lab) == set()
 
-        page.run("study", name="rate")
+        running = page.run("study", name="rate")
         begun(lab)
         for process in [*worker.children(), worker]:  # the flow and its worker, without a word
             process.kill()
         until(lambda: not lab.processes())  # the flow's guard has stopped the stage
+        assert page.state(running)["name"] == "Running", "until somebody sets its state"
     finally:
         command.kill()
         command.wait()

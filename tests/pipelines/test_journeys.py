@@ -276,7 +276,11 @@ def test_dvc_compares_params_and_metrics_as_its_users_expect(journey):
     edit(journey, put("models.bert.optimizer.learning_rate", 0.1))
     [row] = json.loads(dvc(journey, "params", "diff", "--json"))["params.yaml"].items()
     assert row[0] == "models.bert.optimizer.learning_rate" and (row[1]["old"], row[1]["new"]) == (0.003, 0.1)
-    git(journey.path, "checkout", "params.yaml")
+    changed = json.loads(dvc(journey, "status", "--json", "dvc.yaml"))
+    assert set(changed) == {"resolve"}, "what follows is known when that has run"
+    journey.write("studies/params.yaml", "vectors: {}\n")
+    assert set(json.loads(dvc(journey, "params", "diff", "--json"))) == {"params.yaml", "studies/params.yaml"}
+    git(journey.path, "checkout", "params.yaml", "studies/params.yaml")
     before = (journey.path / "params.yaml").read_text()
     dvc(journey, "exp", "run", "-q", "-n", "longer", "-S", "generations.gpt.inputs.tokens=5", "generate@gpt")
     lines = zip(before.splitlines(), (journey.path / "params.yaml").read_text().splitlines(), strict=True)

@@ -1,6 +1,7 @@
 """A tiny study under real DVC, Prefect and MLflow: stages of its own, the ledger's rows to compare, the champion."""
 
 import json
+import re
 
 import mlflow
 
@@ -29,7 +30,9 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
 
     planned = lab.sesame("plan").splitlines()
     assert not any(line.startswith(("variant@", "study@", "encode@words")) for line in planned), "a plain run leaves studies out"
+    assert re.search(r"^rate +2 +How much should be masked\?$", lab.sesame("study"), re.M)
     output = lab.sesame("study", "rate")
+    assert "power    unknown: no study with these measures has run" in output
     assert "19 stages: 0 cached, 19 done, 0 failed" in output
     assert "rate: How much should be masked? (2 seeds)" in output and "Against 15" in output and "data/report/studies/rate.html" in output
     assert not (lab.path / "data/studies/rate/99").exists()
@@ -81,5 +84,8 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     assert "19 stages: 14 cached, 5 done, 0 failed" in again
     raw["studies"]["rate"]["seeds"] = [1, 2, 3]
     write_params(lab, raw, own)
-    more = {line.split()[0] for line in lab.sesame("plan", "study@rate").splitlines() if " to run " in line}
+    planned = lab.sesame("plan", "study@rate")
+    shown = "3 seeds a variant show differences from these on, in four cases of five: bits_per_byte 0."
+    assert f"power    {shown}" in planned
+    more = {line.split()[0] for line in planned.splitlines() if " to run " in line}
     assert more == {"resolve", "study@rate", *(f"{stage}@rate-{variant}-3" for stage in ("variant", "transfer") for variant in (15, 40))}

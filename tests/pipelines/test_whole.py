@@ -77,6 +77,9 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     compared = lab.sesame("compare", "gpt", "majority", "same", "--split", "test")
     assert re.search(rf"gpt {means['gpt', 'pretrained']:.3f}, majority {means['majority', 'baseline']:.3f}, difference [+-]0", compared)
 
+    untrained = lab.sesame("compare", "gpt", "gpt:random", "same", "--split", "test")
+    assert f"gpt:random {means['gpt', 'random']:.3f}, difference" in untrained
+
     # the ledger: a parent with a child a stage, seeds below, the same names everywhere, models that load
     monkeypatch.chdir(lab.path)
     mlflow.set_tracking_uri(f"sqlite:///{lab.path}/mlflow.db")
@@ -90,7 +93,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     assert by_name["evaluate@gpt-pairs"].data.metrics["score"] == pytest.approx(float(asked["score"]), rel=1e-4)
     assert headline["data"]["asked"] == {"gpt": {"pairs": pytest.approx(float(asked["score"]), rel=1e-4)}}
     logged = by_name["pretrain@bert"].data.metrics.keys() & by_name["pretrain@elmo"].data.metrics.keys()
-    assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh"} <= logged
+    assert {"loss", "perplexity", "bits_per_byte", "tokens_per_second", "cost.kwh", "curves/train_loss"} <= logged
     assert by_name["pretrain@gpt"].data.params["architecture.hidden_size"] == "16" and by_name["pretrain@gpt"].data.tags["git_commit"]
     read = {name: {(own.dataset.name, own.dataset.digest) for own in run.inputs.dataset_inputs} for name, run in by_name.items()}
     locked = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]

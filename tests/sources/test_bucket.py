@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Iterator
 from multiprocessing import forkserver
+from pathlib import Path
 
 import boto3
 import pytest
@@ -77,6 +78,9 @@ def test_shards_of_a_bucket_are_those_of_a_disk(bucket, tmp_path, reader):
     assert sum(len(own) for own in plan.portions("small", one)) > 7, "files are cut"
     make(one, workers=2)
     assert {key: value for key, value in written().items() if key != "card.json"} == there
+    kept = {path for path in Path().rglob("*") if path.is_file() and path.parent != Path()}
+    folders = {path.parent for path in kept - {Path(".sesame/code.json")}}
+    assert folders == {Path("data/corpora/small")}, "of the bucket's files nothing"
     before = plan.portions("small", one)
     bucket.put_object(Bucket="text", Key="1.txt", Body=content.encode()[::-1])
     assert plan.portions("small", one) != before

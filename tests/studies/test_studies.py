@@ -283,6 +283,10 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
     lower = [higher[0] | {"direction": "lower"}]
     late = commit(lower)
     assert said(lower).startswith(f"Its seeds or expectations were changed in commit {late} (") and f"committed ({results})" in said(lower)
+    for other in ({"studies__rate__budget": {"steps": 9}}, {"studies__rate__seeds": [1, 2, 3]}):
+        study = params.check(changed(studies__rate__expects=lower, **other)).studies["rate"]
+        fixed = expectations.fixed("rate", study)
+        assert fixed.startswith("Its seeds and expectations are not committed as they stand"), other
 
 
 def test_a_killed_seed_goes_on_and_ends_the_same(project, start):
@@ -348,7 +352,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
         rows = list(csv.DictReader(file))
     points = [(name, point, "2") for name in ("15", "40") for point in ("1000", "last")]
     assert [(row["variant"], row["milestone"], row["n"]) for row in rows] == points
-    positive = ("parameters", "tokens", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std")
+    positive = ("parameters", "tokens", "steps", "flops", "seconds", "finetune_seconds", "perplexity", "perplexity_std")
     assert all(float(row[key]) > 0 for row in rows for key in positive)
     assert not rows[0]["same_low"] and float(rows[3]["same_low"]) <= float(rows[3]["same_difference"]) <= float(rows[3]["same_high"])
     assert float(rows[3]["same"]) - float(rows[1]["same"]) == pytest.approx(float(rows[3]["same_difference"]), abs=1e-5)
@@ -521,6 +525,9 @@ def test_a_ladder_tells_what_it_foretold():
         and "up as foretold (3.06; 3.06 [3.0" in found.sentence
         and "off lower than foretold (2.06; 3.06" in found.sentence
     )
+    of_ten_times = r"Of ten times the compute the fit would put a factor \S+ \[(\S+), (\S+)\] into parameters"
+    [share] = re.findall(of_ten_times, found.sentence)
+    assert float(share[0]) < 10 ** (0.3 / (0.35 + 0.3)) < float(share[1]), "equation 4 of Hoffmann et al. (2022)"
     [axis] = ladder.drawn(block, frame, found).axes
     assert [text.get_text() for text in axis.get_legend().get_texts()] == [f"{n:,.0f} parameters" for n in (2e5, 7e5, 2e6, 4e6)]
     assert ladder.climb(CHECKED.studies["rate"], frame, reads) is None

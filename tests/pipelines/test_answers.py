@@ -22,6 +22,7 @@ def test_every_task_has_a_line(project, tokens, monkeypatch, capsys, name):
     monkeypatch.setattr("pipelines.money.answers.EXAMPLES", 6)
     checked = made(tokens, name)
     threads = torch.get_num_threads()
+    torch.set_num_threads(2)
     answers(checked, name)
     assert torch.get_num_threads() == 1
     torch.set_num_threads(threads)

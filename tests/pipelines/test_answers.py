@@ -12,7 +12,9 @@ from tests.conftest import save_random, tiny_params
 
 
 def made(tokens, name: str) -> params.Params:
-    checked = params.check(tiny_params())
+    raw = tiny_params()
+    raw["finetune"]["threads"] = 2
+    checked = params.check(raw)
     save_random(checked, name, tokens)
     return checked
 
@@ -22,7 +24,6 @@ def test_every_task_has_a_line(project, tokens, monkeypatch, capsys, name):
     monkeypatch.setattr("pipelines.money.answers.EXAMPLES", 6)
     checked = made(tokens, name)
     threads = torch.get_num_threads()
-    torch.set_num_threads(2)
     answers(checked, name)
     assert torch.get_num_threads() == 1
     torch.set_num_threads(threads)

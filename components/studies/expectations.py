@@ -84,14 +84,14 @@ def fixed(name: str, study: params.Study) -> str:
 
 
 def _stated(block: dict | None) -> dict | None:
-    """What is fixed beforehand: seeds, expectations, budget and tasks. None where it says nothing."""
+    """What is fixed beforehand: seeds, expectations, budget, tasks and evaluations. None where it says nothing."""
     if not block:
         return None
     try:
         checked = params.Study.model_validate(block)
     except ValueError:  # of an older form of the file
         return None
-    return checked.model_dump(mode="json", include={"seeds", "expects", "budget", "tasks", "base", "contrasts"})
+    return checked.model_dump(mode="json", include={"seeds", "expects", "budget", "tasks", "evaluations", "base", "contrasts"})
 
 
 def _study_at(commit: str, name: str) -> dict | None:

@@ -527,6 +527,8 @@ def test_lists_of_pairs(tmp_path, monkeypatch):
         ("the der\n", "\n", {}, "dictionary.test: no pair is in test.txt, so that nothing can be asked for: give it lines"),
         ("the der das\n", "cat katze\n", {}, "train.txt, line 1: two words expected, 3 found"),
         ('{"source": 1}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: a JSON object with source and target expected"),
+        ('{"source": "a", "source": "b", "target": "c"}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "an object has 'source' twice"),
+        ('{"source": \n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: not valid JSON"),
         ('{"source": 1, "target": "x"}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: source and target must be words"),
     ],
 )

@@ -1,6 +1,5 @@
 """Lists of word pairs, as the field shares them: those of MUSE and of xling-eval, one's own."""
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,6 +9,7 @@ from components.core.errors import SesameError
 from components.embeddings.dictionaries import Dictionary
 from components.embeddings.space import has_capitals, written
 from components.text import sources
+from components.text.sources import tables
 from components.text.sources.text import fields, lines
 
 HEADER = re.compile(r"(source|target|src|trg|tgt|word|translation|english|german|french|spanish|italian|l[12])([ _]?word)?", re.IGNORECASE)
@@ -114,10 +114,10 @@ def _pairs(place: str, line: str, settings: params.Pairs) -> list[tuple[str, str
         if len(found) != 2 or not all(field.strip() for field in found):
             raise SesameError(f"{place}: two words expected, {len(found)} found")
         return [(found[0].strip(), found[1].strip())]
+    row = tables.parsed(place, line)
     try:
-        row = json.loads(line)
         words = [row[key] for key in settings.keys]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (TypeError, KeyError):
         raise SesameError(f"{place}: a JSON object with {' and '.join(settings.keys)} expected") from None
     translations = words[1] if isinstance(words[1], list) else [words[1]]
     if not all(isinstance(word, str) for word in (words[0], *translations)):

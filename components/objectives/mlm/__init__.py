@@ -1,1 +1,1 @@
-"""Masked language modelling: `config` its settings, `batches` the rows, `objective` loss and samples."""
+"""Masked language modelling: `config` its settings, `control` what B alone says of next sentence, `objective` loss and samples."""

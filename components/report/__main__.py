@@ -173,7 +173,7 @@ def reading(gains: list[dict], once: Sequence[str]) -> str:
             said += f" (alone, each could have seen {could[0]:.3f} to {could[-1]:.3f} in four cases of five)"
         sentences.append(said + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
     if not sentences:
-        return "No model was held against another start, as random weights of its own architecture."
+        return "No model was compared with another start, such as random weights of its own architecture."
     ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
     sentences.append(f"Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}.")
     if once:

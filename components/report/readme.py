@@ -99,7 +99,7 @@ def gains() -> str:
         ]
         for row in rows("gains") if row["against"] in STARTS
     ]  # fmt: skip
-    return table(["model", "less", "task", "difference", "verdict", "could have seen"], body)
+    return table(["model", "minus", "task", "difference", "verdict", "could have seen"], body)
 
 
 def starts() -> str:
@@ -267,7 +267,7 @@ def outcomes() -> str:
 
 
 def study(name: str) -> str:
-    """What a study asks, its variants, each less the base, and what its page says of them."""
+    """What a study asks, its variants, each minus the baseline, and what its page says of them."""
     block, body = params.load().studies[name], []
     measures = [LOSS, *block.measures]
     for row in rows(f"studies/{name}"):
@@ -277,7 +277,7 @@ def study(name: str) -> str:
             less = interval(row, f"{key}_difference", f"{key}_low", f"{key}_high", "+") if row[f"{key}_low"] else "–"
             cells += [shown, f"**{less}**" if row[f"{key}_verdict"] in ("higher", "lower") else less]
         body.append(cells)
-    head = ["variant", "tokens", "FLOPs", *(title for key in measures for title in (key.replace("_", " "), f"less {block.base}"))]
+    head = ["variant", "tokens", "FLOPs", *(title for key in measures for title in (key.replace("_", " "), f"minus {block.base}"))]
     said = json.loads((REPORT / "studies" / f"{name}.json").read_text())["reading"].replace("_", " ")
     seeds = f"{len(block.seeds)} seeds of pre-training. **Bold**: beyond noise after Holm's correction over the page."
     return f"*{block.question}*\n\n{table(head, body)}\n\n{seeds} {said} {_cost(name)}"

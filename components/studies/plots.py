@@ -62,7 +62,7 @@ def effects(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str]) -
             axis.plot(middle, i, marker="o", color=colour)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.locator_params(axis="x", nbins=5)
-        axis.set_title(f"{metrics.get(task) or TITLES[task]}, less the base")
+        axis.set_title(f"{metrics.get(task) or TITLES[task]}, minus the baseline")
     axes[0][0].set_yticks(range(len(rows)), rows["variant"])
     axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
     return figure

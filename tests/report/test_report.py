@@ -131,7 +131,7 @@ def test_one_seed_claims_nothing(project):
 def test_without_random_weights_nothing_is_claimed(project):
     row = gains(0.95, None)
     assert not row["starts"] and not row["gains"] and less(None) == "–"
-    assert reading([row], ["bert"]).startswith("No model was held against another start")
+    assert reading([row], ["bert"]).startswith("No model was compared with another start")
 
 
 def test_an_undefined_baseline_makes_a_table():

@@ -295,7 +295,7 @@ def test_words_over_time_and_groups_of_writers_are_on_the_page(tmp_path, monkeyp
     assert (
         "20 words are frequent in every period" in page and re.search(r"Of 1 known shifts [01] go", page) and "every period: gone." in page
     )
-    assert "Of 1,234 words frequent in both, 1 are used differently" in page and "held against 19 deals of the 17 documents" in page
+    assert "Of 1,234 words frequent in both, 1 are used differently" in page and "compared with 19 deals of the 17 documents" in page
     assert "words that base and tiny use differently" in page and ">said<" in page
 
 

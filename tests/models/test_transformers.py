@@ -437,6 +437,26 @@ def test_old_names_half_precision_and_shards_are_read(given):
     assert torch.equal(model.embedding_norm.weight, weights["bert.embeddings.LayerNorm.gamma"].float())
 
 
+def test_an_old_gpt_neox_and_one_without_its_output_are_read(given, capsys):
+    """Old files have constants beside the weights; a body alone has no untied output, which is said and not invented."""
+    folder = given("gpt_neox")
+    layers = [f"gpt_neox.layers.{i}.attention" for i in range(3)]
+    constants = {"bias": torch.ones(1, 1, 64, 64), "masked_bias": torch.tensor(-1e9), "rotary_emb.inv_freq": torch.ones(4)}
+    old = {f"{layer}.{name}": value.clone() for layer in layers for name, value in constants.items()}
+    weights(lambda state: state.update(old))(folder)
+    assert bring(folder)["max_abs_difference"] < 1e-5
+    whole = store.load(Path("data/models/brought"))[0].state_dict()
+    assert json.loads(Path("data/models/brought/card.json").read_text())["left_out"] == []
+    weights(lambda state: state.pop("embed_out.weight"))(folder)
+    assert bring(folder)["max_abs_difference"] < 1e-5
+    assert "not in the checkpoint, random in every load: output_embedding" in capsys.readouterr().out
+    body = store.load(Path("data/models/brought"))[0].state_dict()
+    assert [key for key, value in body.items() if not torch.equal(value, whole[key])] == ["output_embedding.weight"]
+    written, _ = export.export("brought")
+    _, info = transformers.GPTNeoXModel.from_pretrained(written, output_loading_info=True)
+    assert json.loads((written / "config.json").read_text())["architectures"] == ["GPTNeoXModel"] and not any(info.values())
+
+
 def test_absent_heads_are_drawn_anew_and_broken_ones_refused(given):
     bring(given("roberta"))
     folder = Path("data/models/brought")

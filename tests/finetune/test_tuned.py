@@ -20,10 +20,11 @@ from tests.conftest import save_random, tiny_params
 PAIR = ("the dog sees the river", "a man likes some bread")
 
 
-def tune(tokens, start: str, kind: str = "classification", **recipe) -> tuple[params.Params, dict]:
+def tune(tokens, start: str, kind: str = "classification", positions="learned", **recipe) -> tuple[params.Params, dict]:
     """Derive `<start>_same` in the tiny project: the params and the stage's metrics."""
     raw = tiny_params()
     raw["finetune"]["eval_examples"] = None
+    raw["models"][start]["architecture"] |= {} if start == "elmo" else {"positions": positions}
     if kind == "regression":
         raw["tasks"]["same"] |= {"kind": kind, "labels": [], "metrics": ["pearson"]}
         for split in ("train", "dev", "test"):
@@ -53,9 +54,9 @@ def test_a_kept_head_says_what_it_said_in_the_stage(project, tokens, start, reci
         notebook.load(start).predict(*PAIR)
 
 
-@pytest.mark.parametrize("start", ["bert", "gpt"])
-def test_text_classification_loads_an_exported_classifier(project, tokens, start):
-    tune(tokens, start)
+@pytest.mark.parametrize(("start", "positions"), [("bert", "learned"), ("gpt", "learned"), ("gpt", "rotary")])
+def test_text_classification_loads_an_exported_classifier(project, tokens, start, positions):
+    tune(tokens, start, positions=positions)
     done = CliRunner().invoke(cli.app, ["export", f"{start}_same", "--classifier"])
     assert done.exit_code == 0 and "for AutoModelForSequenceClassification" in done.output, done.output
     pipeline = transformers.pipeline("text-classification", f"data/export/{start}_same_classifier", top_k=None)
@@ -66,9 +67,9 @@ def test_text_classification_loads_an_exported_classifier(project, tokens, start
         assert {own["label"]: own["score"] for own in beside} == pytest.approx({own["label"]: own["score"] for own in alone}, abs=1e-5)
 
 
-@pytest.mark.parametrize("start", ["bert", "gpt"])
-def test_an_exported_regression_is_in_units_of_the_scores(project, tokens, start):
-    tune(tokens, start, "regression")
+@pytest.mark.parametrize(("start", "positions"), [("bert", "learned"), ("gpt", "learned"), ("gpt", "rotary")])
+def test_an_exported_regression_is_in_units_of_the_scores(project, tokens, start, positions):
+    tune(tokens, start, "regression", positions)
     CliRunner().invoke(cli.app, ["export", f"{start}_same", "--classifier", "--out", "scorer"], catch_exceptions=False)
     model = transformers.AutoModelForSequenceClassification.from_pretrained("scorer").eval()
     inputs = transformers.AutoTokenizer.from_pretrained("scorer")(*PAIR, return_tensors="pt")
@@ -85,6 +86,7 @@ def test_an_exported_regression_is_in_units_of_the_scores(project, tokens, start
         ("elmo", {}, "elmo_same is a bilm, and transformers has no such model"),
         ("bert", {"pair": "apart"}, "has head pooled, pair apart, and transformers' classifiers read head pooled, pair joined"),
         ("bert", {"head": "mix"}, "has head mix, pair joined"),
+        ("bert", {"positions": "rotary"}, "transformers' roformer reads a text's vector otherwise"),
     ],
 )
 def test_what_transformers_has_no_classifier_for_is_one_line(project, tokens, start, recipe, said):

@@ -296,7 +296,7 @@ def test_padding_and_the_future_change_nothing(tokens, changes):
 
 @pytest.mark.parametrize("change", [
     {"activation": "swiglu"}, {"norm": "rms_norm"}, {"biases": False}, {"shared_layers": "attention"},
-    {"positions": "relative"}, {"tie_word_embeddings": False}, {"norm_first": True}, {"head_size": 4},
+    {"positions": "relative"}, {"norm_first": True}, {"head_size": 4},
 ])  # fmt: skip
 def test_what_transformers_has_no_model_for_is_not_exported(tokens, tmp_path, monkeypatch, change):
     from components.derive.checkpoints.export import export

@@ -22,7 +22,10 @@ def tuned(folder: Path, kind: str, layout: Layout) -> TunedModel:
             "written is a classification or a regression by method full"
         )
     if layout.classifier is None:
-        raise SesameError(f"transformers' {kind} reads a text's vector otherwise; what is written is a BERT, an ALBERT or a GPT-2")
+        raise SesameError(
+            f"transformers' {kind} reads a text's vector otherwise; what is written is a BERT, an ALBERT, a GPT-2 or a "
+            "GPT-NeoX"
+        )
     if model.recipe.head != "pooled" or (model.pair and not model.kind.joined):
         raise SesameError(
             f"the recipe of {folder.name} has head {model.recipe.head}, pair {model.recipe.pair}, and transformers' classifiers "

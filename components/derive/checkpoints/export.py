@@ -74,6 +74,7 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         raise SesameError(f"{name} is a {architecture.name}, and transformers has no such model; what can be written: {written}")
     kind = form.written(architecture)
     layout = form.LAYOUTS[kind]
+    settings = layout.config(architecture)
     tuned = classifiers.tuned(folder, kind, layout) if classifier else None
     model, tokens = (tuned.module.model, tuned.tokens) if tuned else store.load(folder)
     absent = model.absent
@@ -97,7 +98,8 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         numbers |= {} if layout.code_points else {"vocab_size": tokens.vocab_size}
         if tuned:
             numbers |= classifiers.settings(tuned)
-        config = transformers.AutoConfig.for_model(kind, **layout.config(architecture), **numbers)
+        config = transformers.AutoConfig.for_model(kind, **settings, **numbers)
+        config.update(layout.older)
         weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
         config.architectures = [
             layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)

@@ -82,7 +82,7 @@ def check(
         compared = [(hidden[same], last[same])]
         if hasattr(body, "pooler_output") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))
-        if "head_bias" not in absent:
+        if not {"head_bias", "output_embedding"} & {*absent}:
             logits = run(getattr(transformers, layout.language_model)).logits[..., : tokens.vocab_size]
             top = model(ids, lengths, ids) if layout.decodes else hidden
             compared.append((model.logits(top)[real], logits[real]))

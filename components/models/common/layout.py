@@ -79,6 +79,8 @@ class Layout:
     """From their settings to such that the table names."""
     settings_out: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values
     """The way back."""
+    older: dict[str, Any] = field(default_factory=dict)
+    """What version 4 of `transformers` reads under other names, written beside them."""
     pretraining: tuple[str, ...] = ()
     """Settings of ours that theirs does without: they matter in pre-training alone, or bound the length of a text."""
     absent: tuple[str, ...] = ()
@@ -113,8 +115,9 @@ class Layout:
         """Our block out of their settings, defaults included. Raises SesameError that names a setting we have no counterpart for."""
         config = self.settings_in(dict(config))
         plain = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True, "quantization_config": None}
+        read = " ".join(self.settings.values()).split()
         for key, value in {**plain, **self.fixed}.items():
-            if config.get(key, value) != value:
+            if key not in read and config.get(key, value) != value:
                 raise SesameError(f"config.json: {key}: {config[key]!r} is not supported, only {value!r}")
         values = dict(self.own)
         for own, theirs in self.settings.items():
@@ -154,6 +157,11 @@ class Layout:
             known = ", ".join(dict.fromkeys(self.activations.values()))
             raise SesameError(f"architecture.activation: {values['activation']} is not written (there are: {known})")
         values["activation"] = next(theirs for theirs, own in self.activations.items() if own == values["activation"])
+        if self.narrow_only and values["embedding_size"] == values["hidden_size"]:
+            raise SesameError(
+                f"architecture.embedding_size: {values['hidden_size']} has no counterpart in transformers' "
+                f"{self.prefix.rstrip('.')}, which has a matrix there for another width than hidden_size only"
+            )
         if self.narrow_only and values["embedding_size"] is None:
             values["embedding_size"] = values["hidden_size"]
         return self.settings_out(self.fixed | {key: values[own] for own, theirs in self.settings.items() for key in theirs.split()})
@@ -172,9 +180,14 @@ class Layout:
         Raises SesameError that names the first weight which is missing, has another shape, or is not in the model of the settings.
         """
         left = {self._plain(name): value.float() for name, value in weights.items() if not BUFFERS.search(name)}
+        own = {name for key in shapes for name in self.names(key)}  # an untied output is no copy
         for copy, name in self.tied.items():
-            if copy in left and not left.setdefault(self._plain(name), left[copy]).equal(left.pop(copy)):
-                raise SesameError(f"{copy} in the weights is not the same as {name}; untied outputs are not supported")
+            if copy in own or copy not in left:
+                continue
+            if not left.setdefault(self._plain(name), left[copy]).equal(left.pop(copy)):
+                raise SesameError(
+                    f"{copy} in the weights is not the same as {name}, and config.json has no untied output"
+                )
         state: dict[str, Tensor] = {}
         absent: dict[str, None] = {}
         for key, shape in shapes.items():

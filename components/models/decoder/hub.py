@@ -1,7 +1,53 @@
 """How `transformers` lays out what is ours as a decoder."""
 
+from typing import Any
+
+from torch import Tensor
+
 from components.models.common.layout import Layout
 from components.models.decoder.config import DecoderArchitecture
+
+ROTATION = {"partial_rotary_factor": "rotary_pct", "rope_theta": "rotary_emb_base", "rope_type": "rope_type"}
+"""Settings of rotary positions, which stand in a block since version 5 -> what they were called before."""
+TURNED = {"rotary_pct": 1.0, "rotary_emb_base": 10_000}
+"""Whole heads, at the rates of RoFormer."""
+BUFFERS = (".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")
+"""Constants that older versions of GPT-NeoX saved."""
+JOINED = (".query_key_value.weight", ".query_key_value.bias")
+
+
+def unfolded(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of rotary positions beside the others."""
+    block = config.get("rope_parameters") or {}
+    return config | {older: block[key] for key, older in ROTATION.items() if key in block}
+
+
+def folded(values: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `unfolded`."""
+    block = {key: values[older] for key, older in ROTATION.items()}
+    return {key: value for key, value in values.items() if key not in ROTATION.values()} | {"rope_parameters": block}
+
+
+def by_part(weights: dict[str, Tensor], architecture: DecoderArchitecture) -> dict[str, Tensor]:
+    """GPT-NeoX has query, key and value of a head together, the heads one after another; ours are the queries of all
+    heads, the keys and the values. Its output has two names."""
+    plain = {}
+    for name, value in weights.items():
+        if name.endswith(JOINED) and len(value) == 3 * architecture.hidden_size:
+            value = value.unflatten(0, (architecture.num_heads, 3, -1)).transpose(0, 1).flatten(0, 2)
+        if not name.endswith(BUFFERS):
+            plain["embed_out.weight" if name == "lm_head.weight" else name] = value
+    return plain
+
+
+def by_head(weights: dict[str, Tensor], architecture: DecoderArchitecture) -> dict[str, Tensor]:
+    """The inverse of `by_part`."""
+    shape = (3, architecture.num_heads, -1)
+    return {
+        name: value.unflatten(0, shape).transpose(0, 1).flatten(0, 2) if name.endswith(JOINED) else value
+        for name, value in weights.items()
+    }
+
 
 LAYOUTS = {
     "gpt2": Layout(
@@ -10,9 +56,11 @@ LAYOUTS = {
             "num_layers": "n_layer", "hidden_size": "n_embd", "num_heads": "n_head", "intermediate_size": "n_inner",
             "max_length": "n_positions",
             "dropout": "resid_pdrop embd_pdrop attn_pdrop", "activation": "activation_function", "layer_norm_eps": "layer_norm_epsilon",
+            "tie_word_embeddings": "tie_word_embeddings",
         },
         {
             "token_embedding": "transformer.wte",
+            "output_embedding": "lm_head",
             "position_embedding": "transformer.wpe",
             "blocks.*.attention_norm": "transformer.h.*.ln_1",
             "blocks.*.attention.query_key_value": "transformer.h.*.attn.c_attn",
@@ -27,8 +75,41 @@ LAYOUTS = {
         transposed=True,
         reads_segments=False,
         language_model="AutoModelForCausalLM",
-        classes={None: "GPT2LMHeadModel"},
+        classes={"output_embedding": "GPT2LMHeadModel", None: "GPT2Model"},
         classifier=("GPT2ForSequenceClassification", "score"),
+        classifier_bias=None,
+    ),
+    "gpt_neox": Layout(
+        "decoder", "gpt_neox.",
+        {
+            "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_heads": "num_attention_heads",
+            "intermediate_size": "intermediate_size", "max_length": "max_position_embeddings",
+            "dropout": "hidden_dropout attention_dropout", "activation": "hidden_act",
+            "layer_norm_eps": "layer_norm_eps", "tie_word_embeddings": "tie_word_embeddings",
+        },
+        {
+            "token_embedding": "gpt_neox.embed_in",
+            "output_embedding": "embed_out",
+            "blocks.*.attention_norm": "gpt_neox.layers.*.input_layernorm",
+            "blocks.*.attention.query_key_value": "gpt_neox.layers.*.attention.query_key_value",
+            "blocks.*.attention.output": "gpt_neox.layers.*.attention.dense",
+            "blocks.*.feed_forward_norm": "gpt_neox.layers.*.post_attention_layernorm",
+            "blocks.*.feed_forward.0": "gpt_neox.layers.*.mlp.dense_h_to_4h",
+            "blocks.*.feed_forward.2": "gpt_neox.layers.*.mlp.dense_4h_to_h",
+            "final_norm": "gpt_neox.final_layer_norm",
+        },
+        tied={"embed_out.weight": "gpt_neox.embed_in.weight"},
+        fixed={"use_parallel_residual": False, "attention_bias": True, "rope_type": "default"} | TURNED,
+        own={"positions": "rotary"},
+        settings_in=unfolded,
+        settings_out=folded,
+        older=TURNED,
+        prepare=by_part,
+        restore=by_head,
+        reads_segments=False,
+        language_model="AutoModelForCausalLM",
+        classes={"output_embedding": "GPTNeoXForCausalLM", None: "GPTNeoXModel"},
+        classifier=("GPTNeoXForSequenceClassification", "score"),
         classifier_bias=None,
     ),
 }  # fmt: skip
@@ -36,8 +117,8 @@ LAYOUTS = {
 
 
 def written(architecture: DecoderArchitecture) -> str:
-    """What ours is written as."""
-    return "gpt2"
+    """What ours is written as: the kind whose positions it has."""
+    return "gpt_neox" if architecture.positions == "rotary" else "gpt2"
 
 
 FORM = ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"])

@@ -1,8 +1,62 @@
 """How `transformers` lays out what is ours as an encoder."""
 
+import torch
+from torch import Tensor
+
 from components.core.errors import SesameError
 from components.models.common.layout import BERT_SETTINGS, Layout, bert_body
 from components.models.encoder.config import EncoderArchitecture
+
+SETTINGS = BERT_SETTINGS | {"tie_word_embeddings": "tie_word_embeddings"}
+BIASES = {
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    "lm_head.decoder.bias": "lm_head.bias",
+    "predictions.decoder.bias": "predictions.bias",
+}
+"""The logits' bias beside the output's matrix -> its other name, where it is read by nobody if the output is untied."""
+
+
+def one_bias(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """The logits' bias that is read, under both names."""
+    if architecture.tie_word_embeddings:
+        return weights
+    return weights | {name: weights[read] for read, name in BIASES.items() if read in weights}
+
+
+def both_biases(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """The inverse of `one_bias`."""
+    if architecture.tie_word_embeddings:
+        return weights
+    return weights | {read: weights[name].clone() for read, name in BIASES.items() if name in weights}
+
+
+TURNED = tuple(f".self.{part}.{kind}" for part in ("query", "key") for kind in ("weight", "bias"))
+TABLE = "encoder.embed_positions.weight"
+
+
+def halves(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """RoFormer turns the first number of a head with the second, the third with the fourth; ours the first of one half
+    with the first of the other. What it turns them by is a table among its weights."""
+    plain = {}
+    for name, value in one_bias(weights, architecture).items():
+        if name.endswith(TURNED) and len(value) == architecture.hidden_size:
+            value = value.unflatten(0, (architecture.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+        if not name.endswith(TABLE):
+            plain[name] = value
+    return plain
+
+
+def neighbours(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """The inverse of `halves`."""
+    theirs = {}
+    for name, value in both_biases(weights, architecture).items():
+        if name.endswith(TURNED):
+            value = value.unflatten(0, (architecture.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+        theirs[name] = value
+    head = architecture.hidden_size // architecture.num_heads
+    rates = 10_000 ** (torch.arange(0, head, 2, dtype=torch.float64) / head)
+    angles = torch.arange(architecture.max_length, dtype=torch.float64)[:, None] / rates
+    return theirs | {f"roformer.{TABLE}": torch.cat([angles.sin(), angles.cos()], 1).float()}
 
 
 def _encoder(name: str) -> dict[str, str]:
@@ -15,8 +69,9 @@ def _encoder(name: str) -> dict[str, str]:
 
 
 BERT = Layout(
-    "encoder", "bert.", BERT_SETTINGS,
+    "encoder", "bert.", SETTINGS,
     _encoder("bert") | {
+        "output_embedding": "cls.predictions.decoder",
         "pooler.0": "bert.pooler.dense",
         "head_transform.0": "cls.predictions.transform.dense",
         "head_transform.2": "cls.predictions.transform.LayerNorm",
@@ -27,14 +82,17 @@ BERT = Layout(
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
+    prepare=one_bias,
+    restore=both_biases,
     fixed={"position_embedding_type": "absolute"},
     classes={"next_sentence": "BertForPreTraining", "head_bias": "BertForMaskedLM", None: "BertModel"},
     classifier=("BertForSequenceClassification", "classifier"),
 )  # fmt: skip
 
 ROBERTA = Layout(
-    "encoder", "roberta.", BERT_SETTINGS,
+    "encoder", "roberta.", SETTINGS,
     _encoder("roberta") | {
+        "output_embedding": "lm_head.decoder",
         "pooler.0": "roberta.pooler.dense",
         "head_transform.0": "lm_head.dense",
         "head_transform.2": "lm_head.layer_norm",
@@ -42,12 +100,14 @@ ROBERTA = Layout(
     },
     tied={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
     fixed={"position_embedding_type": "absolute", "hidden_act": "gelu", "pad_token_id": 1},
+    prepare=one_bias,
+    restore=both_biases,
     positions_aside=2,
 )  # fmt: skip
 
 _GROUP = "albert.encoder.albert_layer_groups.*.albert_layers.0"
 ALBERT = Layout(
-    "encoder", "albert.", BERT_SETTINGS | {"embedding_size": "embedding_size"},
+    "encoder", "albert.", SETTINGS | {"embedding_size": "embedding_size"},
     {
         "token_embedding": "albert.embeddings.word_embeddings",
         "position_embedding": "albert.embeddings.position_embeddings",
@@ -60,6 +120,7 @@ ALBERT = Layout(
         "blocks.*.feed_forward.0": f"{_GROUP}.ffn",
         "blocks.*.feed_forward.2": f"{_GROUP}.ffn_output",
         "blocks.*.feed_forward_norm": f"{_GROUP}.full_layer_layer_norm",
+        "output_embedding": "predictions.decoder",
         "pooler.0": "albert.pooler",
         "head_transform.0": "predictions.dense",
         "head_transform.2": "predictions.LayerNorm",
@@ -68,14 +129,17 @@ ALBERT = Layout(
     },
     tied={"predictions.decoder.weight": "albert.embeddings.word_embeddings.weight", "predictions.decoder.bias": "predictions.bias"},
     fixed={"position_embedding_type": "absolute", "num_hidden_groups": 1, "inner_group_num": 1},
+    prepare=one_bias,
+    restore=both_biases,
     own={"shared_layers": "all"},
     classes={"next_sentence": "AlbertForPreTraining", "head_bias": "AlbertForMaskedLM", None: "AlbertModel"},
     classifier=("AlbertForSequenceClassification", "classifier"),
 )  # fmt: skip
 
 ELECTRA = Layout(
-    "encoder", "electra.", BERT_SETTINGS | {"embedding_size": "embedding_size"},
+    "encoder", "electra.", SETTINGS | {"embedding_size": "embedding_size"},
     _encoder("electra") | {
+        "output_embedding": "generator_lm_head",
         "embedding_projection": "electra.embeddings_project",
         "head_transform.0": "generator_predictions.dense",
         "head_transform.2": "generator_predictions.LayerNorm",
@@ -87,15 +151,38 @@ ELECTRA = Layout(
     classes={"head_bias": "ElectraForMaskedLM", None: "ElectraModel"},
 )  # fmt: skip
 
+ROFORMER = Layout(
+    "encoder", "roformer.", SETTINGS | {"embedding_size": "embedding_size"},
+    {ours: theirs for ours, theirs in _encoder("roformer").items() if ours != "position_embedding"} | {
+        "output_embedding": "cls.predictions.decoder",
+        "embedding_projection": "roformer.embeddings_project",
+        "head_transform.0": "cls.predictions.transform.dense",
+        "head_transform.2": "cls.predictions.transform.LayerNorm",
+        "head_bias": "cls.predictions.bias",
+    },
+    tied={
+        "cls.predictions.decoder.weight": "roformer.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    fixed={"rotary_value": False},
+    own={"positions": "rotary"},
+    prepare=halves,
+    restore=neighbours,
+    narrow_only=True,
+    classes={"head_bias": "RoFormerForMaskedLM", None: "RoFormerModel"},
+)  # fmt: skip
+
 _LAYER = "distilbert.transformer.layer.*"
 DISTILBERT = Layout(
     "encoder", "distilbert.",
     {
         "num_layers": "n_layers", "hidden_size": "dim", "num_heads": "n_heads", "intermediate_size": "hidden_dim",
         "max_length": "max_position_embeddings", "dropout": "dropout attention_dropout", "activation": "activation",
+        "tie_word_embeddings": "tie_word_embeddings",
     },
     {
         "token_embedding": "distilbert.embeddings.word_embeddings",
+        "output_embedding": "vocab_projector",
         "position_embedding": "distilbert.embeddings.position_embeddings",
         "embedding_norm": "distilbert.embeddings.LayerNorm",
         "blocks.*.attention.query_key_value": f"{_LAYER}.attention.q_lin {_LAYER}.attention.k_lin {_LAYER}.attention.v_lin",
@@ -116,7 +203,7 @@ DISTILBERT = Layout(
 
 LAYOUTS = {
     "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA, "albert": ALBERT, "electra": ELECTRA,
-    "distilbert": DISTILBERT,
+    "distilbert": DISTILBERT, "roformer": ROFORMER,
 }  # fmt: skip
 """model_type in config.json -> its layout."""
 
@@ -124,6 +211,8 @@ LAYOUTS = {
 def written(architecture: EncoderArchitecture) -> str:
     """What ours is written as. A RoBERTa computes what a BERT of one segment type computes. Raises SesameError for an ALBERT of theirs
     that would lack its matrix behind the embedding."""
+    if architecture.positions == "rotary":
+        return "roformer"
     if architecture.shared_layers == "all":
         if not architecture.embedding_size:
             raise SesameError(

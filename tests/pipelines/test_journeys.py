@@ -401,3 +401,38 @@ def test_what_comes_in_comes_out_or_is_counted(built_pipeline):
         assert all(lost == 0 for lost in tuned["lost"].values()), "examples whose text is cut away"
     aligned = metrics("align", "again")
     assert 0 < aligned["coverage"] <= 1
+
+
+def test_the_tutorial_from_own_text_to_a_finding(journey):
+    """docs/tutorial.md as it is written, with a smaller budget: its blocks, its file, its commands."""
+    page = (ROOT / "docs/tutorial.md").read_text()
+    [blocks] = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    name, study = re.search(r"cat > (\S+) << END\n(.*?)END\n", page, re.S).groups()
+    names = ["mary", "peter", "anna", "paul", "the farmer", "my sister", "john", "the old woman", "his teacher", "her friend"]
+    said = ["{} sees an old dog near the river .", "the man of {} is here today .", "the men of {} are here today .", "{} was a teacher ."]
+    for number in range(4):
+        lines = [said[i % 4].format(f"{names[i % 10]} {number}{i}") for i in range(100)]
+        journey.write(f"my/{number}.txt", "\n\n".join(lines) + "\n")
+
+    def add(raw: dict) -> None:
+        for section, entries in YAML(typ="safe").load(blocks.replace("2048", "300")).items():
+            raw.setdefault(section, {}).update(entries)
+
+    edit(journey, add)
+    smaller = study.replace("{tokens: 500000}", "{steps: 12}").replace("[1, 2, 3]", "[1, 2]")
+    assert smaller != study
+    journey.write(name, smaller)
+    run, plan = "sesame run encode@mine evaluation@mine_pairs", "sesame plan encode@mine evaluation@mine_pairs"
+    assert run in page and plan in page and "sesame study mine" in page
+    assert "corpus@mine" in journey.sesame(*plan.split()[1:])
+    told = journey.sesame(*run.split()[1:])
+    assert re.search(r"train: \d+ documents", told) and re.search(r"[\d,]+ pairs", told)
+    told = journey.sesame("study", "mine")
+    assert "Does dropout help a model that reads each text once? (2 seeds)" in told and "power" in told
+    assert re.search(r"^without .*\n^dropout ", told, re.M) and "Against without: " in told
+    page = (journey.path / "data/report/studies/mine.html").read_text()
+    assert "Expected and found" in page and "mine_pairs" in page
+    # one seed more trains two models, and nothing else
+    journey.write(name, smaller.replace("[1, 2]", "[1, 2, 3]"))
+    ran = re.findall(r"^\[(variant@mine-\S+)\] done in", journey.sesame("study", "mine"), re.M)
+    assert sorted(ran) == ["variant@mine-dropout-3", "variant@mine-without-3"]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from components.core import storage
 from components.core.errors import SesameError, one_line
+from components.evaluations import enough
 from components.evaluations.contract import Answers
 from components.evaluations.minimal_pairs import scoring
 from components.evaluations.reading import AnyTokenizer
@@ -128,7 +129,7 @@ def joined(regions: list[str]) -> tuple[str, list[tuple[int, int]]]:
 
 
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
-    """Raises SesameError for a model that has no probability of a sentence."""
+    """Raises SesameError for a model that has no probability of a sentence, or can be asked too few items."""
     items = storage.read_json(folder / FILE)
     named: dict[str, dict[int, tuple[int, int]]] = {}  # sentence -> the regions that a formula names, and where they stand
     for item in items:
@@ -149,4 +150,4 @@ def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> 
     weights = 1 / pd.Series(suites).map(pd.Series(suites).value_counts()).to_numpy(float)  # each suite counts the same
     table = pd.DataFrame({"suite": suites, "item": [item["item"] for item in items]})
     protocol = next(iter(scoring.protocols(model)), "log_probability")
-    return Answers(protocol, right, suites, weights / weights.mean(), table, {})
+    return enough.answered(Answers(protocol, right, suites, weights / weights.mean(), table, {}), name)

@@ -42,7 +42,8 @@ class Treebank(Block):
     def columns_are_there(self):
         for name in COLUMNS_READ:
             if (count := self.columns.count(name)) != 1:
-                raise ValueError(f"columns: {name} {f'{count} times' if count else 'missing'}; {', '.join(COLUMNS_READ)} are read, each once")
+                there = f"{count} times" if count else "missing"
+                raise ValueError(f"columns: {name} {there}; {', '.join(COLUMNS_READ)} are read, each once")
         return self
 
 

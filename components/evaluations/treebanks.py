@@ -81,8 +81,8 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
     sentence.
 
     Multiword tokens (`3-4`) and empty words (`8.1`) of CoNLL-U are left out. Raises SesameError that names file and
-    line for another number of columns, a head that is no word of the sentence, a word without a form, a sentence without a root, and heads in
-    a circle.
+    line for another number of columns, a head that is no word of the sentence, a word without a form, a sentence
+    without a root, and heads in a circle.
     """
     places = {name: columns.index(name) for name in ("form", "upos", "head", "deprel")}
     for file in files:

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from components import params
 from components.core.errors import SesameError
 from components.evaluations import enough
+from components.evaluations.config import COLUMNS_READ
 from components.evaluations.contract import Answers
 from components.evaluations.evaluate import compared
 from components.evaluations.minimal_pairs import pairs
@@ -111,9 +112,9 @@ FILES = {"kind": "files", "paths": ["x"]}
         ({"kind": "bits_per_byte", "sentences": 1}, "sentences: Input should be greater than or equal to 2"),
         ({"kind": "minimal_pairs", "source": {"kind": "hub", "path": "a/b"}}, "source: no kind 'hub' .there are: pypi, url, files, bucket"),
         ({"kind": "regions", "source": {"kind": "synthetic", "problem": "integrals", "pairs": 9}}, "source: no kind 'synthetic'"),
-        ({"kind": "attention", "test": {"source": FILES}, "train": {"source": FILES, "columns": ["form", "upos", "head", "deprel", "head"]}},
+        ({"kind": "attention", "test": {"source": FILES}, "train": {"source": FILES, "columns": [*COLUMNS_READ, "head"]}},
          "train: columns: head 2 times; form, upos, head, deprel are read, each once"),
-        ({"kind": "probe", "label": "tree", "test": {"source": FILES}, "train": {"source": FILES, "columns": ["form", "upos", "head", "x"]}},
+        ({"kind": "probe", "label": "tree", "test": {"source": FILES}, "train": {"source": FILES, "columns": [*COLUMNS_READ[:3], "x"]}},
          "train: columns: deprel missing; form"),
     ],
 )  # fmt: skip

@@ -139,8 +139,8 @@ def _learnable(label: str, fitted: int, dev: int, judged: int, labels: int | Non
     if not (fitted and dev and judged) or labels in (0, 1):
         of = "" if labels is None else f" of {labels} labels"
         raise SesameError(
-            f"a probe of {label} has {fitted} words{of} to learn from, {dev} in a tenth of train to choose the layer by, {judged} to judge, "
-            f"and needs some of each{of and ', and two labels'}; give more sentences, no longer than the model reads"
+            f"a probe of {label} has {fitted} words{of} to learn from, {dev} in a tenth of train to choose the layer by, "
+            f"{judged} to judge, and needs some of each{of and ', and two labels'}; give more sentences, no longer than the model reads"
         )
 
 

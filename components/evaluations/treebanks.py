@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from components.core import storage
 from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.evaluations.config import TreebankEvaluation
@@ -133,8 +134,11 @@ def write(file: Path, sentences: Iterable[Sentence]) -> None:
 
 
 def read_written(file: Path) -> list[Sentence]:
-    with file.open(encoding="utf-8") as written:
-        return [Sentence(**json.loads(line)) for line in written]
+    """Raises SesameError for a file that is not there, or not as `write` writes it."""
+    with storage.reading(file):
+        if not (sentences := [Sentence(**row) for row in storage.read_lines(file)]):
+            raise ValueError("it is empty")
+        return sentences
 
 
 def drawn(sentences: Sequence[Sentence], count: int) -> list[Sentence]:

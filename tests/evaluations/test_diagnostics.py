@@ -11,8 +11,10 @@ from ruamel.yaml import YAML
 from torch.nn.functional import log_softmax
 
 from components.core.errors import SesameError
+from components.evaluations.choices import evaluation as choices
 from components.evaluations.choices import readers
 from components.evaluations.minimal_pairs import scoring
+from components.evaluations.regions import evaluation as regions
 from components.evaluations.regions import formulas
 from components.evaluations.regions.config import Regions
 from components.evaluations.regions.evaluation import joined, prepare
@@ -192,6 +194,14 @@ def test_what_is_no_suite_is_one_line(content, said, tmp_path, monkeypatch):
     with pytest.raises(SesameError, match=f"^own.json.*{said}") as told:
         prepare(tmp_path, block)
     assert "\n" not in str(told.value) and not Path("items.json").exists()
+
+
+@pytest.mark.parametrize("damage", ["", "null", "[]", "{}", "[1]", '{"a": 1}'])
+@pytest.mark.parametrize("ask", [choices.ask, regions.ask])
+def test_damaged_items_are_one_line(ask, damage, tokens, tmp_path):
+    (tmp_path / "items.json").write_text(damage)
+    with pytest.raises(SesameError, match="items.json can't be read"):
+        ask(tmp_path, built("gpt", tokens), tokens, "gpt")
 
 
 def test_both_run_as_stages_of_any_model(project):

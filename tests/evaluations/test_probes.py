@@ -83,6 +83,17 @@ def test_too_few_words_for_a_probe_are_one_line(label, train, test, said, tokens
         ask(tmp_path, built("bert", tokens), tokens, "bert")
 
 
+@pytest.mark.parametrize("damage", ["", "null", "[]", "{}", "\xff", "text"])
+@pytest.mark.parametrize("name", ["train.jsonl", "card.json"])
+def test_a_damaged_file_is_one_line(name, damage, tokens, tmp_path):
+    for split in ("train", "test"):
+        treebanks.write(tmp_path / f"{split}.jsonl", [KEYS] * 10)
+    (tmp_path / "card.json").write_text(json.dumps({"label": "depth", "seed": 1}))
+    (tmp_path / name).write_bytes(damage.encode("latin-1"))
+    with pytest.raises(SesameError, match=f"{name} can't be read"):
+        ask(tmp_path, built("bert", tokens), tokens, "bert")
+
+
 def test_what_a_probe_reads_of_each_word():
     assert labelled([KEYS], "part_of_speech").labels == KEYS.tags and labelled([KEYS], "depth").labels[2] == "3"
     relations = labelled([KEYS], "relation")

@@ -32,7 +32,10 @@ def prepare(folder: Path, block: Choices) -> dict:
 
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model that has no probability of a sentence, or can be asked too few items."""
-    items = [Item(group, [Candidate(*own) for own in written], answer) for group, written, answer in storage.read_json(folder / FILE)]
+    with storage.reading(folder / FILE):
+        read = storage.read_json(folder / FILE)
+        if not (items := [Item(group, [Candidate(*own) for own in written], answer) for group, written, answer in read]):
+            raise ValueError("no items")
     protocol = next(iter(scoring.protocols(model)), "log_probability")
     candidates = [own for item in items for own in item.candidates]
     # to a chain, what stands behind the gap tells the choices apart, too; a masked model has seen it already

@@ -36,7 +36,8 @@ def prepare(folder: Path, block: Probe) -> dict:
 
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError where too few sentences fit into the model."""
-    card = storage.read_json(folder / "card.json")
+    with storage.reading(folder / "card.json"):
+        card = {key: storage.read_json(folder / "card.json")[key] for key in ("label", "seed")}
     splits = {}
     for split in SPLITS:
         sentences = treebanks.read_written(folder / f"{split}.jsonl")

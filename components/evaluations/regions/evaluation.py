@@ -130,12 +130,14 @@ def joined(regions: list[str]) -> tuple[str, list[tuple[int, int]]]:
 
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model that has no probability of a sentence, or can be asked too few items."""
-    items = storage.read_json(folder / FILE)
     named: dict[str, dict[int, tuple[int, int]]] = {}  # sentence -> the regions that a formula names, and where they stand
-    for item in items:
-        for condition, number in formulas.regions(item["formula"]):
-            text, spans = joined(item["conditions"][condition])
-            named.setdefault(text, {})[number] = spans[number - 1]
+    with storage.reading(folder / FILE):
+        if not (items := storage.read_json(folder / FILE)):
+            raise ValueError("no items")
+        for item in items:
+            for condition, number in formulas.regions(item["formula"]):
+                text, spans = joined(item["conditions"][condition])
+                named.setdefault(text, {})[number] = spans[number - 1]
     sums = scoring.score_spans(model, tokens, list(named), [list(own.values()) for own in named.values()], name)
     surprisal = {text: dict(zip(own, -values, strict=True)) for (text, own), values in zip(named.items(), sums, strict=True)}
     right = np.full(len(items), np.nan)

@@ -3,6 +3,7 @@
 Modules that are slow to import are imported inside the commands that use them.
 """
 
+import errno
 import io
 import logging
 import os
@@ -23,6 +24,8 @@ from components.core.errors import SesameError
 
 app = typer.Typer(help=__doc__.splitlines()[0], add_completion=False, pretty_exceptions_enable=False)
 
+MOST = 1024
+"""Stages, or runs, side by side, and rounds: more can only be a slip of the finger."""
 Targets = Annotated[
     list[str] | None,
     typer.Argument(metavar="[STAGE]...", help="Stages (pretrain@bert) or groups (finetune). Default: all stages."),
@@ -119,10 +122,23 @@ def clear(function: Callable) -> Callable:
             if error.filename != "git":
                 raise
             sys.exit("sesame: git is not in PATH, and DVC needs it; install git, or correct PATH")
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            sys.exit(f"sesame: {str(error.filename)[:60]!r}... is longer than a name of a file can be; give a shorter one")
         except KeyboardInterrupt:
+            sys.exit(130)
+        except RuntimeError as error:
+            if not _interrupted(error):
+                raise
             sys.exit(130)
 
     return checked
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: Python makes another one of it where it comes while a class of a library is made."""
+    return isinstance(error, KeyboardInterrupt) or (error is not None and _interrupted(error.__cause__ or error.__context__))
 
 
 def command(function: Callable) -> Callable:
@@ -140,7 +156,7 @@ def run(
             "--recheck", help="Fetch sources again that params.yaml does not pin: files, hub sets without revision."
         ),
     ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
     lines: Lines = False,
 ) -> None:
@@ -150,7 +166,7 @@ def run(
 
 @app.command("try")
 @clear
-def try_out(jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None) -> None:
+def try_out(jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None) -> None:
     """Pre-train one small GPT, show what it has learnt, and write a page about it. Takes about two minutes."""
     from pipelines import trial
 
@@ -164,7 +180,7 @@ def study(
         str | None, typer.Argument(help="A study of studies/params. Without a name: list all studies.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
     lines: Lines = False,
 ) -> None:
@@ -184,12 +200,12 @@ def runs(
     study: Annotated[
         str | None, typer.Option("--study", help="List the runs of this study: one line per variant and seed.")
     ] = None,
-    last: Annotated[int, typer.Option(min=1, help="How many fine-tunings to list.")] = 30,
+    last: Annotated[int, typer.Option(min=1, max=50_000, help="How many fine-tunings to list.")] = 30,
 ) -> None:
     """List runs recorded in MLflow: the newest fine-tunings, or a study's variants with their budgets and scores."""
     from pipelines import studies, terminal
 
-    terminal.table(*(studies.recorded(study) if study else studies.tunings(last)))
+    terminal.table(*(studies.recorded(study) if study is not None else studies.tunings(last)))
 
 
 @command
@@ -270,7 +286,7 @@ def worker(
     queue: Annotated[
         list[str] | None, typer.Option("--queue", help="Take only stages that use this resource. Repeatable.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many stages run at once.")] = 1,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many stages run at once.")] = 1,
 ) -> None:
     """Run stages that other machines send to a work pool, in git worktrees of this clone, until Ctrl-C."""
     from pipelines.machines import services
@@ -283,7 +299,8 @@ def worker(
 
 @command
 def plan(
-    stages: Targets = None, jobs: Annotated[int | None, typer.Option(min=1, help="How many stages would run side by side.")] = None
+    stages: Targets = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages would run side by side.")] = None,
 ) -> None:
     """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
     from pipelines import studies, terminal
@@ -438,7 +455,7 @@ def generate(
     ] = 1.0,
     rounds: Annotated[
         int,
-        typer.Option(min=0, help="For masked models: how often each generated token is masked and predicted again."),
+        typer.Option(min=0, max=MOST, help="For masked models: how often each generated token is masked and predicted again."),
     ] = 0,
 ) -> None:
     """Generate text with a model: a translation, a filled gap, or a continuation. A masked model fills each [MASK]."""
@@ -509,14 +526,18 @@ def neighbours(
         str | None,
         typer.Option(help="The corpus whose validation text is searched. Default: the model's own.", parser=plain_name),
     ] = None,
-    segments: Annotated[int, typer.Option(min=1, help="How many segments of the corpus to search.")] = 2000,
-    top: Annotated[int, typer.Option(min=1, help="How many neighbours to show.")] = 8,
+    segments: Annotated[int, typer.Option(min=1, max=10**9, help="How many segments of the corpus to search.")] = 2000,
+    top: Annotated[int, typer.Option(min=1, max=10**9, help="How many neighbours to show.")] = 8,
 ) -> None:
     """Show the nearest neighbours of a word in its context, by a model, and without context, by word vectors."""
     from components.embeddings import contexts
     from pipelines import terminal
 
     all_params = params.load()
+    spaces = (*all_params.vectors, *all_params.published_vectors, *all_params.contextual_vectors)
+    for option, name, known in (("corpus", corpus, (*all_params.corpora, *all_params.mixes)), ("vectors", vectors, spaces)):
+        if name is not None and name not in known:
+            raise SesameError(f"--{option}: no {name!r} in params.yaml (there are: {', '.join(known) or 'none'})")
     own = corpus or contexts.corpus_of(all_params, model)
     read, found = contexts.neighbours(model, text, own, layer, segments, top)
     terminal.say(f"{model}, layer {read}, among the words of {segments:,} segments of {own}", "bold")
@@ -779,7 +800,7 @@ def exp_run(
     name: Annotated[
         str | None, typer.Option("-n", "--name", help="The name of the experiment. Default: made from the values.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="How many stages run side by side.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None,
 ) -> None:
     """Run the whole pipeline with other values, in its own git worktree. The result is a DVC experiment and a run in
     MLflow."""
@@ -796,6 +817,7 @@ def exp_sweep(
         int | None,
         typer.Option(
             min=1,
+            max=MOST,
             help="How many worktree runs are active at once. Default: one per GPU if `resources` names gpu, one if it "
             "names anything else, eight if stages run in a pool, otherwise one per two cores.",
         ),

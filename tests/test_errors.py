@@ -24,6 +24,8 @@ from components.core.errors import SesameError, without_secrets
         ("https://host:8080/a/b.csv?design=2", "https://host:8080/a/b.csv?design=2"),
         ("sqlite:////home/joe/mlflow.db", "sqlite:////home/joe/mlflow.db"),
         ("joe@host wrote: key=value", "joe@host wrote: key=value"),
+        ("no scheme: joe:secret@host/x, 'http:/joe:secret@host'", "no scheme: host/x, 'http:/host'"),
+        ("git@github.com:a/b models:/gpt@champion 10:30 @joe", "git@github.com:a/b models:/gpt@champion 10:30 @joe"),
     ],
 )
 def test_addresses_are_shown_without_secrets(text, shown):

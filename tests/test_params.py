@@ -1,6 +1,7 @@
 """params.yaml: the file of the project fits the code, and every mistake is one line with its path, all at once."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from components.core.errors import SesameError
 from tests.conftest import tiny_params
 
 PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", "sha256": "0" * 64, "members": ["*"]}
+EXPECTED = {"variant": "40", "task": "same", "direction": "higher", "matters": 0.01}
 ROOT = Path(__file__).parents[1]
 
 
@@ -265,7 +267,17 @@ MORE = {
             "search.models[0]: no recipe for model 'gpt' in finetune.recipes",
         ),
         (lambda raw: raw["search"].update(tasks=["other"]), "search.tasks[0]: no 'other' in tasks (there are: same)"),
-        (lambda raw: raw["finetune"].update(tasks=5), "finetune.tasks: Input should be a valid list"),
+        (lambda raw: raw["finetune"].update(tasks=5), "finetune.tasks: Input should be a valid list (it is 5)"),
+        (lambda raw: raw["finetune"].update(tasks=None), "finetune.tasks: Input should be a valid list (there is nothing)"),
+        (lambda raw: raw["finetune"].update(tasks={}), "finetune.tasks: Input should be a valid list (it is a block of keys)"),
+        (lambda raw: raw["corpora"].update(base=None), "corpora.base: Input should be a block of keys (there is nothing)"),
+        (lambda raw: raw["corpora"]["base"]["parts"][0].update(reader={}), "corpora.base.parts[0].reader: format is missing"),
+        (lambda raw: raw["price"].update(kg_per_kwh={"USA": "0.4"}), "price: kg_per_kwh: '0.4' is a text; write the number"),
+        (lambda raw: raw["studies"]["rate"].update(eval_examples={"tset": 3}), "studies.rate.eval_examples: no split 'tset' in its tasks"),
+        (lambda raw: raw["studies"]["rate"]["plot"].update(y=["same", "same"]), "studies.rate.plot.y: same is listed twice"),
+        (lambda raw: raw["studies"]["rate"].update(expects=[EXPECTED, EXPECTED | {"direction": "lower", "against": "15"}]),
+         "studies.rate: expects[1]: the comparison of expects[0], 40 15 same; leave one of them out"),
+        (lambda raw: raw["studies"]["rate"]["variants"]["40"].update(change={"": 1}), "studies.rate.variants.40.change.'': unknown key"),
         (
             lambda raw: raw["finetune"]["recipes"]["bert"].update(patience=False),
             "finetune.recipes.bert: patience: false is not a number; give a number, or null for none",
@@ -368,6 +380,46 @@ MORE = {
 def test_a_mistake_is_one_line_with_its_path(change, said):
     found = problems(change)
     assert len(found) == 1 and found[0].startswith("params.yaml: " + said), found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"kind": "url", "url": "http:/joe:secret@host/x", "sha256": "0" * 64},
+        {"kind": "url", "url": "joe:secret@host/x", "sha256": "0" * 64},
+        {"kind": "bucket", "addresses": ["s3:/key:secret@b/x"]}, {"kind": "bucket", "addresses": ["s3://key:secret@b/x?token=secret"]},
+        {"kind": "hub", "path": "https://joe:secret@hub/a"}, {"kind": "files", "paths": ["http://joe:secret@host/x"]},
+    ],
+)  # fmt: skip
+def test_no_place_shows_a_secret(source):
+    """What is refused in its line, what is taken in what cards, MLflow and the entries of stages have of it."""
+    raw = tiny_params()
+    raw["corpora"]["base"]["parts"][0]["source"] = source
+    raw["models"]["gpt"]["run"]["checkpoints_to"] = "s3://key:secret@bucket/x"
+    try:
+        shown = params.check(raw).model_dump_json()
+    except SesameError as error:
+        shown = str(error)
+    assert "secret" not in shown and ("host" in shown or "/b/x" in shown or "hub" in shown or "s3:/b" in shown), shown
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "said"),
+    [
+        ("a b.yaml", Path.touch, "a b.yaml: the name of a study is lower case"), ("x.y.yaml", Path.touch, "x.y.yaml: the name of a study"),
+        ("pipe.yaml", os.mkfifo, "pipe.yaml: can't be read: no regular file"), ("void.yaml", Path.touch, "block of keys .there is nothing"),
+        ("away.yaml", lambda path: path.symlink_to("nowhere"), "away.yaml: can't be read: a link to nowhere"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_study_is_named(tmp_path, name, make, said):
+    with open(tmp_path / "params.yaml", "w") as file:
+        YAML().dump({key: value for key, value in tiny_params().items() if key != "studies"}, file)
+    (tmp_path / "studies/params").mkdir(parents=True)
+    (tmp_path / "studies/params/.#editing.yaml").symlink_to("somebody@host.1")  # as Emacs does
+    params.load(tmp_path / "params.yaml")
+    make(tmp_path / "studies/params" / name)
+    with pytest.raises(SesameError, match=f"^.*studies/params/.*{said}"):
+        params.load(tmp_path / "params.yaml")
 
 
 def test_a_choice_is_drawn_as_a_recipe_takes_it():

@@ -5,6 +5,7 @@ a block there, and `union_of` makes one type of all that a registry in `componen
 """
 
 import math
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import ContextVar
@@ -29,7 +30,8 @@ from pydantic import (
 
 from components.core.errors import without_secrets
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
+NAME = r"^[a-z][a-z0-9_]*$"
+Name = Annotated[str, Field(pattern=NAME, max_length=100, description="lower case, digits, underscores")]
 Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
 Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]
 """The bounds are where a number can only be a slip of the finger; whether there is memory and time for it, `sesame plan` estimates."""
@@ -48,12 +50,17 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 lower-c
 
 def _of_the_web(address: str) -> str:
     WEB.validate_python(address)
+    if not re.match(r"\s*https?://[^/]", address, re.I):  # pydantic mends what requests refuses and `without_secrets` would not find
+        raise ValueError("an address begins with http:// or https:// and a host")
     return address  # as it was written
 
 
 WEB = TypeAdapter(AnyHttpUrl)
 Address = Annotated[str, AfterValidator(_of_the_web), PlainSerializer(without_secrets, when_used="json")]
 """An address of the web. Cards and the ledger take blocks as JSON, and so never see a password."""
+
+Place = Annotated[str, PlainSerializer(without_secrets, when_used="json")]
+"""A place that may be an address. As `Address`, it is JSON without secrets."""
 
 
 def _each_once(values: list) -> list:
@@ -64,7 +71,7 @@ def _each_once(values: list) -> list:
 
 Once = AfterValidator(_each_once)
 """Validator of a list: nothing is in it twice."""
-Globs = Annotated[list[str], Field(min_length=1)]
+Globs = Annotated[list[Place], Field(min_length=1)]
 
 
 def named(*parts: Iterable[Any]) -> dict[str, tuple]:
@@ -127,7 +134,11 @@ def _leaves(annotation: Any) -> frozenset[Any]:
     """The types that an annotation is made of."""
     if get_origin(annotation) is Literal:
         return frozenset(map(type, get_args(annotation)))
-    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    parts = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        parts = parts[:1]
+    elif get_origin(annotation) is dict:  # whose keys are texts in any case
+        parts = parts[1:]
     return frozenset().union(*map(_leaves, parts)) if parts else frozenset([annotation])
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 USER = re.compile(r"(?<=://)(?:[^\s/?#\"'<>]*|[^\s/:@\"'<>]*:[^\s@\"'<>]*)@")
 """User and password before the host; SQLAlchemy takes an unquoted slash in a password, too. A lone user name may be a token."""
+WITHOUT_SCHEME = re.compile(r"(?<![\w.+%-])[\w.+%-]*:[^\s/@\"'<>]{1,2000}@(?=[\w\[])")
+"""User and password of what is no address, since `//` is missing, but was meant for one."""
 QUERY = re.compile(r"([?&;#]([\w.%-]+)=)[^\s&;#\"'<>]+")
 """A name and its value in an address: `?token=...`, `&X-Amz-Signature=...`."""
 HARMLESS = frozenset((
@@ -23,7 +25,9 @@ def without_secrets(text: str) -> str:
 
     `postgresql://joe:secret@host/db` in it becomes `postgresql://host/db`, and `?token=abc` `?token=***`.
     """
-    return QUERY.sub(lambda found: found[0] if found[2].lower() in HARMLESS else f"{found[1]}***", USER.sub("", text))
+    return QUERY.sub(
+        lambda found: found[0] if found[2].lower() in HARMLESS else f"{found[1]}***", WITHOUT_SCHEME.sub("", USER.sub("", text))
+    )
 
 
 def one_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,8 @@ WRITERS: dict[str, tuple[str, ...]] = {}
 
 def writer(path: Path) -> list[str]:
     """The stage that wrote a file under data/; none where that is not known."""
+    if not WRITERS:  # a command that has run no stage
+        import_module("components.stages.registry")
     above, _, inside = str(path.with_suffix("")).rpartition("data/")
     folder, *names = inside.split("/")
     stages = [stage.format(*names, "", "") for stage in WRITERS.get(folder, ())]

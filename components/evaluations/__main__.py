@@ -5,16 +5,17 @@ from pathlib import Path
 
 from components.core import storage
 from components.core.tracking import Run
+from components.evaluations import enough
 from components.params import Params
 from components.stages import stage
 
 
 def evaluation(params: Params, name: str, run: Run) -> dict:
-    """Prepare the evaluation `name`; its figures. Raises SesameError where the text has nothing to ask about."""
+    """Prepare the evaluation `name`; its figures. Raises SesameError where there is not enough to ask about."""
     block = params.evaluations[name]
     with storage.output(Path("data/evaluations", name)) as folder:
         folder.mkdir()
-        return import_module(f"components.evaluations.{block.kind}.evaluation").prepare(folder, block)
+        return enough.prepared(import_module(f"components.evaluations.{block.kind}.evaluation").prepare(folder, block))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,14 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from components.core.config import Block, Count, Label, Name
-from components.params.text import Source
+from components.params.text import BucketSource, FilesSource, PypiSource, UrlSource
 
 LOWER_IS_BETTER = frozenset({"bits_per_byte"})
 """Measures of which less is better; of all others, more."""
+
+
+Files = Annotated[PypiSource | UrlSource | FilesSource | BucketSource, Field(discriminator="kind")]
+"""Sources that bring files, which evaluations are read from."""
 
 
 class EvaluationBlock(Block):
@@ -28,7 +32,7 @@ COLUMNS_READ = ("form", "upos", "head", "deprel")
 class Treebank(Block):
     """Sentences with a part of speech, a head and a relation for each word: CoNLL-U, or columns of it."""
 
-    source: Source
+    source: Files
     """The files: a word a line with tabs between its fields, an empty line after each sentence."""
     columns: Annotated[list[str], Field(min_length=4)] = CONLL_U
     """What the fields are, in their order: `form`, `upos`, `head` and `deprel` are read, and `id` tells words of
@@ -36,8 +40,10 @@ class Treebank(Block):
 
     @model_validator(mode="after")
     def columns_are_there(self):
-        if missing := [name for name in COLUMNS_READ if name not in self.columns]:
-            raise ValueError(f"columns: no {missing[0]}; {', '.join(COLUMNS_READ)} are read")
+        for name in COLUMNS_READ:
+            if (count := self.columns.count(name)) != 1:
+                there = f"{count} times" if count else "missing"
+                raise ValueError(f"columns: {name} {there}; {', '.join(COLUMNS_READ)} are read, each once")
         return self
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from components.core import storage
 from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.evaluations.config import TreebankEvaluation
@@ -81,8 +82,8 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
     sentence.
 
     Multiword tokens (`3-4`) and empty words (`8.1`) of CoNLL-U are left out. Raises SesameError that names file and
-    line for another number of columns, a head that is no word of the sentence, a sentence without a root, and heads in
-    a circle.
+    line for another number of columns, a head that is no word of the sentence, a word without a form, a sentence
+    without a root, and heads in a circle.
     """
     places = {name: columns.index(name) for name in ("form", "upos", "head", "deprel")}
     for file in files:
@@ -98,7 +99,7 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
                     raise SesameError(
                         f"{file.name}, line {number}: {len(fields)} fields, where columns names {len(columns)} ({', '.join(columns)})"
                     )
-                if "id" in columns and not fields[columns.index("id")].isdigit():
+                if "id" in columns and not fields[columns.index("id")].isdecimal():
                     continue
                 words.append([fields[place] for place in places.values()])
             elif words:
@@ -108,10 +109,12 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
 
 def _checked(rows: list[list[str]], place: str) -> Sentence:
     words, tags, heads, relations = map(list, zip(*rows, strict=True))
-    if wrong := [head for head in heads if not head.isdigit() or int(head) > len(words)]:
+    if wrong := [head for head in heads if not head.isdecimal() or int(head) > len(words)]:
         raise SesameError(
             f"{place}: head {wrong[0]!r}: a number from 0 to {len(words)}, the words of the sentence, expected"
         )
+    if not all(word.strip() for word in words):
+        raise SesameError(f"{place}: a form is empty; fill it, or leave the sentence out")
     numbers = [int(head) for head in heads]
     if numbers.count(0) != 1:
         raise SesameError(f"{place}: {numbers.count(0)} words have head 0: one root expected")
@@ -131,8 +134,11 @@ def write(file: Path, sentences: Iterable[Sentence]) -> None:
 
 
 def read_written(file: Path) -> list[Sentence]:
-    with file.open(encoding="utf-8") as written:
-        return [Sentence(**json.loads(line)) for line in written]
+    """Raises SesameError for a file that is not there, or not as `write` writes it."""
+    with storage.reading(file):
+        if not (sentences := [Sentence(**row) for row in storage.read_lines(file)]):
+            raise ValueError("it is empty")
+        return sentences
 
 
 def drawn(sentences: Sequence[Sentence], count: int) -> list[Sentence]:

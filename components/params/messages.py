@@ -12,6 +12,10 @@ NAMES = {*ARCHITECTURES, *OBJECTIVES, *OPTIMIZERS}
 """Which pydantic puts into the path of a mistake, and the file has not."""
 
 
+OF_UNION = re.compile(r"(constrained|function)-[\w-]+|(dict|list|tuple|nullable)\[.*\]")
+"""What pydantic calls a type of several."""
+
+
 def where(location: tuple, raw: Any) -> str:
     """`('models', 'bert', 'architecture', 'encoder', 'num_heads')` -> `models.bert.architecture.num_heads`."""
     path, entered = "", True
@@ -22,7 +26,8 @@ def where(location: tuple, raw: Any) -> str:
             entered = False
             continue  # pydantic names the member of a union; the file does not
         entered = True
-        if key == "[key]" or (isinstance(key, str) and not isinstance(raw, dict | list | None)):
+        of_type = key == "[key]" or (isinstance(key, str) and (OF_UNION.fullmatch(key) or not isinstance(raw, dict | list | None)))
+        if of_type and not (isinstance(raw, dict) and key in raw):
             continue  # a name itself, or a type of several, as `constrained-int`
         if isinstance(key, int):
             path += f"[{key}]"
@@ -43,10 +48,20 @@ def message(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "union_tag_invalid":
         known = problem["ctx"]["expected_tags"].replace("'", "")
         return f"no {problem['ctx']['discriminator'].strip(chr(39))} {problem['ctx']['tag']!r} (there are: {known})"
-    message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
-    if "input" in problem and isinstance(problem["input"], str | int | float | bool):
-        value = repr(problem["input"])
+    if problem["type"] == "union_tag_not_found":
+        return f"{problem['ctx']['discriminator'].strip(chr(39))} is missing; it says what kind of block this is"
+    if problem["type"] in ("value_error", "assertion_error"):
+        message = re.sub(r"^(Value error|Assertion failed), ", "", problem["msg"])
+    else:
+        message = re.sub(r"valid dictionary( or (instance of \w+|object to extract fields from))?", "block of keys", problem["msg"])
+    given = problem.get("input")
+    if isinstance(given, str | int | float | bool):
+        value = repr(given)
         message += f" (it is {value if len(value) < 80 else f'{value[:80]}...'})"
+    elif problem["type"].endswith("_type") and given is None:
+        message += " (there is nothing)"
+    elif problem["type"].endswith("_type") and isinstance(given, dict | list):
+        message += f" (it is a {'list' if isinstance(given, list) else 'block of keys'})"
     return message
 
 
@@ -58,4 +73,4 @@ def plain(problem: str) -> str:
 def first(error: ValidationError) -> str:
     """The first mistake, to be put behind the path of the block: `.objective.name: ...`."""
     problem = error.errors()[0]
-    return "".join(f".{key}" for key in problem["loc"] if key not in NAMES) + f": {message(problem)}"
+    return "".join(f".{key or chr(39) * 2}" for key in problem["loc"] if key not in NAMES) + f": {message(problem)}"

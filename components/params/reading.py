@@ -20,7 +20,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.reader import ReaderError
 
-from components.core.config import TOP_SEED, Block
+from components.core.config import NAME, TOP_SEED, Block
 from components.core.errors import SesameError
 from components.params.messages import message, plain, where
 from components.params.references import references
@@ -38,8 +38,8 @@ SHARED = ("tokenizers", "encodings", "models", "derived")
 
 def files(root: Path = Path()) -> list[Path]:
     """The params files that are there, in a fixed order."""
-    known = [FILE, STUDIES, *sorted(path.relative_to(root) for path in (root / STUDY_FOLDER).glob("*.yaml"))]
-    return [path for path in known if (root / path).exists()]
+    known = [path for path in (FILE, STUDIES) if (root / path).exists()]
+    return [*known, *sorted(path.relative_to(root) for path in (root / STUDY_FOLDER).glob("[!.]*.yaml"))]  # a link to nowhere is told
 
 
 def joined(parsed: Mapping[Path, Any]) -> Any:
@@ -202,16 +202,24 @@ def load(path: str | Path = FILE) -> Params:
 def studies_beside(path: str | Path = FILE) -> Any:
     """What the studies' files of a params file say as one document, unchecked; None where there are none."""
     root = Path(path).parent
-    if strange := [*(root / STUDY_FOLDER).glob("*.yml")]:
+    if strange := [*(root / STUDY_FOLDER).glob("[!.]*.yml")]:
         raise SesameError(f"{STUDY_FOLDER / strange[0].name}: a study is NAME.yaml; rename it")
+    if nameless := [path for path in files(root) if path.parent == STUDY_FOLDER and not re.fullmatch(NAME, path.stem)]:
+        raise SesameError(
+            f"{plain(str(nameless[0]))}: the name of a study is lower case, digits, underscores, and begins with a letter; rename the file"
+        )
     return joined({each: _read(root / each) for each in files(root) if each != FILE})
 
 
 def _read(path: str | Path) -> Any:
     """What a params file says, unchecked."""
     try:
+        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):  # a pipe would be waited for
+            raise SesameError(f"{path}: can't be read: no regular file")
         content = Path(path).read_bytes()
     except FileNotFoundError:
+        if Path(path).is_symlink():
+            raise SesameError(f"{path}: can't be read: a link to nowhere") from None
         raise SesameError(f"{path}: no such file; run from the project's folder") from None
     except OSError as error:
         raise SesameError(f"{path}: can't be read: {error.strerror}") from None

@@ -23,7 +23,7 @@ class Plot(Block):
 
     x: Column
     """A figure of the pre-training, for the horizontal axis."""
-    y: Annotated[list[Column | Name], Field(min_length=1)]
+    y: Annotated[list[Column | Name], Field(min_length=1), Once]
     """Figures of the pre-training, or names of tasks: a panel each."""
 
 
@@ -289,6 +289,10 @@ class Study(Block):
             if (expected.variant, against) not in known:
                 pairs = ", ".join(f"{variant} against {other}" for variant, other in known)
                 raise ValueError(f"expects[{number}]: {expected.variant} is not compared with {against} here (compared are: {pairs})")
+        about = [(expected.variant, expected.against or self.base, expected.task) for expected in self.expects]
+        if twice := next((number for number, one in enumerate(about) if one in about[:number]), None):
+            first = about.index(about[twice])
+            raise ValueError(f"expects[{twice}]: the comparison of expects[{first}], {' '.join(about[twice])}; leave one of them out")
         columns = (self.plot.x, *self.plot.y)
         if unknown := [column for column in columns if column not in (*get_args(Column), *self.measures)]:
             raise ValueError(f"plot: {unknown[0]!r} is neither a task or evaluation of the study nor one of {', '.join(get_args(Column))}")

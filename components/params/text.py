@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.core.config import Added, Address, Block, Count, Globs, Label, Name, Once, Seed, Sha256, Share, Size
+from components.core.config import Added, Address, Block, Count, Globs, Label, Name, Once, Place, Seed, Sha256, Share, Size
 from components.core.errors import without_secrets
 
 
@@ -57,14 +57,14 @@ class FilesSource(Block):
     @property
     def shown(self) -> str:
         """For cards and messages."""
-        return ", ".join(self.paths)
+        return without_secrets(", ".join(self.paths))
 
 
 class BucketSource(Block):
     """Files of a bucket, read while they come and not kept. Plain or gzipped. (`pip install -e '.[s3]'` for S3.)"""
 
     kind: Literal["bucket"]
-    addresses: Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
+    addresses: Annotated[list[Annotated[Place, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
     """Addresses of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; whatever fsspec has a library for. Keys, and
     where a bucket is that is not Amazon's, stand in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     AWS_ENDPOINT_URL."""
@@ -81,7 +81,7 @@ class HubSource(Block):
     """A parquet data set of the Hugging Face hub, read with `datasets.load_dataset(..., streaming=True)`."""
 
     kind: Literal["hub"]
-    path: str
+    path: Place
     """`owner/name` on the hub, or a local folder of parquet files."""
     name: str | None = None
     """Configuration."""
@@ -95,14 +95,14 @@ class HubSource(Block):
     @property
     def shown(self) -> str:
         """For cards and messages."""
-        return self.path
+        return without_secrets(self.path)
 
 
 class HubModelSource(Block):
     """The files of a model on the Hugging Face hub."""
 
     kind: Literal["hub_model"]
-    path: str
+    path: Place
     """`owner/name`."""
     revision: str
     """Commit or tag."""
@@ -110,7 +110,7 @@ class HubModelSource(Block):
     @property
     def shown(self) -> str:
         """For cards and messages."""
-        return self.path
+        return without_secrets(self.path)
 
 
 class SyntheticSource(Block):

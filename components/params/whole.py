@@ -351,11 +351,12 @@ class Params(Block):
             sizes = {self.vectors[side].vector_size for side in (pair.source, pair.target) if side in self.vectors}
             if len(sizes) > 1:
                 raise ValueError(f"alignments.{name}: {pair.source} and {pair.target} have different vector_size: {sorted(sizes)}")
-        if isinstance(self.finetune.eval_examples, dict):
-            known = {split for name in self.tasks.keys() & self.finetune.tasks for split in self.tasks[name].splits}
-            known = known - {"train"} | {"dev", "test"}
-            if unknown := sorted(self.finetune.eval_examples.keys() - known):
-                raise ValueError(f"finetune.eval_examples: no split {unknown[0]!r} in its tasks (there are: {', '.join(sorted(known))})")
+        for place, block in (("finetune", self.finetune), *((f"studies.{name}", study) for name, study in self.studies.items())):
+            if isinstance(block.eval_examples, dict):
+                known = {split for name in self.tasks.keys() & block.tasks for split in self.tasks[name].splits}
+                known = known - {"train"} | {"dev", "test"}
+                if unknown := sorted(block.eval_examples.keys() - known):
+                    raise ValueError(f"{place}.eval_examples: no split {unknown[0]!r} in its tasks (there are: {', '.join(sorted(known))})")
         return self
 
     def _tuned_again(self, section: str, block: SeedGrid | Tickets) -> list[tuple[str, Recipe]]:

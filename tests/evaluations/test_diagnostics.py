@@ -11,10 +11,13 @@ from ruamel.yaml import YAML
 from torch.nn.functional import log_softmax
 
 from components.core.errors import SesameError
+from components.evaluations.choices import evaluation as choices
 from components.evaluations.choices import readers
 from components.evaluations.minimal_pairs import scoring
+from components.evaluations.regions import evaluation as regions
 from components.evaluations.regions import formulas
-from components.evaluations.regions.evaluation import joined
+from components.evaluations.regions.config import Regions
+from components.evaluations.regions.evaluation import joined, prepare
 from components.models import store
 from components.text.sources.file import SourceFile
 from tests.conftest import ran, run_stage, tiny_params
@@ -47,7 +50,9 @@ def test_formulas_are_read_as_they_are_written():
         assert formulas.holds(formula, surprisal) == holds, formula
     for formula, said in {
         "(1;%a%) <": "its end", "(1;%a%) < (9;%a%)": "no region 9 in a condition 'a'", "[(1;%a%)": "its end",
-        "(1;%a%) ? 2": "is unexpected", "(1;%a%) < 2 ]": "']' is unexpected",
+        "(1;%a%) ? 2": "is unexpected", "(1;%a%) < 2 ]": "']' is unexpected", "(1;%a%) <= (1;%b%)": "'=' is unexpected",
+        "(1;%a%)": "compares no regions", "1 < 2": "compares no regions", "(1;%a%) < (1;%b%) & (2;%a%)": "a part of & compares nothing",
+        "(" * 5000: "nested too deeply", "(" + "9" * 5000 + ";%a%) < 1": "is unexpected",
     }.items():  # fmt: skip
         with pytest.raises(SesameError, match=said.replace("]", r"\]")):
             formulas.holds(formula, surprisal)
@@ -122,6 +127,83 @@ def test_what_is_no_multiple_choice_is_one_line(row, said, tmp_path, monkeypatch
         list(readers.jsonl([file("own.jsonl", json.dumps(row) + "\n")]))
 
 
+OLMPICS = {"answerKey": "A", "question": {"stem": "a [MASK]", "choices": [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]}}
+CPRAG = "context_s1\tcontext_s2\texpected\twithin_category\tbetween_category\tconstraint\n"
+ROLE = "item\tcontext\ttarget\ttgt_cloze\n"
+NEGATION = "item\tcontext_aff\tcontext_neg\ttarget_aff\ttarget_neg\n"
+
+
+@pytest.mark.parametrize(
+    ("reader", "content", "said"),
+    [
+        ("olmpics", OLMPICS | {"question": "a"}, "an object with 'choices' expected, str found"),
+        ("olmpics", OLMPICS | {"question": {"stem": "a [MASK]"}}, "no column 'choices'"),
+        ("olmpics", OLMPICS | {"question": {"stem": "a [MASK]", "choices": "xy"}}, "choices is 'xy'; give a list"),
+        ("olmpics", OLMPICS | {"question": {"stem": "a [MASK]", "choices": [{"text": "x"}]}}, "no column 'label'"),
+        ("olmpics", OLMPICS | {"question": {"stem": "a [MASK]", "choices": [{"label": "A", "text": None}]}}, "'text' holds nothing"),
+        ("olmpics", OLMPICS | {"answerKey": "C"}, "0 choices have the label 'C' of answerKey"),
+        ("cprag", f"{CPRAG}A.\tB\tc\td\te\th\n", "constraint is 'h'; give H or L"),
+        ("cprag", f"{CPRAG}\tB\tc\td\te\tH\n", "context_s1 is empty; fill it"),
+        ("role", f"{ROLE}1\ta\tb\thigh\n1\tc\tb\t0.5\n", "tgt_cloze is 'high'; give a number"),
+        ("role", f"{ROLE}1\ta\tb\tnan\n1\tc\tb\t0.5\n", "tgt_cloze is 'nan'; give a number"),
+        ("negation", f"{NEGATION}0\tA is (a|an)\tB\t\tinsect\n", "a choice of 'A is .*' is empty; fill it"),
+        ("negation", f"{NEGATION}0\t \tB\tfish\tinsect\n", "context_aff is empty; fill it"),
+    ],
+)
+def test_what_is_no_published_choice_is_one_line(reader, content, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = content if isinstance(content, str) else json.dumps(content) + "\n"
+    with pytest.raises(SesameError, match=f"own.txt, line [12]: .*{said}"):
+        list(readers.READERS[reader]([file("own.txt", text)]))
+
+
+def suite(**changes) -> str:
+    return json.dumps(SUITE | changes)
+
+
+def with_regions(*regions: object, number: object = 1, first: str = "match") -> str:
+    conditions = [{"condition_name": name, "regions": list(regions)} for name in (first, "mismatch")]
+    return suite(items=[{"item_number": number, "conditions": conditions}])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("5", "int found; an object is expected"),
+        ("[" * 100_000, "not readable as JSON: maximum recursion depth"),
+        ('{"a": {}, "a": {}}', "an object has 'a' twice"),
+        (json.dumps({"": SUITE}), "suite : its name is empty"),
+        (json.dumps({key: value for key, value in SUITE.items() if key != "meta"}), "no 'meta'"),
+        (suite(meta={"name": ["a"]}), r"meta.name is \['a'\], where text is wanted"),
+        (suite(predictions=[{"formula": 5}]), "suite number: formula is 5, where text is wanted"),
+        (suite(predictions=[{"formula": "(1;%match%)"}]), r"suite number: prediction '\(1;%match%\)': compares no regions"),
+        (suite(predictions=[{"formula": "(1;%match%) <= (1;%mismatch%)"}]), "suite number: prediction .*: '=' is unexpected"),
+        (with_regions({"region_number": 1, "content": 5}), "item 1, match: a region is 5, where text is wanted"),
+        (with_regions({"region_number": 1, "content": ""}), "item 1, match: no words"),
+        (with_regions({"region_number": 1, "content": "\ud800"}), "surrogates not allowed"),
+        (with_regions({"region_number": 3, "content": "a"}), r"regions are numbered \[3\], not 1, 2, 3"),
+        (with_regions({"region_number": 1, "content": "a"}, number=float("nan")), "the number of an item is nan"),
+        (with_regions({"region_number": 1, "content": "a"}, first="mismatch"), "item 1: two conditions have one name"),
+        (suite(items=[{"n": 1, "c": {"match": "xy", "mismatch": ["z"]}}]), "item 1, match: 'xy' is no list of regions"),
+    ],
+)
+def test_what_is_no_suite_is_one_line(content, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own.json").write_text(content)
+    block = Regions(kind="regions", corpus="tiny", source={"kind": "files", "paths": ["own.json"]})
+    with pytest.raises(SesameError, match=f"^own.json.*{said}") as told:
+        prepare(tmp_path, block)
+    assert "\n" not in str(told.value) and not Path("items.json").exists()
+
+
+@pytest.mark.parametrize("damage", ["", "null", "[]", "{}", "[1]", '{"a": 1}'])
+@pytest.mark.parametrize("ask", [choices.ask, regions.ask])
+def test_damaged_items_are_one_line(ask, damage, tokens, tmp_path):
+    (tmp_path / "items.json").write_text(damage)
+    with pytest.raises(SesameError, match="items.json can't be read"):
+        ask(tmp_path, built("gpt", tokens), tokens, "gpt")
+
+
 def test_both_run_as_stages_of_any_model(project):
     Path("suites").mkdir()
     Path("suites/number.json").write_text(json.dumps(SUITE))
@@ -154,4 +236,4 @@ def test_both_run_as_stages_of_any_model(project):
     assert gpt["groups"]["number"]["score"] == gpt["groups"]["other"]["score"] == float(good[0] > bad[0])
     Path("suites/number.json").write_text(json.dumps({key: value for key, value in SUITE.items() if key != "predictions"}))
     done = run_stage("components.evaluations", "suites")
-    assert done.returncode and "number.json, suite number: 'predictions'; SyntaxGym's form of a suite is expected" in done.stderr
+    assert done.returncode and "number.json, suite number: no 'predictions'; SyntaxGym's form of a suite is expected" in done.stderr

@@ -10,6 +10,8 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.core.errors import SesameError
+from components.evaluations import enough
+from components.evaluations.config import COLUMNS_READ
 from components.evaluations.contract import Answers
 from components.evaluations.evaluate import compared
 from components.evaluations.minimal_pairs import pairs
@@ -99,6 +101,43 @@ def test_published_pairs_are_a_source(asking):
 def test_what_has_no_effect_is_refused(change, said):
     with pytest.raises(SesameError, match=rf"evaluations\.pairs: {said}"):
         params.check(tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"} | change}))
+
+
+FILES = {"kind": "files", "paths": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ({"kind": "bits_per_byte", "sentences": 1}, "sentences: Input should be greater than or equal to 2"),
+        ({"kind": "minimal_pairs", "source": {"kind": "hub", "path": "a/b"}}, "source: no kind 'hub' .there are: pypi, url, files, bucket"),
+        ({"kind": "regions", "source": {"kind": "synthetic", "problem": "integrals", "pairs": 9}}, "source: no kind 'synthetic'"),
+        ({"kind": "attention", "test": {"source": FILES}, "train": {"source": FILES, "columns": [*COLUMNS_READ, "head"]}},
+         "train: columns: head 2 times; form, upos, head, deprel are read, each once"),
+        ({"kind": "probe", "label": "tree", "test": {"source": FILES}, "train": {"source": FILES, "columns": [*COLUMNS_READ[:3], "x"]}},
+         "train: columns: deprel missing; form"),
+    ],
+)  # fmt: skip
+def test_what_no_evaluation_can_read_is_refused(block, said):
+    with pytest.raises(SesameError, match=rf"evaluations\.asked\.{said}"):
+        params.check(tiny_params(evaluations={"asked": {"corpus": "tiny"} | block}))
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "said"),
+    [
+        ([1.0], None, "gpt can be asked 1 of 1 items, and the error of a score needs 2 or more"),
+        ([1.0, np.nan], None, "gpt can be asked 1 of 2 items"),
+        ([1.0, 0.0, np.nan], [0, 0, 1], "gpt can be asked 1 of 2 sentences"),
+    ],
+)
+def test_too_few_items_for_an_error_are_one_line(values, clusters, said):
+    values = np.array(values)
+    groups, ones, clusters = np.full(len(values), "all"), np.ones(len(values)), clusters and np.array(clusters)
+    with pytest.raises(SesameError, match=said):
+        enough.answered(Answers("rule", values, groups, ones, pd.DataFrame(), {}, clusters=clusters), "gpt")
+    with pytest.raises(SesameError, match="test sentences: 1, and the error of a score needs 2 or more"):
+        enough.prepared({"train_sentences": 9, "test_sentences": 1})
 
 
 def test_a_gain_has_the_noise_of_items_and_twins():

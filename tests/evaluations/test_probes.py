@@ -16,12 +16,13 @@ from components.core.errors import SesameError
 from components.evaluations import treebanks
 from components.evaluations.config import CONLL_U, Treebank
 from components.evaluations.probe import linear, structural
-from components.evaluations.probe.evaluation import _classified, labelled
+from components.evaluations.probe.evaluation import _classified, ask, labelled
 from components.evaluations.treebanks import Sentence
 from components.models import store
 from components.report import evaluations
 from components.text import sources
 from tests.conftest import ran, tiny_params
+from tests.evaluations.test_scoring import built
 
 KEYS = Sentence(
     ["the", "keys", "on", "the", "table", "are", "old", "."], ["DET", "NOUN", "ADP", "DET", "NOUN", "AUX", "ADJ", "PUNCT"],
@@ -55,9 +56,43 @@ def test_a_treebank_is_read_and_what_is_wrong_with_it_is_named(tmp_path):
         ("a\tX\t0\n", "line 1: 3 fields, where columns names 4"), ("a\tX\t3\troot\n", "head '3': a number from 0 to 1"),
         ("\n\na\tX\t2\tdet\nb\tX\t1\tdet\n", "line 3: 0 words have head 0: one root expected"),
         ("a\tX\t0\troot\nb\tX\t3\tdet\nc\tX\t2\tdet\n", "the heads of word 2 go in a circle"),
+        ("a\tX\t\u00b3\troot\n", "head '\u00b3': a number from 0 to 1"), ("a\tX\t0\troot\n \tX\t1\tdet\n", "line 1: a form is empty"),
     ):  # fmt: skip
         with pytest.raises(SesameError, match=said):
             of_file(tmp_path / "c.tsv", text, few)
+
+
+ALONE = Sentence(["dog"], ["NOUN"], [0], ["root"])
+
+
+@pytest.mark.parametrize(
+    ("label", "train", "test", "said"),
+    [
+        ("depth", [KEYS], [KEYS], "8 words of 4 labels to learn from, 0 in a tenth of train"),
+        ("depth", [ALONE] * 10, [KEYS], "9 words of 1 labels to learn from"),
+        ("relation", [KEYS] * 10, [ALONE], "10 in a tenth|0 to judge"),
+        ("tree", [KEYS] * 10, [ALONE], "0 to judge, and needs some of each"),
+        ("tree", [KEYS], [KEYS], "a probe of tree has 0 words to learn from"),
+        ("depth", [KEYS] * 10, [KEYS], "bert can be asked 1 of 1 sentences, and the error of a score needs 2 or more"),
+    ],
+)
+def test_too_few_words_for_a_probe_are_one_line(label, train, test, said, tokens, tmp_path):
+    for split, sentences in (("train", train), ("test", test)):
+        treebanks.write(tmp_path / f"{split}.jsonl", sentences)
+    (tmp_path / "card.json").write_text(json.dumps({"label": label, "seed": 1}))
+    with pytest.raises(SesameError, match=said):
+        ask(tmp_path, built("bert", tokens), tokens, "bert")
+
+
+@pytest.mark.parametrize("damage", ["", "null", "[]", "{}", "\xff", "text"])
+@pytest.mark.parametrize("name", ["train.jsonl", "card.json"])
+def test_a_damaged_file_is_one_line(name, damage, tokens, tmp_path):
+    for split in ("train", "test"):
+        treebanks.write(tmp_path / f"{split}.jsonl", [KEYS] * 10)
+    (tmp_path / "card.json").write_text(json.dumps({"label": "depth", "seed": 1}))
+    (tmp_path / name).write_bytes(damage.encode("latin-1"))
+    with pytest.raises(SesameError, match=f"{name} can't be read"):
+        ask(tmp_path, built("bert", tokens), tokens, "bert")
 
 
 def test_what_a_probe_reads_of_each_word():

@@ -66,11 +66,55 @@ def test_a_name_is_no_path(project, command):
 
 
 @pytest.mark.parametrize(
-    "command", [["price", "gpt", "--tokens", "inf"], ["price", "gpt", "--times", "1e300"], ["batch", "bert", "1", "--rows", "-5"]]
-)
+    "command",
+    [
+        ["price", "gpt", "--tokens", "inf"], ["price", "gpt", "--times", "1e300"], ["batch", "bert", "1", "--rows", "-5"],
+        ["run", "--jobs", "9" * 20], ["runs", "--last", "9" * 20], ["generate", "bert", "a", "--rounds", "9" * 20],
+        ["neighbours", "bert", "a *b*", "--top", "9" * 20], ["neighbours", "bert", "a *b*", "--segments", "9" * 20],
+    ],
+)  # fmt: skip
 def test_numbers_that_are_none_are_refused(project, command):
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 2 and "Invalid value" in done.output
+
+
+@pytest.mark.parametrize(
+    "command", [["generate", "bert", "a", "--out", "y" * 300], ["generate", "bert", "--file", "y" * 300]]
+)
+def test_a_name_that_is_too_long_is_one_line(project, command):
+    YAML().dump(tiny_params(), Path("params.yaml"))
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 1 and "is longer than a name of a file can be" in done.output and done.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(("option", "there"), [("corpus", "base, tiny"), ("vectors", "one, two")])
+def test_neighbours_of_nothing_are_one_line(project, option, there):
+    YAML().dump(tiny_params(), Path("params.yaml"))
+    done = CliRunner().invoke(cli.app, ["neighbours", "bert", "a *b*", f"--{option}", "nope"])
+    assert done.exit_code == 1 and f"--{option}: no 'nope' in params.yaml (there are: {there})" in done.output
+
+
+def test_ctrl_c_in_the_midst_of_an_import_is_no_traceback():
+    """Python 3.11 makes a RuntimeError of what `__set_name__` raises, and torch has such classes."""
+
+    class Field:
+        def __set_name__(self, owner, name):
+            raise KeyboardInterrupt
+
+    def imports():
+        type("Made", (), {"field": Field()})
+
+    with pytest.raises(SystemExit) as ended:
+        cli.clear(imports)()
+    assert ended.value.code == 130
+    with pytest.raises(RuntimeError, match="of another kind"):
+        cli.clear(lambda: (_ for _ in ()).throw(RuntimeError("of another kind")))()
+
+
+def test_an_empty_name_of_a_study_is_not_all_runs(project):
+    YAML().dump(tiny_params(), Path("params.yaml"))
+    done = CliRunner().invoke(cli.app, ["runs", "--study", ""])
+    assert done.exit_code == 1 and "no study ''" in str(done.exception) + done.output
 
 
 def test_studies_params_are_not_taken_for_the_whole(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from components.core.errors import SesameError
-from components.evaluations import treebanks
+from components.evaluations import enough, treebanks
 from components.evaluations.attention import maps
 from components.evaluations.attention.config import Attention
 from components.evaluations.contract import Answers
@@ -35,7 +35,7 @@ def prepare(folder: Path, block: Attention) -> dict:
 
 
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
-    """Raises SesameError for a model without attention, and where no sentence fits into it."""
+    """Raises SesameError for a model without attention, and where too few sentences fit into it."""
     splits = [treebanks.read_written(folder / f"{split}.jsonl") for split in ("train", "test")]
     train, test = (looked_at(model, tokens, sentences, name) for sentences in splits)
     items, known = test.items, test.known
@@ -50,10 +50,11 @@ def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> 
         "best": best(by_head, by_offset, test, right, by_place),
     }
     kept = {"word": items.words, "head": items.heads, "label": items.relations, "offset": by_place.astype(int)}
-    return Answers(
+    answers = Answers(
         "best head for each relation", np.where(known, right, np.nan), items.relations, np.ones(len(known)),
         pd.DataFrame(kept), figures, clusters=items.sentences,
     )  # fmt: skip
+    return enough.answered(answers, name)
 
 
 def best(

@@ -1,8 +1,9 @@
 """Settings of bits per byte."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from components.core.config import Count
+from pydantic import Field
+
 from components.evaluations.config import EvaluationBlock
 
 
@@ -13,7 +14,7 @@ class BitsPerByte(EvaluationBlock):
     each word, and its sum is no probability of a text."""
 
     kind: Literal["bits_per_byte"]
-    sentences: Count = 500
+    sentences: Annotated[int, Field(ge=2, le=10**15)] = 500
     """Of the corpus' test text, drawn, the same ones each time. A masked model reads each as often as it has tokens."""
 
 

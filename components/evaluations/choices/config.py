@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from components.evaluations.config import EvaluationBlock
-from components.params.text import Source
+from components.evaluations.config import EvaluationBlock, Files
 
 
 class Choices(EvaluationBlock):
@@ -12,7 +11,7 @@ class Choices(EvaluationBlock):
     al. 2020). So what BERT is not can be asked of any model (Ettinger 2020)."""
 
     kind: Literal["choices"]
-    source: Source
+    source: Files
     """The files."""
     reader: Literal["jsonl", "olmpics", "cprag", "role", "negation"] = "jsonl"
     """How the files are read. `jsonl`: objects with `text` (which has one `[MASK]`), `choices`, `answer` (its number from

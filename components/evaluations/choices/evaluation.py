@@ -7,6 +7,7 @@ import pandas as pd
 
 from components.core import storage
 from components.core.errors import SesameError
+from components.evaluations import enough
 from components.evaluations.choices.config import Choices
 from components.evaluations.choices.readers import READERS, Candidate, Item
 from components.evaluations.contract import Answers
@@ -30,8 +31,11 @@ def prepare(folder: Path, block: Choices) -> dict:
 
 
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
-    """Raises SesameError for a model that has no probability of a sentence."""
-    items = [Item(group, [Candidate(*own) for own in written], answer) for group, written, answer in storage.read_json(folder / FILE)]
+    """Raises SesameError for a model that has no probability of a sentence, or can be asked too few items."""
+    with storage.reading(folder / FILE):
+        read = storage.read_json(folder / FILE)
+        if not (items := [Item(group, [Candidate(*own) for own in written], answer) for group, written, answer in read]):
+            raise ValueError("no items")
     protocol = next(iter(scoring.protocols(model)), "log_probability")
     candidates = [own for item in items for own in item.candidates]
     # to a chain, what stands behind the gap tells the choices apart, too; a masked model has seen it already
@@ -51,4 +55,4 @@ def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> 
         "chosen": [-1 if np.isnan(own).any() else int(own.argmax()) for own in of_items],
     })  # fmt: skip
     figures = {"references": {"chance": float(np.average(chance, weights=weights))}}
-    return Answers(protocol, right, groups, weights / weights.mean(), table, figures)
+    return enough.answered(Answers(protocol, right, groups, weights / weights.mean(), table, figures), name)

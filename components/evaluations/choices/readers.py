@@ -2,6 +2,7 @@
 `config.py`."""
 
 from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -54,8 +55,8 @@ def ended(text: str, choice: str) -> Candidate:
 def jsonl(files: Iterable[SourceFile]) -> Iterator[Item]:
     """Anyone's own."""
     for place, row in _rows(files, "jsonl"):
-        choices, answer = tables.value(place, row, "choices"), tables.value(place, row, "answer")
-        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+        choices, answer = _list(place, row, "choices", "texts"), tables.value(place, row, "answer")
+        if not all(isinstance(choice, str) for choice in choices):
             raise SesameError(f"{place}: choices is {choices!r}; give a list of texts")
         if not isinstance(answer, int) or isinstance(answer, bool):
             raise SesameError(f"{place}: answer is {answer!r}; give the number of a choice, from 0")
@@ -68,18 +69,26 @@ def olmpics(files: Iterable[SourceFile]) -> Iterator[Item]:
     """Talmor et al. 2020: each file is a task."""
     for file in files:
         for place, row in _rows([file], "jsonl"):
-            question = tables.value(place, row, "question")
-            labels = [choice["label"] for choice in question["choices"]]
-            candidates = [filled(place, question["stem"], choice["text"]) for choice in question["choices"]]
-            yield _checked(place, Item(_stem(file), candidates, labels.index(tables.value(place, row, "answerKey"))))
+            question, answer = tables.value(place, row, "question"), tables.text(place, row, "answerKey")
+            choices, stem = _list(place, question, "choices", "objects"), tables.text(place, question, "stem")
+            labels = [tables.text(place, choice, "label") for choice in choices]
+            candidates = [filled(place, stem, tables.text(place, choice, "text")) for choice in choices]
+            if labels.count(answer) != 1:
+                raise SesameError(f"{place}: {labels.count(answer)} choices have the label {answer!r} of answerKey; label each by its own")
+            yield _checked(place, Item(_stem(file), candidates, labels.index(answer)))
+
+
+CONSTRAINT = {"H": "high constraint", "L": "low constraint"}
 
 
 def cprag(files: Iterable[SourceFile]) -> Iterator[Item]:
     """CPRAG-102: the expected word against one of its category and one of another, by how constraining the context is."""
     for place, row in _rows(files, "tsv"):
-        context = f"{tables.text(place, row, 'context_s1')} {tables.text(place, row, 'context_s2')}"
+        context = f"{_context(place, row, 'context_s1')} {_context(place, row, 'context_s2')}"
         words = [tables.text(place, row, key) for key in ("expected", "within_category", "between_category")]
-        group = {"H": "high constraint", "L": "low constraint"}[tables.text(place, row, "constraint")]
+        group = CONSTRAINT.get(constraint := tables.text(place, row, "constraint"))
+        if group is None:
+            raise SesameError(f"{place}: constraint is {constraint!r}; give {' or '.join(CONSTRAINT)}")
         yield _checked(place, Item(group, [ended(context, word) for word in words], 0))
 
 
@@ -89,10 +98,10 @@ def role(files: Iterable[SourceFile]) -> Iterator[Item]:
     if len(rows) % 2:
         raise SesameError(f"{rows[-1][0]}: {len(rows)} rows; an even number of them expected, two contexts of each word")
     for (place, one), (_, other) in zip(rows[::2], rows[1::2], strict=True):
-        contexts = [ended(tables.text(place, row, "context"), tables.text(place, one, "target")) for row in (one, other)]
+        contexts = [ended(_context(place, row, "context"), tables.text(place, one, "target")) for row in (one, other)]
         if tables.text(place, one, "target") != tables.text(place, other, "target"):
             raise SesameError(f"{place}: its target is not that of the next row; two rows that follow each other have one word")
-        cloze = [float(tables.text(place, row, "tgt_cloze")) for row in (one, other)]
+        cloze = [_number(place, row, "tgt_cloze") for row in (one, other)]
         yield _checked(place, Item("role reversal", contexts, cloze.index(max(cloze))))
 
 
@@ -101,8 +110,8 @@ def negation(files: Iterable[SourceFile]) -> Iterator[Item]:
     for place, row in _rows(files, "tsv"):
         words = [tables.text(place, row, key) for key in ("target_aff", "target_neg")]
         for answer, (key, group) in enumerate((("context_aff", "affirmed"), ("context_neg", "negated"))):
-            context = tables.text(place, row, key)
-            candidates = [ended(context.replace("(a|an)", "an" if word[0] in "aeiou" else "a"), word) for word in words]
+            context = _context(place, row, key)
+            candidates = [ended(context.replace("(a|an)", "an" if word.startswith((*"aeiou",)) else "a"), word) for word in words]
             yield _checked(place, Item(group, candidates, answer))
 
 
@@ -114,6 +123,28 @@ READERS: dict[str, Callable[[Iterable[SourceFile]], Iterator[Item]]] = {
 def _rows(files: Iterable[SourceFile], form: str) -> Iterator[tuple[str, tables.Row]]:
     for file in files:
         yield from tables.FORMATS[form](file, _Table())
+
+
+def _list(place: str, row: tables.Row, column: str, of: str) -> list:
+    if not isinstance(found := tables.value(place, row, column), list):
+        raise SesameError(f"{place}: {column} is {found!r}; give a list of {of}")
+    return found
+
+
+def _context(place: str, row: tables.Row, column: str) -> str:
+    if not (text := tables.text(place, row, column)).strip():
+        raise SesameError(f"{place}: {column} is empty; fill it, or leave the row out")
+    return text
+
+
+def _number(place: str, row: tables.Row, column: str) -> float:
+    text = tables.text(place, row, column)
+    try:
+        if isfinite(number := float(text)):
+            return number
+    except ValueError:
+        pass
+    raise SesameError(f"{place}: {column} is {text!r}; give a number")
 
 
 def _checked(place: str, item: Item) -> Item:

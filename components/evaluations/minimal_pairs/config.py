@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from components.core.config import Added, Block, DrawnSeed
-from components.evaluations.config import EvaluationBlock
-from components.params.text import Source
+from components.evaluations.config import EvaluationBlock, Files
 
 
 class PairColumns(Block):
@@ -27,7 +26,7 @@ class MinimalPairs(EvaluationBlock):
     Warstadt et al. 2020). Without a source they are made of the corpus' held-out sentences, so that their words are known to the models."""
 
     kind: Literal["minimal_pairs"]
-    source: Annotated[Source | None, Added(neutral=None)] = None
+    source: Annotated[Files | None, Added(neutral=None)] = None
     """Files of pairs; null: they are made."""
     reader: Annotated[Literal["table", "blimp", "babylm", "zorro"], Added(neutral="table")] = "table"
     """How the files are read: tables (JSONL, TSV, CSV) by `columns`; BLiMP (Warstadt et al. 2020); BabyLM's filtered BLiMP and supplement

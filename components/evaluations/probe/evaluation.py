@@ -12,7 +12,7 @@ from torch import Tensor
 
 from components.core import storage
 from components.core.errors import SesameError
-from components.evaluations import treebanks
+from components.evaluations import enough, treebanks
 from components.evaluations.contract import Answers
 from components.evaluations.probe import linear, structural
 from components.evaluations.probe.config import Probe
@@ -35,8 +35,9 @@ def prepare(folder: Path, block: Probe) -> dict:
 
 
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
-    """Raises SesameError where no sentence fits into the model."""
-    card = storage.read_json(folder / "card.json")
+    """Raises SesameError where too few sentences fit into the model."""
+    with storage.reading(folder / "card.json"):
+        card = {key: storage.read_json(folder / "card.json")[key] for key in ("label", "seed")}
     splits = {}
     for split in SPLITS:
         sentences = treebanks.read_written(folder / f"{split}.jsonl")
@@ -46,7 +47,8 @@ def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> 
                 f"{name} can read none of the {len(sentences)} sentences for {split}: each has a word without an id"
             )
         splits[split] = sentences, vectors
-    return (_tree if card["label"] == "tree" else _classified)(splits["train"], splits["test"], card)
+    answers = (_tree if card["label"] == "tree" else _classified)(splits["train"], splits["test"], card)
+    return enough.answered(answers, name)
 
 
 Split = tuple[list[Sentence], list[Tensor]]
@@ -93,12 +95,14 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
     learnt, asked = labelled(train[0], card["label"]), labelled(test[0], card["label"])
     names = sorted(set(learnt.labels))
     numbers = {label: i for i, label in enumerate(names)}
+    _learnable(card["label"], *(len(own.words) for own in (learnt, learnt, asked)))
     known, read = (
         _inputs(own, split[1], 0).isfinite().all(1).numpy() for own, split in ((learnt, train), (asked, test))
     )
     of_dev = np.array(learnt.sentences) >= (1 - DEV) * len(train[0])
     fitted, dev = known & ~of_dev, known & of_dev
     y = np.array([numbers[label] for label in learnt.labels])
+    _learnable(card["label"], *(int(own.sum()) for own in (fitted, dev, read)), len(np.unique(y[fitted])))
     # a label that train does not have is never right
     wanted = np.array([numbers.get(label, -1) for label in asked.labels])
     control = linear.control_labels([*learnt.words, *asked.words], y, card["seed"])
@@ -131,6 +135,16 @@ def _classified(train: Split, test: Split, card: dict) -> Answers:
     )  # fmt: skip
 
 
+def _learnable(label: str, fitted: int, dev: int, judged: int, labels: int | None = None) -> None:
+    """Raises SesameError where there is nothing to tell apart, to learn from, to choose the layer by, or to judge."""
+    if not (fitted and dev and judged) or labels in (0, 1):
+        of = "" if labels is None else f" of {labels} labels"
+        raise SesameError(
+            f"a probe of {label} has {fitted} words{of} to learn from, {dev} in a tenth of train to choose the layer by, "
+            f"{judged} to judge, and needs some of each{of and ', and two labels'}; give more sentences, no longer than the model reads"
+        )
+
+
 def _by_heart(learnt: Examples, asked: Examples, fitted: np.ndarray, read: np.ndarray) -> dict[str, float]:
     """What needs no model: the most frequent label, and each word's most frequent one. `fitted` and `read` say which
     words count."""
@@ -152,6 +166,10 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
         *[(own, vector) for own, vector in zip(*train, strict=True) if vector.isfinite().all()], strict=True
     )
     first_dev = len(sentences) - max(1, int(DEV * len(sentences)))
+    edges = [int(np.isfinite(structural.right_edges(_places(one), one)).sum()) for one in sentences]
+    read = [one for one, vector in zip(*test, strict=True) if vector.isfinite().all()]
+    of_test = sum(int(np.isfinite(structural.right_edges(_places(one), one)).sum()) for one in read)
+    _learnable("tree", sum(edges[:first_dev]), sum(edges[first_dev:]), of_test)
     layers, best = [], None
     for layer in range(len(vectors[0])):
         own = [vector[layer] for vector in vectors]

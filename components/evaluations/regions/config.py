@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from components.evaluations.config import EvaluationBlock
-from components.params.text import Source
+from components.evaluations.config import EvaluationBlock, Files
 
 
 class Regions(EvaluationBlock):
@@ -12,7 +11,7 @@ class Regions(EvaluationBlock):
     a pseudo-log-likelihood, which the suites were not made for."""
 
     kind: Literal["regions"]
-    source: Source
+    source: Files
     """SyntaxGym's files: JSON, a suite each, or one object with several by name."""
 
 

@@ -12,19 +12,25 @@ from collections.abc import Callable, Mapping
 
 from components.core.errors import SesameError
 
-TOKEN = re.compile(r"\s*(?:\(\s*(\d+)\s*;\s*%([^%]+)%\s*\)|(\d+(?:\.\d+)?)|([][()<>=&+-]))")
+TOKEN = re.compile(r"\s*(?:\(\s*(\d{1,9})\s*;\s*%([^%]+)%\s*\)|(\d+(?:\.\d+)?)|([][()<>=&+-]))")
 COMPARE: dict[str, Callable[[float, float], bool]] = {"<": operator.lt, ">": operator.gt, "=": operator.eq}
+LIKE = "SyntaxGym's are like (1;%a%) < (1;%b%)"
 CLOSING = {"[": "]", "(": ")"}
 
 
 def holds(formula: str, surprisal: Mapping[tuple[str, int], float]) -> bool:
     """Whether a prediction holds; `surprisal` is by condition and number of the region. Raises SesameError for a malformed
-    formula and a region that is not there."""
+    formula, one that compares nothing, and a region that is not there."""
     reader = _Reader(formula, surprisal)
-    value = reader.formula()
+    try:
+        value = reader.formula()
+    except RecursionError:
+        raise SesameError(f"prediction {formula[:60]!r}: its brackets are nested too deeply; {LIKE}") from None
     if reader.tokens:
         raise reader.error(reader.tokens[0])
-    return bool(value)
+    if not isinstance(value, bool) or not regions(formula):
+        raise SesameError(f"prediction {formula!r}: compares no regions; {LIKE}")
+    return value
 
 
 def regions(formula: str) -> list[tuple[str, int]]:
@@ -42,22 +48,25 @@ class _Reader:
             at = match.end()
 
     def error(self, at: object) -> SesameError:
-        return SesameError(f"prediction {self.text!r}: {at!r} is unexpected; SyntaxGym's formulas have (region;%condition%), + - < > = &")
+        said = f"prediction {self.text[:200]!r}: {str(at)[:60]!r} is unexpected"
+        return SesameError(f"{said}; SyntaxGym's formulas have (region;%condition%), + - < > = &")
 
     def next_is(self, signs: str) -> bool:
         return bool(self.tokens) and isinstance(self.tokens[0], str) and self.tokens[0] in signs
 
     def formula(self) -> float:
-        value = self.comparison()
+        values = [self.comparison()]
         while self.next_is("&"):
             self.tokens.pop(0)
-            value = self.comparison() and value
-        return value
+            values.append(self.comparison())
+        if len(values) > 1 and not all(isinstance(value, bool) for value in values):
+            raise SesameError(f"prediction {self.text!r}: a part of & compares nothing; {LIKE}")
+        return all(values) if len(values) > 1 else values[0]
 
     def comparison(self) -> float:
         value = self.sum()
         if self.next_is("<>="):
-            value = COMPARE[self.tokens.pop(0)](value, self.sum())
+            value = bool(COMPARE[self.tokens.pop(0)](value, self.sum()))
         return value
 
     def sum(self) -> float:

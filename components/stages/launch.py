@@ -287,7 +287,7 @@ def _over(store: TCPStore) -> dict[str, Any] | None:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise SesameError(f"{text!r} is not the address of a head; write HOST:PORT, e.g. 10.0.0.1:{PORT}")
     return host, int(port)
 

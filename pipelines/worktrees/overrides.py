@@ -110,7 +110,7 @@ def _put(root: Any, key: str, value: Any) -> None:
     """Set the value at a path. Blocks on the way are copied, so that what shares them by an anchor stays as it is."""
     place, path = root, key.split(".")
     for depth, part in enumerate(path):
-        step = int(part) if isinstance(place, list) and part.isdigit() else part
+        step = int(part) if isinstance(place, list) and part.isdecimal() else part
         last = depth == len(path) - 1
         there = range(len(place)) if isinstance(place, list) else list(place) if isinstance(place, dict) else []
         if step not in there and not (last and isinstance(place, dict)):

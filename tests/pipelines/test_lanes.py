@@ -281,6 +281,7 @@ def test_an_anchor_ties_no_other_value(key, value):
 @pytest.mark.parametrize("settings, said", [
     (["seed"], "write key=value"), (["seed=1", "seed=2"], "set twice"), (["seed=[1"], "not valid YAML"), (["seed.x=1"], "no 'x' in seed"),
     (["models.bert.optimizer.lr=1"], "unknown key"),
+    (["models.gpt.prompts.\u00b2=x"], "prompts"),  # a digit by `isdigit`, and no number
 ])  # fmt: skip
 def test_a_wrong_setting_is_one_clear_line(settings, said):
     with pytest.raises(SesameError, match=re.escape(said)) as error:

@@ -393,8 +393,9 @@ def test_a_head_that_is_not_there_is_a_line():
     port = free_port()
     with pytest.raises(SesameError, match=rf"127.0.0.1:{port} can't be reached for 0.2 s .*; does the training run there\?"):
         launch.join(f"127.0.0.1:{port}", 0.2)
-    with pytest.raises(SesameError, match="'here' is not the address of a head; write HOST:PORT, e.g. 10.0.0.1:29400"):
-        launch.join("here", 1)
+    for address in ("here", "here:\u00b2"):  # a digit by `isdigit`, and no number
+        with pytest.raises(SesameError, match=f"'{address}' is not the address of a head; write HOST:PORT, e.g. 10.0.0.1:29400"):
+            launch.join(address, 1)
 
 
 def test_a_port_that_is_taken_and_a_name_that_is_nobodys_are_lines(project):

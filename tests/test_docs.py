@@ -32,6 +32,9 @@ BLOCKS = [
 def test_a_block_of_the_docs_is_taken_beside_the_default(path, number, block):
     yaml = YAML(typ="safe")
     default, studies = yaml.load(ROOT / "params.yaml"), params.studies_beside(ROOT / "params.yaml")
+    if path.name == "tutorial.md":  # each block goes on from the ones before it
+        for _, _, before in [own for own in BLOCKS if own[0] == path][:number]:
+            default = laid_over(default, yaml.load(before))
     shown = sections(block, yaml.load(block))
     assert shown.keys() <= default.keys() | studies.keys(), f"{path.name}: sections of params.yaml, so that it is clear where it goes"
     ours, theirs = ({key: own for key, own in shown.items() if (key in params.OF_STUDIES) == of} for of in (False, True))

@@ -258,17 +258,16 @@ def picture() -> str:
 
 def outcomes() -> str:
     """How many of the papers' effects came out."""
-    said = {
-        findings.REPRODUCED: "are reproduced", findings.OPPOSITE: "came out the other way round", findings.ABSENT: "are absent",
-        findings.OPEN: "can't be told from noise",
-    }  # fmt: skip
     counts = Counter(own.verdict for own in of_papers())
-    return f"Of {counts.total()} published effects {', '.join(f'{counts[key]} {text}' for key, text in said.items() if counts[key])}."
+    verdicts = (findings.REPRODUCED, findings.OPPOSITE, findings.ABSENT, findings.OPEN)
+    return f"Of {counts.total()} published effects: {', '.join(f'{counts[key]} {key}' for key in verdicts if counts[key])}."
 
 
 def study(name: str) -> str:
     """What a study asks, its variants, each minus the baseline, and what its page says of them."""
     block, body = params.load().studies[name], []
+    if not (REPORT / "studies" / f"{name}.csv").exists():
+        return f"*{block.question}*\n\nNot run yet: `sesame study {name}`."
     measures = [LOSS, *block.measures]
     for row in rows(f"studies/{name}"):
         cells = [row["variant"], f"{int(row['tokens']):,}", f"{float(row['flops']):.3g}"]
@@ -293,8 +292,9 @@ def _cost(name: str) -> str:
 
 def diagnostics() -> str:
     """Published diagnostics: what each model gets right, in all and by group where these are few."""
-    table_rows = rows("diagnostics", RESULTS)
-    body = []
+    if not (RESULTS / "diagnostics.csv").exists():
+        return "Not run yet."
+    table_rows, body = rows("diagnostics", RESULTS), []
     for row in (row for row in table_rows if row["group"] == "all"):
         own = [other for other in table_rows if (other["model"], other["evaluation"]) == (row["model"], row["evaluation"])][1:]
         groups = ", ".join(f"{other['group'].replace('_', ' ')} {float(other['score']):.2f}" for other in own) if len(own) < 8 else "–"
@@ -371,7 +371,10 @@ def attended(model: str, relation: str) -> str:
 
 def finding(study: str, variant: str, task: str) -> str:
     """`learned has 0.035 [+0.019, +0.052] more bits per byte than gpt (reproduced)`."""
-    own = next(own for own in of_papers() if (own.study, own.expected.variant, own.expected.task) == (study, variant, task))
+    wanted = study, variant, task
+    own = next((own for own in of_papers() if (own.study, own.expected.variant, own.expected.task) == wanted), None)
+    if own is None:
+        return "not run yet"
     return f"{own.sentence.replace('_', ' ')} ({own.verdict})"
 
 

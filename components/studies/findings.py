@@ -44,11 +44,12 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """`learned has 0.101 [+0.081, +0.121] more bits_per_byte than gpt`."""
-        more = "more" if self.difference > 0 else "less"
+        """`learned has 0.035 [0.019, 0.052] more bits per byte than gpt`."""
+        more = self.difference > 0
+        low, high = (self.low, self.high) if more else (-self.high, -self.low)
         name = LOSS.replace("_", " ") if self.expected.task == LOSS else self.expected.task
-        interval = f"[{self.low:+.3f}, {self.high:+.3f}]"
-        return f"{self.expected.variant} has {abs(self.difference):.3f} {interval} {more} {name} than {self.against}"
+        interval = f"[{low:.3f}, {high:.3f}]"
+        return f"{self.expected.variant} has {abs(self.difference):.3f} {interval} {'more' if more else 'less'} {name} than {self.against}"
 
 
 def findings(studies: Mapping[str, params.Study], figures: Mapping[str, Mapping[str, Any]]) -> list[Finding]:

@@ -81,8 +81,7 @@ def findings(found: Sequence[Finding]) -> Figure:
         axis.plot(middle, i, marker="o", color=VERDICTS[own.verdict])
     axis.axvspan(-1, 1, color=GREY, alpha=0.15, linewidth=0)
     axis.axvline(0, color="black", linewidth=0.8)
-    axis.set_xscale("symlog", linthresh=2)
-    axis.set_xlabel("difference, in units of the smallest that would matter (shaded: smaller); to the right: as in the paper")
+    axis.set_xlabel("difference, in units of the smallest that would matter (shaded: smaller)\nto the right: as in the paper")
     names = [f"{own.study}: {own.expected.variant}, {own.expected.task.replace('_', ' ')}" for own in found]
     axis.set_yticks(range(len(found)), names)
     axis.set_ylim(len(found) - 0.5, -0.5)

@@ -23,8 +23,8 @@ def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
             rows = rows.take(source.max_documents)
         features = rows.features or {}
         for number, row in enumerate(rows, start=1):
-            told = {column: _told(features.get(column), field) for column, field in row.items()}
-            yield f"{source.path} ({source.split}), row {number}", told
+            decoded = {column: _decoded(features.get(column), field) for column, field in row.items()}
+            yield f"{source.path} ({source.split}), row {number}", decoded
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx2.HTTPError) as error:
         raise download.failed(
             error,
@@ -33,11 +33,11 @@ def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
         ) from None
 
 
-def _told(feature: Any, field: Any) -> Any:
+def _decoded(feature: Any, field: Any) -> Any:
     """A class label by its name: an index means nothing without the list it came with. -1 stays, it stands for no
     label. A number of 32 bits as it is written."""
     if hasattr(feature, "int2str") and isinstance(field, int) and field >= 0:
         return feature.int2str(field)
     if hasattr(feature, "feature") and isinstance(field, list):
-        return [_told(feature.feature, item) for item in field]
+        return [_decoded(feature.feature, item) for item in field]
     return decimal(field, feature.dtype) if isinstance(field, float) and feature else field

@@ -12,11 +12,9 @@ from components.core.config import (
     DrawnSeed,
     Label,
     Name,
-    Once,
     Place,
     Positive,
     RunOnly,
-    Seed,
     Size,
     Threads,
     blocks_of,
@@ -37,6 +35,10 @@ OPTIMIZERS = ("adamw", "muon")
 """Folders of `components/optimizers`."""
 Objective = union_of("components.objectives", OBJECTIVES, "Objective")
 Optimizer = union_of("components.optimizers", OPTIMIZERS, "Optimizer", default="adamw")
+
+
+BETWEEN_SEEDS = 1_000_003
+"""From one pre-training of a model to the next: so large that a sweep over `seed` = 1, 2, 3 trains no seed twice."""
 
 
 class Budget(Block):
@@ -235,10 +237,10 @@ class Model(Training):
 
     encoding: Name
     """The name of an entry of `encodings`: the text that is read."""
-    repeats: Annotated[list[Seed], Once, Added(neutral=[])] = []
-    """Further seeds: with each of them the model is pre-trained once more. Fine-tuning takes the pre-trainings in turn, a
-    seed each, and evaluations ask them all, so that a deviation over seeds is that of pre-training, too. Everything else
-    reads the first one."""
+    pretrainings: Annotated[int, Field(ge=1, le=100), Added(neutral=1)] = 1
+    """How many times the model is pre-trained: with `seed`, and with seeds that follow from it. Fine-tuning takes the
+    pre-trainings in turn, a seed each, and evaluations ask them all, so that a deviation over seeds is that of
+    pre-training, too. Everything else reads the first one."""
     prompts: Annotated[list[str], Label()] = []
     """Texts of the stage `sample`: with `[MASK]` to fill, beginnings to continue, or `a *word* in context` to find neighbours of."""
     architecture: Architecture
@@ -247,11 +249,11 @@ class Model(Training):
     @property
     def seeds(self) -> list[int]:
         """Of all its pre-trainings, the first one first."""
-        return [self.seed, *self.repeats]
+        return [(self.seed + number * BETWEEN_SEEDS) % 2**32 for number in range(self.pretrainings)]
 
     def of_seed(self, seed: int) -> "Model":
         """One of its pre-trainings by itself."""
-        return self.model_copy(update={"seed": seed, "repeats": []})
+        return self.model_copy(update={"seed": seed, "pretrainings": 1})
 
     @property
     def loss_of(self) -> str:
@@ -275,8 +277,6 @@ class Model(Training):
                 "trainer.recompute and run.strategy fsdp need separate layers, which "
                 f"{self.architecture.name} does not have"
             )
-        if self.seed in self.repeats:
-            raise ValueError(f"repeats: {self.seed} is the seed of the first pre-training; list others, or leave it out")
         self.check_phases("the architecture", self.architecture.max_length)
         for prompt in self.prompts:
             self.objective.check_prompt(prompt)

@@ -101,7 +101,7 @@ class Variant(Block):
     @model_validator(mode="after")
     def change_is_of_the_model(self):
         elsewhere = {
-            "budget": "the study's", "seed": "the study's seeds", "repeats": "the study's seeds", "encoding": "the variant's own",
+            "budget": "the study's", "seed": "the study's seeds", "pretrainings": "the study's seeds", "encoding": "the variant's own",
             "prompts": "not used here", "run": "the model's",
         }  # fmt: skip
         for key, place in elsewhere.items():
@@ -364,7 +364,8 @@ def varied(models: Mapping[str, Model], study: Study, variant: str, seed: int) -
     if own.only_tuned:
         return varied(models, study, own.start, seed)
     begun = varied(models, study, own.start, seed) if own.start else models[study.model]
-    given = {"encoding": read_by(models, study, variant), "seed": seed, "repeats": [], "budget": own.budget or study.budget, "prompts": []}
+    given = {"encoding": read_by(models, study, variant), "seed": seed, "budget": own.budget or study.budget}
+    given |= {"pretrainings": 1, "prompts": []}
     return Model.model_validate(laid_over(begun.model_dump(exclude_unset=True), own.change) | given)
 
 

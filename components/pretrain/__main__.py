@@ -19,7 +19,7 @@ def previous_run(params: Params, name: str) -> str | None:
 
 def train(params: Params, name: str, run: Run) -> dict:
     block, folder = params.models[name], Path("data/models", name)
-    if block.repeats:
+    if block.pretrainings > 1:
         made = repeats.pretrain_each(block, name, folder, run)
     else:
         trained = pretrain(block, name, folder, run)

@@ -1,4 +1,4 @@
-"""A model that is pre-trained with several seeds: the first in `data/models/<name>`, each of `repeats` in `repeats/<seed>` below it.
+"""A model that is pre-trained with several seeds: the first in `data/models/<name>`, the others in `pretrainings/<number>` below it.
 
 What has been trained waits beside the saves until all are, so that a killed stage trains no seed twice.
 """
@@ -45,9 +45,9 @@ def pretrain_each(block: Model, name: str, folder: Path, run: Run) -> tuple[dict
         return None
     figures = {seed: storage.read_json(place / "trained.json") for seed, place in trained.items()}
     with storage.output(folder) as target:
-        for seed, place in trained.items():
+        for number, place in enumerate(trained.values(), start=1):
             # a copy: whoever is killed before the last line does it once more
-            shutil.copytree(place / "model", target if seed == block.seed else target / "repeats" / str(seed))
+            shutil.copytree(place / "model", target if number == 1 else target / "pretrainings" / str(number))
     for place in trained.values():
         shutil.rmtree(place)
     first = figures[block.seed]

@@ -139,7 +139,7 @@ def past(
     try:
         if kind in ("pretrain", "variant", "further"):
             block = {key: value for key, value in settings.items() if key in params.Model.model_fields}
-            return replace(now, model=_as_now(block, now), runs=1 + len(block.get("repeats", [])))
+            return replace(now, model=_as_now(block, now), runs=block.get("pretrainings", 1))
         if kind not in ("finetune", "adapt", "transfer"):
             return None
         root = all_params.root(name.partition("-")[0])

@@ -187,7 +187,7 @@ def _scores(a: Side, b: Side) -> None:
     terminal.say(f"scores that are the same: {same}")
     if rows:
         terminal.say(
-            "intervals are over seeds of fine-tuning (Welch's t); of a model without `repeats` they do not cover the variation "
+            "intervals are over seeds of fine-tuning (Welch's t); of a model with one of `pretrainings` they do not cover the variation "
             "between pre-trainings"
         )
 

@@ -156,10 +156,10 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
 def test_two_processes_equal_one(project, start, name, strategy, objective):
     """Over gloo they share out the micro-batches, under FSDP the weights, too: the single process's losses and weights, dropout on, and
     what one process has begun two go on with, and one again. BERT's unused head is no obstacle, nor that it is trained twice."""
-    settings = {"budget": {"steps": 24}, "objective": objective, "trainer": {"accumulate": 2}, "repeats": [5] if name == "bert" else []}
+    settings = {"budget": {"steps": 24}, "objective": objective, "trainer": {"accumulate": 2}, "pretrainings": 2 if name == "bert" else 1}
     write_params(**settings)
     assert pretrain(name).returncode == 0
-    last = f"{name}/repeats/5" if name == "bert" else name
+    last = f"{name}/pretrainings/2" if name == "bert" else name
     single, curve = weights(last), Path(f"data/curves/{name}.csv").read_text().splitlines()
     two = {"devices": 2, "strategy": strategy, "log_every": 4}
     if name == "elmo":

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from components import params
-from components.core.errors import SesameError
 from components.models.pretrainings import pretrainings
+from components.params.models import BETWEEN_SEEDS
 from tests.conftest import ran, tiny_params
 from tests.pretrain.test_pretrain import weights, write_params
 
@@ -24,22 +24,22 @@ def metrics(stage: str, name: str) -> dict:
 
 
 def test_each_repeat_is_the_training_of_its_seed_and_none_is_trained_twice(project, start):
-    alone = {}
-    for seed in (1, 5, 3):
+    alone, seeds = {}, (1, 1 + BETWEEN_SEEDS, 1 + 2 * BETWEEN_SEEDS)
+    for seed in seeds:
         write_params(budget={"steps": 30}, seed=seed)
         ran("pretrain", "gpt")
         alone[seed] = weights("gpt"), metrics("pretrain", "gpt")
-    write_params(budget={"steps": 30}, seed=1, repeats=[5, 3])
+    write_params(budget={"steps": 30}, seed=1, pretrainings=3)
     child = start("-m", "components.pretrain", "gpt")
     while not list(Path(".sesame/checkpoints").glob("gpt-*-trained/trained.json")) and psutil.pid_exists(child.pid):
         time.sleep(0.01)
     os.killpg(child.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     said = ran("pretrain", "gpt")
-    assert "seed 1: trained by the attempt before" in said and "seed 5\n" in said
+    assert "seed 1: trained by the attempt before" in said and f"seed {seeds[1]}\n" in said
     assert not list(Path(".sesame/checkpoints").glob("*")), "what waited is removed at the end"
-    folders = dict(zip((1, 3, 5), pretrainings(Path("data/models/gpt")), strict=True))
-    assert folders[3] == Path("data/models/gpt/repeats/3")
+    folders = dict(zip(seeds, pretrainings(Path("data/models/gpt")), strict=True))
+    assert folders[seeds[2]] == Path("data/models/gpt/pretrainings/3")
     for seed, folder in folders.items():
         repeated = load_file(folder / "model.safetensors")
         assert all(torch.equal(value, repeated[key]) for key, value in alone[seed][0].items()), seed
@@ -58,14 +58,14 @@ def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(
         evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}},
         evaluate={"models": ["gpt"], "evaluations": ["pairs"], "twins": [1, 2]},
     )
-    raw["models"]["gpt"] |= {"repeats": [7]}
+    raw["models"]["gpt"] |= {"pretrainings": 2}
     raw["finetune"] |= {"seeds": [1, 2, 3]}
     Path("params.yaml").write_text(json.dumps(raw))
     ran("pretrain", "gpt")
     ran("evaluations", "pairs")
     assert "2 pre-trainings" in ran("evaluations.evaluate", "gpt-pairs")
     items, measured = pd.read_csv("data/evaluated/gpt/pairs/items.csv"), metrics("evaluate", "gpt-pairs")
-    assert measured["pretrainings"] == pytest.approx([items["score"].mean(), items["score_7"].mean()])
+    assert measured["pretrainings"] == pytest.approx([items["score"].mean(), items["score_2"].mean()])
     assert measured["score"] == pytest.approx(sum(measured["pretrainings"]) / 2)
     ran("finetune", "gpt-same")
     with_both = metrics("finetune", "gpt-same")
@@ -73,7 +73,7 @@ def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(
     # the second seed begins from the second pre-training: with the first one's weights there, it comes out differently
     scores = with_both["pretrained"]["test"]["accuracy"]["values"]
     first = Path("data/models/gpt/model.safetensors").read_bytes()
-    Path("data/models/gpt/repeats/7/model.safetensors").write_bytes(first)
+    Path("data/models/gpt/pretrainings/2/model.safetensors").write_bytes(first)
     before = Path("data/scores/gpt/same/predictions.jsonl").read_text()
     ran("finetune", "gpt-same")
     after = Path("data/scores/gpt/same/predictions.jsonl").read_text()
@@ -85,15 +85,19 @@ def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(
     assert of(before, 1) == of(after, 1) and of(before, 3) == of(after, 3) and of(before, 2) != of(after, 2)
 
 
-def test_a_repeat_of_the_first_seed_is_refused_and_studies_have_their_own_seeds():
+def test_a_sweep_over_seeds_trains_none_twice_and_studies_have_their_own():
     raw = tiny_params()
-    raw["models"]["gpt"] |= {"seed": 4, "repeats": [4]}
-    with pytest.raises(SesameError, match=r"models\.gpt.*repeats: 4 is the seed of the first pre-training"):
-        params.check(raw)
-    raw["models"]["gpt"]["repeats"] = [5]
+    raw["models"]["gpt"] |= {"pretrainings": 3}
+    assert [params.check(raw | {"seed": top}).models["gpt"].seeds[0] for top in (1, 2, 3)] == [1, 2, 3]
+    drawn = [seed for own in (1, 2, 3, 2**32 - 1) for seed in params.check(with_seed(raw, own)).models["gpt"].seeds]
+    assert len({*drawn}) == 12 and all(0 <= seed < 2**32 for seed in drawn)
     checked = params.check(raw)
     study = params.Study.model_validate({
         "question": "?", "model": "gpt", "base": "gpt", "evaluations": ["pairs"], "seeds": [1], "budget": {"steps": 1},
         "plot": {"x": "loss", "y": ["pairs"]}, "variants": {"gpt": {}},
     })  # fmt: skip
     assert params.varied(checked.models, study, "gpt", 9).seeds == [9]
+
+
+def with_seed(raw: dict, seed: int) -> dict:
+    return raw | {"models": raw["models"] | {"gpt": raw["models"]["gpt"] | {"seed": seed}}}

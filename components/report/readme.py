@@ -246,7 +246,8 @@ def beside_papers() -> str:
     body = []
     for own in of_papers():
         paper = own.expected.paper
-        link = f"[{own.study}](studies.md#{own.study})"
+        shown = f"<!-- table: study {own.study} -->" in Path("docs/studies.md").read_text(encoding="utf-8")
+        link = f"[{own.study}]({f'studies.md#{own.study}' if shown else 'recipe.md'})"
         body.append([link, own.sentence.replace("_", " "), f"{paper.source}: {paper.found}", f"**{own.verdict}**"])
     return table(["study", "here", "in the paper", "the paper's effect is"], body)
 

@@ -30,6 +30,7 @@ Targets = Annotated[
     list[str] | None,
     typer.Argument(metavar="[STAGE]...", help="Stages (pretrain@bert) or groups (finetune). Default: all stages."),
 ]
+Jobs = Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")]
 Lines = Annotated[bool, typer.Option("--lines", help="Print every line of every stage, as where there is no terminal.")]
 Benchmark = Literal["glue", "superglue"]
 
@@ -156,7 +157,7 @@ def run(
             "--recheck", help="Fetch sources again that params.yaml does not pin: files, hub sets without revision."
         ),
     ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None,
+    jobs: Jobs = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
     lines: Lines = False,
 ) -> None:
@@ -166,7 +167,7 @@ def run(
 
 @app.command("try")
 @clear
-def try_out(jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None) -> None:
+def try_out(jobs: Jobs = None) -> None:
     """Pre-train one small GPT, show what it has learnt, and write a page about it. Takes about two minutes."""
     from pipelines import trial
 
@@ -180,7 +181,7 @@ def study(
         str | None, typer.Argument(help="A study of studies/params. Without a name: list all studies.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run unchanged stages too.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None,
+    jobs: Jobs = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another flow in this checkout.")] = False,
     lines: Lines = False,
 ) -> None:
@@ -800,7 +801,7 @@ def exp_run(
     name: Annotated[
         str | None, typer.Option("-n", "--name", help="The name of the experiment. Default: made from the values.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Run the whole pipeline with other values, in its own git worktree. The result is a DVC experiment and a run in
     MLflow."""

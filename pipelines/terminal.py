@@ -95,7 +95,11 @@ def line(stage: str, text: str, style: str = "") -> None:
     if _board and not style:
         _board.note(stage, text)
     else:
-        console.print(Text.assemble((f"[{stage}] ", colour(stage)), (text, style)))
+        _print(stage, text, style)
+
+
+def _print(stage: str, text: str, style: str = "") -> None:
+    console.print(Text.assemble((f"[{stage}] ", colour(stage)), (text, style)))
 
 
 def ended(stage: str, text: str, style: str, ended: int, total: int) -> None:
@@ -103,9 +107,9 @@ def ended(stage: str, text: str, style: str, ended: int, total: int) -> None:
     tail = _board.end(stage, ended, total) if _board else []
     if style != STATES["done"]:
         for own in tail:
-            console.print(Text.assemble((f"[{stage}] ", colour(stage)), own))
+            _print(stage, own)
     if text:
-        console.print(Text.assemble((f"[{stage}] ", colour(stage)), (f"{text} ({ended}/{total})", style)))
+        _print(stage, f"{text} ({ended}/{total})", style)
 
 
 def say(text: str, style: str = "") -> None:

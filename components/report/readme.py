@@ -235,18 +235,24 @@ def attention() -> str:
 
 
 @cache
+def declared() -> params.Params:
+    """The params, read once."""
+    return params.load()
+
+
+@cache
 def of_papers() -> list[findings.Finding]:
     """What the committed studies found, beside the papers."""
-    studies = params.load().studies
+    studies = declared().studies
     return findings.findings(studies, findings.committed(studies))
 
 
 def beside_papers() -> str:
     """Each finding: here, in the paper, and whether the paper's effect came out."""
-    body = []
+    body, page = [], Path("docs/studies.md").read_text(encoding="utf-8")
     for own in of_papers():
         paper = own.expected.paper
-        shown = f"<!-- table: study {own.study} -->" in Path("docs/studies.md").read_text(encoding="utf-8")
+        shown = f"<!-- table: study {own.study} -->" in page
         link = f"[{own.study}]({f'studies.md#{own.study}' if shown else 'recipe.md'})"
         body.append([link, own.sentence.replace("_", " "), f"{paper.source}: {paper.found}", f"**{own.verdict}**"])
     return table(["study", "here", "in the paper", "the paper's effect is"], body)
@@ -266,7 +272,7 @@ def outcomes() -> str:
 
 def study(name: str) -> str:
     """What a study asks, its variants, each minus the baseline, and what its page says of them."""
-    block, body = params.load().studies[name], []
+    block, body = declared().studies[name], []
     if not (REPORT / "studies" / f"{name}.csv").exists():
         return f"*{block.question}*\n\nNot run yet: `sesame study {name}`."
     measures = [LOSS, *block.measures]
@@ -285,7 +291,7 @@ def study(name: str) -> str:
 
 def _cost(name: str) -> str:
     """What the pre-trainings of a study took, and what that comes to."""
-    config = params.load()
+    config = declared()
     hours = sum(float(row["seconds"]) * int(row["n"]) for row in rows(f"studies/{name}") if row["milestone"] == LAST) / 3600
     kwh, usd = config.energy.pue * hours * config.energy.watts_per_core / 1000, hours * config.price.core_hour.on_demand
     return f"Its pre-trainings took {hours * 60:.0f} minutes of a core: {kwh:.3f} kWh, or ${usd:.2f} rented."

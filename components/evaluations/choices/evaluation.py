@@ -13,6 +13,7 @@ from components.evaluations.choices.readers import READERS, Candidate, Item
 from components.evaluations.contract import Answers
 from components.evaluations.minimal_pairs import scoring
 from components.evaluations.reading import AnyTokenizer
+from components.evaluations.weights import by_group
 from components.models.contract import LanguageModel
 from components.text import sources
 
@@ -48,11 +49,11 @@ def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> 
         for own, item in zip(of_items, items, strict=True)
     ])  # fmt: skip
     groups = np.array([item.group for item in items])
-    weights = 1 / pd.Series(groups).map(pd.Series(groups).value_counts()).to_numpy(float)  # each group counts the same
+    weights = by_group(groups)
     chance = np.array([1 / len(item.candidates) for item in items])
     table = pd.DataFrame({
         "item": np.arange(len(items)), "group": groups, "answer": [item.answer for item in items],
         "chosen": [-1 if np.isnan(own).any() else int(own.argmax()) for own in of_items],
     })  # fmt: skip
     figures = {"references": {"chance": float(np.average(chance, weights=weights))}}
-    return enough.answered(Answers(protocol, right, groups, weights / weights.mean(), table, figures), name)
+    return enough.answered(Answers(protocol, right, groups, weights, table, figures), name)

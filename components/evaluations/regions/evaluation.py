@@ -17,6 +17,7 @@ from components.evaluations.minimal_pairs import scoring
 from components.evaluations.reading import AnyTokenizer
 from components.evaluations.regions import formulas
 from components.evaluations.regions.config import Regions
+from components.evaluations.weights import by_group
 from components.models.contract import LanguageModel
 from components.text import sources
 from components.text.sources import tables
@@ -131,25 +132,24 @@ def joined(regions: list[str]) -> tuple[str, list[tuple[int, int]]]:
 def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model that has no probability of a sentence, or can be asked too few items."""
     named: dict[str, dict[int, tuple[int, int]]] = {}  # sentence -> the regions that a formula names, and where they stand
+    asked: list[dict[tuple[str, int], str]] = []  # of each item its regions, and the sentence that each is of
     with storage.reading(folder / FILE):
         if not (items := storage.read_json(folder / FILE)):
             raise ValueError("no items")
         for item in items:
+            asked.append({})
             for condition, number in formulas.regions(item["formula"]):
                 text, spans = joined(item["conditions"][condition])
                 named.setdefault(text, {})[number] = spans[number - 1]
+                asked[-1][condition, number] = text
     sums = scoring.score_spans(model, tokens, list(named), [list(own.values()) for own in named.values()], name)
     surprisal = {text: dict(zip(own, -values, strict=True)) for (text, own), values in zip(named.items(), sums, strict=True)}
     right = np.full(len(items), np.nan)
-    for i, item in enumerate(items):
-        own = {
-            (condition, number): surprisal[joined(item["conditions"][condition])[0]][number]
-            for condition, number in formulas.regions(item["formula"])
-        }
+    for i, (item, regions) in enumerate(zip(items, asked, strict=True)):
+        own = {(condition, number): surprisal[text][number] for (condition, number), text in regions.items()}
         if not np.isnan(list(own.values())).any():
             right[i] = formulas.holds(item["formula"], own)
     suites = np.array([item["suite"] for item in items])
-    weights = 1 / pd.Series(suites).map(pd.Series(suites).value_counts()).to_numpy(float)  # each suite counts the same
     table = pd.DataFrame({"suite": suites, "item": [item["item"] for item in items]})
     protocol = next(iter(scoring.protocols(model)), "log_probability")
-    return enough.answered(Answers(protocol, right, suites, weights / weights.mean(), table, {}), name)
+    return enough.answered(Answers(protocol, right, suites, by_group(suites), table, {}), name)

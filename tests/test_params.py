@@ -1,5 +1,7 @@
 """params.yaml: the file of the project fits the code, and every mistake is one line with its path, all at once."""
 
+import copy
+import functools
 import json
 import os
 import re
@@ -10,6 +12,7 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.core.errors import SesameError
+from components.params.references import _references, problems_of_names
 from tests.conftest import tiny_params
 
 PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", "sha256": "0" * 64, "members": ["*"]}
@@ -515,9 +518,9 @@ def test_a_misspelt_model_is_told_once_for_each_place_it_is_looked_up_in():
     lines = str(told.value).splitlines()
     assert len(lines) <= 6, lines
     there = re.escape(f"(there are: {', '.join(sorted({*raw['models'], *studies['models']}))})")  # a user adds models, too
-    named = rf"model: no 'bert_2018' in models of either file {there}; named so \d+ times, the last is studies"
+    named = rf"model: no 'bert_2018' in models {there}; named so \d+ times, the last is studies"
     assert re.search(rf"studies/params/\w+\.yaml: {named}", str(told.value)), str(told.value)
-    assert re.search(r"finetune\.models\[0\]: no 'bert' in .*; named so \d+ times, the last is evaluate", str(told.value)), str(told.value)
+    assert re.search(r"finetune\.models\[0\]: no 'bert' in .*; named so \d+ times, the last is \w+\.models", str(told.value)), str(told.value)
 
 
 def test_tokenizers_and_encodings_stand_in_either_file_and_in_one_only():
@@ -631,3 +634,28 @@ def test_what_is_written_out_is_read_again():
     checked = params.load(ROOT / "params.yaml")
     for block in (*checked.models.values(), *checked.finetune.recipes.values(), *checked.tasks.values()):
         assert type(block).model_validate_json(block.model_dump_json()) == block
+
+
+def test_every_name_that_a_setting_refers_to_is_looked_up():
+    """One setting of each kind, list or not, of the shipped files and of the profiles' sections: misspelt, it is reported with its place."""
+    raw, studies = YAML(typ="safe").load((ROOT / params.FILE).read_text()), params.studies_beside(ROOT / params.FILE)
+    both = {**raw, **studies, **{key: {**raw[key], **studies[key]} for key in params.SHARED if key in studies}}
+    kinds = {}
+    for section, field in params.Params.model_fields.items():
+        for reference in _references(field.annotation, both.get(section), section):
+            kinds.setdefault((re.sub(r"\[\d+\]|\.[a-z0-9_]+(?=\.)", "", reference.path), reference.sections), reference)
+    assert len(kinds) > 35
+    for reference in kinds.values():
+        document = copy.deepcopy(both)
+        *path, last = [int(key) if key.isdigit() else key for key in re.split(r"[.\[\]]+", reference.path.rstrip("]"))]
+        holder = functools.reduce(lambda part, key: part[key], path, document)
+        holder[last] = holder[last].replace(reference.name, "nobody")
+        problems = problems_of_names(document, {key: studies[key] for key in params.SHARED if key in studies})
+        expected = f"{reference.path}: no 'nobody' in {' or '.join(reference.sections)} (there are: "
+        assert any(problem.startswith(expected) for problem in problems), (expected, problems)
+
+
+def test_a_model_that_a_derived_one_reads_as_data_has_to_be_there():
+    raw = tiny_params(derived={"smaller": {"start": "bert", "on": "models/brt", "by": {"name": "truncated", "layers": 1}}})
+    with pytest.raises(SesameError, match=r"derived.smaller.on: no 'brt' in models or checkpoints or derived"):
+        params.check(raw)

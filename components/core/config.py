@@ -80,6 +80,27 @@ def named(*parts: Iterable[Any]) -> dict[str, tuple]:
 
 
 @dataclass(frozen=True)
+class Refers:
+    """Marks a setting that names an entry of one of these sections of params.
+
+    `folder/name` is a path below data/ that names the output of a stage: `folders` has the sections of each folder.
+    """
+
+    sections: tuple[str, ...] = ()
+    folders: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+CorpusName = Annotated[Name, Refers(("corpora", "mixes"))]
+TaskName = Annotated[Name, Refers(("tasks",))]
+TokenizerName = Annotated[Name, Refers(("tokenizers",))]
+EncodingName = Annotated[Name, Refers(("encodings",))]
+ModelName = Annotated[Name, Refers(("models", "checkpoints", "derived"))]
+"""A model, whatever made it."""
+VectorsName = Annotated[Name, Refers(("vectors", "published_vectors", "contextual_vectors"))]
+EvaluationName = Annotated[Name, Refers(("evaluations",))]
+
+
+@dataclass(frozen=True)
 class RunOnly:
     """Marks a setting of where and how something runs: no result depends on it, apart from the last bits of
     floating-point sums."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from components.core.config import Block, Count, Label, Name
+from components.core.config import Block, CorpusName, Count, Label
 from components.params.text import BucketSource, FilesSource, PypiSource, UrlSource
 
 LOWER_IS_BETTER = frozenset({"bits_per_byte"})
@@ -18,7 +18,7 @@ Files = Annotated[PypiSource | UrlSource | FilesSource | BucketSource, Field(dis
 class EvaluationBlock(Block):
     """What models are asked without being tuned."""
 
-    corpus: Name
+    corpus: CorpusName
     """Of `corpora` or `mixes`: the text that the models read. Its training part says what n-grams know, its held-out
     parts are asked about."""
     licence: Annotated[str | None, Label()] = None

@@ -4,7 +4,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from components.core.config import Added, Block, Count, DrawnSeed, Name, Once, Positive, Share, Threads
+from components.core.config import (
+    Added,
+    Block,
+    Count,
+    DrawnSeed,
+    ModelName,
+    Name,
+    Once,
+    Positive,
+    Refers,
+    Share,
+    TaskName,
+    Threads,
+)
 from components.models.common.config import SIZED, ArchitectureBlock
 from components.params.messages import first
 from components.params.models import Objective, Training
@@ -83,7 +96,7 @@ class MultiTask(OnTasks):
     needs = "tasks"
 
     name: Literal["multitask"]
-    tasks: Annotated[list[Name], Field(min_length=2), Once]
+    tasks: Annotated[list[TaskName], Field(min_length=2), Once]
     """Names of `tasks`, two or more."""
     sampling: Literal["proportional", "annealed", "uniform"] = "proportional"
     """How the task of the next batch is drawn: a task's share is its examples' (MT-DNN), the same for all, or goes from
@@ -363,12 +376,16 @@ TAUGHT = ("mlm", "clm")
 TEACHES = ("soft_weight", "cosine_weight", "layer_weight", "relation_weight")
 
 
+FOLDERS = (("tasks", ("tasks",)), ("encoded", ("encodings",)), ("models", ("models", "checkpoints", "derived")))
+"""Folders of data/ that a derived model reads, each with the sections that declare what is in it."""
+
+
 class Derived(Block):
     """A model made of another one: `data/models/<name>`, to be named wherever a model is."""
 
-    start: Name
+    start: ModelName
     """The name of an entry of `models`, `checkpoints` or `derived`."""
-    on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded|models)/[a-z][a-z0-9_]*)$")]
+    on: Annotated[str, Field(pattern=r"^(tasks|(tasks|encoded|models)/[a-z][a-z0-9_]*)$"), Refers(folders=FOLDERS)]
     """`tasks/<task>`, `tasks` (then `by` names them) or `encoded/<encoding>`, as under data/; `models/<start>`, the model itself, where no
     data is needed."""
     by: Annotated[Tuned | MultiTask | Pretrained | Truncated | Pruned | Sparsified | Distilled, Field(discriminator="name")]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from components.core.config import Added, Block, Count, Name, Once, Positive, Share
+from components.core.config import Added, Block, Count, ModelName, Once, Positive, Share, TaskName
 from components.params.messages import first
 from components.params.studies import Label
 from components.params.tasks import Recipe
@@ -27,7 +27,7 @@ Threshold = Annotated[float, Field(gt=0, le=1)]
 class Point(Block):
     """A model as it answers. One more is one more line."""
 
-    model: Name
+    model: ModelName
     """The name of an entry of `models`, `checkpoints` or `derived`, of either file."""
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones of the same architecture."""
@@ -57,7 +57,7 @@ class Efficiency(Block):
     """Points tuned on the same tasks, examples and seeds (those of `finetune`), and what an answer costs with each: the score against
     FLOPs, time, energy and bytes."""
 
-    tasks: Annotated[list[Name], Once] = []
+    tasks: Annotated[list[TaskName], Once] = []
     """Classification: probabilities are what is taught, calibrated and left early by."""
     base: Label | None = None
     """The baseline: the point that the others are compared with."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.core.config import Block, Name, Once, Seed, union_of
+from components.core.config import Block, EvaluationName, ModelName, Once, Seed, union_of
 
 EVALUATIONS = ("minimal_pairs", "bits_per_byte", "probe", "attention", "choices", "regions")
 """Folders of `components/evaluations`."""
@@ -14,9 +14,9 @@ Evaluation = union_of("components.evaluations", EVALUATIONS, "Evaluation", tag="
 class Evaluate(Block):
     """Every model by every evaluation, from its weights and from random ones."""
 
-    models: Annotated[list[Name], Once]
+    models: Annotated[list[ModelName], Once]
     """Of `models`, `checkpoints`, `derived`."""
-    evaluations: Annotated[list[Name], Once]
+    evaluations: Annotated[list[EvaluationName], Once]
     """Of `evaluations`."""
     twins: Annotated[list[Seed], Field(min_length=2), Once] = [1, 2, 3]
     """Seeds of random weights of the same architecture: what a model scores that has read nothing. Two at least, to know

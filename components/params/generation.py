@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.core.config import Block, Count, DrawnSeed, Name, RunOnly, Threads
+from components.core.config import Block, Count, DrawnSeed, ModelName, RunOnly, Threads
 from components.params.text import Source
 
 Penalty = Annotated[float, Field(ge=0.01, le=100)]
@@ -79,7 +79,7 @@ class BeginningInputs(Block):
 class Generation(Block):
     """Texts that a model generates, with their quality and novelty."""
 
-    model: Name
+    model: ModelName
     """The name of an entry of `models` or `derived` that generates text."""
     inputs: Annotated[ParallelInputs | BeginningInputs, Field(discriminator="kind")]
     """The texts that are continued or rewritten."""

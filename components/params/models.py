@@ -10,8 +10,8 @@ from components.core.config import (
     Block,
     Count,
     DrawnSeed,
+    EncodingName,
     Label,
-    Name,
     Place,
     Positive,
     RunOnly,
@@ -235,7 +235,7 @@ class Training(Block):
 class Model(Training):
     """One pre-training: architecture, objective, data, budget."""
 
-    encoding: Name
+    encoding: EncodingName
     """The name of an entry of `encodings`: the text that is read."""
     pretrainings: Annotated[int, Field(ge=1, le=100), Added(neutral=1)] = 1
     """How many times the model is pre-trained: with `seed`, and with seeds that follow from it. Fine-tuning takes the

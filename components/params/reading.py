@@ -23,7 +23,7 @@ from ruamel.yaml.reader import ReaderError
 from components.core.config import NAME, TOP_SEED, Block
 from components.core.errors import SesameError
 from components.params.messages import message, plain, where
-from components.params.references import references
+from components.params.references import OF_STUDIES, problems_of_names
 from components.params.whole import Params
 
 FILE = Path("params.yaml")
@@ -31,7 +31,6 @@ STUDIES = Path("studies/params.yaml")
 """Holds the sections below but `studies`, so that the file one begins with stays short."""
 STUDY_FOLDER = Path("studies/params")
 """Holds a file for each study: NAME.yaml is what `studies.NAME` is in what is checked."""
-OF_STUDIES = ("studies", "search", "seed_grid", "tickets", "efficiency")
 SHARED = ("tokenizers", "encodings", "models", "derived")
 """Sections that stand in both: what only a study reads is made with it, and no part of the main pipeline."""
 
@@ -122,7 +121,7 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
             problems.append(f"{place}: {message(problem)}" if place else message(problem))
     finally:
         TOP_SEED.reset(drawn)
-    if problems := [plain(problem) for problem in problems + references(raw, own_names)]:
+    if problems := [plain(problem) for problem in problems + problems_of_names(raw, own_names)]:
         places = (
             *(OF_STUDIES if studies else ()),
             *(f"{key}.{name}{end}" for end in ".:" for key, names in own_names.items() for name in names),

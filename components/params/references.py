@@ -1,139 +1,124 @@
 """Names that refer to nothing. Works on the raw file, so that these are reported together with wrong types."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-SPACES = "vectors, published_vectors or contextual_vectors"
+from components.core.config import Block, Refers
+from components.params.whole import Params
+
+OF_STUDIES = ("studies", "search", "seed_grid", "tickets", "efficiency")
+"""Sections of the studies' file. What they name may be declared in either file."""
+OUTPUTS = {
+    "corpora": ("corpora", "mixes"), "models": ("models", "checkpoints", "derived"),
+    "vectors": ("vectors", "published_vectors", "contextual_vectors"), "align": ("alignments", "histories", "groups"),
+}  # fmt: skip
+"""Folders of data/ that several sections write to, so that no name may be in two of them."""
 
 
-def _dictionary(raw: Any, key: str) -> dict:
-    value = raw.get(key) if isinstance(raw, dict) else None
+class Reference(NamedTuple):
+    """A name in the raw file, and the sections that it may be an entry of."""
+
+    path: str
+    name: str
+    sections: tuple[str, ...]
+
+
+def problems_of_names(raw: dict[str, Any], of_studies: Mapping[str, Collection[str]]) -> list[str]:
+    """One line for each name that is not declared, or declared twice.
+
+    Args:
+        raw: Both params files as one document, unchecked.
+        of_studies: Section -> the names that only studies read; the main pipeline does not build these.
+    """
+    missing: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # a slip is reported once, however many settings refer to it
+    known: dict[tuple[str, ...], list[str]] = {}
+    for section, field in Params.model_fields.items():
+        for path, name, sections in _references(field.annotation, raw.get(section), section):
+            by_study = section in OF_STUDIES or path.split(".")[1] in of_studies.get(section, ())
+            hidden = {} if by_study else of_studies
+            declared = sorted({each for key in sections for each in _entries(raw, key) if each not in hidden.get(key, ())})
+            if name not in declared:
+                missing.setdefault((name, sections), []).append(path)
+                known.setdefault(sections, declared)
+    problems = []
+    for (name, sections), paths in missing.items():
+        others = f"; named so {len(paths)} times, the last is {paths[-1]}" if len(paths) > 1 else ""
+        there = ", ".join(known[sections]) or "none"
+        problems.append(f"{paths[0]}: no {name!r} in {' or '.join(sections)} (there are: {there}){others}")
+    return [*problems, *_without_recipe(raw), *_declared_twice(raw)]
+
+
+def _references(annotation: Any, value: Any, path: str) -> Iterator[Reference]:
+    """What a value of this type refers to. A value that does not fit its type is passed over: pydantic reports it."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from _marked(annotation.__metadata__, value, path)
+        yield from _references(arguments[0], value, path)
+    elif origin in (Union, UnionType):
+        fitting = [each for each in arguments if _may_be(each, value)]
+        yield from dict.fromkeys(reference for each in fitting for reference in _references(each, value, path))
+    elif origin is list and isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _references(arguments[0], item, f"{path}[{i}]")
+    elif origin is dict and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _references(arguments[1], item, f"{path}.{key}")
+    elif isinstance(annotation, type) and issubclass(annotation, Block) and isinstance(value, dict):
+        for key, field in annotation.model_fields.items():
+            yield from _marked(field.metadata, value.get(key), f"{path}.{key}")
+            yield from _references(field.annotation, value.get(key), f"{path}.{key}")
+
+
+def _marked(metadata: Collection[Any], value: Any, path: str) -> Iterator[Reference]:
+    for mark in metadata:
+        if isinstance(mark, Refers) and isinstance(value, str):
+            folder, _, entry = value.rpartition("/")
+            if sections := dict(mark.folders).get(folder) if mark.folders else mark.sections:
+                yield Reference(path, entry, sections)
+
+
+def _may_be(annotation: Any, value: Any) -> bool:
+    """Whether a member of a union may be the one that is meant: the settings that tell its members apart are those of the value."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if not (isinstance(annotation, type) and issubclass(annotation, Block) and isinstance(value, dict)):
+        return True
+    tags = {key: get_args(field.annotation) for key, field in annotation.model_fields.items() if get_origin(field.annotation) is Literal}
+    return all(value.get(key) in choices for key, choices in tags.items() if key in ("name", "kind") and key in value)
+
+
+def _entries(raw: Any, section: str) -> dict[str, Any]:
+    """A section of names, empty where the file has something else there."""
+    value = raw.get(section) if isinstance(raw, dict) else None
     return value if isinstance(value, dict) else {}
 
 
-def _list(raw: dict, key: str) -> list:
-    value = raw.get(key)
-    return value if isinstance(value, list) else []
+def _without_recipe(raw: dict[str, Any]) -> Iterator[str]:
+    """What is to be fine-tuned and has no recipe."""
+    recipes = _entries(_entries(raw, "finetune"), "recipes")
+    for section in ("finetune", "search", "seed_grid", "tickets", "learning_curve"):
+        models = _entries(raw, section).get("models")
+        for i, model in enumerate(models if isinstance(models, list) else ()):
+            if isinstance(model, str) and model not in recipes:
+                main = section == "finetune"
+                place = "finetune.recipes" if main else f"{section}.models[{i}]"
+                yield f"{place}: no recipe for model {model!r}{'' if main else ' in finetune.recipes'}"
+    methods, recipes = _entries(raw, "adapt").get("methods"), _entries(_entries(raw, "adapt"), "recipes")
+    for i, method in enumerate(methods if isinstance(methods, list) else ()):
+        if isinstance(method, str) and method not in recipes:
+            yield f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {', '.join(recipes) or 'none'})"
 
 
-def references(raw: Any, of_studies: Mapping[str, Collection[str]]) -> list[str]:
-    """Names that point at nothing. Works on the raw file, so that these are reported beside wrong types. What `of_studies` names of a
-    section is there for studies alone: the main pipeline does not make it."""
-    problems = []
-
-    def main(section: str) -> dict:
-        return {name: block for name, block in _dictionary(raw, section).items() if name not in of_studies.get(section, ())}
-
-    text = {**_dictionary(raw, "corpora"), **_dictionary(raw, "mixes")}
-    tables = {
-        "corpora": _dictionary(raw, "corpora"), "corpora or mixes": text, "tokenizers": main("tokenizers"),
-        "encodings": main("encodings"), "tokenizers of either file": _dictionary(raw, "tokenizers"),
-        "encodings of either file": _dictionary(raw, "encodings"), "models": main("models"), "tasks": _dictionary(raw, "tasks"),
-        "models of either file": _dictionary(raw, "models"),
-        "models or checkpoints or derived": {**main("models"), **_dictionary(raw, "checkpoints"), **main("derived")},
-        "models or checkpoints or derived of either file": {
-            **_dictionary(raw, "models"), **_dictionary(raw, "checkpoints"), **_dictionary(raw, "derived"),
-        },
-        SPACES: {
-            **_dictionary(raw, "vectors"), **_dictionary(raw, "published_vectors"), **_dictionary(raw, "contextual_vectors"),
-        },
-        "evaluations": _dictionary(raw, "evaluations"), "alignments": _dictionary(raw, "alignments"),
-        "studies": _dictionary(raw, "studies"),
-    }  # fmt: skip
-
-    missing: dict[tuple[str, str], list[str]] = {}  # (name, table) -> where it stands: a slip in one place is told once, not in forty
-
-    def check(path: str, name: Any, table: str) -> None:
-        if isinstance(name, str) and name not in tables[table]:
-            missing.setdefault((name, table), []).append(path)
-
-    for section, key, table in (
-        ("mixes", "corpus", "corpora"), ("tokenizers", "corpus", "corpora or mixes"), ("encodings", "corpus", "corpora or mixes"),
-        ("encodings", "tokenizer", "tokenizers"), ("models", "encoding", "encodings"), ("vectors", "corpus", "corpora or mixes"),
-        ("derived", "start", "models or checkpoints or derived"), ("studies", "model", "models of either file"),
-        ("studies", "encoding", "encodings of either file"),
-        ("alignments", "source", SPACES), ("alignments", "target", SPACES), ("contextual_vectors", "corpus", "corpora or mixes"),
-        ("contextual_vectors", "model", "models or checkpoints or derived"), ("generations", "model", "models or checkpoints or derived"),
-        ("evaluations", "corpus", "corpora or mixes"), ("groups", "first", "corpora or mixes"), ("groups", "second", "corpora or mixes"),
-    ):  # fmt: skip
-        for name, block in _dictionary(raw, section).items():
-            # what stands in the studies' file may be made of what is theirs, too
-            own = " of either file" if key in ("tokenizer", "encoding", "start") and name in of_studies.get(section, ()) else ""
-            check(f"{section}.{name}.{key}", _dictionary({"b": block}, "b").get(key), table + own)
-    for name in sorted(_dictionary(raw, "corpora").keys() & _dictionary(raw, "mixes").keys()):
-        problems.append(f"mixes.{name}: corpora.{name} has the same name, and both would be written to data/corpora/{name}")
-    for name, mix in _dictionary(raw, "mixes").items():
-        for key in ("tasks", "also_held_out"):
-            for i, task in enumerate(_list(_dictionary({"m": mix}, "m"), key)):
-                check(f"mixes.{name}.{key}[{i}]", task, "tasks")
-    for name, alignment in _dictionary(raw, "alignments").items():
-        for i, control in enumerate(_list(_dictionary({"a": alignment}, "a"), "controls")):
-            check(f"alignments.{name}.controls[{i}]", control, "alignments")
-            if control == name:
-                problems.append(
-                    f"alignments.{name}.controls[{i}]: {name} can't be a control of itself; name "
-                    "alignments of halves of one period"
-                )
-    for name, history in _dictionary(raw, "histories").items():
-        for i, period in enumerate(_list(_dictionary({"h": history}, "h"), "periods")):
-            check(f"histories.{name}.periods[{i}]", period, SPACES)
-    for name, study in _dictionary(raw, "studies").items():
-        study = _dictionary({"s": study}, "s")
-        for i, task in enumerate(_list(study, "tasks")):
-            check(f"studies.{name}.tasks[{i}]", task, "tasks")
-        for i, evaluation in enumerate(_list(study, "evaluations")):
-            check(f"studies.{name}.evaluations[{i}]", evaluation, "evaluations")
-        for variant, block in _dictionary(study, "variants").items():
-            check(
-                f"studies.{name}.variants.{variant}.encoding", _dictionary({"v": block}, "v").get("encoding"), "encodings of either file"
-            )
-            if on := str(_dictionary({"v": block}, "v").get("on")).partition("/")[2]:
-                check(f"studies.{name}.variants.{variant}.on", on, "tasks")
-            for i, task in enumerate(_list(_dictionary(_dictionary({"v": block}, "v"), "by"), "tasks")):
-                check(f"studies.{name}.variants.{variant}.by.tasks[{i}]", task, "tasks")
-    for name, derived in _dictionary(raw, "derived").items():
-        folder, _, on = str(_dictionary({"d": derived}, "d").get("on")).partition("/")
-        if on and (table := {"tasks": "tasks", "encoded": "encodings"}.get(folder)):
-            check(f"derived.{name}.on", on, table)
-        for i, task in enumerate(_list(_dictionary(_dictionary({"d": derived}, "d"), "by"), "tasks")):
-            check(f"derived.{name}.by.tasks[{i}]", task, "tasks")
-    finetune, adapt, search = _dictionary(raw, "finetune"), _dictionary(raw, "adapt"), _dictionary(raw, "search")
-    tuned = {"search": search, **{key: _dictionary(raw, key) for key in ("seed_grid", "tickets", "learning_curve")}}
-    for section, block in {"finetune": finetune, "adapt": adapt, **tuned}.items():
-        for i, task in enumerate(_list(block, "tasks")):
-            check(f"{section}.tasks[{i}]", task, "tasks")
-        for i, model in enumerate(_list(block, "models")):
-            check(f"{section}.models[{i}]", model, "models or checkpoints or derived")
-    for key, table in (("models", "models or checkpoints or derived"), ("evaluations", "evaluations")):
-        for i, name in enumerate(_list(_dictionary(raw, "evaluate"), key)):
-            check(f"evaluate.{key}[{i}]", name, table)
-    for model in _list(finetune, "models"):
-        if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
-            problems.append(f"finetune.recipes: no recipe for model {model!r}")
-    for section, block in tuned.items():
-        for i, model in enumerate(_list(block, "models")):
-            if isinstance(model, str) and model not in _dictionary(finetune, "recipes"):
-                problems.append(f"{section}.models[{i}]: no recipe for model {model!r} in finetune.recipes")
-    for i, method in enumerate(_list(adapt, "methods")):
-        if isinstance(method, str) and method not in _dictionary(adapt, "recipes"):
-            known = ", ".join(_dictionary(adapt, "recipes")) or "none"
-            problems.append(f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {known})")
-    efficiency = _dictionary(raw, "efficiency")
-    for i, task in enumerate(_list(efficiency, "tasks")):
-        check(f"efficiency.tasks[{i}]", task, "tasks")
-    for point, block in _dictionary(efficiency, "points").items():
-        model = _dictionary({"p": block}, "p").get("model")
-        check(f"efficiency.points.{point}.model", model, "models or checkpoints or derived of either file")
-    check("baselines.tokenizer", _dictionary(raw, "baselines").get("tokenizer"), "tokenizers")
-    for folder, sections in (
-        ("models", ("models", "checkpoints", "derived")), ("vectors", ("vectors", "published_vectors", "contextual_vectors")),
-        ("align", ("alignments", "histories", "groups")),
-    ):  # fmt: skip
+def _declared_twice(raw: dict[str, Any]) -> Iterator[str]:
+    """Names that two sections give to one folder of data/, and alignments that are their own control."""
+    for folder, sections in OUTPUTS.items():
         for section, other in combinations(sections, 2):
-            for name in sorted(_dictionary(raw, section).keys() & _dictionary(raw, other).keys()):
-                problems.append(f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/{folder}/{name}")
-    for (name, table), places in missing.items():
-        others = f"; named so {len(places)} times, the last is {places[-1]}" if len(places) > 1 else ""
-        problems.append(f"{places[0]}: no {name!r} in {table} (there are: {', '.join(sorted(tables[table])) or 'none'}){others}")
-    return problems
+            for name in sorted(_entries(raw, section).keys() & _entries(raw, other).keys()):
+                yield f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/{folder}/{name}"
+    for name, alignment in _entries(raw, "alignments").items():
+        controls = alignment.get("controls") if isinstance(alignment, dict) else None
+        if isinstance(controls, list) and name in controls:
+            place = f"alignments.{name}.controls[{controls.index(name)}]"
+            yield f"{place}: {name} can't be a control of itself; name alignments of halves of one period"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from components.core.config import Block, Count, DrawnSeed, Name, Once, Positive, named
+from components.core.config import Block, Count, DrawnSeed, ModelName, Once, Positive, TaskName, named
 from components.params.messages import first
 from components.params.tasks import MetricName, Recipe
 
@@ -74,9 +74,9 @@ class Search(Block):
     A trial is `finetune.recipes.<model>` with newly drawn fields of `space`, and its own seed.
     """
 
-    models: Annotated[list[Name], Once] = []
+    models: Annotated[list[ModelName], Once] = []
     """Names of `finetune.models`."""
-    tasks: Annotated[list[Name], Once] = []
+    tasks: Annotated[list[TaskName], Once] = []
     """Names of `tasks`."""
     inits: Annotated[list[Literal["pretrained", "random"]], Field(min_length=1), Once] = ["pretrained"]
     """From the model's weights, or from random ones of the same architecture, or from both: is it the pre-training or the architecture?"""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.core.config import Block, Count, Name, Once, Seed, Share, named
+from components.core.config import Block, Count, ModelName, Once, Seed, Share, TaskName, named
 
 Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100), Once]
 
@@ -13,9 +13,9 @@ Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100), Once]
 class SeedGrid(Block):
     """Models fine-tuned by their recipe of `finetune`, with each of some initialisations in each of some orders (Dodge et al. 2020)."""
 
-    models: Annotated[list[Name], Once] = []
+    models: Annotated[list[ModelName], Once] = []
     """Names of `finetune.models`."""
-    tasks: Annotated[list[Name], Once] = []
+    tasks: Annotated[list[TaskName], Once] = []
     """Names of `tasks` whose test split is labelled."""
     init: Literal["pretrained", "random"] = "pretrained"
     """From the model's weights, or from random ones, which are then of the initialisation, too."""

@@ -4,7 +4,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from components.core.config import Added, Block, Count, DrawnSeed, Label, Name, Once, Seed, Share, Size, Threads
+from components.core.config import (
+    Added,
+    Block,
+    CorpusName,
+    Count,
+    DrawnSeed,
+    Label,
+    ModelName,
+    Name,
+    Once,
+    Refers,
+    Seed,
+    Share,
+    Size,
+    Threads,
+    VectorsName,
+)
 from components.params.text import Source
 
 
@@ -23,7 +39,7 @@ Intrinsic = Literal["wordsim353", "simlex999", "analogies"]
 class Trained(Block):
     """Settings of all vectors that are trained here."""
 
-    corpus: Name
+    corpus: CorpusName
     """The name of an entry of `corpora` or `mixes`: its training split is read."""
     half: Half | None = None
     """Only one of two disjoint halves of the text; null: all of it."""
@@ -132,9 +148,9 @@ class ContextualVectors(Block):
     Spaces of two models are aligned like any two; those of one model's reading of two texts are alike before.
     """
 
-    model: Name
+    model: ModelName
     """The name of an entry of `models`, `checkpoints` or `derived`."""
-    corpus: Name
+    corpus: CorpusName
     """The name of an entry of `corpora` or `mixes`."""
     half: Half | None = None
     """Only one of two disjoint halves of the text; null: all of it."""
@@ -370,9 +386,9 @@ class SeedCurve(Block):
 class Alignment(Block):
     """Two spaces brought together by several methods, and how well each finds translations."""
 
-    source: Name
+    source: VectorsName
     """The name of an entry of `vectors`, `published_vectors` or `contextual_vectors`: the space that is mapped."""
-    target: Name
+    target: VectorsName
     """The space that it is mapped onto."""
     dictionary: Dictionary
     """Pairs that the mapping is learned from, and pairs that are asked for."""
@@ -387,7 +403,7 @@ class Alignment(Block):
     """P@1 against the size of the seed dictionary; null: none."""
     max_vocabulary: Count = 20000
     """Most frequent words of each space that take part."""
-    controls: Annotated[list[Name], Once] = []
+    controls: Annotated[list[Annotated[Name, Refers(("alignments",))]], Once] = []
     """Alignments of two disjoint halves of one period, several splits of it, each of as much text as these spaces: how far words move
     without time having passed (Dubossarsky et al. 2017). Two seeds on the same text say nothing of other text."""
     seed: DrawnSeed
@@ -429,7 +445,7 @@ class Shift(Block):
 class History(Block):
     """The spaces of several periods brought into one, and what becomes of words in it (Hamilton et al. 2016)."""
 
-    periods: Annotated[list[Name], Field(min_length=2), Once]
+    periods: Annotated[list[VectorsName], Field(min_length=2), Once]
     """Names of `vectors` or `contextual_vectors`, the earliest first."""
     onto: Literal["next", "last"] = "next"
     """Each period is rotated onto the one after it, over all steps onto the last; or onto the last at once."""
@@ -457,9 +473,9 @@ class Groups(Block):
     have the same contexts for dimensions, and nothing needs to be aligned. Every division makes both spaces again.
     """
 
-    first: Name
+    first: CorpusName
     """A corpus or a mix."""
-    second: Name
+    second: CorpusName
     """A corpus or a mix, to be compared with the first."""
     max_words: Count | None = None
     """The number of words of either text; further documents are left out."""

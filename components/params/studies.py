@@ -6,7 +6,20 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, model_validator
 
-from components.core.config import Added, Block, Count, Name, Once, Positive, Seed, blocks_of
+from components.core.config import (
+    Added,
+    Block,
+    Count,
+    EncodingName,
+    EvaluationName,
+    Name,
+    Once,
+    Positive,
+    Refers,
+    Seed,
+    TaskName,
+    blocks_of,
+)
 from components.models.common.config import SIZED
 from components.params.derived import MultiTask, Tuned, check_on, tuned_on
 from components.params.models import Architecture, Budget, Model, Objective
@@ -39,7 +52,7 @@ class Variant(Block):
     A part of another `name` keeps only what the new kind has, too."""
     recipe: dict[str, Any] = {}
     """Laid over the study's recipe."""
-    encoding: Name | None = None
+    encoding: EncodingName | None = None
     """The encoding that is read, if not that of the study."""
     start: Annotated[Label | None, Added(neutral=None)] = None
     """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say;
@@ -50,7 +63,9 @@ class Variant(Block):
     """`random`: tuned from random weights of the architecture of `start`."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
     """Labelled examples, if not as many as `finetune` says."""
-    on: Annotated[str | None, Field(pattern=r"^tasks(/[a-z][a-z0-9_]*)?$"), Added(neutral=None)] = None
+    on: Annotated[
+        str | None, Field(pattern=r"^tasks(/[a-z][a-z0-9_]*)?$"), Refers(folders=(("tasks", ("tasks",)),)), Added(neutral=None)
+    ] = None
     """With `by`: `tasks/<task>`, or `tasks`, which `by` names."""
     by: Annotated[Annotated[Tuned | MultiTask, Field(discriminator="name")] | None, Added(neutral=None)] = None
     """A training of the models of `start` before they are tuned on the tasks of the study: tuned on another task (Phang
@@ -148,17 +163,17 @@ class Study(Block):
 
     question: str
     """The question of the study, for its page."""
-    model: Name
+    model: Annotated[Name, Refers(("models",))]
     """The name of an entry of `models`: the model that is varied."""
-    encoding: Name | None = None
+    encoding: EncodingName | None = None
     """The encoding that is read, if not that of the model."""
     base: Label
     """The baseline: the variant that the others are compared with."""
     contrasts: list[tuple[Label, Label]] = []
     """Further pairs of variants to compare: the first minus the second, `[[ltr, no_nsp]]`."""
-    tasks: list[Name] = []
+    tasks: list[TaskName] = []
     """Names of `tasks` on which every variant is fine-tuned."""
-    evaluations: Annotated[list[Name], Once, Added(neutral=[])] = []
+    evaluations: Annotated[list[EvaluationName], Once, Added(neutral=[])] = []
     """Names of `evaluations`: each variant is evaluated without tuning. This takes seconds, so the time goes into
     seeds."""
     seeds: Annotated[list[Seed], Field(min_length=1)]

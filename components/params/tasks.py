@@ -9,7 +9,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
-from components.core.config import Added, Block, Count, Dropout, Label, Name, Once, Positive, RunOnly, Seed, Share, Size, Threads
+from components.core.config import (
+    Added,
+    Block,
+    Count,
+    Dropout,
+    Label,
+    ModelName,
+    Name,
+    Once,
+    Positive,
+    RunOnly,
+    Seed,
+    Share,
+    Size,
+    TaskName,
+    Threads,
+    TokenizerName,
+)
 from components.optimizers.config import check_fall
 from components.params.models import Accelerator, Precision
 from components.params.text import Source
@@ -465,9 +482,9 @@ STARTED = ("full", "features", "mix", "decomposable_attention")
 class Finetune(Block):
     """Every model on every task; what all adaptations have in common: the seeds, the examples, the machine."""
 
-    models: Annotated[list[Name], Once]
+    models: Annotated[list[ModelName], Once]
     """Names of `models`, `checkpoints` or `derived`."""
-    tasks: Annotated[list[Name], Once]
+    tasks: Annotated[list[TaskName], Once]
     """Names of `tasks`."""
     inits: Annotated[list[Init], Field(min_length=1), Once]
     """From the model's weights; from random ones of the same architecture; from the model's own token vectors alone, without positions
@@ -512,11 +529,11 @@ class Finetune(Block):
 class Adapt(Block):
     """Ways to adapt, side by side: every model by every recipe on every task, under the seeds and examples of `finetune`."""
 
-    models: Annotated[list[Name], Once]
+    models: Annotated[list[ModelName], Once]
     """Names of `models`, `checkpoints` or `derived`."""
     methods: Annotated[list[Name], Once]
     """Names of `recipes`."""
-    tasks: Annotated[list[Name], Once]
+    tasks: Annotated[list[TaskName], Once]
     """Names of `tasks`."""
     recipes: dict[Name, Recipe]
     """Name of a way to adapt -> its recipe."""
@@ -531,9 +548,9 @@ class LearningCurve(Block):
     With all that `finetune` uses, the scores are those of `finetune`.
     """
 
-    models: Annotated[list[Name], Once]
+    models: Annotated[list[ModelName], Once]
     """Names of `finetune.models`."""
-    tasks: Annotated[list[Name], Once]
+    tasks: Annotated[list[TaskName], Once]
     """Names of `tasks`."""
     train_examples: Annotated[list[Size], Field(min_length=1), Once] = [100, 500]
     """Sizes of the training set, each a seeded subset of the next."""
@@ -553,7 +570,7 @@ class Baselines(Block):
     methods: Annotated[list[Literal[BASELINES]], Once]
     """The commonest label (where a text is asked for, the source as it is); bags of words, `second_text` of a pair's second text alone; a
     deep averaging network (Iyyer et al. 2015); decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
-    tokenizer: Name
+    tokenizer: TokenizerName
     """The tokenizer of the networks, whose vectors start at random."""
     embedding_size: Size = 100
     """Width of these vectors."""

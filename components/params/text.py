@@ -4,7 +4,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.core.config import Added, Address, Block, Count, Globs, Label, Name, Once, Place, Seed, Sha256, Share, Size
+from components.core.config import (
+    Added,
+    Address,
+    Block,
+    CorpusName,
+    Count,
+    Globs,
+    Label,
+    Name,
+    Once,
+    Place,
+    Refers,
+    Seed,
+    Sha256,
+    Share,
+    Size,
+    TaskName,
+    TokenizerName,
+)
 from components.core.errors import without_secrets
 
 
@@ -286,13 +304,13 @@ class Mix(Block):
     Sentences that occur in another split of these tasks are taken out and counted.
     """
 
-    corpus: Name
+    corpus: Annotated[Name, Refers(("corpora",))]
     """The name of an entry of `corpora`."""
     only_tasks: Annotated[bool, Added(neutral=False)] = False
     """None of the corpus's own text: what it gives is its language and the sizes of its splits."""
-    tasks: Annotated[list[Name], Once]
+    tasks: Annotated[list[TaskName], Once]
     """Names of `tasks` whose training text is added."""
-    also_held_out: Annotated[list[Name], Once] = []
+    also_held_out: Annotated[list[TaskName], Once] = []
     """Further tasks whose dev, test and extra splits are taken out.
     Not all that are declared: one more task would train every model again."""
 
@@ -314,7 +332,7 @@ LIBRARY = ("byte_level_bpe", "wordpiece")
 class Tokenizer(Block):
     """Settings of a tokenizer."""
 
-    corpus: Name
+    corpus: CorpusName
     """The name of an entry of `corpora` or `mixes`: the tokenizer is trained on its training split."""
     kind: Annotated[Literal["bpe", "unigram", "characters", "bytes", *LIBRARY], Added(neutral="bpe")] = "bpe"
     """By sentencepiece: BPE (Sennrich et al. 2016), a unigram model (Kudo 2018), or single characters or bytes.
@@ -377,7 +395,7 @@ class TextRun(Block):
 class Encoding(Block):
     """A corpus turned into memory-mapped token ids by a tokenizer."""
 
-    corpus: Name
+    corpus: CorpusName
     """The name of an entry of `corpora` or `mixes`."""
-    tokenizer: Name
+    tokenizer: TokenizerName
     """The name of an entry of `tokenizers`."""

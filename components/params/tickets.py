@@ -6,16 +6,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.core.config import Block, Count, Name, Once, Seed, Share, named
+from components.core.config import Block, Count, ModelName, Once, Seed, Share, TaskName, named
 
 
 class Tickets(Block):
     """Models tuned by their recipe of `finetune` (method `full`), pruned by magnitude a share at a time and rewound to where they began
     (Frankle and Carbin 2019; of BERT Chen et al. 2020, Prasanna et al. 2020)."""
 
-    models: Annotated[list[Name], Once] = []
+    models: Annotated[list[ModelName], Once] = []
     """Names of `finetune.models`."""
-    tasks: Annotated[list[Name], Once] = []
+    tasks: Annotated[list[TaskName], Once] = []
     """Names of `tasks`."""
     seeds: Annotated[list[Seed], Field(min_length=2), Once] = [1, 2, 3]
     """Seeds of the head, the order of the examples and the random draws."""

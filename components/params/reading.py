@@ -2,6 +2,7 @@
 `studies/params`."""
 
 import ast
+import hashlib
 import inspect
 import json
 import re
@@ -189,7 +190,30 @@ def _senseless(text: str) -> int | None:
 
 
 def load(path: str | Path = FILE) -> Params:
-    """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them."""
+    """Read and check a params file, with the studies' in the folder beside it. Raises SesameError with every problem in them.
+
+    The same contents are checked once in a process, as every part of a command asks for them.
+    """
+    root, digest = Path(path).parent, hashlib.sha256()
+    try:
+        for each in (Path(path), *(root / each for each in files(root) if each != FILE)):
+            if not each.is_file():  # a pipe would be waited for
+                return _load(path)
+            digest.update(f"{each} {each.stat().st_size}\n".encode() + each.read_bytes())
+    except OSError:
+        return _load(path)  # which says what is wrong
+    key = (Path(path).absolute(), digest.digest())
+    if key not in _loaded:
+        _loaded.clear()  # a server's process reads many versions
+        _loaded[key] = _load(path)
+    return _loaded[key]
+
+
+_loaded: dict[tuple[Path, bytes], Params] = {}
+"""What `load` has checked last."""
+
+
+def _load(path: str | Path) -> Params:
     raw = _read(path)
     if isinstance(raw, dict) and raw and not raw.keys() - {*OF_STUDIES, *SHARED} and (Path(path).resolve().parents[1] / FILE).exists():
         raise SesameError(

@@ -187,14 +187,14 @@ def test_what_a_stage_reads_of_others(inside):
 
 
 def test_a_command_of_another_checkout_says_so(inside):
-    inside.write("pipelines/cli.py", "")
+    inside.write("pipelines/flow.py", "")
     shown = CliRunner().invoke(cli.app, ["profile"])
     assert (
         not shown.exit_code
         and (f"and runs the code there, not the code in {inside.path}; `make install`") in shown.stderr
     )
     assert shown.stderr.count("\n") == 1
-    (inside.path / "pipelines/cli.py").unlink()
+    (inside.path / "pipelines/flow.py").unlink()
     assert not CliRunner().invoke(cli.app, ["profile"]).stderr
 
 

@@ -13,6 +13,7 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.embeddings.space import Space, save
 from pipelines import cli
+from pipelines.cli.command import one_line_errors
 from tests.conftest import save_random, tiny_params
 
 COMMANDS = {
@@ -105,10 +106,10 @@ def test_ctrl_c_in_the_midst_of_an_import_is_no_traceback():
         type("Made", (), {"field": Field()})
 
     with pytest.raises(SystemExit) as ended:
-        cli.clear(imports)()
+        one_line_errors(imports)()
     assert ended.value.code == 130
     with pytest.raises(RuntimeError, match="of another kind"):
-        cli.clear(lambda: (_ for _ in ()).throw(RuntimeError("of another kind")))()
+        one_line_errors(lambda: (_ for _ in ()).throw(RuntimeError("of another kind")))()
 
 
 def test_an_empty_name_of_a_study_is_not_all_runs(project):

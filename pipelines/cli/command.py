@@ -1,0 +1,109 @@
+"""What all subcommands share: types of their arguments, and errors that are printed as one line."""
+
+import errno
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from components.core.errors import SesameError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+MOST = 1024
+"""Stages, or runs, side by side, and rounds: more can only be a slip of the finger."""
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[STAGE]...", help="Stages (pretrain@bert) or groups (finetune). Default: all stages."),
+]
+Jobs = Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")]
+Lines = Annotated[bool, typer.Option("--lines", help="Print every line of every stage, as where there is no terminal.")]
+
+
+def plain_name(text: str) -> str:
+    """Check that an argument is the name of an entry of a folder in data/, not a path that leads out of it."""
+    if not re.fullmatch(r"\w[\w.-]*", text):
+        raise typer.BadParameter(f"{text!r} is not a name; write the name as in params.yaml, without a path")
+    return text
+
+
+def in_utf8(arguments: Iterable[object]) -> None:
+    """Raises SesameError for an argument that is not UTF-8. File names may be in any encoding."""
+    for given in arguments:
+        for text in given if isinstance(given, list) else [given]:
+            try:
+                if isinstance(text, str):
+                    text.encode()
+            except UnicodeEncodeError as error:
+                wrong = f"byte 0x{ord(text[error.start]) & 0xFF:02x} at {error.start}"
+                cure = "convert it, or set LC_ALL=C.UTF-8 if the terminal does send UTF-8"
+                raise SesameError(f"{ascii(text[:60])} is not UTF-8 ({wrong}); {cure}") from None
+
+
+GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+"""Variables by which git tells its hooks, and commands of `git rebase --exec`, which repository they are in. A worktree
+run has its own worktree; with these variables git would write to the user's index instead."""
+
+
+def _say_whose_code() -> None:
+    """Print a warning if the current folder is a checkout with its own code, and this process runs other code.
+
+    A worktree run is exempt: its folder is below the checkout whose code runs.
+    """
+    here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
+    if Path(here, "pipelines/flow.py").exists() and not here.is_relative_to(checkout):
+        said = f"sesame: this command belongs to {checkout} and runs the code there, not the code in {here}"
+        print(f"{said}; `make install` here installs a command for this checkout", file=sys.stderr)
+
+
+def one_line_errors(function: Callable) -> Callable:
+    """A subcommand whose errors are printed as one line."""
+
+    @wraps(function)
+    def checked(*args, **kwargs):
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets the other characters escaped
+                stream.reconfigure(errors="backslashreplace")
+        for variable in GIT_VARIABLES:
+            os.environ.pop(variable, None)
+        _say_whose_code()
+        try:
+            in_utf8(kwargs.values())
+            function(*args, **kwargs)
+        except SesameError as error:
+            sys.exit(f"sesame: {error}")
+        except FileNotFoundError as error:
+            if error.filename != "git":
+                raise
+            sys.exit("sesame: git is not in PATH, and DVC needs it; install git, or correct PATH")
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            sys.exit(f"sesame: {str(error.filename)[:60]!r}... is longer than a name of a file can be; give a shorter one")
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except RuntimeError as error:
+            if not _interrupted(error):
+                raise
+            sys.exit(130)
+
+    return checked
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: Python makes another one of it where it comes while a class of a library is made."""
+    return isinstance(error, KeyboardInterrupt) or (error is not None and _interrupted(error.__cause__ or error.__context__))
+
+
+def group(panel: str) -> Callable[..., Callable]:
+    """A decorator `@command(NAME)` of subcommands that `sesame --help` lists together. The name is by default the function's."""
+
+    def command(name: str | None = None) -> Callable[[Callable], Callable]:
+        return lambda function: app.command(name, rich_help_panel=panel)(one_line_errors(function))
+
+    return command

@@ -1,0 +1,226 @@
+"""Subcommands that use a trained model: `generate`, `neighbours`, `attention`, `batch`, `export`, `vectors`.
+
+Modules that are slow to import are imported inside the commands that use them.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from components import params
+from components.core import storage
+from components.core.errors import SesameError
+from pipelines.cli.command import MOST, group, plain_name
+
+command = group("Models")
+
+
+@command()
+def batch(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of `models` in params.yaml.")],
+    step: Annotated[
+        int, typer.Argument(metavar="STEP", help="A step of the pre-training, counted from 1 as in its log.")
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows of the batch to show.")] = 8,
+) -> None:
+    """Show the batch of one pre-training step: text, masks, pairs, and the documents of each row."""
+    from components.pretrain.batch import batch as read
+    from pipelines import terminal
+
+    shown = read(params.load(), model, step)
+    for row in shown[:rows]:
+        about = ", ".join([f"documents {row['documents']}", *([row["asked"]] if row.get("asked") else [])])
+        terminal.say(about, "bold")
+        terminal.say(row["text"])
+        if "target" in row:
+            terminal.say(f"→ {row['target']}")
+    terminal.say(f"{min(rows, len(shown))} of {len(shown)} rows of step {step}; the same in every run with these params", "dim")
+
+
+@command()
+def generate(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A model of data/models that generates text, left to right or into masks.",
+            parser=plain_name,
+        ),
+    ],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The prompt or source text. [MASK] marks a place to fill.")
+    ] = "",
+    file: Annotated[Path | None, typer.Option(help="A file with one text per line, in place of TEXT.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A new file for the texts, one per line. Default: the terminal.")
+    ] = None,
+    how: Annotated[
+        Literal["greedy", "beam", "sample"],
+        typer.Option(help="Decoding: the most likely token each time, beam search, or sampling."),
+    ] = "greedy",
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens to generate at most.")] = 64,
+    beams: Annotated[int, typer.Option(min=2, help="Beam size, for --how beam.")] = 4,
+    length_penalty: Annotated[float, typer.Option(help="Length-penalty exponent, for --how beam.")] = 0.6,
+    temperature: Annotated[float, typer.Option(help="Softmax temperature, for --how sample.")] = 1.0,
+    top_k: Annotated[
+        int, typer.Option(min=0, help="Sample from this many most likely tokens, for --how sample. 0 means all.")
+    ] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most likely tokens up to this total probability, for --how sample.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers, for --how sample.")] = 1,
+    repetition_penalty: Annotated[
+        float,
+        typer.Option(help="Above 1, tokens that occurred before become less likely. For --how greedy and sample."),
+    ] = 1.0,
+    rounds: Annotated[
+        int,
+        typer.Option(min=0, max=MOST, help="For masked models: how often each generated token is masked and predicted again."),
+    ] = 0,
+) -> None:
+    """Generate text with a model: a translation, a filled gap, or a continuation. A masked model fills each [MASK]."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from components.generate import filling, writing
+    from components.text.sources.file import SourceFile
+    from components.text.sources.text import lines as read_lines
+    from pipelines import terminal
+
+    given = {
+        "greedy": {"repetition_penalty": repetition_penalty}, "beam": {"beams": beams, "length_penalty": length_penalty},
+        "sample": {
+            "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "repetition_penalty": repetition_penalty,
+        },
+    }[how]  # fmt: skip
+    options = {"beams": (beams, 4), "length_penalty": (length_penalty, 0.6), "temperature": (temperature, 1.0), "top_k": (top_k, 0),
+               "top_p": (top_p, 1.0), "seed": (seed, 1), "repetition_penalty": (repetition_penalty, 1.0)}  # fmt: skip
+    needs = {"beams": "beam", "length_penalty": "beam", "repetition_penalty": "greedy or sample"}
+    if idle := [name for name, (value, default) in options.items() if name not in given and value != default]:
+        option = f"--{idle[0].replace('_', '-')}"
+        raise SesameError(f"{option} has no effect with --how {how}: it needs --how {needs.get(idle[0], 'sample')}")
+    try:
+        decoding = TypeAdapter(params.HowWritten).validate_python({"kind": how, "max_new_tokens": max_new_tokens, **given})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
+    if file and not file.is_file():
+        raise SesameError(f"{file}: no such file; name a file with one text per line")
+    if out:
+        storage.unused(out)
+    lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
+    if rounds and not filling.fills(model):
+        raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")
+    writer = filling.load(model, rounds) if filling.fills(model) else writing.of_params(params.load(), model)
+    sources = [writer.source(line) for line in lines]
+    if len(sources) == 1 and not out and how != "beam":  # no token is revised later
+        for piece in writer.stream(sources[0], decoding):
+            print(piece, end="", flush=True)
+        print()
+        return
+    texts = [" ".join(writer.text(ids).splitlines()) for ids in writer.write(sources, decoding, batch_size=64)]
+    if out:
+        with storage.output(out) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
+        terminal.say(f"{len(texts):,} texts in {out}")
+    else:
+        for line in texts:
+            print(line)
+
+
+@command()
+def neighbours(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A text with one word between asterisks: 'a *play* in context'.")
+    ],
+    layer: Annotated[
+        int | None, typer.Option(help="Layer of the model; 0 is the input embeddings. Default: the last layer.")
+    ] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            help="Word vectors of data/vectors, to show the neighbours without context too.", parser=plain_name
+        ),
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(help="The corpus whose validation text is searched. Default: the model's own.", parser=plain_name),
+    ] = None,
+    segments: Annotated[int, typer.Option(min=1, max=10**9, help="How many segments of the corpus to search.")] = 2000,
+    top: Annotated[int, typer.Option(min=1, max=10**9, help="How many neighbours to show.")] = 8,
+) -> None:
+    """Show the nearest neighbours of a word in its context, by a model, and without context, by word vectors."""
+    from components.embeddings import contexts
+    from pipelines import terminal
+
+    all_params = params.load()
+    spaces = (*all_params.vectors, *all_params.published_vectors, *all_params.contextual_vectors)
+    for option, name, known in (("corpus", corpus, (*all_params.corpora, *all_params.mixes)), ("vectors", vectors, spaces)):
+        if name is not None and name not in known:
+            raise SesameError(f"--{option}: no {name!r} in params.yaml (there are: {', '.join(known) or 'none'})")
+    own = corpus or contexts.corpus_of(all_params, model)
+    read, found = contexts.neighbours(model, text, own, layer, segments, top)
+    terminal.say(f"{model}, layer {read}, among the words of {segments:,} segments of {own}", "bold")
+    terminal.table(["cosine", "in context"], [[f"{score:.3f}", shown] for score, shown in found])
+    if vectors:
+        marked = contexts.marked(text)
+        word = marked.text[marked.start : marked.end]
+        terminal.say(f"{vectors}: {word} without context", "bold")
+        terminal.table(["cosine", "word"], [[f"{score:.3f}", other] for score, other in contexts.without_context(vectors, word, top)])
+
+
+@command()
+def attention(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text that the model reads.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A new file. Default: data/attention/MODEL.html, which is overwritten."),
+    ] = None,
+) -> None:
+    """Draw the attention of each head of each layer over a text, as a page of heat maps."""
+    from components.evaluations.attention import page
+    from pipelines import terminal
+
+    terminal.say(str(page.write(model, text, out)))
+
+
+@command()
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of data/models.", parser=plain_name)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A new folder. Default: data/export/MODEL.")
+    ] = None,
+    classifier: Annotated[
+        bool, typer.Option("--classifier", help="Include the head of the task that the model was tuned on.")
+    ] = False,
+) -> None:
+    """Write a model and its tokenizer in the format of `transformers`, and check that both compute the same."""
+    from components.derive.checkpoints import export as exports
+    from pipelines import terminal
+
+    folder, difference = exports.export(model, out, classifier)
+    reader = "AutoModelForSequenceClassification" if classifier else "AutoModel"
+    terminal.say(f"{folder}: for {reader} and AutoTokenizer; largest difference {difference:.2g}")
+
+
+@command()
+def vectors(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Word vectors of data/vectors, or an alignment.", parser=plain_name)
+    ],
+    method: Annotated[
+        str | None, typer.Option(help="For an alignment: the method whose maps are used. Default: the first.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder. Default: data/export/NAME.")] = None,
+) -> None:
+    """Write word vectors in word2vec's text format, for gensim, MUSE and VecMap.
+
+    An alignment gives the vectors of both sides in one space, and the test words.
+    """
+    from components.embeddings import interchange
+    from pipelines import terminal
+
+    for path in interchange.export(params.load(), name, method, out):
+        terminal.say(str(path))

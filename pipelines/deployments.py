@@ -84,22 +84,22 @@ def _lane(values: dict[str, Any], name: str | None, targets: list[str], options:
     """Run `sesame run` in a git worktree. Its stages are in a flow run of their own, with the experiment's name."""
     log = get_run_logger()
 
-    def on_line(lane: str, text: str, style: str = "") -> None:
-        log.info("[%s] %s", lane, text)
-        terminal.line(lane, text, style)
+    def on_line(run: str, text: str, style: str = "") -> None:
+        log.info("[%s] %s", run, text)
+        terminal.line(run, text, style)
 
     # as Ctrl-C does: the flow stops its stages, then its worktree is removed
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         settings = [f"{key}={json.dumps(value)}" for key, value in values.items()]
         [variant] = variants(settings, Path("params.yaml").read_text(encoding="utf-8"), name=name)
-        [lane] = sweep.run([variant], 1, targets, options, on_line)
+        [run] = sweep.run([variant], 1, targets, options, on_line)
     except SesameError as error:
         return Failed(message=str(error))
     except KeyboardInterrupt:
         return Cancelled(message="stopped")
-    outcome = {"done": Completed, "stopped": Cancelled}.get(lane.state, Failed)
-    return outcome(message=f"experiment {lane.name} {lane.state} after {lane.seconds:.1f} s: {lane.problem or lane.scores}".rstrip(": "))
+    outcome = {"done": Completed, "stopped": Cancelled}.get(run.state, Failed)
+    return outcome(message=f"experiment {run.name} {run.state} after {run.seconds:.1f} s: {run.problem or run.scores}".rstrip(": "))
 
 
 def serve_all() -> None:

@@ -27,7 +27,7 @@ from pipelines import terminal
 from pipelines.execution import graph, ledger, processes, runner, slots, sources
 from pipelines.execution.cancellation import heard
 from pipelines.machines import pools, services
-from pipelines.money import meter
+from pipelines.money import energy
 from pipelines.money.forecast import JOBS
 
 GOOD = ("Completed", "Cached")
@@ -298,13 +298,13 @@ def _built(build: Build, targets: list[str], cancelled: threading.Event, started
     guard = processes.guarded(runner.MARK, str(os.getpid())) if work else nullcontext()
     try:
         opened = ledger.opened(flow_run.name, flow_run.id, targets) if work else nullcontext()
-        with guard, opened as build.book, meter.running() if work else nullcontext() as energy:
+        with guard, opened as build.book, energy.running() if work else nullcontext() as meter:
             try:
                 build.run(cancelled)
             finally:
                 if work:
                     graph.order_lock()  # before the ledger keeps a copy
-                    build.book.measured(energy.kwh(pue))
+                    build.book.measured(meter.kwh(pue))
     except StagesFailed:
         outcome = Failed
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
 from components import params
-from components.params.studies import laid_over
+from components.params.variants import laid_over
 from components.report import readme
 from pipelines import cli
 from tests.conftest import sections

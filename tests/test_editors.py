@@ -16,7 +16,7 @@ from yamlcore import CoreLoader
 
 from components import params
 from components.core import config
-from components.params.studies import laid_over
+from components.params.variants import laid_over
 from tests.conftest import sections
 
 ROOT = Path(__file__).parents[1]

@@ -70,7 +70,7 @@ def append(path: str, text: str) -> None:
 
 
 def test_a_method_without_its_file_is_one_line(own_code):
-    register(Path("components/params/tasks.py"), "METHODS")
+    register(Path("components/params/recipes.py"), "METHODS")
     raw = searched()
     raw["finetune"]["recipes"]["bert"]["method"] = "dummy"
     write(raw)
@@ -97,7 +97,7 @@ def test_one_more_of_each_kind_makes_nothing_stale(own_code):
     register(models, "ARCHITECTURES", "OBJECTIVES", "OPTIMIZERS")
     register(Path("components/optimizers/config.py"), "SCHEDULES")
     register(Path("components/params/evaluations.py"), "EVALUATIONS")
-    register(tasks, "METHODS")
+    register(Path("components/params/recipes.py"), "METHODS")
     tasks.write_text(tasks.read_text().replace("READ_AS = {", 'READ_AS = {"dummy": "choice", '))
     assert resolved() == before
     raw = searched()

@@ -18,6 +18,7 @@
     history.py          stage `history`: words through several periods -> data/align/<name>
     group.py            stage `group`: words that two sets of writers use differently -> data/align/<name>
 
-One more kind of vectors or of dictionary is one file in its folder and its block in `components/params/spaces.py`; one more retrieval
-or format is one function and one line in its file's registry, and its name there; one more paper's method is a line of `PRESETS` there.
+One more kind of vectors or of dictionary is one file in its folder and its section in `components/params/vectors.py` or
+`dictionaries.py`. One more retrieval or format is one function, one line in its file's registry, and its name there. One
+more paper's method is a line of `PRESETS` in `components/params/alignment.py`.
 """

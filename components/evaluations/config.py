@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from components.core.config import Block, CorpusName, Count, Label
-from components.params.text import BucketSource, FilesSource, PypiSource, UrlSource
+from components.params.sources import BucketSource, FilesSource, PypiSource, UrlSource
 
 LOWER_IS_BETTER = frozenset({"bits_per_byte"})
 """Measures of which less is better; of all others, more."""

@@ -9,9 +9,18 @@ plan and every light stage read them, and none of those should pay for importing
 `reading` the files, `messages` and `references` what can be wrong with them.
 """
 
-from components.params.derived import Derived, Distilled, MultiTask, Pretrained, Pruned, Sparsified, Truncated, Tuned
+from components.params.alignment import Alignment, Groups, History, Method
+from components.params.derived import Derived, Distilled, MultiTask, Pretrained, Tuned
+from components.params.dictionaries import (
+    IdenticalDictionary,
+    Pairs,
+    PairsDictionary,
+    ParallelDictionary,
+    WordNetDictionary,
+)
 from components.params.efficiency import Efficiency, Point, Quantised
 from components.params.evaluations import Evaluate, Evaluation
+from components.params.finetune import Adapt, Baselines, Finetune, LearningCurve
 from components.params.generation import Beam, BeginningInputs, Generation, Greedy, HowWritten, ParallelInputs, Sample
 from components.params.models import (
     Accelerator,
@@ -32,7 +41,6 @@ from components.params.price import Price
 from components.params.reading import (
     FILE,
     MOST,
-    OF_STUDIES,
     SHARED,
     STUDIES,
     STUDY_FOLDER,
@@ -43,74 +51,39 @@ from components.params.reading import (
     parse,
     schemas,
     studies_beside,
-)  # fmt: skip
+)
+from components.params.recipes import FROZEN, Recipe
+from components.params.references import OF_STUDIES
 from components.params.search import Draw, Pruner, Search, SearchBudget
 from components.params.seeds import SeedGrid
-from components.params.spaces import (
-    Alignment,
-    ContextualVectors,
-    Groups,
-    History,
-    IdenticalDictionary,
-    Method,
-    Pairs,
-    PairsDictionary,
-    ParallelDictionary,
-    PpmiSvd,
-    PublishedVectors,
-    SkipGram,
-    Vectors,
-    WordNetDictionary,
-)
-from components.params.studies import (
-    LOSS,
-    Column,
-    Expectation,
-    Member,
-    Study,
-    Variant,
-    begun_by,
-    loss_target,
-    members,
-    read_by,
-    trained_by,
-    tuned,
-    varied,
-)  # fmt: skip
-from components.params.tasks import (
-    FROZEN,
-    METRICS_OF,
-    Adapt,
-    Baselines,
-    Finetune,
-    LearningCurve,
-    Prompt,
-    Recipe,
-    Task,
-    TaskSplit,
-    TaskTable,
-)
-from components.params.text import (
+from components.params.smaller import Pruned, Sparsified, Truncated
+from components.params.sources import (
     BucketSource,
+    FilesSource,
+    HubModelSource,
+    HubSource,
+    PypiSource,
+    Source,
+    SyntheticSource,
+    UrlSource,
+)
+from components.params.studies import LOSS, Column, Expectation, Study, Variant
+from components.params.tasks import METRICS_OF, Prompt, Task, TaskSplit, TaskTable
+from components.params.text import (
     Cleaning,
     Corpus,
     CorpusPart,
     Encoding,
-    FilesSource,
-    HubModelSource,
-    HubSource,
     Mix,
     ParallelReader,
-    PypiSource,
     Reader,
-    Source,
     Splits,
-    SyntheticSource,
     TableReader,
     TextReader,
     TextRun,
     Tokenizer,
-    UrlSource,
 )
 from components.params.tickets import Tickets
+from components.params.variants import Member, begun_by, loss_target, members, read_by, trained_by, tuned, varied
+from components.params.vectors import ContextualVectors, PpmiSvd, PublishedVectors, SkipGram, Vectors
 from components.params.whole import Energy, Params, Resources

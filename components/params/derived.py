@@ -1,8 +1,8 @@
-"""Models made of models."""
+"""Models that are made of other ones: tuned, pre-trained further, distilled, made smaller."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from components.core.config import (
     Added,
@@ -14,46 +14,13 @@ from components.core.config import (
     Once,
     Positive,
     Refers,
-    Share,
     TaskName,
-    Threads,
 )
-from components.models.common.config import SIZED, ArchitectureBlock
-from components.params.messages import first
-from components.params.models import Objective, Training
-from components.params.tasks import Recipe
-
-ITSELF = "models/<start>"
-SMALLER = ("encoder", "decoder")
-"""Families of which parts can be taken out."""
-
-
-class Way(Block):
-    """How a model is made of another one."""
-
-    needs: ClassVar[str]
-    """What it is done on, as under data/; ITSELF where it needs nothing but the model."""
-
-    name: str
-
-    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        """Of what is made of a model of this one. Raises ValueError where nothing can be."""
-        return start
-
-
-def _smaller(by: str, start: ArchitectureBlock) -> None:
-    """Raises ValueError for a family that can't be made smaller."""
-    if start.name not in SMALLER:
-        raise ValueError(f"{by} needs a model of architecture {' or '.join(SMALLER)}, and this one is {start.name}")
-
-
-def _with(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock:
-    """An architecture with other values. Raises ValueError where they don't fit each other."""
-    meant = SIZED if change.get("size") else ()  # which is in place of these
-    try:
-        return type(start).model_validate({key: value for key, value in start.model_dump().items() if key not in meant} | change)
-    except ValidationError as error:
-        raise ValueError(first(error).lstrip(".: ")) from None
+from components.models.common.config import ArchitectureBlock
+from components.params.models import Training
+from components.params.recipes import Recipe
+from components.params.smaller import Pruned, Sparsified, Truncated, _groups
+from components.params.ways import Way, _smaller, _with
 
 
 class OnTasks(Way):
@@ -127,141 +94,6 @@ class Pretrained(Training, Way):
     needs = "encoded/<encoding>"
 
     name: Literal["pretrained"]
-
-
-class Truncated(Way):
-    """Some of the layers, as they are: the baseline of all ways to a smaller model (Sajjad et al. 2020)."""
-
-    needs = ITSELF
-
-    name: Literal["truncated"]
-    layers: Count | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-    """The first so many, or which, the first is 0. Sajjad et al. find that those next to the text matter most."""
-
-    @property
-    def kept(self) -> list[int]:
-        """The layers, from below."""
-        return list(range(self.layers)) if isinstance(self.layers, int) else self.layers
-
-    @model_validator(mode="after")
-    def in_order(self):
-        if self.kept != sorted(set(self.kept)):
-            raise ValueError(f"layers {self.kept}: list each layer once, in ascending order")
-        return self
-
-    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        _smaller(self.name, start)
-        if self.kept[-1] >= start.num_layers:
-            raise ValueError(
-                f"layers: layer {self.kept[-1]} does not exist; the model has {start.num_layers} layers, "
-                f"0 to {start.num_layers - 1}"
-            )
-        return _with(start, {"num_layers": len(self.kept)} | _groups(start, self.kept))
-
-
-def _groups(start: ArchitectureBlock, layers: list[int]) -> dict[str, int]:
-    """What is said of layers that share: they go on, in groups that are as large as each other. Raises ValueError where they are not."""
-    if not start.shares_weights:
-        return {}
-    size = start.num_layers // start.layer_groups
-    of = [layer // size for layer in layers]
-    if len({of.count(group) for group in of}) > 1:
-        raise ValueError(f"layers {layers}: take equally many from each group of {size} layers that share weights")
-    return {"layer_groups": len(set(of))}
-
-
-class Scored(Way):
-    """The pruned parts are those that matter least, by what the model has learned or by their size."""
-
-    importance: Literal["gradient", "magnitude"] = "gradient"
-    """`gradient`: how much the loss would change without it, to first order (Michel et al. 2019, equation 2); `magnitude`: the norm of its
-    weights, for which no text is needed."""
-    objective: Objective | None = None
-    """`gradient`: whose loss; that which the model was trained by, as it is there."""
-    tokens: Count = 100_000
-    """`gradient`: so much of the training text."""
-    batch_size: Count = 32
-    """Rows that are read at once."""
-    seed: DrawnSeed
-    """The seed of the rows that are drawn."""
-    threads: Threads | None = 1
-    """CPU threads of torch; null leaves torch's own choice."""
-
-    @property
-    def needs(self) -> str:
-        return "encoded/<encoding>" if self.importance == "gradient" else ITSELF
-
-    @model_validator(mode="after")
-    def loss_of_something(self):
-        if (self.objective is None) == (self.importance == "gradient"):
-            raise ValueError(f"importance {self.importance} needs {'an' if self.objective is None else 'no'} objective")
-        return self
-
-
-class Pruned(Scored):
-    """Parts taken out of every layer, as many of each: the matrices are smaller (structured pruning)."""
-
-    name: Literal["pruned"]
-    heads: Share = 0.0
-    """The share of the attention heads of each layer that is removed."""
-    feed_forward: Share = 0.0
-    """The share of the inner units of each layer that is removed."""
-
-    @model_validator(mode="after")
-    def something_is_left(self):
-        for part in ("heads", "feed_forward"):
-            if getattr(self, part) == 1:
-                raise ValueError(f"{part}: 1 removes everything; give a share below 1")
-        if not self.heads and not self.feed_forward:
-            raise ValueError("nothing is pruned: give heads or feed_forward")
-        return self
-
-    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        _smaller(self.name, start)
-        change = {"intermediate_size": _left(self, "feed_forward", start.intermediate_size)}
-        if self.heads:
-            if start.positions not in ("learned", "sinusoidal"):
-                raise ValueError(
-                    f"heads can't be pruned with positions: {start.positions}, which belong to each "
-                    "head; prune only feed_forward"
-                )
-            change |= {"num_heads": _left(self, "heads", start.num_heads), "head_size": start.heads_size // start.num_heads}
-        return _with(start, change)
-
-
-def _left(by: Pruned, part: str, count: int) -> int:
-    """Of so many parts of a layer. Raises ValueError where the share comes to none, or to all."""
-    share = getattr(by, part)
-    left = count - round(share * count)
-    if share and left in (0, count):
-        raise ValueError(
-            f"{part}: {share:g} of {count} removes {'nothing' if left else 'everything'}; give another share"
-        )
-    return left
-
-
-class Sparsified(Way):
-    """The smallest weights of the layers' matrices set to zero, wherever they are (unstructured pruning, Han et al. 2015). None is faster
-    by it: dense kernels multiply zeros, too."""
-
-    needs = ITSELF
-
-    name: Literal["sparsified"]
-    sparsity: Share
-    """The share of the weights that is zero in the end."""
-    scope: Literal["global", "local"] = "global"
-    """The smallest of all layers, or of each matrix by itself."""
-
-    @model_validator(mode="after")
-    def something_is_left(self):
-        if self.sparsity in (0, 1):
-            what = "all weights" if self.sparsity else "no weight"
-            raise ValueError(f"sparsity: {self.sparsity:g} sets {what} to zero; give a share between 0 and 1")
-        return self
-
-    def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        _smaller(self.name, start)
-        return start
 
 
 class Distilled(Training, Way):
@@ -374,8 +206,6 @@ class Distilled(Training, Way):
 
 TAUGHT = ("mlm", "clm")
 TEACHES = ("soft_weight", "cosine_weight", "layer_weight", "relation_weight")
-
-
 FOLDERS = (("tasks", ("tasks",)), ("encoded", ("encodings",)), ("models", ("models", "checkpoints", "derived")))
 """Folders of data/ that a derived model reads, each with the sections that declare what is in it."""
 

@@ -6,8 +6,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from components.core.config import Added, Block, Count, ModelName, Once, Positive, Share, TaskName
 from components.params.messages import first
+from components.params.recipes import Recipe
 from components.params.studies import Label
-from components.params.tasks import Recipe
 
 
 class Quantised(Block):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from components.core.config import Block, Count, DrawnSeed, ModelName, RunOnly, Threads
-from components.params.text import Source
+from components.params.sources import Source
 
 Penalty = Annotated[float, Field(ge=0.01, le=100)]
 

@@ -20,7 +20,7 @@ from components.core.config import (
     blocks_of,
     union_of,
 )  # fmt: skip
-from components.params.text import FilesSource, HubModelSource, PypiSource, UrlSource
+from components.params.sources import FilesSource, HubModelSource, PypiSource, UrlSource
 
 ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
 """The families: folders of `components.models`. One more is one more folder, and its name here."""

@@ -7,7 +7,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from components.core.config import Block, Count, DrawnSeed, ModelName, Once, Positive, TaskName, named
 from components.params.messages import first
-from components.params.tasks import MetricName, Recipe
+from components.params.recipes import Recipe
+from components.params.tasks import MetricName
 
 
 class Draw(Block):

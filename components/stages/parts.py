@@ -7,7 +7,7 @@ from typing import Any
 from components import params
 from components.core.config import Block
 from components.params import Params
-from components.params.tasks import IN_WORDS
+from components.params.recipes import IN_WORDS
 from components.params.text import LIBRARY
 
 

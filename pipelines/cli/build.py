@@ -84,7 +84,7 @@ def build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait
     from prefect.utilities.urls import url_for
 
     from pipelines import flow, results
-    from pipelines.execution import cancellation, ledger, views
+    from pipelines.execution import cancellation, ledger, mlflow_view
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     with while_prefect_lives(), cancellation.without_heartbeats(), nullcontext() if lines else terminal.board(seconds):
@@ -96,7 +96,7 @@ def build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait
     if state.is_completed():
         results.show(plan, targets)
     terminal.say(f"Prefect  {url_for('flow-run', state.state_details.flow_run_id)}")
-    terminal.say(f"MLflow   {views.shown(targets)}")
+    terminal.say(f"MLflow   {mlflow_view.address_or_reason(targets)}")
     if state.is_cancelled():
         sys.exit(130)
     if not state.is_completed():

@@ -33,7 +33,7 @@ def exp_run(
 ) -> None:
     """Run the whole pipeline with other values, in its own git worktree. The result is a DVC experiment and a run in
     MLflow."""
-    _lanes(settings, False, name, 1, jobs)
+    _run_in_worktrees(settings, False, name, 1, jobs)
 
 
 @exp.command("sweep")
@@ -55,13 +55,13 @@ def exp_sweep(
     """Run the whole pipeline with each combination of values, each in its own git worktree."""
     from pipelines.worktrees import sweep
 
-    lanes, cores = jobs or sweep.default_jobs(params.load()), os.cpu_count() or 1
-    _lanes(settings, True, None, lanes, max(1, min(4, cores // lanes)) if lanes > 1 else None)
+    at_once, cores = jobs or sweep.default_jobs(params.load()), os.cpu_count() or 1
+    _run_in_worktrees(settings, True, None, at_once, max(1, min(4, cores // at_once)) if at_once > 1 else None)
 
 
-def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stage_jobs: int | None) -> None:
+def _run_in_worktrees(settings: list[str], several: bool, name: str | None, jobs: int, stage_jobs: int | None) -> None:
     from pipelines import terminal
-    from pipelines.execution import views
+    from pipelines.execution import mlflow_view
     from pipelines.worktrees import experiments, overrides, sweep
 
     params.load()
@@ -73,29 +73,29 @@ def _lanes(settings: list[str], several: bool, name: str | None, jobs: int, stag
         terminal.say(f"{len(variants)} worktree runs, {min(jobs, len(variants))} at a time")
     ended = sweep.run(variants, jobs, options=["--jobs", str(stage_jobs)] if stage_jobs else [])
     rows = [
-        [lane.name, " ".join(f"{key}={value}" for key, value in lane.overrides.items()), lane.state, f"{lane.seconds:.1f}",
-         f"{sum(lane.added.values()) / 2**20:.1f}", lane.scores]
-        for lane in ended
+        [run.name, " ".join(f"{key}={value}" for key, value in run.overrides.items()), run.state, f"{run.seconds:.1f}",
+         f"{sum(run.added.values()) / 2**20:.1f}", run.scores]
+        for run in ended
     ]  # fmt: skip
     terminal.say("")
     terminal.table(["experiment", "overrides", "state", "seconds", "new MiB", "mean score of tasks"], rows)
-    added = {md5: size for lane in ended for md5, size in lane.added.items()}
+    added = {md5: size for run in ended for md5, size in run.added.items()}
     size = sum(added.values()) / 2**20
     terminal.say(f"{size:.1f} MiB of new data in DVC's cache; the worktrees of finished runs are removed")
-    if done := [lane.name for lane in ended if lane.state == "done"]:
+    if done := [run.name for run in ended if run.state == "done"]:
         if len(ended) == 1:
             experiments.show(done[0], "HEAD")
-        for lane in ended:
-            if lane.page.exists():
-                terminal.say(f"report   {lane.page}")
-        terminal.say(f"MLflow   {views.link([]) or 'start its page with `sesame up`'}")
+        for run in ended:
+            if run.page.exists():
+                terminal.say(f"report   {run.page}")
+        terminal.say(f"MLflow   {mlflow_view.address([]) or 'start its page with `sesame up`'}")
         terminal.say(f"next     `sesame exp diff {done[0]}`, `dvc exp show --only-changed`, `dvc exp apply {done[0]}`")
-    bad = [lane for lane in ended if lane.state in ("failed", "crashed")]
-    for lane in bad:
-        terminal.say(f"{lane.name} {lane.state}: {lane.problem}" + f"; {lane.log}" * lane.folder.exists(), "red")
+    bad = [run for run in ended if run.state in ("failed", "crashed")]
+    for run in bad:
+        terminal.say(f"{run.name} {run.state}: {run.problem}" + f"; {run.log}" * run.folder.exists(), "red")
     if bad:
         terminal.say("`sesame exp list` shows the worktrees that are left, `sesame exp clean` removes them")
-    if any(lane.state == "stopped" for lane in ended):
+    if any(run.state == "stopped" for run in ended):
         terminal.say("stopped; finished stages are in DVC's cache, and the same command continues from there")
         sys.exit(130)
     if bad:
@@ -123,17 +123,17 @@ def exp_diff(
 def exp_list() -> None:
     """List the worktree runs that are active, failed or crashed, with the disk space that they take."""
     from pipelines import terminal
-    from pipelines.worktrees import lanes
+    from pipelines.worktrees import worktree
 
     rows = [
         [
-            lane.name,
-            lane.state,
-            " ".join(f"{key}={value}" for key, value in lane.overrides.items()),
-            f"{lanes.disk(lane.folder) / 2**20:.1f}",
-            lane.problem,
+            run.name,
+            run.state,
+            " ".join(f"{key}={value}" for key, value in run.overrides.items()),
+            f"{worktree.disk(run.folder) / 2**20:.1f}",
+            run.problem,
         ]
-        for lane in lanes.present()
+        for run in worktree.present()
     ]
     terminal.table(["worktree run", "state", "overrides", "MiB", ""], rows)
     terminal.say(f"{len(rows)} worktree run{'s' * (len(rows) != 1)}; finished ones: `dvc exp show --only-changed`")
@@ -149,9 +149,9 @@ def exp_clean(
 ) -> None:
     """Remove the worktrees of failed and crashed runs. Active ones are kept."""
     from pipelines import terminal
-    from pipelines.worktrees import lanes
+    from pipelines.worktrees import worktree
 
-    freed = lanes.clean(names or [])
+    freed = worktree.clean(names or [])
     for name, size in freed.items():
         terminal.say(f"removed {name}: {size / 2**20:.1f} MiB")
     terminal.say(f"{sum(freed.values()) / 2**20:.1f} MiB freed" if freed else "nothing to remove")

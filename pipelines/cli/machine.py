@@ -18,12 +18,12 @@ command = group("Machines and servers")
 def up() -> None:
     """Start the Prefect server and the MLflow page, unless they already run."""
     from pipelines import terminal
-    from pipelines.execution import views
+    from pipelines.execution import mlflow_view
     from pipelines.machines import services
 
     for service in services.SERVICES:
         address = services.up(service)
-        terminal.say(f"{service.name:8} {views.link([]) if service is services.MLFLOW else address}")
+        terminal.say(f"{service.name:8} {mlflow_view.address([]) if service is services.MLFLOW else address}")
 
 
 @command()

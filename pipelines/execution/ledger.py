@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.core import tracking
 from components.core.storage import STATE
-from pipelines.execution import graph, views
+from pipelines.execution import graph, mlflow_view
 
 LOCKFILE = Path("dvc.lock")
 TAGS = "SESAME_TAGS"
@@ -68,7 +68,7 @@ def opened(name: str, flow_run_id: str, targets: list[str]) -> Iterator[Ledger]:
     own = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
     with tracking.start(name, tags() | own, {"targets": " ".join(targets) or "all"}) as run:
         run.attempt(_close_left)
-        run.attempt(lambda _: views.leave(targets, run.id))
+        run.attempt(lambda _: mlflow_view.save(targets, run.id))
         begun = run.id
         if begun:
             OPEN.write_text(begun)
@@ -78,7 +78,7 @@ def opened(name: str, flow_run_id: str, targets: list[str]) -> Iterator[Ledger]:
             run.tag(dvc_lock=_md5())
             if LOCKFILE.exists():
                 run.artifact(LOCKFILE)
-            views.recorded = run.id is not None
+            mlflow_view.recorded = run.id is not None
     if begun and run.id:
         OPEN.unlink(missing_ok=True)
 

@@ -1,2 +1,2 @@
 """Servers and other machines: stages that are sent to a work pool (`pools`) and run there (`pool_worker`, `pool_stage`), and the servers of
-Prefect and MLflow (`services`, `prefect_server`, `own_page`)."""
+Prefect and MLflow (`services`, `prefect_server`, `mlflow_app`)."""

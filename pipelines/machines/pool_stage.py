@@ -36,8 +36,8 @@ from components.core.storage import STATE, output
 from pipelines.execution import graph, lockfile, processes, runner, slots
 from pipelines.execution.cancellation import heard
 from pipelines.machines import parcel, services
-from pipelines.worktrees import lanes
-from pipelines.worktrees.origin import git
+from pipelines.worktrees import worktree
+from pipelines.worktrees.checkout import git
 
 T = TypeVar("T")
 CHECKOUT = "SESAME_CHECKOUT"
@@ -233,7 +233,7 @@ def _prepare(sent: parcel.Order, folder: Path) -> None:
         _check_out(sent, folder)
     _same_libraries(Path.cwd(), folder)
     with Repo() as repo:
-        lanes.share(folder, repo.config.load_one("local"), repo.cache.local_cache_dir)
+        worktree.share(folder, repo.config.load_one("local"), repo.cache.local_cache_dir)
     for path, text in sent.resolved.items():
         with output(folder / path) as temporary:
             temporary.write_bytes(parcel.content(text))

@@ -46,7 +46,7 @@ from pipelines import terminal
 from pipelines.execution import graph, lockfile, runner
 from pipelines.execution.runner import Outcome
 from pipelines.machines import parcel, pool_stage, services
-from pipelines.worktrees import origin
+from pipelines.worktrees import checkout
 
 OnLine = Callable[[str], None]
 POLL = 0.5
@@ -175,7 +175,7 @@ class Pool:
         self._deployment, self._kind = make(name)
         for path in {Path(stage.file).with_name("dvc.lock") for stage in plan}:
             lockfile.plain(path)
-        self.commit, self.patch = origin.carried()
+        self.commit, self.patch = checkout.commit_and_patch()
         if len(packed := parcel.Order(self.commit, self.patch, "", "", [], {}, {}, False, None, {}).packed()) > ROOM:
             raise SesameError(
                 f"the uncommitted changes are too large to be sent ({len(packed) / 2**20:.1f} MiB "

@@ -14,7 +14,7 @@ from prefect.server.database.dependencies import provide_database_interface, set
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 from starlette.types import ASGIApp
 
-from pipelines.machines.own_page import OwnPageOnly
+from pipelines.machines.mlflow_app import OwnPageOnly
 
 
 class SqliteInTurns(AioSqliteConfiguration):

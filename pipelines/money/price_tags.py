@@ -13,7 +13,7 @@ from components.stages import registry
 from components.studies.folders import REPORTS
 from pipelines import terminal
 from pipelines.execution import graph
-from pipelines.money import estimates, meter, spent
+from pipelines.money import energy, estimates, usage
 from pipelines.money.forecast import duration, number
 
 COLUMNS = ["time", "core-hours", "FLOPs", "kWh", "CO2e", "USD"]
@@ -46,23 +46,23 @@ def basis(all_params: params.Params) -> str:
 
 def everything(all_params: params.Params) -> None:
     """Print the cost of the project so far, by kind of stage."""
-    book = spent.read(all_params)
-    by_group: dict[str, list[spent.Spent]] = defaultdict(list)
+    book = usage.read(all_params)
+    by_group: dict[str, list[usage.StageRun]] = defaultdict(list)
     for run in book.runs:
         by_group[run.group].append(run)
     rows = []
     for group, runs in sorted(by_group.items(), key=lambda item: -sum(run.price.kwh for run in item[1])):
-        bad = sum(run.state in spent.NOT_SO_WELL for run in runs)
+        bad = sum(run.state in usage.UNSUCCESSFUL for run in runs)
         rows.append([group, f"{len(runs):,}", str(bad or ""), *cells(price.total(run.price for run in runs))])
     whole = price.total(run.price for run in book.runs)
-    rows.append(["all", f"{len(book.runs):,}", str(sum(run.state in spent.NOT_SO_WELL for run in book.runs) or ""), *cells(whole)])
+    rows.append(["all", f"{len(book.runs):,}", str(sum(run.state in usage.UNSUCCESSFUL for run in book.runs) or ""), *cells(whole)])
     terminal.table(["stage", "runs", "failed or stopped", *COLUMNS], rows, "The project so far")
-    for state, words in (*spent.NOT_SO_WELL.items(), (spent.ELSEWHERE, "have results here and no record in MLflow")):
+    for state, words in (*usage.UNSUCCESSFUL.items(), (usage.ELSEWHERE, "have results here and no record in MLflow")):
         if chosen := [run.price for run in book.runs if run.state == state]:
             terminal.say(f"of this {number(len(chosen), 'run')} {words}: {told(price.total(chosen))}")
-    if book.endless:
+    if book.without_end:
         terminal.say(
-            f"{number(book.endless, 'run')} still running or killed: MLflow has no end of them, so they "
+            f"{number(book.without_end, 'run')} still running or killed: MLflow has no end of them, so they "
             "are not included"
         )
     terminal.say(_measured(book))
@@ -70,16 +70,16 @@ def everything(all_params: params.Params) -> None:
     _foot(all_params, book.missing)
 
 
-def _measured(book: spent.Book) -> str:
+def _measured(book: usage.Usage) -> str:
     """Measured energy of whole flows, next to the estimates of their stages."""
     if not book.flows:
         return (
             "the energy of whole flows was not measured: "
-            f"{meter.why_not() or 'no flow ran since counters are available'}"
+            f"{energy.why_not() or 'no flow ran since counters are available'}"
         )
     parts = [
         f"{words} {short(sum(own))} kWh in {number(len(own), 'flow')}"
-        for kind, words in ((meter.CPU, "CPUs and memory"), (meter.GPU, "GPUs"))
+        for kind, words in ((energy.CPU, "CPUs and memory"), (energy.GPU, "GPUs"))
         if (own := [flow[kind] for flow in book.flows if kind in flow])
     ]  # fmt: skip
     estimated = short(sum(flow["estimated"] for flow in book.flows))
@@ -123,7 +123,7 @@ def overview(all_params: params.Params) -> None:
     terminal.say(
         "stages that several need are counted in each, so these rows have no meaningful sum: see `sesame price --all`"
     )
-    _foot(all_params, spent.no_ledger())
+    _foot(all_params, usage.why_no_mlflow())
 
 
 def one(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
@@ -189,15 +189,15 @@ def _of_study(all_params: params.Params, name: str, made: Mapping[str, Price]) -
     for each in graph.plan(_ends(all_params, name)):
         group, _, own = each.name.partition("@")
         if each.name in made:
-            trained = variants[own] if group in spent.OF_VARIANTS and own in variants else None
+            trained = variants[own] if group in usage.OF_VARIANTS and own in variants else None
             parts[trained or ("comparison" if group == "study" else "text and tasks")].append(made[each.name])
     for own in _by_table(all_params, name, made):
         parts[own.stage.partition("@")[2].removeprefix(f"{name}-")].append(own.price)
     return parts
 
 
-def _by_table(all_params: params.Params, name: str, made: Mapping[str, Price]) -> list[spent.Spent]:
-    return spent.of_table(all_params, name, made) if name in all_params.studies else []
+def _by_table(all_params: params.Params, name: str, made: Mapping[str, Price]) -> list[usage.StageRun]:
+    return usage.runs_of_table(all_params, name, made) if name in all_params.studies else []
 
 
 def _all(parts: Parts) -> list[Price]:
@@ -233,10 +233,10 @@ def _beside(all_params: params.Params, stages: Sequence[str], made: Mapping[str,
     elif silent:
         names = ", ".join(silent[:3]) + f" and {len(silent) - 3} more" * (len(silent) > 3)
         terminal.say(f"{number(len(silent), 'stage')} left out, never run or without results here: {names}", "yellow")
-    missing = spent.no_ledger()
+    missing = usage.why_no_mlflow()
     if not missing:
-        runs = [run for run in spent.of_ledger(all_params)[0] if run.stage in set(stages)]
-        bad, whole = sum(run.state in spent.NOT_SO_WELL for run in runs), price.total(run.price for run in runs)
+        runs = [run for run in usage.runs_in_mlflow(all_params)[0] if run.stage in set(stages)]
+        bad, whole = sum(run.state in usage.UNSUCCESSFUL for run in runs), price.total(run.price for run in runs)
         terminal.say(f"MLflow has {number(len(runs), 'run')} of these stages, {bad} failed or stopped: {told(whole)}")
     _foot(all_params, missing)
 

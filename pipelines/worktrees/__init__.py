@@ -1,4 +1,5 @@
 """Variants of params.yaml, each in its own git worktree.
 
-`overrides` makes the variants, `lanes` runs one in a worktree, `sweep` several at once, `experiments` compares them.
+`overrides` makes the variants, `checkout` reads the checkout that they start from, `worktree` runs one in a worktree,
+`sweep` several at once, `experiments` compares them.
 """

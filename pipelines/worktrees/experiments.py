@@ -21,7 +21,7 @@ from components.core.tracking import flatten
 from components.finetune.stages import spread
 from components.stages import registry
 from pipelines import terminal
-from pipelines.worktrees import origin
+from pipelines.worktrees import checkout
 
 WORKSPACE = "workspace"
 READ = (str(params.FILE), str(params.STUDIES), str(params.STUDY_FOLDER), "dvc.lock", str(METRICS))
@@ -108,9 +108,9 @@ def _cached(md5: str) -> Path:
 
 def _commit(name: str) -> str:
     """Of an experiment the newest commit of this name, else what git makes of it."""
-    refs = origin.experiments()
+    refs = checkout.experiments()
     try:
-        return origin.git("rev-parse", "--verify", "--quiet", f"{refs.get(name, name)}^{{commit}}").decode().strip()
+        return checkout.git("rev-parse", "--verify", "--quiet", f"{refs.get(name, name)}^{{commit}}").decode().strip()
     except SesameError:
         known = ", ".join(refs) or "none"
         raise SesameError(
@@ -119,8 +119,8 @@ def _commit(name: str) -> str:
 
 
 def _committed(commit: str) -> Iterator[tuple[str, bytes]]:
-    there = origin.git("ls-tree", "--name-only", commit, "--", *READ).decode().split()
-    with tarfile.open(fileobj=io.BytesIO(origin.git("archive", commit, "--", *there))) as archive:
+    there = checkout.git("ls-tree", "--name-only", commit, "--", *READ).decode().split()
+    with tarfile.open(fileobj=io.BytesIO(checkout.git("archive", commit, "--", *there))) as archive:
         yield from ((member.name, archive.extractfile(member).read()) for member in archive if member.isfile())
 
 
@@ -154,13 +154,13 @@ def show(name: str, other: str) -> None:
         return
     _scores(a, b)
     _pretraining(a, b)
-    spent = {key: (a.cost(key), b.cost(key)) for key in ("seconds", "tokens", "flops", "kwh")}
-    costs = [[key, _figure(ours), _figure(theirs), f"{ours / theirs:.2f}" if theirs else "–"] for key, (ours, theirs) in spent.items()]
+    cost = {key: (a.cost(key), b.cost(key)) for key in ("seconds", "tokens", "flops", "kwh")}
+    costs = [[key, _figure(ours), _figure(theirs), f"{ours / theirs:.2f}" if theirs else "–"] for key, (ours, theirs) in cost.items()]
     terminal.say("")
     terminal.table(["cost of all stages", name, other, f"{name} / {other}"], costs)
     if elsewhere := sorted(stage for stage in a.locked.keys() & b.locked.keys() if _elsewhere(a.locked[stage], b.locked[stage])):
         terminal.say(
-            f"same inputs but different outputs: {origin.some(elsewhere)} ({len(elsewhere)} in all); "
+            f"same inputs but different outputs: {checkout.shortened(elsewhere)} ({len(elsewhere)} in all); "
             f"one side was computed on another machine. Run here, then compare with `{WORKSPACE}`",
             "yellow",
         )

@@ -19,7 +19,7 @@ from components.core.errors import SesameError
 from pipelines import terminal
 from pipelines.execution import ledger, processes, slots
 from pipelines.machines import services
-from pipelines.worktrees import lanes, origin
+from pipelines.worktrees import checkout, worktree
 from pipelines.worktrees.overrides import Variant
 
 PATIENCE = 75.0
@@ -38,7 +38,7 @@ WRONG = re.compile(r"\[.+?\] failed: (?!.*; trying again)|sesame: |\w+(Error|Exc
 class Sweep:
     """Runs variants in worktrees, some at a time, until all have ended or it is stopped."""
 
-    start: origin.Origin
+    start: checkout.Checkout
     targets: Sequence[str]
     """The stages that a worktree run builds; all if empty."""
     options: Sequence[str]
@@ -51,11 +51,11 @@ class Sweep:
         self._starting = threading.Lock()
         self._flows: dict[int, subprocess.Popen] = {}
 
-    def run(self, variants: Sequence[Variant], jobs: int) -> list[lanes.Lane]:
+    def run(self, variants: Sequence[Variant], jobs: int) -> list[worktree.WorktreeRun]:
         """Run them all; a KeyboardInterrupt stops those that run and begins no other."""
-        all_lanes = [lanes.Lane(variant.name, variant.overrides) for variant in variants]
+        runs = [worktree.WorktreeRun(variant.name, variant.overrides) for variant in variants]
         with ThreadPoolExecutor(jobs) as pool:
-            ends = [pool.submit(self._work, lane, variant.text) for lane, variant in zip(all_lanes, variants, strict=True)]
+            ends = [pool.submit(self._work, run, variant.text) for run, variant in zip(runs, variants, strict=True)]
             try:
                 wait(ends)
             except KeyboardInterrupt:
@@ -63,7 +63,7 @@ class Sweep:
                 self._stop()
         for end in ends:
             end.result()  # a mistake of ours is not to pass in silence
-        return all_lanes
+        return runs
 
     def _stop(self) -> None:
         with self._starting:
@@ -78,56 +78,56 @@ class Sweep:
         finally:  # also when a second Ctrl-C cuts the wait short
             processes.stop([flow.pid for flow in flows], processes.FIRM)
 
-    def _work(self, lane: lanes.Lane, text: str) -> None:
+    def _work(self, run: worktree.WorktreeRun, text: str) -> None:
         begun = time.monotonic()
         if self._stopping.is_set():
-            lane.state = "stopped"
+            run.state = "stopped"
             return
         try:
-            lock = lane.prepare(self.start, text)
+            lock = run.prepare(self.start, text)
         except (SesameError, OSError) as error:
-            lane.state, lane.problem = "failed", str(error)
+            run.state, run.problem = "failed", str(error)
             return
         try:
-            ready, size = time.monotonic() - begun, lanes.disk(lane.folder) / 2**20
-            self.on_line(lane.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {lane.log}")
-            code, last = self._flow(lane)
+            ready, size = time.monotonic() - begun, worktree.disk(run.folder) / 2**20
+            self.on_line(run.name, f"ready after {ready:.1f} s, {size:.1f} MiB; log: {run.log}")
+            code, last = self._flow(run)
             if self._stopping.is_set() and code:
-                lane.state = "stopped"
-                lane.remove()
+                run.state = "stopped"
+                run.remove()
             elif code:
-                lane.state, lane.problem = ("failed", last) if code > 0 else ("crashed", f"killed by signal {-code}")
+                run.state, run.problem = ("failed", last) if code > 0 else ("crashed", f"killed by signal {-code}")
             else:
-                lane.save(self.start, self.targets)
-                lane.state = "done"
+                run.save(self.start, self.targets)
+                run.state = "done"
         except (SesameError, OSError) as error:
-            lane.state, lane.problem = "failed", str(error)
+            run.state, run.problem = "failed", str(error)
         finally:
-            lane.seconds = time.monotonic() - begun
-            if lane.folder.exists():
-                processes.stop(processes.marked(lanes.MARK, str(lane.folder)), processes.FIRM)
-                lane.write()
+            run.seconds = time.monotonic() - begun
+            if run.folder.exists():
+                processes.stop(processes.marked(worktree.MARK, str(run.folder)), processes.FIRM)
+                run.write()
             lock.release()
         self.on_line(
-            lane.name, f"{lane.state} after {lane.seconds:.1f} s{': ' * bool(lane.problem)}{lane.problem}", terminal.STATES[lane.state]
+            run.name, f"{run.state} after {run.seconds:.1f} s{': ' * bool(run.problem)}{run.problem}", terminal.STATES[run.state]
         )
 
-    def _flow(self, lane: lanes.Lane) -> tuple[int, str]:
+    def _flow(self, run: worktree.WorktreeRun) -> tuple[int, str]:
         """Run `sesame run` in a worktree; its exit code, and the line that best explains a failure."""
-        tags = {"experiment": lane.name} | {f"override.{key}": value for key, value in lane.overrides.items()}
-        env = {lanes.MARK: str(lane.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()}
+        tags = {"experiment": run.name} | {f"override.{key}": value for key, value in run.overrides.items()}
+        env = {worktree.MARK: str(run.folder), ledger.TAGS: json.dumps(tags), "MLFLOW_TRACKING_URI": tracking.uri()}
         with self._starting:
             if self._stopping.is_set():
                 return 130, ""
-            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *self.targets, *self.options], env, lane.folder)
+            flow = processes.start([sys.executable, "-m", "pipelines.cli", "run", *self.targets, *self.options], env, run.folder)
             self._flows[flow.pid] = flow
         last = ""
-        with lane.log.open("w", encoding="utf-8") as log:
+        with run.log.open("w", encoding="utf-8") as log:
             for line in flow.stdout:
                 log.write(line)
                 log.flush()
                 if SHOWN.match(line.rstrip()):
-                    self.on_line(lane.name, line.rstrip())
+                    self.on_line(run.name, line.rstrip())
                 if WRONG.match(line):
                     last = line.strip()
         return flow.wait(), last or "no reason was reported; see its log"
@@ -149,17 +149,17 @@ def run(
     targets: Sequence[str] = (),
     options: Sequence[str] = (),
     on_line: Callable[..., None] = terminal.line,
-) -> list[lanes.Lane]:
+) -> list[worktree.WorktreeRun]:
     """Run variants in worktrees, `jobs` at a time; each builds the targets, by `sesame run` with these options.
 
     Raises SesameError before any begins if one can't.
     """
     for variant in variants:
-        if (lanes.LANES / variant.name).exists():
-            state = lanes.read(lanes.LANES / variant.name).state
+        if (worktree.WORKTREES / variant.name).exists():
+            state = worktree.read(worktree.WORKTREES / variant.name).state
             cure = f"run `sesame exp clean {variant.name}`, or choose another name"
             raise SesameError(f"a worktree run {variant.name} exists ({state}): {cure}")
-    start = origin.look(variants)
+    start = checkout.read(variants)
     services.use_prefect()
     if os.environ.get(tracking.OFF) != "off":
         with suppress(Exception):  # the ledger's tables, made once before all; a flow that can't reach it says so

@@ -20,7 +20,7 @@ from components.embeddings import self_learning
 from components.embeddings.maps import fit, normalise, unit
 from components.embeddings.neighbours import nearest
 from components.embeddings.retrieval import csls
-from components.params.spaces import PRESETS
+from components.params.alignment import PRESETS
 
 PEERS = Path(os.environ.get("SESAME_PEERS", Path(__file__).parents[3] / "peers"))
 WORDS, WIDTH, SEEDS = (

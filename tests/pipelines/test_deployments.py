@@ -105,7 +105,7 @@ def begun(lab: Lab) -> None:
 
 
 def at_work(lab: Lab) -> set[str]:
-    """Names of the stages' processes that live in this lab, or in a lane of it."""
+    """Names of the stages' processes that live in this lab, or in a worktree_run of it."""
     names = set()
     for process in psutil.process_iter(["cwd", "cmdline", "status"]):
         if (process.info["cwd"] or "").startswith(str(lab.path)) and process.info["status"] != psutil.STATUS_ZOMBIE:
@@ -119,7 +119,7 @@ def side_by_side(lab: Lab) -> bool:
 
 
 def test_served(ready, many_flows):
-    """One server, many runs: by hand, queued, by schedule, in a lane, refused, cancelled, and the end of it all."""
+    """One server, many runs: by hand, queued, by schedule, in a worktree_run, refused, cancelled, and the end of it all."""
     lab, page = ready, Page(ready.env["PREFECT_API_URL"])
     serve = lab.start("serve")
     until(lambda: not page.deployment("study").get("detail"))
@@ -162,7 +162,7 @@ def test_served(ready, many_flows):
     lab.stages(STAGES).write("params.yaml", before)
 
     lab.write("hold", "")
-    subprocess.run(["git", "add", "hold"], cwd=lab.path, check=True)  # a lane has it, too
+    subprocess.run(["git", "add", "hold"], cwd=lab.path, check=True)  # a worktree_run has it, too
     running = page.run("pipeline", targets=["study"], force=True)
     begun(lab)
     waiting = page.run("pipeline", targets=["study"])
@@ -173,10 +173,10 @@ def test_served(ready, many_flows):
     name, message = page.end(running)
     assert name == "Cancelled" and "1 stopped" in message and at_work(lab) == set()
 
-    lane = page.run("pipeline", targets=["study"], overrides={"seed": 3}, experiment="three")
-    until((lab.path / ".sesame/lanes/three/begun").exists)
-    page.cancel(lane)
-    assert page.end(lane)[0] == "Cancelled" and at_work(lab) == set() and os.listdir(lab.path / ".sesame/lanes") == []
+    worktree_run = page.run("pipeline", targets=["study"], overrides={"seed": 3}, experiment="three")
+    until((lab.path / ".sesame/worktrees/three/begun").exists)
+    page.cancel(worktree_run)
+    assert page.end(worktree_run)[0] == "Cancelled" and at_work(lab) == set() and os.listdir(lab.path / ".sesame/worktrees") == []
 
     running = page.run("pipeline", targets=["study"], force=True)
     begun(lab)

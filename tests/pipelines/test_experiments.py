@@ -13,7 +13,7 @@ from scipy import stats
 from components.core import storage, tracking
 from components.core.errors import SesameError
 from pipelines import studies
-from pipelines.execution import views
+from pipelines.execution import mlflow_view
 from pipelines.worktrees import experiments
 from tests.pipelines.conftest import ROOT, Lab, dvc
 
@@ -113,7 +113,7 @@ def ledger(inside, monkeypatch):
 
 
 def test_the_ledgers_lists_and_views(inside, ledger, monkeypatch):
-    """Runs judged on dev have their score, lanes' runs their experiment; a study and a search are seen by what they compare."""
+    """Runs judged on dev have their score, worktree runs their experiment; a study and a search are seen by what they compare."""
     monkeypatch.setenv("SESAME_TRACKING", "")
     with tracking.start("calm-newt", {"experiment": "lr=0.1"}, {}) as flow:
         monkeypatch.setenv(tracking.PARENT, flow.id)
@@ -128,14 +128,15 @@ def test_the_ledgers_lists_and_views(inside, ledger, monkeypatch):
 
     shutil.copytree(ROOT / "studies", inside.path / "studies")
     for targets, metric in ((["study@first"], "metrics.`stsb`"), (["budget"], "metrics.`final_score`"), ([], "metrics.`score`")):
-        views.leave(targets, flow.id)
+        mlflow_view.save(targets, flow.id)
         tags = ledger.get_experiment_by_name(tracking.EXPERIMENT).tags
-        [state] = [json.loads(text) for key, text in tags.items() if key.startswith(views.TAG) and key.endswith(views.kind(targets))]
+        ours = [key for key in tags if key.startswith(mlflow_view.TAG) and key.endswith(mlflow_view.kind(targets))]
+        [state] = [json.loads(tags[key]) for key in ours]
         assert (state["orderByKey"], state["orderByAsc"]) == (metric, False)
         assert flow.id in state["searchFilter"]
         ledger.search_runs(["1"], state["searchFilter"])  # raises where MLflow does not take it
-    for number in range(views.KEPT + 3):
-        ledger.set_experiment_tag("1", f"{views.TAG}20200101-{number:012}-run", "{}")
-    views.leave([], flow.id)
+    for number in range(mlflow_view.MOST + 3):
+        ledger.set_experiment_tag("1", f"{mlflow_view.TAG}20200101-{number:012}-run", "{}")
+    mlflow_view.save([], flow.id)
     tags = ledger.get_experiment_by_name(tracking.EXPERIMENT).tags
-    assert sum(key.startswith(views.TAG) for key in tags) == views.KEPT
+    assert sum(key.startswith(mlflow_view.TAG) for key in tags) == mlflow_view.MOST

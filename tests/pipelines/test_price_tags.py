@@ -14,7 +14,7 @@ from components.comparison import price
 from components.core import tracking
 from components.stages import stage
 from pipelines.execution import ledger
-from pipelines.money import meter, price_tags, spent
+from pipelines.money import energy, price_tags, usage
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import ran
 
@@ -69,7 +69,7 @@ def test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once(em
     all_params = params.check(raw)
     ran(empty, raw, "pretrain@bert", COST)
     ran(empty, raw, "corpus@base", COST | {"seconds": 7.0})  # made elsewhere: the ledger does not know of it
-    book = spent.read(all_params)
+    book = usage.read(all_params)
     assert {(run.stage, run.state) for run in book.runs} == {("pretrain@bert", "elsewhere"), ("corpus@base", "elsewhere")}
     assert "mlflow.db is not there" in book.missing and not (empty / "mlflow.db").exists()
 
@@ -84,7 +84,7 @@ def test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once(em
     client.set_terminated(
         client.create_run(experiment, tags={"stage": "finetune", "seed": "1"}).info.run_id
     )  # a seed is in its stage's run
-    book = spent.read(all_params)
+    book = usage.read(all_params)
     found = {(run.stage, run.state, run.price.seconds): run.price.kwh for run in book.runs}
     kwh = stage.energy_kwh(all_params.energy, 30, 30, 0, 0)
     assert found == {
@@ -120,11 +120,11 @@ def test_the_days_between_two_attempts_cost_nothing(book, monkeypatch):
         raise KeyboardInterrupt
     now += day
     with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", {}, {}, run_id=first):
-        found = spent.read(params.check(tiny_params()))
+        found = usage.read(params.check(tiny_params()))
         assert (found.endless, found.runs) == (1, []), "it is at work, whenever its last attempt ended"
         now += 50
         raise KeyboardInterrupt
-    [run] = spent.read(params.check(tiny_params())).runs
+    [run] = usage.read(params.check(tiny_params())).runs
     assert (run.state, run.price.seconds) == ("KILLED", pytest.approx(20 + 30 + 50, abs=0.1))
 
 
@@ -137,7 +137,7 @@ def test_a_killed_flow_ends_when_nobody_knows_and_not_when_the_next_one_begins(b
     ledger.OPEN.write_text(left)
     with ledger.opened("next", "id", []):
         pass
-    found = spent.read(params.check(tiny_params()))
+    found = usage.read(params.check(tiny_params()))
     assert (found.endless, found.runs) == (1, []), "since 1970 it would be"
     statuses = [run.info.status for run in client.search_runs([client.get_run(left).info.experiment_id])]
     assert sorted(statuses) == ["FINISHED", "KILLED", "KILLED"]
@@ -184,8 +184,8 @@ def test_flows_that_were_measured_stand_beside_the_estimates_of_their_stages(boo
     with ledger.opened("flow", "id", []) as flow:
         recorded("pretrain", "bert", COST, flow=flow._run.id)
         recorded("pretrain", "gpt", COST, flow="another")
-        flow.measured({meter.CPU: 0.004, meter.GPU: 0.02})
-    found = spent.read(params.check(tiny_params()))
+        flow.measured({energy.CPU: 0.004, energy.GPU: 0.02})
+    found = usage.read(params.check(tiny_params()))
     assert found.flows == [{"cpu": 0.004, "gpu": 0.02, "estimated": 0.001}]
     assert price_tags._measured(found) == (
         "measured by the energy counters of the whole machine: CPUs and memory 0.00400 kWh in 1 "
@@ -213,14 +213,14 @@ def test_a_study_whose_trainings_are_not_here_is_priced_by_its_table(empty, made
         row | {"variant": name, "seconds": own, "finetune_seconds": tuned, "flops": flops} for name, (own, tuned, flops) in figures.items()
     ])  # fmt: skip
     all_params = params.check(raw)
-    found = {run.stage: (run.price.seconds, run.price.flops) for run in spent.read(all_params).runs}
+    found = {run.stage: (run.price.seconds, run.price.flops) for run in usage.read(all_params).runs}
     assert found == {
         "variant@rate-15": (200, 16e6), "variant@rate-40": (240, 16e6), "further@rate-further": (120, 8e6),  # less what it began with
         "transfer@rate-15": (20, 0), "transfer@rate-40": (20, 0), "transfer@rate-further": (40, 0), "transfer@rate-again": (10, 0),
     }  # fmt: skip
     shutil.copy(made, empty)
     recorded("variant", "rate-40-1", COST)  # what the ledger has of a variant counts, and not its rows as well
-    assert {run.stage for run in spent.read(all_params).runs if "40" in run.stage} == {"variant@rate-40-1"}
+    assert {run.stage for run in usage.read(all_params).runs if "40" in run.stage} == {"variant@rate-40-1"}
 
 
 def test_what_more_tokens_bring_is_told_by_the_study_that_has_them(empty):
@@ -250,9 +250,9 @@ def test_counters_of_packages_and_memory_are_read_and_begin_again(tmp_path, monk
         for file, value in (("name", name), ("energy_uj", "900000000"), ("max_energy_range_uj", "1000000000")):
             (tmp_path / zone / file).write_text(f"{value}\n")
     (tmp_path / "intel-rapl:2").mkdir()  # of which nothing can be read
-    monkeypatch.setattr(meter, "POWERCAP", tmp_path)
-    monkeypatch.setattr(meter, "NVML", "libno-such.so")
-    with meter.running() as read:
+    monkeypatch.setattr(energy, "POWERCAP", tmp_path)
+    monkeypatch.setattr(energy, "NVML", "libno-such.so")
+    with energy.running() as read:
         (tmp_path / "intel-rapl:0/energy_uj").write_text("960000000\n")  # 60 J
         (tmp_path / "intel-rapl:0:1/energy_uj").write_text("20000000\n")  # 120 J: it began again
         (tmp_path / "intel-rapl:0:0/energy_uj").write_text("950000000\n")  # in the package already, as are all in psys
@@ -260,17 +260,17 @@ def test_counters_of_packages_and_memory_are_read_and_begin_again(tmp_path, monk
         assert read.kwh(pue=2.0) == {"cpu": pytest.approx(2 * 180 / 3.6e6)}
         (tmp_path / "intel-rapl:0/energy_uj").unlink()  # and what was read stays
         assert read.kwh(pue=2.0) == {"cpu": pytest.approx(2 * 180 / 3.6e6)}
-    assert meter.why_not() == ""
+    assert energy.why_not() == ""
 
 
 def test_without_counters_nothing_is_measured_and_it_is_said_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(meter, "POWERCAP", tmp_path)
-    monkeypatch.setattr(meter, "NVML", "libno-such.so")
-    with meter.running() as read:
+    monkeypatch.setattr(energy, "POWERCAP", tmp_path)
+    monkeypatch.setattr(energy, "NVML", "libno-such.so")
+    with energy.running() as read:
         assert read.kwh(1.58) == {}
-    assert meter.why_not() == f"no RAPL in {tmp_path}, and no NVIDIA GPU whose energy is counted"
+    assert energy.why_not() == f"no RAPL in {tmp_path}, and no NVIDIA GPU whose energy is counted"
     (tmp_path / "intel-rapl:0").mkdir()
-    assert "only root may read RAPL" in meter.why_not()
+    assert "only root may read RAPL" in energy.why_not()
 
 
 STAND_IN = """
@@ -290,8 +290,8 @@ def test_the_interface_of_nvml_is_called_as_its_header_has_it(tmp_path, monkeypa
     """Against a library with its signatures: each GPU uses a joule between two readings, and the third counts nothing."""
     (tmp_path / "nvml.c").write_text(STAND_IN)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "nvml.so", tmp_path / "nvml.c"], check=True)
-    monkeypatch.setattr(meter, "POWERCAP", tmp_path)
-    monkeypatch.setattr(meter, "NVML", str(tmp_path / "nvml.so"))
-    with meter.running() as read:
+    monkeypatch.setattr(energy, "POWERCAP", tmp_path)
+    monkeypatch.setattr(energy, "NVML", str(tmp_path / "nvml.so"))
+    with energy.running() as read:
         assert read.kwh(pue=1.0) == {"gpu": pytest.approx(2 / 3.6e6)}
         assert read.kwh(pue=1.0) == {"gpu": pytest.approx(4 / 3.6e6)}

@@ -114,11 +114,11 @@ def test_a_forecast_counts_with_them(three):
 def test_as_many_lanes_as_the_machine_takes(three):
     """By GPUs, cores, or one where a thing is there once; those whose stages run elsewhere hardly take any of it."""
 
-    def lanes(pretrain: str | None, **changes: str) -> int:
+    def worktree_runs(pretrain: str | None, **changes: str) -> int:
         return sweep.default_jobs(params.check(tiny_params(resources={"pretrain": pretrain, "finetune": None}, **changes)))
 
-    assert (lanes("gpu"), lanes("printer"), lanes(None)) == (3, 1, max(1, os.cpu_count() // 2))
-    assert lanes("gpu", run_on="farm") == lanes(None, run_on="farm") == sweep.AWAY
+    assert (worktree_runs("gpu"), worktree_runs("printer"), worktree_runs(None)) == (3, 1, max(1, os.cpu_count() // 2))
+    assert worktree_runs("gpu", run_on="farm") == worktree_runs(None, run_on="farm") == sweep.AWAY
 
 
 def test_two_flows_share_the_gpus_and_a_dead_one_leaves_none(lab, template, tmp_path):

@@ -18,7 +18,7 @@ from components.comparison import pages, plots
 from components.embeddings import history
 from components.embeddings.space import Space, save
 from components.models.common.config import Reads
-from components.params.studies import KINDS
+from components.params.variants import KINDS
 from components.report import benchmarks, spaces, tables
 from components.report.__main__ import less, reading, size, spread
 from tests.conftest import tiny_params

@@ -12,7 +12,7 @@ from components.embeddings import evaluate, self_learning
 from components.embeddings.maps import Fitted, fit, least_squares, normalise, procrustes, rcsls, unit
 from components.embeddings.neighbours import best_down, both_ways, crowding, crowding_both_ways, nearest, top
 from components.embeddings.retrieval import INVERSE_TEMPERATURE, RETRIEVALS, csls, inverted_softmax
-from components.params.spaces import PRESETS
+from components.params.alignment import PRESETS
 
 
 def rotation(draw: np.random.Generator, d: int) -> np.ndarray:

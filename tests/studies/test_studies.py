@@ -22,7 +22,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive import tuned as derive_tuned
 from components.objectives.clm.config import CausalLM
-from components.params.studies import laid_over, varied
+from components.params.variants import laid_over, varied
 from components.pretrain.training import checkpoint_folder
 from components.stages import registry, resolve
 from components.studies import __main__ as study_stage

@@ -1,7 +1,7 @@
 """Word pairs: some to learn a mapping from, others, with other source words, to test it.
 
 One more kind of dictionary is one file here, `<kind>.py`, with `build(settings, source, target, seed)`, and its block in
-`components/params/spaces.py`.
+`components/params/dictionaries.py`.
 """
 
 import random

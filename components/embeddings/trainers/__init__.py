@@ -1,7 +1,7 @@
 """Ways to train word vectors.
 
 One more kind of vectors is one file here, `<kind>.py`, with `train(sentences, settings)`, and its block in
-`components/params/spaces.py`. `vocabulary` holds what they share.
+`components/params/vectors.py`. `vocabulary` holds what they share.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from components import params
 from components.embeddings.trainers import predicted
 
 
-def train(sentences: list[list[str]], settings: params.spaces.Cbow) -> tuple[list[str], np.ndarray, np.ndarray]:
+def train(sentences: list[list[str]], settings: params.vectors.Cbow) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Words, counts, vectors."""
     from gensim.models import Word2Vec
 

@@ -6,7 +6,7 @@ from components import params
 from components.embeddings.trainers import predicted
 
 
-def train(sentences: list[list[str]], settings: params.spaces.FastText) -> tuple[list[str], np.ndarray, np.ndarray]:
+def train(sentences: list[list[str]], settings: params.vectors.FastText) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Words, counts, vectors: a word's own with those of its n-grams."""
     from gensim.models import FastText
 

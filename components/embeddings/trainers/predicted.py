@@ -11,7 +11,7 @@ FEWEST = 10
 """Words; vectors of fewer would say nothing."""
 
 
-def options(settings: params.spaces.Predicted) -> dict[str, Any]:
+def options(settings: params.vectors.Predicted) -> dict[str, Any]:
     """Gensim's names for what all of its models take. With one worker the same text and library versions give the same bits."""
     return {
         "vector_size": settings.vector_size, "window": settings.window, "min_count": settings.min_count, "negative": settings.negative,
@@ -27,7 +27,7 @@ def whole(sentences: list[list[str]]) -> list[list[str]]:
     return [sentence[at : at + LONGEST] for sentence in sentences for at in range(0, len(sentence), LONGEST)]
 
 
-def trained(model: Any, sentences: list[list[str]], settings: params.spaces.Predicted) -> tuple[list[str], np.ndarray, np.ndarray]:
+def trained(model: Any, sentences: list[list[str]], settings: params.vectors.Predicted) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Words, counts, vectors of a gensim model. Raises SesameError when the text is too short."""
     sentences = whole(sentences)
     model.build_vocab(sentences)

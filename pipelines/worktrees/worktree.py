@@ -1,4 +1,4 @@
-"""Worktree runs (`Lane`): variants of the pipeline side by side, each in its own git worktree with the shared DVC
+"""Worktree runs (`WorktreeRun`): variants of the pipeline side by side, each in its own git worktree with the shared DVC
 cache.
 
 A worktree run has the user's last commit, the uncommitted changes of tracked files, and its own params.yaml. `sesame
@@ -25,11 +25,11 @@ from components import params
 from components.core.errors import SesameError
 from components.core.storage import STATE, output, read_json, write_json
 from pipelines.execution import graph, processes
-from pipelines.worktrees import origin
-from pipelines.worktrees.origin import call, git
+from pipelines.worktrees import checkout
+from pipelines.worktrees.checkout import call, git
 
-LANES = STATE / "lanes"
-MARK = "SESAME_LANE"
+WORKTREES = STATE / "worktrees"
+MARK = "SESAME_WORKTREE"
 """Environment variable of all processes of a worktree run: its folder."""
 DVC = (sys.executable, "-m", "dvc")
 LINKS = ["reflink", "hardlink", "symlink", "copy"]
@@ -40,8 +40,8 @@ it."""
 def _turn() -> FileLock:
     """Lock for adding and removing worktrees and for saving experiments: git's and DVC's scratch refs are shared by all
     worktrees."""
-    LANES.mkdir(parents=True, exist_ok=True)
-    return FileLock(STATE / "lanes.lock")
+    WORKTREES.mkdir(parents=True, exist_ok=True)
+    return FileLock(STATE / "worktrees.lock")
 
 
 class _Config(Config):
@@ -90,7 +90,7 @@ def headline(path: Path) -> str:
 
 
 @dataclass
-class Lane:
+class WorktreeRun:
     """One variant, and the state of its run."""
 
     name: str
@@ -106,7 +106,7 @@ class Lane:
 
     @property
     def folder(self) -> Path:
-        return (LANES / self.name).resolve()
+        return (WORKTREES / self.name).resolve()
 
     @property
     def page(self) -> Path:
@@ -116,9 +116,9 @@ class Lane:
     @property
     def log(self) -> Path:
         """The output of its flow."""
-        return LANES / self.name / STATE / "lane.log"
+        return WORKTREES / self.name / STATE / "run.log"
 
-    def prepare(self, start: origin.Origin, text: str) -> FileLock:
+    def prepare(self, start: checkout.Checkout, text: str) -> FileLock:
         """Make the worktree with the user's files, the variant's params and data from the cache. Returns its lock,
         held.
 
@@ -130,7 +130,7 @@ class Lane:
             try:
                 git("worktree", "add", "--quiet", "--force", "--detach", self.folder, start.commit)
                 (self.folder / STATE).mkdir()
-                lock = FileLock(self.folder / STATE / "lane.lock")
+                lock = FileLock(self.folder / STATE / "run.lock")
                 lock.acquire()
                 self.state = "running"
                 self.write()
@@ -150,7 +150,7 @@ class Lane:
             self.remove()
             raise
 
-    def save(self, start: origin.Origin, targets: Sequence[str]) -> None:
+    def save(self, start: checkout.Checkout, targets: Sequence[str]) -> None:
         """Save the results as a DVC experiment, and remove the worktree.
 
         DVC gets only the stages that were built: it requires the outputs of all stages that it gets.
@@ -164,7 +164,7 @@ class Lane:
             if files:
                 git("add", "--pathspec-from-file=-", "--pathspec-file-nul", cwd=self.folder, feed="\0".join(files).encode())
             call(*DVC, "exp", "save", "--force", "--name", self.name, *built, cwd=self.folder)
-            self.added = {md5: size for md5, size in origin.outs(self.folder).items() if md5 not in start.known}
+            self.added = {md5: size for md5, size in checkout.output_sizes(self.folder).items() if md5 not in start.known}
             self.scores = headline(self.folder / "data/report/scores.csv")
             page = self.folder / "data/report/index.html"
             if page.exists():
@@ -175,7 +175,7 @@ class Lane:
     def write(self) -> None:
         """Write the state for `sesame exp list`."""
         note = {"overrides": self.overrides, "state": self.state, "problem": self.problem, "seconds": round(self.seconds, 1)}
-        write_json(self.folder / STATE / "lane.json", note)
+        write_json(self.folder / STATE / "run.json", note)
 
     def remove(self) -> int:
         """Stop all processes of the worktree, and remove it. Returns the bytes that were freed."""
@@ -187,28 +187,28 @@ class Lane:
         return size
 
 
-def read(folder: Path) -> Lane:
+def read(folder: Path) -> WorktreeRun:
     """A worktree run that is on the disk. One whose lock is free and that recorded no end has crashed."""
-    lane = Lane(folder.name)
+    run = WorktreeRun(folder.name)
     try:
-        note = read_json(folder / STATE / "lane.json")
-        lane.overrides, lane.state, lane.problem, lane.seconds = (note[key] for key in ("overrides", "state", "problem", "seconds"))
+        note = read_json(folder / STATE / "run.json")
+        run.overrides, run.state, run.problem, run.seconds = (note[key] for key in ("overrides", "state", "problem", "seconds"))
     except (SesameError, ValueError):
-        lane.state, lane.problem = "crashed", "ended while its worktree was prepared"
-        return lane
+        run.state, run.problem = "crashed", "ended while its worktree was prepared"
+        return run
     try:
-        with FileLock(folder / STATE / "lane.lock").acquire(timeout=0):
-            if lane.state == "running":
-                lane.state, lane.problem = "crashed", "its `sesame exp` process no longer exists"
+        with FileLock(folder / STATE / "run.lock").acquire(timeout=0):
+            if run.state == "running":
+                run.state, run.problem = "crashed", "its `sesame exp` process no longer exists"
     except Timeout:
-        lane.state = "running"
-    return lane
+        run.state = "running"
+    return run
 
 
-def present() -> list[Lane]:
+def present() -> list[WorktreeRun]:
     """The worktree runs on the disk: active ones, and those that failed or crashed."""
     with _turn():
-        return [read(folder) for folder in sorted(LANES.iterdir()) if folder.is_dir()]
+        return [read(folder) for folder in sorted(WORKTREES.iterdir()) if folder.is_dir()]
 
 
 def clean(names: Sequence[str] = ()) -> dict[str, int]:
@@ -216,15 +216,15 @@ def clean(names: Sequence[str] = ()) -> dict[str, int]:
 
     Raises SesameError for one that is active or does not exist.
     """
-    lanes = {lane.name: lane for lane in present()}
+    runs = {run.name: run for run in present()}
     for name in names:
-        if name not in lanes:
-            raise SesameError(f"no worktree run {name!r} (there are: {', '.join(lanes) or 'none'})")
-        if lanes[name].state == "running":
+        if name not in runs:
+            raise SesameError(f"no worktree run {name!r} (there are: {', '.join(runs) or 'none'})")
+        if runs[name].state == "running":
             raise SesameError(f"worktree run {name} is running: stop its `sesame exp` first (Ctrl-C there)")
     freed = {}
-    for lane in lanes.values():
-        if lane.state != "running" and (not names or lane.name in names):
+    for run in runs.values():
+        if run.state != "running" and (not names or run.name in names):
             with _turn():
-                freed[lane.name] = lane.remove()
+                freed[run.name] = run.remove()
     return freed

@@ -1,4 +1,4 @@
-"""Lanes end to end: real git worktrees, DVC, Prefect, MLflow and child processes."""
+"""Worktree runs end to end: real git worktrees, DVC, Prefect, MLflow and child processes."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import pytest
 from dvc.config import Config
 
 from components.core.errors import SesameError
-from pipelines.worktrees import lanes, overrides
+from pipelines.worktrees import overrides, worktree
 from tests.pipelines.conftest import BIN, ROOT, Lab
 
 STAGES = """
@@ -96,8 +96,8 @@ def ready(lab) -> Lab:
 
 
 def left(lab: Lab) -> list[str]:
-    assert len(git(lab, "worktree", "list").splitlines()) == 1 + len(os.listdir(lab.path / ".sesame/lanes"))
-    return sorted(os.listdir(lab.path / ".sesame/lanes"))
+    assert len(git(lab, "worktree", "list").splitlines()) == 1 + len(os.listdir(lab.path / ".sesame/worktrees"))
+    return sorted(os.listdir(lab.path / ".sesame/worktrees"))
 
 
 def works_in(lab: Lab) -> list[psutil.Process]:
@@ -113,7 +113,7 @@ def test_four_lanes_leave_the_tree_as_it_was(ready, many_stages):
     lab = ready
     lab.write("score.py", SCORE + "# stashed\n")
     git(lab, "stash")
-    lab.write("in", "22").write("notes.txt", "not for a lane").write("addé.txt", "a new file that git knows")
+    lab.write("in", "22").write("notes.txt", "not for a worktree run").write("addé.txt", "a new file that git knows")
     git(lab, "add", "addé.txt")
     before = tree(lab)
     output = lab.sesame("exp", "sweep", "-S", "seed=2,3", "-S", "energy.pue=1.0,2.0", "--jobs", "4", SESAME_TRACKING="")
@@ -143,7 +143,7 @@ def test_four_lanes_leave_the_tree_as_it_was(ready, many_stages):
     assert "seed" in dvc(lab, "exp", "diff", "seed=2,energy.pue=1.0", "seed=3,energy.pue=1.0")
     apply(lab, "seed=3,energy.pue=1.0")
     assert json.loads(lab.read("metrics.json"))["score"] == 3.0 and lab.read("score.out") == "22" * 1000 + "3"
-    assert lab.read("in") == "22" and lab.read("addé.txt") and lab.read("notes.txt") == "not for a lane"
+    assert lab.read("in") == "22" and lab.read("addé.txt") and lab.read("notes.txt") == "not for a worktree run"
     assert "2 cached, 0 done" in lab.sesame("run")
 
 
@@ -153,9 +153,9 @@ def test_a_failing_lane_stays_and_costs_no_other(ready, many_stages):
     assert re.search(r"^seed=13 +seed=13 +failed ", output, re.M) and re.search(r"^seed=4 +seed=4 +done ", output, re.M)
     assert "seed=13 failed: [score] failed: an unlucky number" in output and "sesame exp clean" in output
     assert set(experiments(lab)) == {"seed=4"} and left(lab) == ["seed=13"]
-    log = lab.read(".sesame/lanes/seed=13/.sesame/lane.log")
+    log = lab.read(".sesame/worktrees/seed=13/.sesame/run.log")
     assert "an unlucky number" in log and "2 stages: 1 cached, 0 done, 1 failed" in log, "what is unchanged comes from the cache"
-    assert (lab.path / ".sesame/lanes/seed=13/base.out").stat().st_nlink > 1, "and is no second copy"
+    assert (lab.path / ".sesame/worktrees/seed=13/base.out").stat().st_nlink > 1, "and is no second copy"
     assert re.search(r"^seed=13 +failed +seed=13 +[\d.]+ +\[score\] failed: an unlucky number", lab.sesame("exp", "list"), re.M)
     assert ("a worktree run seed=13 exists (failed): run `sesame exp clean seed=13`") in lab.sesame(
         "exp", "run", "-S", "seed=13", code=1
@@ -225,7 +225,7 @@ def test_what_cannot_be_run_is_said_before_a_lane_starts(ready):
     def refused(*args: str) -> str:
         output = lab.sesame("exp", *args, code=1)
         assert len(output.splitlines()) == 1, output
-        assert not (lab.path / ".sesame/lanes").exists() or left(lab) == []
+        assert not (lab.path / ".sesame/worktrees").exists() or left(lab) == []
         return output.removeprefix("sesame: ").rstrip()
 
     assert refused("run", "-S", "models.brt.optimizer.learning_rate=1") == (
@@ -302,10 +302,10 @@ def test_what_git_tells_a_hook_leads_no_lane_to_the_users_index(ready):
 
 def test_a_checkout_may_stand_under_a_path_of_any_letters(tmp_path, monkeypatch):
     folder = tmp_path / "José #1" / "lab"
-    (folder / ".sesame/lanes/own/.dvc").mkdir(parents=True)
+    (folder / ".sesame/worktrees/own/.dvc").mkdir(parents=True)
     monkeypatch.chdir(folder)
-    as_it_is = Config(folder / ".sesame/lanes/own/.dvc").load_one("local")
-    lanes.share(folder / ".sesame/lanes/own", as_it_is, str(folder / ".dvc/cache"))
-    config = Config(folder / ".sesame/lanes/own/.dvc").load_one("local")
+    as_it_is = Config(folder / ".sesame/worktrees/own/.dvc").load_one("local")
+    worktree.share(folder / ".sesame/worktrees/own", as_it_is, str(folder / ".dvc/cache"))
+    config = Config(folder / ".sesame/worktrees/own/.dvc").load_one("local")
     assert config["cache"]["dir"] == str(folder / ".dvc/cache")
-    assert config["core"]["site_cache_dir"] == str(folder / ".sesame/lanes/own/.dvc/tmp/site")
+    assert config["core"]["site_cache_dir"] == str(folder / ".sesame/worktrees/own/.dvc/tmp/site")

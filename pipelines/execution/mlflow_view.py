@@ -16,7 +16,7 @@ from components.core.errors import without_secrets
 from pipelines.machines import services
 
 TAG = "mlflow.sharedViewState."
-KEPT = 50
+MOST = 50
 """Views of the newest flows; the page reads them all at once."""
 
 
@@ -39,7 +39,7 @@ def _compared(targets: Sequence[str]) -> tuple[str, list[str], list[str]]:
     return "tags.stage != ''", ["stage", "model", "task", "method", "init", "seed"], ["score", "seconds"]
 
 
-def leave(targets: Sequence[str], flow_run: str) -> None:
+def save(targets: Sequence[str], flow_run: str) -> None:
     """Write the view of a flow whose run in the ledger has this id, and forget those of flows long past. Raises what MLflow raises."""
     extra, tags, metrics = _compared(targets)
     columns = [f"tags.`{tag}`" for tag in tags] + [f"metrics.`{metric}`" for metric in metrics]
@@ -50,7 +50,7 @@ def leave(targets: Sequence[str], flow_run: str) -> None:
     client = tracking.client()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
     client.set_experiment_tag(experiment.experiment_id, f"{TAG}{datetime.now():%Y%m%d-%H%M%S%f}-{kind(targets)}", json.dumps(view))
-    for old in sorted(tag for tag in experiment.tags if tag.startswith(TAG))[: -KEPT + 1]:
+    for old in sorted(tag for tag in experiment.tags if tag.startswith(TAG))[: -MOST + 1]:
         client.delete_experiment_tag(experiment.experiment_id, old)
 
 
@@ -58,16 +58,16 @@ recorded: bool | None = None
 """Whether the flow of this process was recorded to its end; None before one had anything to do."""
 
 
-def shown(targets: Sequence[str]) -> str:
+def address_or_reason(targets: Sequence[str]) -> str:
     """Where the runs of the newest flow that built these targets are seen, or why there is nothing to see."""
     if recorded is False:
         off = os.environ.get(tracking.OFF) == "off"
         why = f"{tracking.OFF}=off" if off else "MLflow could not be reached, see above"
         return f"this flow was not recorded ({why}); its results are in data/"
-    return link(targets) or "start its page with `sesame up`"
+    return address(targets) or "start its page with `sesame up`"
 
 
-def link(targets: Sequence[str]) -> str | None:
+def address(targets: Sequence[str]) -> str | None:
     """Where the runs of the newest flow that built these targets are seen; None when no page is up.
 
     Asked by HTTP, since importing MLflow takes longer than a run without work.
@@ -75,15 +75,15 @@ def link(targets: Sequence[str]) -> str | None:
     page = services.page(services.MLFLOW)
     if page is None:
         return None
-    address = without_secrets(page)
+    shown = without_secrets(page)
     try:
         query = {"experiment_name": tracking.EXPERIMENT}
         experiment = requests.get(f"{page}/api/2.0/mlflow/experiments/get-by-name", params=query, timeout=5).json()["experiment"]
     except KeyError:  # the page is there before its first experiment
         return address
     except requests.RequestException:
-        return f"no server answers at {address}; `sesame status` shows the servers"
+        return f"no server answers at {shown}; `sesame status` shows the servers"
     keys = sorted(tag["key"].removeprefix(TAG) for tag in experiment.get("tags", ()) if tag["key"].startswith(TAG))
     fitting = [key for key in keys if key.partition("-")[2].partition("-")[2] == kind(targets)]
     view = f"&viewStateShareKey={fitting[-1]}" if fitting else ""
-    return f"{address}/#/experiments/{experiment['experiment_id']}/runs?workflowType=machine_learning{view}"
+    return f"{shown}/#/experiments/{experiment['experiment_id']}/runs?workflowType=machine_learning{view}"

@@ -19,14 +19,14 @@ from components.studies.folders import LAST, REPORTS
 from pipelines.execution import graph, ledger
 from pipelines.money import estimates
 
-NOT_SO_WELL = {"FAILED": "failed", "KILLED": "stopped"}
+UNSUCCESSFUL = {"FAILED": "failed", "KILLED": "stopped"}
 ELSEWHERE = "elsewhere"
 OF_VARIANTS = ("variant", "further", "intermediate", "transfer")
 """Stages of one seed of a study's variant."""
 
 
 @dataclass(frozen=True)
-class Spent:
+class StageRun:
     """A run of a stage."""
 
     stage: str
@@ -40,36 +40,36 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Book:
+class Usage:
     """All runs that are known of."""
 
-    runs: list[Spent]
+    runs: list[StageRun]
     missing: str
     """Why there is no ledger; empty where there is one."""
-    endless: int = 0
+    without_end: int = 0
     """Runs that are at work or were killed hard: the ledger has no end of them, and they are not counted."""
     flows: Sequence[Mapping[str, float]] = ()
     """Of each flow whose energy was measured the kWh with the PUE: by the machine's counters, by kind, and `estimated` by its stages."""
 
 
-def read(all_params: params.Params) -> Book:
+def read(all_params: params.Params) -> Usage:
     """Every run that the ledger or a result tells of."""
     results = {name: metrics["cost"] for name, metrics in estimates.lasting(graph.lock_entries()).items()}
-    made = {name: Spent(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
-    if missing := no_ledger():
-        return Book([*made.values(), *(own for name in all_params.studies for own in of_table(all_params, name, made))], missing)
-    runs, endless, flows = of_ledger(all_params)
+    made = {name: StageRun(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
+    if missing := why_no_mlflow():
+        return Usage([*made.values(), *(own for name in all_params.studies for own in runs_of_table(all_params, name, made))], missing)
+    runs, without_end, flows = runs_in_mlflow(all_params)
     finished = defaultdict(list)
     for run in runs:
         if run.state == "FINISHED":
             finished[run.stage].append(run.price.seconds)
     # a result whose seconds are those of a run is of that run
     unknown = [own for own in made.values() if not any(math.isclose(own.price.seconds, past) for past in finished.get(own.stage, ()))]
-    unknown += [own for name in all_params.studies for own in of_table(all_params, name, made.keys() | finished.keys())]
-    return Book([*runs, *unknown], "", endless, flows)
+    unknown += [own for name in all_params.studies for own in runs_of_table(all_params, name, made.keys() | finished.keys())]
+    return Usage([*runs, *unknown], "", without_end, flows)
 
 
-def no_ledger() -> str:
+def why_no_mlflow() -> str:
     """Why there is no ledger to ask; empty where there is one. Makes none."""
     if os.environ.get(tracking.OFF) == "off":
         return f"{tracking.OFF}=off"
@@ -82,7 +82,7 @@ def no_ledger() -> str:
     return ""
 
 
-def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[str, float]]]:
+def runs_in_mlflow(all_params: params.Params) -> tuple[list[StageRun], int, list[dict[str, float]]]:
     """Runs of stages, how many have no end, and of the flows that were measured the kWh by counters and by estimates.
 
     What failed or was stopped, or lost the ledger on its way, has kept no cost: its seconds are the ledger's, from the
@@ -91,7 +91,7 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
     """
     client = tracking.client()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
-    finished, without_cost, endless, flows, by_flow = [], [], 0, {}, defaultdict(float)
+    finished, without_cost, without_end, flows, by_flow = [], [], 0, {}, defaultdict(float)
     token = None
     while token != "":
         page = client.search_runs([experiment], max_results=1000, page_token=token)
@@ -102,10 +102,10 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
             if "stage" not in tags or "name" not in tags:  # a flow, or one seed, trial or variant of a stage, whose run has it all
                 continue
             if run.info.status == "FINISHED" and {"seconds", "kwh"} <= cost.keys():
-                finished.append(Spent(run.info.run_name, "FINISHED", price.of(all_params, tags["stage"], cost)))
+                finished.append(StageRun(run.info.run_name, "FINISHED", price.of(all_params, tags["stage"], cost)))
                 by_flow[tags.get(tracking.FLOW, "")] += cost["kwh"]
             elif run.info.end_time is None or run.info.status == "RUNNING":  # it has the end of its last attempt
-                endless += 1
+                without_end += 1
             else:
                 seconds = (run.info.end_time - run.info.start_time) / 1000 - float(tags.get(tracking.IDLE, 0))
                 without_cost.append((run.info.run_name, run.info.status, seconds))
@@ -114,11 +114,11 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
     for name, state, seconds in without_cost:
         group = name.partition("@")[0]
         kwh = watts[group] * seconds / 3.6e6 if group in watts else stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
-        finished.append(Spent(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))
-    return finished, endless, [own | {"estimated": by_flow[flow]} for flow, own in flows.items()]
+        finished.append(StageRun(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))
+    return finished, without_end, [own | {"estimated": by_flow[flow]} for flow, own in flows.items()]
 
 
-def _watts(runs: Iterable[Spent]) -> dict[str, float]:
+def _watts(runs: Iterable[StageRun]) -> dict[str, float]:
     """Of each group, PUE included."""
     together: dict[str, Price] = defaultdict(Price)
     for run in runs:
@@ -126,7 +126,7 @@ def _watts(runs: Iterable[Spent]) -> dict[str, float]:
     return {group: 3.6e6 * own.kwh / own.seconds for group, own in together.items() if own.seconds}
 
 
-def of_table(all_params: params.Params, name: str, known: Collection[str]) -> list[Spent]:
+def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) -> list[StageRun]:
     """Of a study the variants without a stage among the `known` ones, by its table, which git has: a core for the seconds of each
     training and fine-tuning."""
     path, study = REPORTS / f"{name}.csv", all_params.studies[name]
@@ -136,13 +136,13 @@ def of_table(all_params: params.Params, name: str, known: Collection[str]) -> li
     there = {own.variant for each, own in stages.items() if each in known}
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["variant"] in study.variants and row["variant"] not in there]
-    last, spent = {row["variant"]: row for row in rows if row.get("milestone", LAST) == LAST}, []
+    last, runs = {row["variant"]: row for row in rows if row.get("milestone", LAST) == LAST}, []
 
     def add(kind: str, row: dict, seconds: float, flops: float) -> None:
         seconds, flops = seconds * int(row["n"]), flops * int(row["n"])
         kwh = stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
         own = price.of(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
-        spent.append(Spent(f"{kind}@{name}-{row['variant']}", ELSEWHERE, own))
+        runs.append(StageRun(f"{kind}@{name}-{row['variant']}", ELSEWHERE, own))
 
     for variant, row in last.items():
         if not study.variants[variant].only_tuned:  # its figures are those of all trainings that the model went through
@@ -152,4 +152,4 @@ def of_table(all_params: params.Params, name: str, known: Collection[str]) -> li
             add(kind, row, own["seconds"], own["flops"])
     for row in rows:
         add("transfer", row, float(row["finetune_seconds"] or 0), 0.0)
-    return spent
+    return runs

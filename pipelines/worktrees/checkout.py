@@ -35,7 +35,7 @@ def git(*args: str | Path, **kwargs) -> bytes:
 
 
 @dataclass(frozen=True)
-class Origin:
+class Checkout:
     """The user's checkout at the start of worktree runs. Later edits do not affect them."""
 
     commit: str
@@ -51,7 +51,7 @@ class Origin:
     """md5 of the data in dvc.lock."""
 
 
-def look(variants: Sequence[Variant]) -> Origin:
+def read(variants: Sequence[Variant]) -> Checkout:
     """Read the user's checkout, and print which changes the worktree runs get.
 
     Raises SesameError if a needed file can't be carried over, or a name is taken.
@@ -76,13 +76,13 @@ def look(variants: Sequence[Variant]) -> Origin:
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
     # with -z, or git writes `é` as \303\251
     if changed := [path for path in git("diff", "--name-only", "-z", "HEAD").decode().split("\0") if path]:
-        terminal.say(f"uncommitted changes that are included: {some(changed)} ({len(changed)} in all)")
+        terminal.say(f"uncommitted changes that are included: {shortened(changed)} ({len(changed)} in all)")
     with Repo() as repo:
         config = repo.config.load_one("local")
-        return Origin(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(outs(Path())))
+        return Checkout(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(output_sizes(Path())))
 
 
-def carried() -> tuple[str, str]:
+def commit_and_patch() -> tuple[str, str]:
     """The checkout's commit, and its uncommitted changes of files that git has but for what a run writes, as `git diff` says them.
 
     Raises SesameError where stages need files that git does not have.
@@ -128,15 +128,15 @@ def _check(untracked: list[str]) -> None:
     needed, others = graph.sources(untracked)
     needed += [path for path in others if path == "dvc.yaml" or path.endswith(".dvc") or path.startswith(".dvc/")]
     if needed:
-        raise SesameError(f"stages need files that git does not have ({some(needed)}): `git add` them")
+        raise SesameError(f"stages need files that git does not have ({shortened(needed)}): `git add` them")
     if others := [path for path in others if path != "dvc.lock"]:
         terminal.say(
-            f"not included, as git does not have them: {some(others)} ({len(others)} in all); `git add` "
+            f"not included, as git does not have them: {shortened(others)} ({len(others)} in all); `git add` "
             "files that stages need"
         )
 
 
-def some(paths: list[str]) -> str:
+def shortened(paths: list[str]) -> str:
     """The first of them."""
     return ", ".join(paths[:3]) + ", ..." * (len(paths) > 3)
 
@@ -151,7 +151,7 @@ def _patterns(value: object) -> Iterator[str]:
         yield from _patterns(item)
 
 
-def outs(folder: Path) -> dict[str, int]:
+def output_sizes(folder: Path) -> dict[str, int]:
     """What dvc.lock says of the data: md5 -> bytes."""
     path = folder / "dvc.lock"
     stages = (YAML(typ="safe").load(path) or {}).get("stages", {}) if path.exists() else {}

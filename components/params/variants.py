@@ -1,0 +1,97 @@
+"""The models, recipes and stages that the variants of studies stand for."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from components.core.config import (
+    blocks_of,
+)
+from components.models.common.config import SIZED
+from components.params.models import Architecture, Model, Objective
+from components.params.recipes import Recipe
+from components.params.studies import Study
+
+
+class Member(NamedTuple):
+    """One training of a study: a seed of a variant."""
+
+    study: str
+    variant: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """As its stages are called."""
+        return "-".join(map(str, self))
+
+
+def members(studies: Mapping[str, Study]) -> Iterator[Member]:
+    """All trainings of all studies."""
+    for name, study in studies.items():
+        for variant in study.variants:
+            for seed in study.seeds:
+                yield Member(name, variant, seed)
+
+
+KINDS = {
+    part: {block.model_fields["name"].annotation.__args__[0]: block for block in blocks_of(union)}
+    for part, union in (("architecture", Architecture), ("objective", Objective))
+}  # fmt: skip
+"""Part of a model's block -> name -> its block."""
+
+
+def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "") -> dict[str, Any]:
+    """A block with the values of a change put in, however deep. `part` is the key that it stands under."""
+    merged = dict(block)
+    kind = change.get("name", block.get("name"))
+    if kind != block.get("name") and (kinds := KINDS.get(part, {})) and isinstance(kind, str) and kind in kinds:
+        merged = {key: value for key, value in merged.items() if key in kinds[kind].model_fields}
+    if part == "architecture" and change.get("size"):  # which is in place of these
+        merged = {key: value for key, value in merged.items() if key not in SIZED}
+    for key, value in change.items():
+        merged[key] = laid_over(merged[key], value, key) if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) else value
+    return merged
+
+
+def trained_by(study: Study, variant: str) -> str:
+    """The variant whose training made the weights that a variant is tuned from."""
+    own = study.variants[variant]
+    return trained_by(study, own.start) if own.only_tuned else variant
+
+
+def begun_by(study: Study, variant: str) -> str | None:
+    """The variant whose models the training of a variant goes on with; None where it begins with random weights."""
+    start = study.variants[variant].start
+    return trained_by(study, start) if start else None
+
+
+def read_by(models: Mapping[str, Model], study: Study, variant: str) -> str:
+    """The encoding that a variant was trained on last."""
+    own = study.variants[variant]
+    return own.encoding or (read_by(models, study, own.start) if own.start else study.encoding or models[study.model].encoding)
+
+
+def varied(models: Mapping[str, Model], study: Study, variant: str, seed: int) -> Model:
+    """The block of one training of a variant. Raises ValidationError where the change does not fit."""
+    own = study.variants[variant]
+    if own.only_tuned:
+        return varied(models, study, own.start, seed)
+    begun = varied(models, study, own.start, seed) if own.start else models[study.model]
+    given = {"encoding": read_by(models, study, variant), "seed": seed, "budget": own.budget or study.budget}
+    given |= {"pretrainings": 1, "prompts": []}
+    return Model.model_validate(laid_over(begun.model_dump(exclude_unset=True), own.change) | given)
+
+
+def loss_target(models: Mapping[str, Model], study: Study, variant: str) -> str:
+    """What the loss of a variant is asked of: text, tokenizer, objective and length of rows. Losses of other targets don't
+    compare."""
+    model = varied(models, study, variant, study.seeds[0])
+    return json.dumps([model.encoding, model.objective.settings(), model.architecture.max_length], sort_keys=True)
+
+
+def tuned(study: Study, variant: str) -> Recipe | None:
+    """How a variant is fine-tuned; None where the study has no tasks. Raises ValidationError where its own values do not fit."""
+    if study.recipe is None:
+        return None
+    return Recipe.model_validate(laid_over(study.recipe.model_dump(exclude_unset=True), study.variants[variant].recipe))

@@ -173,7 +173,7 @@ def main(
         if processes.LAUNCHED in os.environ:
             from components.stages import launch
 
-            launch.tell(error)
+            launch.announce(error)
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(f"{label}: stopped; nothing half-written, the next run continues")
@@ -181,5 +181,5 @@ def main(
         if processes.LAUNCHED in os.environ:
             from components.stages import launch
 
-            launch.tell(None)
+            launch.announce(None)
         print(f"{label}: done in {metrics['cost']['seconds']:.1f} s", flush=True)

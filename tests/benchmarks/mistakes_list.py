@@ -185,9 +185,9 @@ MISTAKES = [
     Mistake("a window goes over the end of its phase", "components/objectives/examples/phases.py",
             "last if phase is self.phases[-1] else min(last, phase.steps)", "last", named("pretrain", "test_phases_share_the_budget_out")),
     # several nodes
-    Mistake("a node with another encoding takes part", "components/stages/launch.py",
-            'if own["inputs"][path] != hashed:', "if False:", named("nodes", "test_joining_compares_the_folder_with_the_head")),
-    Mistake("a node that joins may become the head", "components/stages/launch.py",
+    Mistake("a node with another encoding takes part", "components/stages/launch/agreement.py",
+            'if here["inputs"][path] != digest:', "if False:", named("nodes", "test_joining_compares_the_folder_with_the_head")),
+    Mistake("a node that joins may become the head", "components/stages/launch/__init__.py",
             'f"{JOINER}{socket.gethostname()}"', "socket.gethostname()", named("nodes", "test_joining_compares_the_folder_with_the_head")),
     Mistake("a pool's worker is a task of Slurm", STAGE, 'if os.environ.get(processes.LAUNCHED) != "slurm":', "if False:",
             named("nodes", "test_a_stage_of_one_process_within_a_slurm_job_is_no_task_of_it")),

@@ -24,6 +24,8 @@ from components.core.processes import LAUNCHED
 from components.pretrain.afar import Afar
 from components.pretrain.training import check_readable
 from components.stages import launch
+from components.stages.launch import agent, agreement
+from components.stages.launch import store as head_store
 from tests.conftest import free_port, run_stage, s3_server, tiny_params
 from tests.hosts import Hosts
 from tests.pretrain.test_pretrain import killed, pretrain, weights, write_params
@@ -323,17 +325,17 @@ def described(**changes) -> dict:
     ],
 )
 def test_a_node_that_has_not_what_the_head_has_is_refused(own, line):
-    launch.check(described(), described(), "n:1")
+    agreement.check_same(described(), described(), "n:1")
     with pytest.raises(SesameError, match=line):
-        launch.check(described(**own), described(), "n:1")
+        agreement.check_same(described(**own), described(), "n:1")
 
 
 @contextmanager
 def head_of(training: dict) -> Iterator[str]:
     """A store as a head has it."""
     port = free_port()
-    store = launch._open("127.0.0.1", port)
-    store.set(launch.TRAINING, json.dumps(training))
+    store = head_store.open_store("127.0.0.1", port)
+    store.set(head_store.TRAINING, json.dumps(training))
     yield f"127.0.0.1:{port}"
 
 
@@ -341,9 +343,9 @@ def test_joining_compares_the_folder_with_the_head(project, monkeypatch):
     """The head's description is made by the same function over its own files: one byte of the encoding changed is seen."""
     write_params(run=nodes(29400))
     training = {"stage": "pretrain", "section": "models", "name": "gpt", "attempt": "1", "command": []}
-    training |= launch.described(params.load(), "pretrain", "models", "gpt", ["data/encoded/tiny"])
+    training |= agreement.description(params.load(), "pretrain", "models", "gpt", ["data/encoded/tiny"])
     began = []
-    monkeypatch.setattr(launch, "launch_agent", lambda config, *_: began.append(config.local_addr))
+    monkeypatch.setattr(agent, "launch_agent", lambda config, *_: began.append(config.local_addr))
     with head_of(training) as head:
         launch.join(head, 1)
         assert len(began) == 1 and began[0] > "z", "numbered behind the head"

@@ -213,7 +213,8 @@ def test_every_kind_that_can_be_declared_is_a_file():
     def there(package: ModuleType, *helpers: str) -> set[str]:
         return {path.stem for path in Path(package.__file__).parent.glob("*.py")} - {"__init__", *helpers}
 
-    assert kinds(params.Vectors) == there(trainers, "vocabulary", "predicted") and kinds(params.dictionaries.Dictionary) == there(dictionaries)
+    assert kinds(params.Vectors) == there(trainers, "vocabulary", "predicted")
+    assert kinds(params.dictionaries.Dictionary) == there(dictionaries)
     assert all(callable(trainers.load(kind)) for kind in there(trainers, "vocabulary", "predicted"))
     assert all(callable(dictionaries.load(kind)) for kind in there(dictionaries))
 

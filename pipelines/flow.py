@@ -24,7 +24,7 @@ from components import params
 from components.core.errors import SesameError
 from components.core.storage import STATE
 from pipelines import terminal
-from pipelines.execution import graph, ledger, processes, runner, slots, sources
+from pipelines.execution import graph, ledger, processes, repository, runner, slots, sources
 from pipelines.execution.cancellation import heard
 from pipelines.machines import pools, services
 from pipelines.money import energy
@@ -75,8 +75,8 @@ def run_stage(
     if outcome.stopped:
         return Cancelled(name="Stopped", message=outcome.problem)
     if outcome.returncode:
-        with graph.opened() as repo:
-            graph.free_lock(repo)  # a timeout, or a system out of memory, may have cut what stages still to come would read
+        with repository.opened() as repo:
+            repository.free_lock(repo)  # a timeout, or a system out of memory, may have cut what stages still to come would read
         if outcome.permanent or task_run.run_count > stage.meta.retries:
             return Failed(message=outcome.problem)
         terminal.line(stage.name, f"failed: {outcome.problem}; trying again ({task_run.run_count} of {stage.meta.retries})", "yellow")
@@ -122,7 +122,7 @@ class Build:
         self._by_name = {stage.name: stage for stage in self.plan}
         # what git keeps of all stages is here, and a worker has it of none
         kept = self.pool and graph.reads_what_git_keeps(self.plan)
-        self._here = {name for name in self._by_name if not self.pool or name in {graph.RESOLVE, *kept, *self.local}}
+        self._here = {name for name in self._by_name if not self.pool or name in {repository.RESOLVE, *kept, *self.local}}
 
     def run(self, cancelled: threading.Event) -> None:
         """Build all. Raises StagesFailed, or KeyboardInterrupt when it was stopped; nothing runs any more then."""
@@ -209,7 +209,7 @@ class Build:
             return partial(runner.run, stage.address, timeout=stage.meta.timeout)
         digested = [name for each in stage.upstream if self._by_name[each].is_digest for name in self._by_name[each].upstream]
         # what `resolve` writes of a stage goes with its order
-        names = [name for name in dict.fromkeys((*stage.upstream, *digested)) if name != graph.RESOLVE]
+        names = [name for name in dict.fromkeys((*stage.upstream, *digested)) if name != repository.RESOLVE]
         upstream = [self._by_name[name] for name in names]
         return partial(self.pool.run_here if stage.name in self._here else self.pool.run, stage, upstream)
 
@@ -272,7 +272,7 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     runner.reset()
     try:
         with heard() as cancelled, _only_flow(wait, cancelled):
-            with graph.at_once(wait):
+            with repository.at_once(wait):
                 plan, all_params = graph.plan(targets or []), params.load()
                 forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
                 if all_params.away:

@@ -21,11 +21,11 @@ def plan(
 ) -> None:
     """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
     from pipelines import studies, terminal
-    from pipelines.execution import graph
+    from pipelines.execution import graph, repository
     from pipelines.money import forecast
 
     all_params = params.load()
-    with graph.at_once():
+    with repository.at_once():
         stages_ = graph.plan(stages or [])
         states = graph.states(stages_, away=all_params.away)
     outlook = forecast.forecast(stages_, states, all_params, jobs)

@@ -1,37 +1,24 @@
 """DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here."""
 
 import difflib
-import json
 import os
-import re
-import subprocess
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import networkx
 from dvc.dependency import ParamsDependency
-from dvc.exceptions import DvcException
-from dvc.lock import LockError, make_lock
 from dvc.repo import Repo, lock_repo
-from dvc.repo.index import Index
 from dvc.repo.reproduce import plan_repro
-from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
-from components import params
 from components.core.errors import SesameError
 from components.core.storage import committed_metrics, last_metrics
-from components.stages import resolve
-from pipelines import terminal
 from pipelines.execution import lockfile
+from pipelines.execution.repository import RESOLVE, STUDIES, free_lock, opened, read_graph
 
-STUDIES = "studies/dvc.yaml"
 LIGHT, HEAVY = 10, 100
 """Seconds of a stage, and of one that claims a resource, where none was run: for the longest chain alone."""
 
@@ -75,124 +62,6 @@ class Stage:
         return self.name if self.file in ("dvc.yaml", self.name) else f"{self.file}:{self.name}"  # a .dvc file is its own stage
 
 
-def free_lock(repo: Repo) -> None:
-    """Remove DVC's list of files in use when it can't be read.
-
-    DVC rewrites it in place, so that a stop at the wrong moment leaves it empty, and every later command would refuse to run.
-    Entries of processes that are gone are no harm: DVC takes those out itself. Safe to call while stages run.
-    """
-    path = Path(repo.tmp_dir, RWLOCK_FILE)
-    guard = make_lock(os.path.join(repo.tmp_dir, RWLOCK_LOCK), tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
-    with guard:  # whoever writes it holds this, so that what can't be read now was left by a dead process
-        try:
-            json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return
-        except ValueError:
-            path.unlink()
-            terminal.say(
-                f"{os.path.relpath(path)} could not be read, as DVC was stopped while writing it: removed", "yellow"
-            )
-
-
-RESOLVE = "resolve"
-"""The stage whose outputs the settings and code of all others stand in."""
-
-
-def refresh() -> None:
-    """Bring those files up to date, as that stage would,
-    so that what is asked of the graph is about the params and code as they are now."""
-    try:
-        there = RESOLVE in YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
-    except (FileNotFoundError, YAMLError, TypeError, KeyError):
-        return  # DVC tells of it better
-    if not there:
-        return
-    all_params = params.load()
-    if Path(resolve.__file__).is_relative_to(Path.cwd()):
-        resolve.refresh(all_params)
-        return
-    # a worktree run has its own code, which may differ from what this process runs
-    done = subprocess.run([sys.executable, "-m", "components.stages.resolve"], capture_output=True, text=True)
-    if done.returncode:
-        raise SesameError((done.stderr.strip().splitlines() or [f"resolve ended with {done.returncode}"])[-1].removeprefix("resolve: "))
-
-
-_shared: Repo | None = None
-_graphs: dict[bool, networkx.DiGraph] = {}
-"""What was read of the shared one: with the studies, and without."""
-
-
-def _graph(repo: Repo, studies: bool) -> networkx.DiGraph:
-    """DVC's graph; an edge points from a stage to what it depends on. Without the studies it takes a sixth of the time to read."""
-    if studies in _graphs:
-        return _graphs[studies]
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "dvc.yaml", "*/dvc.yaml", "*.dvc"],
-        cwd=repo.root_dir, capture_output=True, text=True,
-    )  # fmt: skip
-    files = dict.fromkeys(path for path in listed.stdout.split("\0") if path and Path(repo.root_dir, path).exists())
-    if studies or listed.returncode or STUDIES not in files:
-        return repo.index.graph
-    read = [Index.from_file(repo, os.path.join(repo.root_dir, path)) for path in files if path != STUDIES]
-    graph = Index.from_indexes(repo, read).graph
-    if _shared:
-        _graphs[studies] = graph
-    return graph
-
-
-@contextmanager
-def at_once(wait: bool = False) -> Iterator[None]:
-    """What is asked of the graph inside reads DVC's files once, a second less for each question; `wait` for another DVC.
-
-    Not while stages run.
-    """
-    global _shared
-    check_folders()
-    refresh()
-    for path in ("dvc.lock", "studies/dvc.lock"):
-        lockfile.check(Path(path))
-    with opened(wait) as repo, lock_repo(repo):
-        _shared = repo
-        try:
-            yield
-        finally:
-            _shared = None
-            _graphs.clear()
-
-
-@contextmanager
-def opened(wait: bool = False) -> Iterator[Repo]:
-    """DVC's repository of this folder; its errors become one line."""
-    if _shared:
-        yield _shared
-        return
-    try:
-        with Repo(_wait_for_lock=wait) as repo:
-            yield repo
-    except LockError:
-        raise SesameError("DVC is at work in this checkout (its lock is taken); run again when it has ended") from None
-    except DvcException as error:
-        if cut := re.search(r"'((?:studies/)?dvc\.lock)'.*corrupted", str(error)):
-            raise SesameError(f"{cut[1]} is not valid YAML (a merge conflict, or cut off): {lockfile.cure(cut[1])}") from None
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise SesameError("DVC: " + " ".join(lines)) from None
-
-
-def check_folders() -> None:
-    """Raises SesameError where data/ or a folder in it is a link: DVC keeps nothing that stands behind one."""
-    for folder in (Path("data"), *Path("data").glob("*/")):
-        if folder.is_symlink():
-            there = os.readlink(folder)
-            raise SesameError(
-                f"{folder} is a link to {there}, and DVC does not track files behind a link: replace "
-                f"the link by the folder (`rm {folder} && mv "
-                f"{folder.parent / there} {folder}`); to use another disk, move the whole checkout, "
-                "or only DVC's cache by `dvc cache "
-                "dir --local FOLDER`"
-            )
-
-
 def _name(stage) -> str:
     return getattr(stage, "name", None) or stage.addressing
 
@@ -220,9 +89,9 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     before side branches, and nothing long is left to run alone at the end.
     """
     with opened() as repo:
-        graph = _graph(repo, studies=False)
+        graph = read_graph(repo, studies=False)
         if not all(any(selects([target], _name(stage)) for stage in graph) for target in targets):
-            graph = _graph(repo, studies=True)
+            graph = read_graph(repo, studies=True)
         declared = [_stage(stage, graph) for stage in graph]
     stages = {stage.name: stage for stage in declared}
     for stage in declared:
@@ -342,7 +211,7 @@ def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = Fal
     told: dict[str, str] = {}
     with opened() as repo, lock_repo(repo):
         free_lock(repo)
-        stages = {_name(stage): stage for stage in _graph(repo, studies=any(stage.file == STUDIES for stage in plan))}
+        stages = {_name(stage): stage for stage in read_graph(repo, studies=any(stage.file == STUDIES for stage in plan))}
         made = {out.fs_path: out for stage in stages.values() for out in stage.outs}
         for stage in plan:
             # what `resolve` writes is up to date already, and each stage sees in it whether its own part differs

@@ -10,7 +10,7 @@ from dvc.repo import Repo
 from rich.progress import Progress
 
 from pipelines import terminal
-from pipelines.execution import graph
+from pipelines.execution import repository
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Damaged:
 
 def damaged() -> tuple[list[Damaged], int]:
     """The damaged objects of the cache, and how many were read, with a bar meanwhile."""
-    with graph.opened() as repo:
+    with repository.opened() as repo:
         cache, uses = Path(repo.cache.local.path), _uses(repo)
     objects = sorted(path for path in cache.glob("[0-9a-f][0-9a-f]/*") if path.is_file())
     corrupt = []

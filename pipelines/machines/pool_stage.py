@@ -33,7 +33,7 @@ from prefect.states import Cancelled, Completed, Failed, State
 from components import params
 from components.core.errors import SesameError, one_line
 from components.core.storage import STATE, output
-from pipelines.execution import graph, lockfile, processes, runner, slots
+from pipelines.execution import graph, lockfile, processes, repository, runner, slots
 from pipelines.execution.cancellation import heard
 from pipelines.machines import parcel, services
 from pipelines.worktrees import worktree
@@ -91,7 +91,7 @@ class Remote(Exception):
 def _remote() -> Iterator[Repo]:
     """DVC's repository, to pull and to push."""
     try:
-        with graph.opened() as repo:
+        with repository.opened() as repo:
             yield repo
     except SesameError as error:
         raise Remote(str(error)) from None
@@ -186,7 +186,7 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
     _prepare(sent, folder)
     os.chdir(folder)
     with _remote() as repo:
-        graph.free_lock(repo)
+        repository.free_lock(repo)
         if sent.upstream:
             repo.pull(targets=sent.upstream)
     ready = time.monotonic()

@@ -17,7 +17,7 @@ from components.core.errors import SesameError
 from components.stages import registry
 from components.text.sources import download
 from pipelines import terminal
-from pipelines.execution import graph, slots, sources
+from pipelines.execution import graph, repository, slots, sources
 from pipelines.money import estimates
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 
@@ -166,7 +166,7 @@ def announce(
     storage.STATE.mkdir(exist_ok=True)
     away = all_params.away
     try:
-        with FileLock(storage.STATE / "flow.lock").acquire(timeout=0), graph.at_once(wait):
+        with FileLock(storage.STATE / "flow.lock").acquire(timeout=0), repository.at_once(wait):
             plan = graph.plan(targets)
             forced = {each.name for each in plan} if force else sources.unfixed(all_params) if recheck else set()
             states = graph.states(plan, forced, away)

@@ -12,7 +12,7 @@ from components.core.errors import SesameError
 from components.stages import registry
 from components.studies.folders import REPORTS
 from pipelines import terminal
-from pipelines.execution import graph
+from pipelines.execution import graph, repository
 from pipelines.money import energy, estimates, usage
 from pipelines.money.forecast import duration, number
 
@@ -109,7 +109,7 @@ def _foot(all_params: params.Params, missing: str) -> None:
 def overview(all_params: params.Params) -> None:
     """Print a line for each model and each study that has run."""
     made, rows = _made(all_params), []
-    with graph.at_once():
+    with repository.at_once():
         for name in _models(all_params):
             parts = _of_model(all_params, name, made)
             if any(own for group, own in parts.items() if registry.makes_model(group)):
@@ -139,7 +139,7 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
         raise SesameError(
             f"{name} is not pre-trained here, and --tokens and --times are about a model of `models`: {cure}"
         )
-    with graph.at_once():
+    with repository.at_once():
         parts = (_of_model if name in models else _of_study)(all_params, name, made)
         stages = [each.name for each in graph.plan(_ends(all_params, name))]
     terminal.table([name, "stages", *COLUMNS], [[part, *_sum({part: own})] for part, own in {**parts, "all": _all(parts)}.items() if own])
@@ -224,7 +224,7 @@ def _per_task(all_params: params.Params, name: str, parts: Parts, made: Mapping[
 
 def _beside(all_params: params.Params, stages: Sequence[str], made: Mapping[str, Price], by_table: Sequence[Price]) -> None:
     """Print which of these stages have no figures, what MLflow has recorded of them, and the assumptions."""
-    silent = [each for each in stages if each not in made and each != graph.RESOLVE]
+    silent = [each for each in stages if each not in made and each != repository.RESOLVE]
     if by_table:
         terminal.say(
             "trainings without results here are estimated from the seconds in the study's table, on one core each",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 import simpy
 
 from pipelines.execution import cancellation
-from pipelines.machines import pools
+from pipelines.machines import pool_runs, pools
 
 
 @dataclass
@@ -100,7 +100,7 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
 
     def seen(waiting):
         """By the flow, which may send another one then."""
-        yield world.timeout(pools.ALL * pools.POLL * chance.random())
+        yield world.timeout(pool_runs.ALL * pool_runs.POLL * chance.random())
         queued.release(waiting)
 
     def asking():
@@ -112,7 +112,7 @@ def simulate(stages: int, workers: int, seconds: float, costs: Costs, cores: int
     done, over = [0], world.event()
 
     def written(place):
-        yield world.timeout(pools.POLL * chance.random())
+        yield world.timeout(pool_runs.POLL * chance.random())
         yield from at(server, costs.poll)
         yield from at(flow, costs.write * batch)
         sent.release(place)

@@ -14,7 +14,7 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError
 from pipelines import cli
-from pipelines.execution import graph, lockfile
+from pipelines.execution import graph, lockfile, repository
 from tests.pipelines.conftest import ROOT, until
 
 DIAMOND = """
@@ -123,10 +123,10 @@ def test_a_run_that_waits_waits_for_dvc_too(inside):
     inside.stages(DIAMOND)
     holder = subprocess.Popen([sys.executable, "-c", HOLD])
     until(Path("held").exists)
-    with pytest.raises(SesameError, match="DVC is at work in this checkout"), graph.at_once():
+    with pytest.raises(SesameError, match="DVC is at work in this checkout"), repository.at_once():
         pass
     Timer(2, Path("enough").touch).start()
-    with graph.at_once(wait=True):
+    with repository.at_once(wait=True):
         assert Path("enough").exists() and graph.plan()
     assert holder.wait() == 0
 
@@ -179,7 +179,7 @@ def test_what_a_stage_reads_of_others(inside):
         "  c: {cmd: x, outs: [big]}\n"
     )
     [a, b] = graph.plan(["b"])
-    with graph.opened() as repo:
+    with repository.opened() as repo:
         read = graph.read_from(repo, b, [a])
         assert {str(Path(path).relative_to(inside.path)) for path in read} == {"d/one", "d/two", "e/three"}
         assert graph.read_from(repo, a, []) == []
@@ -225,10 +225,10 @@ def test_a_folder_of_data_that_is_a_link_is_one_line_with_its_cure(inside, name)
             SesameError,
             match=rf"{name} is a link to .*/disk, and DVC .*: replace the link by the folder \(`rm {name} && mv",
         ),
-        graph.at_once(),
+        repository.at_once(),
     ):
         pass
     Path(name).unlink()
     Path(name).mkdir()
-    with graph.at_once():
+    with repository.at_once():
         assert "data" in names()

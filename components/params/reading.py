@@ -33,20 +33,20 @@ STUDIES = Path("studies/params.yaml")
 STUDY_FOLDER = Path("studies/params")
 """Holds a file for each study: NAME.yaml is what `studies.NAME` is in what is checked."""
 SHARED = ("tokenizers", "encodings", "models", "derived")
-"""Sections that stand in both: what only a study reads is made with it, and no part of the main pipeline."""
+"""Sections that both files may have. An entry of the studies' file is built when a study needs it, not by the main pipeline."""
 
 
 def files(root: Path = Path()) -> list[Path]:
     """The params files that are there, in a fixed order."""
     known = [path for path in (FILE, STUDIES) if (root / path).exists()]
-    return [*known, *sorted(path.relative_to(root) for path in (root / STUDY_FOLDER).glob("[!.]*.yaml"))]  # a link to nowhere is told
+    return [*known, *sorted(path.relative_to(root) for path in (root / STUDY_FOLDER).glob("[!.]*.yaml"))]  # a broken link is reported later
 
 
 def joined(parsed: Mapping[Path, Any]) -> Any:
-    """What the studies' files say, as one document: the sections of `STUDIES`, and `studies` out of a file each; None where there are none.
+    """The studies' files as one document: the sections of `STUDIES`, and `studies` made of a file each; None if there are none.
 
     Args:
-        parsed: What each file says, unchecked. Others are left out.
+        parsed: The content of each file, unchecked. Other files are ignored.
 
     Raises SesameError where a study is in `STUDIES`.
     """
@@ -62,11 +62,11 @@ def joined(parsed: Mapping[Path, Any]) -> Any:
 
 
 def _file_of(problem: str, names: Container[str], of_studies: tuple[str, ...], file: str | Path) -> tuple[str | Path, str]:
-    """The file that a problem is in, and the problem as it is told there.
+    """The file that a problem is in, and the message for that file.
 
     Args:
-        names: Of the studies with a file of their own.
-        of_studies: What problems of `STUDIES` begin with.
+        names: The studies that have a file.
+        of_studies: How the messages of problems in `STUDIES` begin.
         file: The main one.
     """
     if (in_study := re.match(r"studies\.([^.: ]+)[.:] ?(?=.)", problem)) and in_study[1] in names:
@@ -75,24 +75,23 @@ def _file_of(problem: str, names: Container[str], of_studies: tuple[str, ...], f
 
 
 def _odd(raw: Any) -> str | None:
-    """What YAML can say and no block takes, of which the checks below would make no sense;
-    anchors make the same part stand in many places."""
-    seen: set[int] = set()
-    parts: list[tuple[str, Any]] = [("", raw)]
-    while parts:
-        place, part = parts.pop()
-        if isinstance(part, dict | list):
-            if id(part) in seen:
+    """The first thing that YAML allows and no section does, and that the checks after this one could not handle."""
+    seen: set[int] = set()  # an anchor gives the same value several paths
+    waiting: list[tuple[str, Any]] = [("", raw)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict | list):
+            if id(value) in seen:
                 continue
-            seen.add(id(part))
-        if isinstance(part, dict):
-            if odd := [key for key in part if not isinstance(key, str)]:
-                return f"{place or 'the file'}: the key {odd[0]!r} is no text; write it in quotes"
-            parts += [(f"{place}.{key}" if place else key, value) for key, value in part.items()]
-        elif isinstance(part, list):
-            parts += [(f"{place}[{i}]", value) for i, value in enumerate(part)]
-        elif isinstance(part, int) and abs(part) >= 2**63:
-            return f"{place}: a number beyond 2**63"
+            seen.add(id(value))
+        if isinstance(value, dict):
+            if odd := [key for key in value if not isinstance(key, str)]:
+                return f"{path or 'the file'}: the key {odd[0]!r} is no text; write it in quotes"
+            waiting += [(f"{path}.{key}" if path else key, item) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{i}]", item) for i, item in enumerate(value)]
+        elif isinstance(value, int) and abs(value) >= 2**63:
+            return f"{path}: a number beyond 2**63"
     return None
 
 
@@ -107,34 +106,33 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
         if (problem := _odd(content)) is not None:
             raise SesameError(f"{path}: {plain(problem)}")
     studies = studies or {}
-    own_names = _own_names(raw, studies, file)
+    study_names = _names_of_studies(raw, studies, file)
     problems, params = [], None
-    raw = {**raw, **studies, **{key: {**raw[key], **studies[key]} for key in own_names if isinstance(raw.get(key), dict)}}
+    raw = {**raw, **studies, **{key: {**raw[key], **studies[key]} for key in study_names if isinstance(raw.get(key), dict)}}
     # a wrong seed is reported by the model itself
     drawn = TOP_SEED.set(raw["seed"] if isinstance(raw.get("seed"), int) else 1)
     try:
         params = Params.model_validate(raw)
-        params._of_studies = own_names
+        params._of_studies = study_names
     except ValidationError as error:
         for problem in error.errors():
-            # what the whole is checked for says itself where it is
-            place = where(problem["loc"], raw)
-            problems.append(f"{place}: {message(problem)}" if place else message(problem))
+            path = where(problem["loc"], raw)  # empty for checks between sections, whose messages begin with a path
+            problems.append(f"{path}: {message(problem)}" if path else message(problem))
     finally:
         TOP_SEED.reset(drawn)
-    if problems := [plain(problem) for problem in problems + problems_of_names(raw, own_names)]:
+    if problems := [plain(problem) for problem in problems + problems_of_names(raw, study_names)]:
         places = (
             *(OF_STUDIES if studies else ()),
-            *(f"{key}.{name}{end}" for end in ".:" for key, names in own_names.items() for name in names),
+            *(f"{key}.{name}{end}" for end in ".:" for key, names in study_names.items() for name in names),
         )
         placed = [_file_of(problem, studies.get("studies") or (), places, file) for problem in problems]
         if len(placed) == 1:
             raise SesameError(f"{placed[0][0]}: {placed[0][1]}")
         paths = [path for path, _ in placed]
         top = file if file in paths else paths[0]
-        told = [problem if path == top else f"{path}: {problem}" for path, problem in placed]
+        lines = [problem if path == top else f"{path}: {problem}" for path, problem in placed]
         more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
-        raise SesameError(f"{top}: " + "\n  ".join([f"{len(problems)} problems", *told[:MOST], *more]))
+        raise SesameError(f"{top}: " + "\n  ".join([f"{len(problems)} problems", *lines[:MOST], *more]))
     return params
 
 
@@ -144,17 +142,17 @@ DEEPEST = 64
 """Levels of nesting; some tens of thousands would end the process, since the parser calls itself for each."""
 
 
-def _own_names(raw: dict[str, Any], studies: dict[str, Any], file: str | Path) -> dict[str, frozenset[str]]:
-    """Of each shared section in the studies' file what it declares. Raises SesameError where something stands in the wrong file, or in
-    both."""
-    own = {}
+def _names_of_studies(raw: dict[str, Any], studies: dict[str, Any], file: str | Path) -> dict[str, frozenset[str]]:
+    """The names that the studies' file declares in each shared section. Raises SesameError if a section is in the wrong file, or a
+    name in both."""
+    names = {}
     for key, value in studies.items():
         if key in SHARED and not isinstance(value, dict):
             found = "nothing" if value is None else repr(value)
             raise SesameError(f"{STUDIES}: {key}: names expected, each with its block; {found} found")
         if key in SHARED:
-            own[key] = frozenset(value)
-            if twice := sorted(own[key] & set(raw.get(key) or ())):
+            names[key] = frozenset(value)
+            if twice := sorted(names[key] & set(raw.get(key) or ())):
                 raise SesameError(f"{STUDIES}: {key}.{plain(twice[0])} is also in {file}; remove one of them")
         elif key not in OF_STUDIES or key in raw:
             there = (
@@ -163,7 +161,7 @@ def _own_names(raw: dict[str, Any], studies: dict[str, Any], file: str | Path) -
                 else f"belongs in {file}; this file may have {', '.join((*OF_STUDIES, *SHARED))}"
             )
             raise SesameError(f"{STUDIES}: {plain(key)} {there}")
-    return own
+    return names
 
 
 def _too_deep(text: str) -> int | None:
@@ -273,17 +271,17 @@ def parse(content: bytes, path: str | Path) -> Any:
         raise SesameError(f"{where}: not valid YAML: {' '.join(problem.split())}") from None  # it may quote a value of several lines
 
 
-def _said(name: str) -> dict[str, str]:
+def _docstrings(name: str) -> dict[str, str]:
     """The docstrings of a block's settings and of those that it inherits. Not pydantic's, who would look for them in every process."""
-    said = {}
+    docstrings = {}
     for kind in reversed(_blocks()[name].__mro__):
         if issubclass(kind, Block) and kind is not Block:
             for line, after in pairwise([*ast.parse(dedent(inspect.getsource(kind))).body[0].body, ast.Pass()]):
                 if isinstance(line, ast.AnnAssign):
-                    said.pop(line.target.id, None)  # one that is declared again says nothing of the old one's text
+                    docstrings.pop(line.target.id, None)  # one that is declared again says nothing of the old one's text
                     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                        said[line.target.id] = inspect.cleandoc(after.value.value)
-    return said
+                        docstrings[line.target.id] = inspect.cleandoc(after.value.value)
+    return docstrings
 
 
 @cache
@@ -308,25 +306,25 @@ def _unwrapped(text: str) -> str:
 
 
 def schemas() -> dict[Path, str]:
-    """The JSON schemas of the files, by where they stand in `components`: for editors."""
-    whole = Params.model_json_schema(schema_generator=_Schema)
-    for name, own in (whole["$defs"] | {"Params": whole}).items():
-        said = _said(name)
-        if "description" in own:
-            own["description"] = _unwrapped(own["description"])
-        for key, part in own.get("properties", {}).items():
-            # of what a block is told apart by (`name: encoder`) the block's docstring says the most
-            text = said.get(key) or (own["description"] if "const" in part else part.get("description", ""))
-            default = [f"Default: {json.dumps(part['default'])}."] if part.get("default") not in (None, {}, []) else []
-            own["properties"][key] = dict(sorted((part | {"description": " ".join([_unwrapped(text), *default])}).items()))
+    """The JSON schemas of the files, by their path in `components`, for editors."""
+    root = Params.model_json_schema(schema_generator=_Schema)
+    for name, schema in (root["$defs"] | {"Params": root}).items():
+        docstrings = _docstrings(name)
+        if "description" in schema:
+            schema["description"] = _unwrapped(schema["description"])
+        for key, field in schema.get("properties", {}).items():
+            # for the key that tells blocks apart (`name: encoder`) the block's docstring says most
+            text = docstrings.get(key) or (schema["description"] if "const" in field else field.get("description", ""))
+            default = [f"Default: {json.dumps(field['default'])}."] if field.get("default") not in (None, {}, []) else []
+            schema["properties"][key] = dict(sorted((field | {"description": " ".join([_unwrapped(text), *default])}).items()))
     written = {}
     in_studies = (*(key for key in OF_STUDIES if key != "studies"), *SHARED)
     for name, keep in (("params", lambda key: key not in OF_STUDIES), ("studies", lambda key: key in in_studies)):
-        own = {
-            **whole, "properties": {key: part for key, part in whole["properties"].items() if keep(key)},
-            "required": [key for key in whole["required"] if keep(key) and not (name == "studies" and key in SHARED)],
+        schema = {
+            **root, "properties": {key: field for key, field in root["properties"].items() if keep(key)},
+            "required": [key for key in root["required"] if keep(key) and not (name == "studies" and key in SHARED)],
         }  # fmt: skip
-        written[Path(f"{name}.schema.json")] = json.dumps(own, indent=1) + "\n"
-    study = {**whole["$defs"]["Study"], "$defs": whole["$defs"]}
+        written[Path(f"{name}.schema.json")] = json.dumps(schema, indent=1) + "\n"
+    study = {**root["$defs"]["Study"], "$defs": root["$defs"]}
     written[Path("study.schema.json")] = json.dumps(study, indent=1) + "\n"
     return written

@@ -114,13 +114,13 @@ def _preset(raw: Any) -> Any:
     raw = {"preset": raw} if isinstance(raw, str) else raw
     if not isinstance(raw, dict) or "preset" not in raw:
         return raw
-    own = {key: value for key, value in raw.items() if key != "preset"}
+    given = {key: value for key, value in raw.items() if key != "preset"}
     if not isinstance(raw["preset"], str) or raw["preset"] not in PRESETS:
         raise ValueError(f"no preset {raw['preset']!r} (there are: {', '.join(PRESETS)})")
     preset = {"name": raw["preset"]} | PRESETS[raw["preset"]]
-    if isinstance(own.get("self_learning"), dict):  # laid over that of the preset, field by field
-        own["self_learning"] = preset.get("self_learning", {}) | own["self_learning"]
-    return preset | own
+    if isinstance(given.get("self_learning"), dict):  # merged into that of the preset, field by field
+        given["self_learning"] = preset.get("self_learning", {}) | given["self_learning"]
+    return preset | given
 
 
 class Preset(Method):

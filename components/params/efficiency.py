@@ -110,7 +110,7 @@ class Efficiency(Block):
                 raise ValueError(
                     f"points.{name}.teacher: {point.teacher} has a teacher itself; name a point without one"
                 )
-            early = [own for own in (name, point.teacher) if own and self.tuned(own).method == "early_exit"]
+            early = [each for each in (name, point.teacher) if each and self.tuned(each).method == "early_exit"]
             if early and point.teacher:
                 raise ValueError(
                     f"points.{name}.teacher: {early[0]} has several classifiers (early_exit), and "

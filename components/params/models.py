@@ -65,7 +65,7 @@ Precision = Literal["auto", "32-true", "bf16-mixed"]
 
 
 class Trainer(Block):
-    """How sums are made in training, and how often the validation text is scored."""
+    """Precision and threads of a training, and how often the validation text is scored."""
 
     precision: Precision = "auto"
     """`auto`: bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
@@ -82,7 +82,7 @@ class Trainer(Block):
     micro-batch: with four, a run on one, two or four devices is the same, apart from the last bits of floating-point
     sums."""
     threads: Threads | None = None
-    """CPU threads of torch. Fixed, because sums depend on it to the last bit; null leaves torch's own choice."""
+    """CPU threads of torch. Fixed, because floating-point results depend on it in the last bits; null leaves the choice to torch."""
     validations: Count = 8
     """How often the validation text is scored during training."""
     validation_batches: Count = 40

@@ -177,8 +177,8 @@ class Recipe(Block):
 
     def of_start(self, init: str) -> "Recipe":
         """The recipe for a start: `pretrained`, `random`, `token_vectors`."""
-        own = self.starts.get(init)
-        return self.model_copy(update={"learning_rate": own.learning_rate}) if own and own.learning_rate else self
+        start = self.starts.get(init)
+        return self.model_copy(update={"learning_rate": start.learning_rate}) if start and start.learning_rate else self
 
     def embedding_scale(self, init: str) -> float:
         """The factor by which token vectors are multiplied before training."""

@@ -38,7 +38,7 @@ class Draw(Block):
 
     @property
     def ends(self) -> list:
-        """The values that any other lies between or is one of."""
+        """The smallest and the largest value, or all values of a list."""
         return [self.low, self.high] if self.choices is None else self.choices
 
 

@@ -23,7 +23,7 @@ from components.params.recipes import Recipe
 
 Label = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
 LOSS = "bits_per_byte"
-"""The held-out loss of a pre-training, by which variants of one objective are compared beside the tasks."""
+"""The held-out loss of a pre-training. Variants of one objective are compared by it, too."""
 Column = Literal["parameters", "tokens", "flops", "seconds", "loss", "perplexity", "bits_per_byte"]
 
 
@@ -69,7 +69,7 @@ class Variant(Block):
 
     @property
     def only_tuned(self) -> bool:
-        """Whether it has no training of its own."""
+        """Whether it pre-trains nothing, and only tunes models of another variant."""
         return self.start is not None and self.budget is None and self.by is None
 
     @property
@@ -272,7 +272,7 @@ class Study(Block):
                     raise ValueError(
                         f"variants.{name}.start: starts from itself ({' from '.join(chain)}); name another variant"
                     )
-            if any(self.variants[own].init == "random" for own in chain[1:]):
+            if any(self.variants[name].init == "random" for name in chain[1:]):
                 raise ValueError(
                     f"variants.{name}.start: {chain[1]} has no trained weights, as its init is random; "
                     "name another variant"

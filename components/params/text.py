@@ -225,8 +225,8 @@ class Tokenizer(Block):
                 else "vocab_size is missing"
             )
             raise ValueError(f"kind {self.kind}: {said}")
-        if self.kind in LIBRARY and (own := {"byte_fallback", "character_coverage"} & self.model_fields_set):
-            raise ValueError(f"{sorted(own)[0]} has no effect: kind {self.kind} is not of sentencepiece; leave it out")
+        if self.kind in LIBRARY and (unused := {"byte_fallback", "character_coverage"} & self.model_fields_set):
+            raise ValueError(f"{sorted(unused)[0]} has no effect: kind {self.kind} is not of sentencepiece; leave it out")
         if self.kind == "bytes" and not self.byte_fallback:
             raise ValueError("kind bytes needs byte_fallback: set it to true, or leave it out")
         return self

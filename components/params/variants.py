@@ -1,4 +1,4 @@
-"""The models, recipes and stages that the variants of studies stand for."""
+"""The model, recipe and stages of each variant of a study."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ KINDS = {
 
 
 def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "") -> dict[str, Any]:
-    """A block with the values of a change put in, however deep. `part` is the key that it stands under."""
+    """A section with the values of a change merged into it, at any depth. `part` is the key of the section."""
     merged = dict(block)
     kind = change.get("name", block.get("name"))
     if kind != block.get("name") and (kinds := KINDS.get(part, {})) and isinstance(kind, str) and kind in kinds:
@@ -56,8 +56,8 @@ def laid_over(block: Mapping[str, Any], change: Mapping[str, Any], part: str = "
 
 def trained_by(study: Study, variant: str) -> str:
     """The variant whose training made the weights that a variant is tuned from."""
-    own = study.variants[variant]
-    return trained_by(study, own.start) if own.only_tuned else variant
+    declared = study.variants[variant]
+    return trained_by(study, declared.start) if declared.only_tuned else variant
 
 
 def begun_by(study: Study, variant: str) -> str | None:
@@ -68,19 +68,21 @@ def begun_by(study: Study, variant: str) -> str | None:
 
 def read_by(models: Mapping[str, Model], study: Study, variant: str) -> str:
     """The encoding that a variant was trained on last."""
-    own = study.variants[variant]
-    return own.encoding or (read_by(models, study, own.start) if own.start else study.encoding or models[study.model].encoding)
+    declared = study.variants[variant]
+    if declared.encoding or not declared.start:
+        return declared.encoding or study.encoding or models[study.model].encoding
+    return read_by(models, study, declared.start)
 
 
 def varied(models: Mapping[str, Model], study: Study, variant: str, seed: int) -> Model:
     """The block of one training of a variant. Raises ValidationError where the change does not fit."""
-    own = study.variants[variant]
-    if own.only_tuned:
-        return varied(models, study, own.start, seed)
-    begun = varied(models, study, own.start, seed) if own.start else models[study.model]
-    given = {"encoding": read_by(models, study, variant), "seed": seed, "budget": own.budget or study.budget}
+    declared = study.variants[variant]
+    if declared.only_tuned:
+        return varied(models, study, declared.start, seed)
+    start = varied(models, study, declared.start, seed) if declared.start else models[study.model]
+    given = {"encoding": read_by(models, study, variant), "seed": seed, "budget": declared.budget or study.budget}
     given |= {"pretrainings": 1, "prompts": []}
-    return Model.model_validate(laid_over(begun.model_dump(exclude_unset=True), own.change) | given)
+    return Model.model_validate(laid_over(start.model_dump(exclude_unset=True), declared.change) | given)
 
 
 def loss_target(models: Mapping[str, Model], study: Study, variant: str) -> str:

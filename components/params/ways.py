@@ -24,7 +24,7 @@ class Way(Block):
     name: str
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        """Of what is made of a model of this one. Raises ValueError where nothing can be."""
+        """The architecture of the model that is derived. Raises ValueError if this way does not suit the start."""
         return start
 
 

@@ -130,7 +130,7 @@ class Params(Block):
         return self.run_on != "here"
 
     def of_studies(self, section: str) -> frozenset[str]:
-        """What of a section, `tokenizers`, `encodings`, `models` or `derived`, the studies' file declares: made when a study reads it."""
+        """The names of a section that only the studies' file declares. They are built when a study needs them."""
         return self._of_studies.get(section, frozenset())
 
     def main(self, section: str) -> dict[str, Block]:
@@ -154,12 +154,12 @@ class Params(Block):
         return steps[::-1]
 
     def family(self, model: str) -> str:
-        """The architecture of a model, whatever made it."""
+        """The family of any model."""
         root = self.root(model)
         return self.models[root].architecture.name if root in self.models else self.checkpoints[root].family
 
     def architecture(self, model: str) -> ArchitectureBlock | None:
-        """Of a model, whatever made it; None of one from elsewhere, whose files say it. Raises ValueError where it can't be made so."""
+        """The architecture of any model; None for a checkpoint, whose files say it. Raises ValueError if the model can't be derived so."""
         if model in self.derived:
             start = self.architecture(self.derived[model].start)
             return start and self.derived[model].by.architecture(start)

@@ -9,7 +9,8 @@ from components import params
 from components.comparison import price
 from components.report import tables
 from components.report.benchmarks import PUBLISHED
-from components.stages import registry, stage
+from components.stages import registry
+from components.stages.cost import energy_kwh
 from tests.conftest import tiny_params
 
 CHECKED = params.check(tiny_params())
@@ -17,7 +18,7 @@ CHECKED = params.check(tiny_params())
 
 def cost(seconds: float, cores: float, gpus: int = 0, gib: float = 1.5, flops: int = 0) -> dict:
     """As a stage keeps it that had so many cores busy, and so many GPUs."""
-    kwh = stage.energy_kwh(CHECKED.energy, seconds, seconds * cores, gib, gpus)
+    kwh = energy_kwh(CHECKED.energy, seconds, seconds * cores, gib, gpus)
     return {"seconds": seconds, "tokens": 0, "flops": flops, "kwh": float(f"{kwh:.4g}"), "memory_mib": round(1024 * gib)}
 
 
@@ -56,7 +57,7 @@ def test_the_papers_bert_comes_out_of_its_own_watts_hours_and_prices():
         "kg_per_kwh": {"USA": 0.954 * price.KG_PER_LB}, "gpu_hour": {"on_demand": 2.48, "preemptible": 0.74, "source": "the paper"},
     }  # fmt: skip
     checked, theirs = params.check(raw), PUBLISHED["cost"]["rows"]["BERT base"]
-    kwh = stage.energy_kwh(checked.energy, 79 * 3600, 79 * 3600, 0, 64)  # a core beside them that hardly counts
+    kwh = energy_kwh(checked.energy, 79 * 3600, 79 * 3600, 0, 64)  # a core beside them that hardly counts
     bert = price.of(checked, "pretrain", {"seconds": 79 * 3600, "kwh": kwh, "memory_mib": 0})
     assert bert.gpu_hours == 64 * 79
     assert bert.co2e_lb == pytest.approx(theirs["co2e_lb"], rel=0.005) and bert.kwh == pytest.approx(theirs["kwh"], rel=0.005)

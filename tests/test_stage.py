@@ -20,7 +20,8 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.embeddings import space
 from components.models import store
-from components.stages import stage
+from components.stages import cost, stage
+from components.stages.cost import energy_kwh
 from components.text import corpora, encode, tokenizer
 from tests.conftest import run_stage, tiny_params, write_raw
 
@@ -48,7 +49,7 @@ def test_undefined_is_null_and_nan_is_refused(tmp_path):
 def test_energy_matches_the_papers_formula():
     """Strubell et al. 2019: BERT-base, 12041.51 W for 79 h at PUE 1.58 is 1503 kWh by their formula (their table: 1507)."""
     energy = params.Energy(watts_per_core=0.000001, watts_per_gib=0.000001, watts_per_gpu=12041.51)
-    assert stage.energy_kwh(energy, 79 * 3600, 0, 0, 1) == pytest.approx(1503, abs=0.5)
+    assert energy_kwh(energy, 79 * 3600, 0, 0, 1) == pytest.approx(1503, abs=0.5)
 
 
 def test_a_clock_that_is_set_back_changes_no_duration(project, monkeypatch):
@@ -69,9 +70,9 @@ def test_a_clock_that_is_set_back_changes_no_duration(project, monkeypatch):
 def test_a_night_that_the_machine_slept_through_is_no_work(monkeypatch):
     """A laptop that is closed in a training: the clock since boot goes on, and a GPU would be charged for all night."""
     settings = params.check(tiny_params())
-    before, clock = stage._cost(settings, {"gpus": 1}), time.clock_gettime
+    before, clock = cost.measured(settings, {"gpus": 1}), time.clock_gettime
     monkeypatch.setattr(time, "clock_gettime", lambda own: clock(own) + 8 * 3600 * (own == time.CLOCK_BOOTTIME))
-    after = stage._cost(settings, {"gpus": 1})
+    after = cost.measured(settings, {"gpus": 1})
     assert 0 <= after["seconds"] - before["seconds"] < 60 and after["kwh"] < before["kwh"] * 1.5
 
 

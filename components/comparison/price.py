@@ -1,6 +1,6 @@
 """What a run costs beside its time: devices, CO2e and money, out of what each stage has kept of its own (`cost` of its metrics).
 
-All of it is *estimated*: the kWh by `stage.energy_kwh` from the watts in params.yaml, and what follows from them.
+All of it is *estimated*: the kWh by `stages.cost.energy_kwh` from the watts in params.yaml, and what follows from them.
 """
 
 import math
@@ -46,7 +46,7 @@ def total(prices: Iterable[Price]) -> Price:
 
 
 def devices(energy: params.Energy, cost: Mapping[str, float], on_gpu: bool) -> tuple[float, int]:
-    """Busy cores on average, and GPUs, that the kWh of a cost were estimated from: `stage.energy_kwh` the other way round.
+    """Busy cores on average, and GPUs, that the kWh of a cost were estimated from: `stages.cost.energy_kwh` the other way round.
 
     Right while a stage keeps fewer cores busy beside its GPUs than draw the watts of one (30 by default), and `energy` is what it was.
     """

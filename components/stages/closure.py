@@ -19,11 +19,12 @@ from components.core.errors import SesameError
 ROOT = Path(__file__).parents[2]
 
 FRAME = (
-    "components.params", "components.core.config", "components.core.errors", "components.core.storage", "components.core.processes",
-    "components.core.tracking", "components.stages.stage", "components.stages.launch", "components.stages.resolve",
-    "components.stages.declaration", "components.stages.registry", "components.stages.parts", "components.stages.closure",
+    "components.params", "components.core.config", "components.core.errors", "components.core.storage",
+    "components.core.processes", "components.core.tracking", "components.stages.closure", "components.stages.cost",
+    "components.stages.declaration", "components.stages.launch", "components.stages.parts", "components.stages.registry",
+    "components.stages.resolve", "components.stages.stage",
 )  # fmt: skip
-"""Around every stage and not what it computes: settings stand in each entry themselves, the others write, log and report."""
+"""Modules that no result depends on: they read settings, which are in each entry themselves, and write, log and report."""
 
 
 @cache

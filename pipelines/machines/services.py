@@ -23,7 +23,7 @@ from filelock import FileLock
 from components.core import tracking
 from components.core.errors import SesameError, without_secrets
 from components.core.storage import STATE, output
-from components.stages.stage import began
+from components.stages.cost import process_start
 from pipelines.execution import processes
 
 PATIENCE = 600
@@ -101,7 +101,7 @@ def _ours() -> dict[str, dict]:
 
 def _lives(entry: dict) -> bool:
     with suppress(psutil.Error, FileNotFoundError):
-        return began(entry["pid"]) == entry["created"] and psutil.Process(entry["pid"]).status() != psutil.STATUS_ZOMBIE
+        return process_start(entry["pid"]) == entry["created"] and psutil.Process(entry["pid"]).status() != psutil.STATUS_ZOMBIE
     return False
 
 
@@ -174,7 +174,7 @@ def _start(service: Service) -> dict:
             stderr=log,
             start_new_session=True,  # Ctrl-C in the terminal isn't meant for it
         )
-    return {"pid": server.pid, "created": began(server.pid), "page": address}
+    return {"pid": server.pid, "created": process_start(server.pid), "page": address}
 
 
 def _free(port: int) -> int:

@@ -14,7 +14,7 @@ from components.comparison import price
 from components.comparison.price import Price
 from components.core import tracking
 from components.core.errors import SesameError
-from components.stages import stage
+from components.stages.cost import energy_kwh
 from components.studies.folders import LAST, REPORTS
 from pipelines.execution import graph, ledger
 from pipelines.money import estimates
@@ -113,7 +113,7 @@ def runs_in_mlflow(all_params: params.Params) -> tuple[list[StageRun], int, list
     watts = _watts(finished)
     for name, state, seconds in without_cost:
         group = name.partition("@")[0]
-        kwh = watts[group] * seconds / 3.6e6 if group in watts else stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
+        kwh = watts[group] * seconds / 3.6e6 if group in watts else energy_kwh(all_params.energy, seconds, seconds, 0, 0)
         finished.append(StageRun(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))
     return finished, without_end, [own | {"estimated": by_flow[flow]} for flow, own in flows.items()]
 
@@ -140,7 +140,7 @@ def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) 
 
     def add(kind: str, row: dict, seconds: float, flops: float) -> None:
         seconds, flops = seconds * int(row["n"]), flops * int(row["n"])
-        kwh = stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
+        kwh = energy_kwh(all_params.energy, seconds, seconds, 0, 0)
         own = price.of(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
         runs.append(StageRun(f"{kind}@{name}-{row['variant']}", ELSEWHERE, own))
 

@@ -12,7 +12,7 @@ import pytest
 from components import params
 from components.comparison import price
 from components.core import tracking
-from components.stages import stage
+from components.stages.cost import energy_kwh
 from pipelines.execution import ledger
 from pipelines.money import energy, price_tags, usage
 from tests.conftest import tiny_params
@@ -86,7 +86,7 @@ def test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once(em
     )  # a seed is in its stage's run
     book = usage.read(all_params)
     found = {(run.stage, run.state, run.price.seconds): run.price.kwh for run in book.runs}
-    kwh = stage.energy_kwh(all_params.energy, 30, 30, 0, 0)
+    kwh = energy_kwh(all_params.energy, 30, 30, 0, 0)
     assert found == {
         ("pretrain@bert", "FINISHED", 50.0): 0.0005,
         ("pretrain@bert", "FINISHED", 100.0): 0.001,

@@ -10,7 +10,7 @@ from components import params
 from components.core.errors import SesameError
 from components.finetune import loop
 from components.finetune.bench import Bench, readable
-from components.stages import stage
+from components.stages.cost import energy_kwh
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Trials:
         busy, gpus = cpu_seconds() - busy, int(self.bench.on_gpu)
         gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # kibibytes on Linux
         trial.hours = (trial.seconds if gpus else busy) / 3600
-        trial.kwh = stage.energy_kwh(self.all_params.energy, trial.seconds, busy, gib, gpus)
+        trial.kwh = energy_kwh(self.all_params.energy, trial.seconds, busy, gib, gpus)
         return trial
 
     def _train(self, trial: Trial, recipe: params.Recipe, seed: int, stop: Callable, report: Callable) -> None:

@@ -1,0 +1,54 @@
+"""The cost of a stage: seconds, tokens, FLOPs, estimated energy and memory."""
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+from components.params import Energy, Params
+
+
+def energy_kwh(energy: Energy, seconds: float, cpu_seconds: float, gib: float, gpus: int) -> float:
+    """Estimated energy (Strubell et al. 2019, section 2): busy cores, resident memory and GPUs, times PUE.
+
+    Not measured: the watts are those of `energy` in params.yaml.
+    """
+    joules = cpu_seconds * energy.watts_per_core + seconds * (gib * energy.watts_per_gib + gpus * energy.watts_per_gpu)
+    return energy.pue * joules / 3.6e6
+
+
+def process_start(pid: int | str = "self") -> float:
+    """When a process started, in seconds since the boot of the machine: a clock that, unlike the time of day, is never set."""
+    # field 22 of proc(5); the name of the process, in parentheses before it, may hold spaces
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _seconds_asleep() -> float:
+    """How long the machine slept since its boot: CLOCK_BOOTTIME counts this time, CLOCK_MONOTONIC does not."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+ASLEEP_BEFORE = _seconds_asleep()
+"""Sleep before this process began to work. Later sleep is no working time and costs no energy."""
+
+
+def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
+    """The cost of this process: seconds, tokens, flops, kwh, memory_mib.
+
+    Args:
+        counted: What the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume).
+    """
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_seconds = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - process_start() - (_seconds_asleep() - ASLEEP_BEFORE)
+    gib = own.ru_maxrss / 2**20  # ru_maxrss is in KiB on Linux
+    kwh = energy_kwh(params.energy, seconds, cpu_seconds, gib, counted.get("gpus", 0))
+    earlier = counted.get("earlier_seconds", 0.0)
+    if earlier:
+        kwh *= (seconds + earlier) / seconds
+    return {
+        "seconds": round(seconds + earlier, 2), "tokens": counted.get("tokens", 0), "flops": counted.get("flops", 0),
+        "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10),
+    }  # fmt: skip

@@ -31,7 +31,7 @@ class StageRun:
 
     stage: str
     state: str
-    """FINISHED, FAILED or KILLED in the ledger; `elsewhere`: its result lies here, and the ledger has no run of it."""
+    """FINISHED, FAILED or KILLED in MLflow; `elsewhere`: its result is here, and MLflow has no run of it."""
     price: Price
 
     @property
@@ -41,36 +41,41 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Usage:
-    """All runs that are known of."""
+    """All known runs of stages."""
 
     runs: list[StageRun]
     missing: str
-    """Why there is no ledger; empty where there is one."""
+    """Why MLflow has no records; empty if it has."""
     without_end: int = 0
-    """Runs that are at work or were killed hard: the ledger has no end of them, and they are not counted."""
+    """Runs that are active or were killed by -9: MLflow has no end of them, and they are not counted."""
     flows: Sequence[Mapping[str, float]] = ()
-    """Of each flow whose energy was measured the kWh with the PUE: by the machine's counters, by kind, and `estimated` by its stages."""
+    """kWh (PUE included) of each flow whose energy was measured: by kind of counter, and `estimated` for its stages."""
 
 
 def read(all_params: params.Params) -> Usage:
-    """Every run that the ledger or a result tells of."""
+    """Every run that MLflow or a result here has a record of."""
     results = {name: metrics["cost"] for name, metrics in estimates.lasting(graph.lock_entries()).items()}
-    made = {name: StageRun(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
+    local = {name: StageRun(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
     if missing := why_no_mlflow():
-        return Usage([*made.values(), *(own for name in all_params.studies for own in runs_of_table(all_params, name, made))], missing)
+        of_tables = (run for name in all_params.studies for run in runs_of_table(all_params, name, local))
+        return Usage([*local.values(), *of_tables], missing)
     runs, without_end, flows = runs_in_mlflow(all_params)
     finished = defaultdict(list)
     for run in runs:
         if run.state == "FINISHED":
             finished[run.stage].append(run.price.seconds)
-    # a result whose seconds are those of a run is of that run
-    unknown = [own for own in made.values() if not any(math.isclose(own.price.seconds, past) for past in finished.get(own.stage, ()))]
-    unknown += [own for name in all_params.studies for own in runs_of_table(all_params, name, made.keys() | finished.keys())]
+    # a result is that of a run in MLflow if their seconds are the same
+    unknown = [
+        run for run in local.values()
+        if not any(math.isclose(run.price.seconds, past) for past in finished.get(run.stage, ()))
+    ]  # fmt: skip
+    for name in all_params.studies:
+        unknown += runs_of_table(all_params, name, local.keys() | finished.keys())
     return Usage([*runs, *unknown], "", without_end, flows)
 
 
 def why_no_mlflow() -> str:
-    """Why there is no ledger to ask; empty where there is one. Makes none."""
+    """Why MLflow has no records; empty if it has. Creates no database."""
     if os.environ.get(tracking.OFF) == "off":
         return f"{tracking.OFF}=off"
     if tracking.uri().startswith("sqlite:///") and not Path(tracking.uri().removeprefix("sqlite:///")).exists():
@@ -83,11 +88,11 @@ def why_no_mlflow() -> str:
 
 
 def runs_in_mlflow(all_params: params.Params) -> tuple[list[StageRun], int, list[dict[str, float]]]:
-    """Runs of stages, how many have no end, and of the flows that were measured the kWh by counters and by estimates.
+    """Runs of stages, the number of runs without an end, and the kWh of each measured flow by counters and by estimates.
 
-    What failed or was stopped, or lost the ledger on its way, has kept no cost: its seconds are the ledger's, from the
-    start to the end but for the time between its attempts, and its power is that of the finished runs of its group, or
-    of a core. Its FLOPs are not known.
+    A run that failed, was stopped or lost the connection to MLflow has recorded no cost. Its seconds are those from start
+    to end in MLflow, without the time between its attempts; its power is the mean of the finished runs of its group, or
+    that of one core; its FLOPs are not known.
     """
     client = tracking.client()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
@@ -96,15 +101,15 @@ def runs_in_mlflow(all_params: params.Params) -> tuple[list[StageRun], int, list
     while token != "":
         page = client.search_runs([experiment], max_results=1000, page_token=token)
         for run in page:
-            tags, cost = run.data.tags, {key.removeprefix("cost."): own for key, own in run.data.metrics.items() if key.startswith("cost.")}
-            if kinds := {key: own for key, own in run.data.metrics.items() if key.startswith(f"{ledger.MEASURED}.")}:
-                flows[run.info.run_id] = {key.removeprefix(f"{ledger.MEASURED}.").removesuffix("_kwh"): own for key, own in kinds.items()}
-            if "stage" not in tags or "name" not in tags:  # a flow, or one seed, trial or variant of a stage, whose run has it all
+            tags, cost = run.data.tags, _below("cost.", run.data.metrics)
+            if kwh := _below(f"{ledger.MEASURED}.", run.data.metrics):
+                flows[run.info.run_id] = {key.removesuffix("_kwh"): value for key, value in kwh.items()}
+            if "stage" not in tags or "name" not in tags:  # a flow; or a seed, trial or variant, which the run of its stage includes
                 continue
             if run.info.status == "FINISHED" and {"seconds", "kwh"} <= cost.keys():
                 finished.append(StageRun(run.info.run_name, "FINISHED", price.of(all_params, tags["stage"], cost)))
                 by_flow[tags.get(tracking.FLOW, "")] += cost["kwh"]
-            elif run.info.end_time is None or run.info.status == "RUNNING":  # it has the end of its last attempt
+            elif run.info.end_time is None or run.info.status == "RUNNING":  # a resumed run has the end of its last attempt
                 without_end += 1
             else:
                 seconds = (run.info.end_time - run.info.start_time) / 1000 - float(tags.get(tracking.IDLE, 0))
@@ -115,25 +120,32 @@ def runs_in_mlflow(all_params: params.Params) -> tuple[list[StageRun], int, list
         group = name.partition("@")[0]
         kwh = watts[group] * seconds / 3.6e6 if group in watts else energy_kwh(all_params.energy, seconds, seconds, 0, 0)
         finished.append(StageRun(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))
-    return finished, without_end, [own | {"estimated": by_flow[flow]} for flow, own in flows.items()]
+    return finished, without_end, [kwh | {"estimated": by_flow[flow]} for flow, kwh in flows.items()]
+
+
+def _below(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics whose names begin with a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
 
 
 def _watts(runs: Iterable[StageRun]) -> dict[str, float]:
-    """Of each group, PUE included."""
+    """Mean power of the runs of each group, PUE included."""
     together: dict[str, Price] = defaultdict(Price)
     for run in runs:
         together[run.group] += run.price
-    return {group: 3.6e6 * own.kwh / own.seconds for group, own in together.items() if own.seconds}
+    return {group: 3.6e6 * total.kwh / total.seconds for group, total in together.items() if total.seconds}
 
 
 def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) -> list[StageRun]:
-    """Of a study the variants without a stage among the `known` ones, by its table, which git has: a core for the seconds of each
-    training and fine-tuning."""
+    """The trainings and fine-tunings of those variants of a study that have no stage among the `known` ones.
+
+    By the study's table, which is in git: one core for the seconds of each.
+    """
     path, study = REPORTS / f"{name}.csv", all_params.studies[name]
     if not path.exists():
         return []
-    stages = {kind: own for own in params.members({name: study}) for kind in (f"{group}@{own.name}" for group in OF_VARIANTS)}
-    there = {own.variant for each, own in stages.items() if each in known}
+    members = params.members({name: study})
+    there = {member.variant for member in members if any(f"{group}@{member.name}" in known for group in OF_VARIANTS)}
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["variant"] in study.variants and row["variant"] not in there]
     last, runs = {row["variant"]: row for row in rows if row.get("milestone", LAST) == LAST}, []
@@ -141,15 +153,15 @@ def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) 
     def add(kind: str, row: dict, seconds: float, flops: float) -> None:
         seconds, flops = seconds * int(row["n"]), flops * int(row["n"])
         kwh = energy_kwh(all_params.energy, seconds, seconds, 0, 0)
-        own = price.of(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
-        runs.append(StageRun(f"{kind}@{name}-{row['variant']}", ELSEWHERE, own))
+        cost = price.of(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
+        runs.append(StageRun(f"{kind}@{name}-{row['variant']}", ELSEWHERE, cost))
 
     for variant, row in last.items():
-        if not study.variants[variant].only_tuned:  # its figures are those of all trainings that the model went through
+        if not study.variants[variant].only_tuned:  # the figures of the table include the trainings before
             before = last.get(params.begun_by(study, variant))
-            own = {key: float(row[key]) - (float(before[key]) if before else 0.0) for key in ("seconds", "flops")}
+            alone = {key: float(row[key]) - (float(before[key]) if before else 0.0) for key in ("seconds", "flops")}
             kind = "intermediate" if study.variants[variant].by else "further" if before else "variant"
-            add(kind, row, own["seconds"], own["flops"])
+            add(kind, row, alone["seconds"], alone["flops"])
     for row in rows:
         add("transfer", row, float(row["finetune_seconds"] or 0), 0.0)
     return runs

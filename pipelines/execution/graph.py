@@ -109,11 +109,11 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     return [stages[name] for name in order]
 
 
-def _weight(own: Stage, committed: dict[str, dict]) -> float:
-    """Seconds of the run whose metrics lie here, committed ones of elsewhere among them; where there are none those that are usual."""
+def _weight(stage: Stage, committed: dict[str, dict]) -> float:
+    """Seconds of the last run, here or by the committed metrics; without one, a usual value."""
     with suppress(LookupError, TypeError):
-        return float(last_metrics(*own.name.partition("@")[::2], committed=committed)["cost"]["seconds"])
-    return HEAVY if own.meta.resource else LIGHT
+        return float(last_metrics(*stage.name.partition("@")[::2], committed=committed)["cost"]["seconds"])
+    return HEAVY if stage.meta.resource else LIGHT
 
 
 def selects(targets: Sequence[str], name: str) -> bool:
@@ -136,7 +136,7 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
 
 
 def sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Of these files those that a stage reads and no stage writes, and those that are nobody's. Paths are from the project's folder."""
+    """Divide files into those that a stage reads and no stage writes, and those that no stage knows. Paths are relative to the project."""
     with opened() as repo:
         stages = repo.index.stages
         read = {os.path.relpath(dep.fs_path, repo.root_dir) for stage in stages for dep in stage.deps if dep.protocol == "local"}
@@ -147,10 +147,10 @@ def sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def one(address: str) -> Stage:
-    """The stage that DVC knows by this address, without the rest of the graph: what it needs is left out."""
+    """One stage by its address in DVC, without `upstream`: the rest of the graph is not read."""
     with opened() as repo:
-        [own] = repo.stage.from_target(address)
-        return Stage(_name(own), (), own.desc or "", _meta(own), own.relpath)
+        [stage] = repo.stage.from_target(address)
+        return Stage(_name(stage), (), stage.desc or "", _meta(stage), stage.relpath)
 
 
 def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
@@ -166,7 +166,7 @@ def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
 
 
 def read_from(repo: Repo, stage: Stage, upstream: Sequence[Stage]) -> list[str]:
-    """Paths of those outputs in DVC's cache of the stages before it that a stage reads, and not all that they have written."""
+    """Paths of the outputs that a stage reads, of all that the stages before it have in DVC's cache."""
     known = {each.addressing: each for each in repo.index.stages}
     digested = [each.address for each in upstream if each.is_digest]
     read = [dep.fs_path for address in (stage.address, *digested) for dep in known[address].deps]
@@ -175,8 +175,8 @@ def read_from(repo: Repo, stage: Stage, upstream: Sequence[Stage]) -> list[str]:
 
 
 def folders(plan: Sequence[Stage]) -> list[str]:
-    """Addresses of the stages whose outputs lie in a folder that a stage of the plan reads as a whole, those in DVC's cache: without the
-    files themselves nobody can tell whether that has changed."""
+    """Addresses of the stages that write into a folder which a stage of the plan reads entirely, to DVC's cache: whether such a folder has
+    changed can only be seen from its files."""
     with opened() as repo:
         names = {stage.name for stage in plan}
         read = [dep.fs_path for stage in repo.index.stages if _name(stage) in names for dep in stage.deps]
@@ -186,15 +186,14 @@ def folders(plan: Sequence[Stage]) -> list[str]:
         ]
 
 
-def _differs(stage, made: Mapping[str, Any]) -> bool:
-    """Whether a stage differs from what the lock file says of it, data that stages make (`made`, by path) left aside: that may be anywhere,
-    and what was here before may lie about. DVC's own `allow_missing` takes a stage for unchanged whose input was made
-    again elsewhere."""
+def _differs(stage, written: Mapping[str, Any]) -> bool:
+    """Whether a stage differs from its entry in the lock file. Data that stages write (`written`, by path) count by the lock file alone,
+    since they may be on another machine. DVC's `allow_missing` would call a stage unchanged whose input was built again elsewhere."""
     if stage.changed_stage():
         return True
     for dep in stage.deps:
-        if dep.fs_path in made and not isinstance(dep, ParamsDependency):
-            if dep.hash_info != made[dep.fs_path].hash_info:
+        if dep.fs_path in written and not isinstance(dep, ParamsDependency):
+            if dep.hash_info != written[dep.fs_path].hash_info:
                 return True
         elif dep.status() and (dep.exists or isinstance(dep, ParamsDependency)):
             return True
@@ -202,26 +201,26 @@ def _differs(stage, made: Mapping[str, Any]) -> bool:
 
 
 def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = False) -> dict[str, str]:
-    """What a run would do with each stage of a plan: `unchanged`, `to run` where the stage itself differs from what was last run (or
-    is `forced`), and `may run` where only a stage that it needs will run: it is left as it is if that one's outputs come out the same.
+    """What a run would do with each stage of a plan.
 
-    Where stages run `away`, the lock file alone says what data there is.
-    Checked in this process: a tenth of what `dvc repro` costs in a process of its own. Not to be called while stages run.
+    `unchanged`; `to run` if the stage itself differs from its last run (or is `forced`); `may run` if only a stage that it
+    needs will run: it is skipped if the outputs of that one come out the same. If stages run `away` (on other machines),
+    the lock file alone says what data exist. Not to be called while stages run.
     """
-    told: dict[str, str] = {}
+    states: dict[str, str] = {}
     with opened() as repo, lock_repo(repo):
         free_lock(repo)
         stages = {_name(stage): stage for stage in read_graph(repo, studies=any(stage.file == STUDIES for stage in plan))}
-        made = {out.fs_path: out for stage in stages.values() for out in stage.outs}
+        written = {out.fs_path: out for stage in stages.values() for out in stage.outs}
         for stage in plan:
-            # what `resolve` writes is up to date already, and each stage sees in it whether its own part differs
+            # `resolve` is up to date already, and each stage depends on its entry alone
             needed = [name for name in stage.upstream if name != RESOLVE]
-            own = stages[stage.name]
-            if stage.name in forced or (_differs(own, made) if away else own.changed()):
-                told[stage.name] = "to run"
+            declared = stages[stage.name]
+            if stage.name in forced or (_differs(declared, written) if away else declared.changed()):
+                states[stage.name] = "to run"
             else:
-                told[stage.name] = "unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"
-    return told
+                states[stage.name] = "unchanged" if all(states.get(name) == "unchanged" for name in needed) else "may run"
+    return states
 
 
 def unchanged(plan: Sequence[Stage]) -> set[str]:
@@ -230,13 +229,13 @@ def unchanged(plan: Sequence[Stage]) -> set[str]:
 
 
 def lock_entries() -> dict[str, dict]:
-    """What the lock files say of each stage's last run: its `params`, and its `outs` with their sizes."""
+    """The entry of each stage in the lock files: `params`, and `outs` with their sizes."""
     files = [path for pattern in ("dvc.lock", "*/dvc.lock") for path in sorted(Path().glob(pattern))]
     return {name: entry for path in files for name, entry in lockfile.entries(path).items()}
 
 
 def hashes(stage: Stage) -> dict[str, str]:
-    """What the lock file records of a stage: path -> md5 of its dependencies and outputs. Empty when it was never run."""
+    """path -> md5 of the dependencies and outputs of a stage, by the lock file. Empty if it never ran."""
     entry = lockfile.entries(Path(stage.file).with_name("dvc.lock"), [stage.name]).get(stage.name, {})
     return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}
 

@@ -19,7 +19,7 @@ from components.derive import smaller
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
-from components.objectives.examples.windows import Batches
+from components.objectives.examples.batches import Batches
 from components.text import encode
 
 
@@ -113,7 +113,7 @@ def gradients(
         batch = batches[step]
         places = [(model.get_submodule(parts.out), parts.size) for parts in every]
         with masked(places) as masks, counted() if rate is None else nullcontext() as counter:
-            losses, _ = objective.losses(model, batch.rows, None)
+            losses, _ = objective.losses(model, batch.tensors, None)
             weights = objective.weights
             sum(weights.get(name, 1.0) * loss / max(1.0, batch.counts[name]) for name, (loss, _) in losses.items()).backward()
         if counter:

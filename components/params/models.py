@@ -272,7 +272,7 @@ class Model(Training):
                 raise ValueError(
                     f"run.strategy fsdp can't shard weights that are shared, as those of this {name} are; take ddp"
                 )
-        if not self.architecture.has_layers_apart and (self.trainer.recompute or self.run.strategy == "fsdp"):
+        if not self.architecture.has_separate_layers and (self.trainer.recompute or self.run.strategy == "fsdp"):
             raise ValueError(
                 "trainer.recompute and run.strategy fsdp need separate layers, which "
                 f"{self.architecture.name} does not have"

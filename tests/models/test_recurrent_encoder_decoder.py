@@ -185,7 +185,7 @@ def test_it_learns_to_turn_a_text_round_and_where_to_look():
         assert max(losses[-10:]) < 0.05, losses[::60]
         ids, lengths, targets = reversing()
         length = int(lengths[0]) - 2
-        weights = Decoding.looks(model.eval(), ids[0, : length + 2], targets[0, : length + 1])
+        weights = Decoding.attention_weights(model.eval(), ids[0, : length + 2], targets[0, : length + 1])
         assert weights.shape == (1, length + 1, length + 2)
         near = [weights[0, i, length - 1 - i : length + 2 - i].sum() for i in range(length)]
         assert sum(near) / length > 0.6, "at the token that is written or beside it, where states know of it, too"
@@ -226,7 +226,7 @@ def reversing(rows=32):
 
 def test_without_attention_both_ends_are_looked_at():
     model = built(attention="none").eval()
-    weights = Decoding.looks(model, torch.arange(5, 11), torch.arange(5, 8))
+    weights = Decoding.attention_weights(model, torch.arange(5, 11), torch.arange(5, 8))
     assert weights[0].tolist() == [[0.5, 0, 0, 0, 0, 0.5]] * 3 and model.attention is None
 
 

@@ -595,7 +595,7 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("gpt2", lambda f: gpt_bpe(f, 450), r"the tokenizer has \d+ ids, but config\.json says vocab_size \d+"),
     ("bert", weights(lambda state: state.pop(LAYER)), r"encoder\.layer\.1\.intermediate\.dense\.weight is missing in the weights"),
     ("bert", weights(lambda state: state.pop("bert.pooler.dense.bias")),
-     r"pooler\.dense\.weight is in the weights, but not the rest of its part"),
+     r"pooler\.dense\.weight is in the weights, but not the rest of its module"),
     ("bert", weights(lambda state: state.update({"cls.predictions.decoder.weight": torch.zeros(300, 32)})),
      r"cls\.predictions\.decoder\.weight in the weights is not the same as bert\.embeddings\.word_embeddings\.weight, and config"),
     ("gpt2", weights(lambda state: state.update({"lm_head.weight": torch.zeros(400, 32)})),

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from components.core.errors import SesameError
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 
@@ -21,7 +21,7 @@ def training_flops(
     `networks` are the auxiliary networks of the objective, whose gradients are cleared as well. Raise SesameError if any
     other parameter gets no gradient: it would silently never train, and DDP would wait for it.
     """
-    with counted() as counter:
+    with flop_counter() as counter:
         losses, _ = objective.losses(model, batch, None)
         sum(loss for loss, _ in losses.values()).backward()
     for name, parameter in model.named_parameters():

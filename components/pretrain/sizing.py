@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from components import objectives, params
 from components.core import compute
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.models import store
 from components.optimizers.adamw.config import AdamW
 from components.pretrain.cost import matmul_peak
@@ -129,7 +129,7 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
                 networks = objective.networks(model)
             parameters = [parameter for module in (model, *networks.values()) for parameter in module.parameters()]
             weights = {parameter.untyped_storage()._cdata for parameter in parameters}
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), counted() as counter, _MetaMode() as mode:
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), flop_counter() as counter, _MetaMode() as mode:
                 losses, _ = objective.losses(model, batch.tensors, None)
                 sum(loss for loss, _ in losses.values()).backward()
         except RuntimeError as error:

@@ -799,8 +799,8 @@ def test_a_unigram_tokenizer_reads_and_is_not_written(project):
 
 def test_the_kinds_of_debertas_attention_stand_in_any_order():
     for order in ("p2c|c2p", "c2p|p2c", ["c2p", "p2c"], ["p2c", "c2p"]):
-        assert deberta.ordered({"pos_att_type": order})["pos_att_type"] == ["p2c", "c2p"]
-    assert deberta.ordered({"pos_att_type": "c2p"})["pos_att_type"] == ["c2p"], "which is another model, and refused"
+        assert deberta.sort_attention({"pos_att_type": order})["pos_att_type"] == ["p2c", "c2p"]
+    assert deberta.sort_attention({"pos_att_type": "c2p"})["pos_att_type"] == ["c2p"], "which is another model, and refused"
 
 
 def test_an_export_has_a_card_with_its_licence(given, project):

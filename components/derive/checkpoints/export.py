@@ -67,7 +67,7 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
     Raises SesameError when there is no such model or head, `transformers` has nothing like it, or `out` is in use.
     """
     folder = Path("data/models", name)
-    target = storage.unused(out) if out else FOLDER / (f"{name}_classifier" if classifier else name)
+    target = storage.unused_path(out) if out else FOLDER / (f"{name}_classifier" if classifier else name)
     architecture = store.about(folder).architecture
     if (form := hub(architecture.name)) is None:
         written = ", ".join(family for family in ARCHITECTURES if hub(family))

@@ -101,8 +101,8 @@ OBJECTIVE = {
         from torch import nn
 
         from components.objectives.contract import Objective as Contract
-        from components.objectives.examples.segments import spans
-        from components.objectives.examples.windows import Batch, Batches, Window
+        from components.objectives.examples.segments import document_windows
+        from components.objectives.examples.batches import Batch, Batches, Chunk
         from components.objectives.scoring import score
         from components.text.tokenizer import CLS, SEP
 
@@ -110,7 +110,7 @@ OBJECTIVE = {
         class Spans(Batches):
             def __init__(self, text, batch_size, max_length, seed):
                 self.text, self.batch_size, self.seed = text.shards[0], batch_size, seed
-                self.spans = [(a, b) for a, b, *_ in spans(self.text, max_length) if b - a >= 8]
+                self.spans = [(a, b) for a, b, *_ in document_windows(self.text, max_length) if b - a >= 8]
 
             def epoch_steps(self):
                 return len(self.spans) // self.batch_size
@@ -129,7 +129,7 @@ OBJECTIVE = {
                 rows = {"ids": torch.tensor(ids), "lengths": torch.full((len(ids),), 10)}
                 targets = 3.0 * len(ids)
                 counts = {"tokens": 10.0 * len(ids), "restore": targets, "generator": targets, "bytes": targets}
-                return Window.of(first, [Batch(rows, counts)])
+                return Chunk.from_batches(first, [Batch(rows, counts)])
 
 
         class Objective(Contract):
@@ -155,7 +155,7 @@ OBJECTIVE = {
                 return {name: score(part.flatten(0, 1), labels, model.training) for name, part in parts.items()}, None
 
             def explain(self, batches, step):
-                return [{"documents": "", "text": ""} for _ in batches[step].rows["ids"]]
+                return [{"documents": "", "text": ""} for _ in batches[step].tensors["ids"]]
 
             def samples(self, model, text, prompts):
                 return [{"prompt": prompt, "output": "restored"} for prompt in prompts]

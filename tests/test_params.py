@@ -155,7 +155,7 @@ MORE = {
         ),
         (
             lambda raw: raw["models"]["bert"]["architecture"].update(name="deberta", position_buckets=64),
-            "models.bert.architecture: position_buckets 64 tell 32 distances apart, and there are 32: fewer buckets, or none",
+            "models.bert.architecture: position_buckets 64 distinguish 32 distances, and there are 32: set fewer buckets, or none",
         ),
         (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "max_length": 2}]),

@@ -20,7 +20,7 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.embeddings import space
 from components.models import store
-from components.stages import cost, stage
+from components.stages import cost
 from components.stages.cost import energy_kwh
 from components.text import corpora, encode, tokenizer
 from tests.conftest import run_stage, tiny_params, write_raw

@@ -1,2 +1,1 @@
-"""The base of all other folders: errors, sections of params, files, MLflow, the machine. Nothing here is about language
-models."""
+"""The base of all other packages: errors, settings, files, MLflow, the machine. Nothing here is about language models."""

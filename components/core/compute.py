@@ -1,4 +1,4 @@
-"""The process's use of CPU and memory, set once before training."""
+"""Threads, memory and precision of the process, set once before training."""
 
 import ctypes
 import logging
@@ -13,12 +13,11 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3)
 
 
 def prepare(threads: int | None) -> None:
-    """Fix torch's CPU threads, flush denormals, and keep freed memory in the process.
+    """Set torch's CPU threads, flush denormals, and keep freed memory in the process.
 
-    By default glibc gives large tensors back to the system when they are freed, and the next step pays for fresh, zeroed
-    pages: a 4096 x 4096 softmax with its backward took 430 ms so, and 200 ms with this (one core, bf16 autocast).
-    Numbers too small for a full mantissa count as 0: a CPU takes a hundred times as long for a sum with them, and a model that has
-    got stuck is full of them.
+    By default glibc returns the memory of large tensors to the system when they are freed, and the next step needs new, zeroed
+    pages: a 4096 x 4096 softmax with its backward pass took 430 ms, and takes 200 ms with this (one core, bf16 autocast).
+    Denormal numbers are set to 0: a CPU takes a hundred times as long for a sum with them, and a diverged model is full of them.
     """
     torch.set_flush_denormal(True)
     if threads:
@@ -34,10 +33,10 @@ def prepare(threads: int | None) -> None:
     warnings.filterwarnings("ignore", message=".*LSTM with projections is not supported with oneDNN.*")
 
 
-def precision(wanted: str, accelerator: str) -> str:
-    """`auto` becomes bf16-mixed where the hardware multiplies bf16, a CPU included, else 32-true."""
-    if wanted != "auto":
-        return wanted
+def precision(setting: str, accelerator: str) -> str:
+    """Resolve `auto` to bf16-mixed if the hardware, also a CPU, multiplies bf16, else to 32-true."""
+    if setting != "auto":
+        return setting
     if accelerator != "cpu" and torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported() else "32-true"
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""

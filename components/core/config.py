@@ -1,7 +1,7 @@
-"""Base class and types of all blocks of `params.yaml`. Free of torch, as are all files called `config.py`.
+"""Base class and types of all sections of `params.yaml`. Without torch, like all files called `config.py`.
 
-A part that is chosen by name (an architecture, an objective, a way to adapt) is a folder or a file called so; its settings are
-a block there, and `union_of` makes one type of all that a registry in `components.params` names.
+A component that is selected by name (an architecture, an objective, a fine-tuning method) is a folder or a file of this name; its
+settings are a Block there, and `union_of` joins those that a registry in `components.params` lists into one type.
 """
 
 import math
@@ -34,13 +34,12 @@ NAME = r"^[a-z][a-z0-9_]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100, description="lower case, digits, underscores")]
 Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
 Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]
-"""The bounds are where a number can only be a slip of the finger; whether there is memory and time for it, `sesame plan` estimates."""
+"""The upper bounds only catch typing errors; `sesame plan` estimates whether memory and time suffice."""
 Seed = Annotated[int, Field(ge=0, lt=2**32, description="below 2**32, the most that numpy takes")]
 TOP_SEED: ContextVar[int] = ContextVar("seed", default=1)
-"""The `seed` at the top of params.yaml, while the file is checked."""
+"""The top-level `seed` of params.yaml, while the file is validated."""
 DrawnSeed = Annotated[Seed, Field(default_factory=TOP_SEED.get, description="below 2**32; without one, the top-level seed")]
-"""The seed of a block that draws random numbers. Default: the top-level seed, so that a sweep over `seed` trains
-again."""
+"""The seed of a section that draws random numbers. Default: the top-level seed, so that a sweep over `seed` trains again."""
 Positive = Annotated[float, Field(ge=1e-20, le=1e20, description="above 0, and such as float32 holds")]
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -48,19 +47,19 @@ Dropout = Annotated[float, Field(ge=0, lt=1, description="below 1, which would l
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 lower-case hex digits")]
 
 
-def _of_the_web(address: str) -> str:
-    WEB.validate_python(address)
-    if not re.match(r"\s*https?://[^/]", address, re.I):  # pydantic mends what requests refuses and `without_secrets` would not find
+def _http_address(address: str) -> str:
+    HTTP_URL.validate_python(address)
+    if not re.match(r"\s*https?://[^/]", address, re.I):  # pydantic repairs addresses that requests refuses and `without_secrets` misses
         raise ValueError("an address begins with http:// or https:// and a host")
-    return address  # as it was written
+    return address  # unchanged
 
 
-WEB = TypeAdapter(AnyHttpUrl)
-Address = Annotated[str, AfterValidator(_of_the_web), PlainSerializer(without_secrets, when_used="json")]
-"""An address of the web. Cards and the ledger take blocks as JSON, and so never see a password."""
+HTTP_URL = TypeAdapter(AnyHttpUrl)
+Address = Annotated[str, AfterValidator(_http_address), PlainSerializer(without_secrets, when_used="json")]
+"""A web address. Model cards and MLflow get settings as JSON, and so never a password."""
 
-Place = Annotated[str, PlainSerializer(without_secrets, when_used="json")]
-"""A place that may be an address. As `Address`, it is JSON without secrets."""
+PathOrAddress = Annotated[str, PlainSerializer(without_secrets, when_used="json")]
+"""A path or an address. Like `Address`, its JSON has no secrets."""
 
 
 def _each_once(values: list) -> list:
@@ -70,13 +69,13 @@ def _each_once(values: list) -> list:
 
 
 Once = AfterValidator(_each_once)
-"""Validator of a list: nothing is in it twice."""
-Globs = Annotated[list[Place], Field(min_length=1)]
+"""Validator of a list without duplicates."""
+Globs = Annotated[list[PathOrAddress], Field(min_length=1)]
 
 
-def named(*parts: Iterable[Any]) -> dict[str, tuple]:
-    """Every combination of some choices by the name of its stage: `bert-snli-1` -> (bert, snli, 1)."""
-    return {"-".join(map(str, chosen)): chosen for chosen in product(*parts)}
+def named_combinations(*choices: Iterable[Any]) -> dict[str, tuple]:
+    """Return all combinations by the name of their stage: `bert-snli-1` -> (bert, snli, 1)."""
+    return {"-".join(map(str, combination)): combination for combination in product(*choices)}
 
 
 @dataclass(frozen=True)
@@ -102,119 +101,120 @@ EvaluationName = Annotated[Name, Refers(("evaluations",))]
 
 @dataclass(frozen=True)
 class RunOnly:
-    """Marks a setting of where and how something runs: no result depends on it, apart from the last bits of
-    floating-point sums."""
+    """Marks a setting of where and how something runs; it changes at most the last bits of floating-point sums."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """Marks a setting that only people read, as a licence or what a model is to be shown on: no data and no weight depends on it."""
+    """Marks a setting that only people read, such as a licence or prompts to show: no data and no weight depends on it."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """Marks a setting that came when there were results already: at `neutral` everything is as it was without it.
+    """Marks a setting that was added when results existed already: `neutral` is the value without an effect.
 
-    So a new setting makes no result stale, and a later change of its default makes those stale that use it.
+    So a new setting makes no result stale, and a later change of its default makes only those stale that use it.
     """
 
     neutral: Any
 
 
 class Block(BaseModel):
-    """A block of `params.yaml`: unknown keys are refused."""
+    """A section of `params.yaml`; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def nothing_is_taken_for_another(cls, given: Any) -> Any:
-        """pydantic takes true for 1 and false for 0: `patience: false` would stop a training at the first chance, not never. It takes the
-        texts '8' and 'off', too, which the schemas refuse."""
+    def refuse_conversions(cls, given: Any) -> Any:
+        """Refuse values that pydantic would convert: true to 1 and false to 0, so that `patience: false` would stop a training at the first
+        check instead of never; and the strings '8' and 'off', which the JSON schemas refuse."""
         for key, value in given.items() if isinstance(given, dict) else ():
-            taken = _leaves(cls.model_fields[key].annotation) if key in cls.model_fields else frozenset([Any])
-            for said in () if Any in taken else _plain(value):
-                if type(said) in taken:
+            types = _types(cls.model_fields[key].annotation) if key in cls.model_fields else frozenset([Any])
+            for item in () if Any in types else _convertible(value):
+                if type(item) in types:
                     continue
-                if taken & {int, float} and isinstance(said, bool):
-                    none = ", or null for none" if NoneType in taken else ""
-                    raise ValueError(f"{key}: {str(said).lower()} is not a number; give a number{none}")
-                if taken & {int, float} and isinstance(said, str) and _number(said):
-                    raise ValueError(f"{key}: {said!r} is a text; write the number without quotes")
-                if bool in taken and not taken & {int, float}:
-                    raise ValueError(f"{key}: {said!r} is neither true nor false; write one of them")
+                if types & {int, float} and isinstance(item, bool):
+                    none = ", or null for none" if NoneType in types else ""
+                    raise ValueError(f"{key}: {str(item).lower()} is not a number; give a number{none}")
+                if types & {int, float} and isinstance(item, str) and _is_number(item):
+                    raise ValueError(f"{key}: {item!r} is a text; write the number without quotes")
+                if bool in types and not types & {int, float}:
+                    raise ValueError(f"{key}: {item!r} is neither true nor false; write one of them")
         return given
 
     def settings(self) -> dict[str, Any]:
-        """What results depend on, as JSON, defaults filled in: without RunOnly and Label settings, and Added ones that are neutral."""
-        return _lasting(self, self.model_dump(mode="json"))
+        """Return the settings that results depend on, as JSON with defaults: without RunOnly and Label ones, and neutral Added ones."""
+        return _result_settings(self, self.model_dump(mode="json"))
 
 
 @cache
-def _leaves(annotation: Any) -> frozenset[Any]:
-    """The types that an annotation is made of."""
+def _types(annotation: Any) -> frozenset[Any]:
+    """Return the types of the values that an annotation accepts, inside containers too."""
     if get_origin(annotation) is Literal:
         return frozenset(map(type, get_args(annotation)))
-    parts = get_args(annotation)
+    arguments = get_args(annotation)
     if get_origin(annotation) is Annotated:
-        parts = parts[:1]
-    elif get_origin(annotation) is dict:  # whose keys are texts in any case
-        parts = parts[1:]
-    return frozenset().union(*map(_leaves, parts)) if parts else frozenset([annotation])
+        arguments = arguments[:1]
+    elif get_origin(annotation) is dict:  # whose keys are strings anyway
+        arguments = arguments[1:]
+    return frozenset().union(*map(_types, arguments)) if arguments else frozenset([annotation])
 
 
-def _plain(value: Any) -> list[bool | str | int]:
-    """A value that may be taken for another, or such in a list or a table of plain values."""
-    parts = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
-    return [part for part in parts if isinstance(part, bool | str | int)]
+def _convertible(value: Any) -> list[bool | str | int]:
+    """Return the values, of a list or a table its items, that pydantic might convert to another type."""
+    items = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
+    return [item for item in items if isinstance(item, bool | str | int)]
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     with suppress(ValueError):
         return math.isfinite(float(text))
     return False
 
 
-def _lasting(value: Any, dumped: Any) -> Any:
-    """`dumped` without what no result depends on; `value` is what it was dumped from."""
+def _result_settings(value: Any, dumped: Any) -> Any:
+    """Remove from `dumped`, the JSON of `value`, all settings that no result depends on."""
     if isinstance(value, Block):
         marks = _marks(type(value))
         return {
-            name: _lasting(getattr(value, name), shown) for name, shown in dumped.items()
-            if name not in marks or not _left_out(marks[name], getattr(value, name))
+            name: _result_settings(getattr(value, name), item) for name, item in dumped.items()
+            if name not in marks or not _has_no_effect(marks[name], getattr(value, name))
         }  # fmt: skip
     if isinstance(value, dict):
-        return {key: _lasting(part, dumped[key]) for key, part in value.items()}
+        return {key: _result_settings(item, dumped[key]) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_lasting(part, shown) for part, shown in zip(value, dumped, strict=True)]
+        return [_result_settings(item, dumped_item) for item, dumped_item in zip(value, dumped, strict=True)]
     return dumped
 
 
 @cache
 def _marks(kind: type[Block]) -> dict[str, RunOnly | Label | Added]:
-    """The marked settings of a block."""
+    """Return the marks of a section's settings."""
     known = RunOnly | Label | Added
     fields = {name: [mark for mark in field.metadata if isinstance(mark, known)] for name, field in kind.model_fields.items()}
     return {name: marks[0] for name, marks in fields.items() if marks}
 
 
-def _left_out(mark: RunOnly | Label | Added, value: Any) -> bool:
+def _has_no_effect(mark: RunOnly | Label | Added, value: Any) -> bool:
     return isinstance(mark, RunOnly | Label) or value == mark.neutral
 
 
 def union_of(package: str, names: Iterable[str], kind: str, default: str | None = None, tag: str = "name") -> Any:
-    """The blocks called `kind` of the folders `names` in a package, as one type that `tag` tells apart; a block without it is the
-    `default` one."""
+    """Join the classes `kind` in the `config` modules of `names` in a package into one type with the discriminator `tag`.
+
+    A section without `name` has the `default` one.
+    """
     blocks = tuple(getattr(import_module(f"{package}.{name}.config"), kind) for name in names)
-    union = Annotated[Union[blocks], Field(discriminator=tag)] if len(blocks) > 1 else blocks[0]  # noqa: UP007  (of a tuple made at run time)
-    return Annotated[union, BeforeValidator(partial(_named, default))] if default else union
+    union = Annotated[Union[blocks], Field(discriminator=tag)] if len(blocks) > 1 else blocks[0]  # noqa: UP007  (a tuple built at run time)
+    return Annotated[union, BeforeValidator(partial(_with_default_name, default))] if default else union
 
 
-def _named(default: str, given: Any) -> Any:
+def _with_default_name(default: str, given: Any) -> Any:
     return {"name": default, **given} if isinstance(given, dict) else given
 
 
 def blocks_of(union: Any) -> tuple[type[Block], ...]:
-    """The blocks that `union_of` made a type of."""
+    """Return the classes that `union_of` joined."""
     kinds = get_args(union)[0]
     return get_args(kinds) or (kinds,)

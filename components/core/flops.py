@@ -1,4 +1,4 @@
-"""FLOPs counted operation by operation (2 per multiply-add)."""
+"""FLOPs counted per operation (2 per multiply-add)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 @contextmanager
-def counted() -> Iterator[FlopCounterMode]:
-    """Counts what runs inside. The counter is blind to fused attention and to oneDNN's and cuDNN's LSTM, so plain ones are run."""
+def flop_counter() -> Iterator[FlopCounterMode]:
+    """Count the FLOPs of the operations inside. Fused attention and the LSTMs of oneDNN and cuDNN, which torch does not count, are off."""
     with (
         FlopCounterMode(display=False) as counter,
         sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False),

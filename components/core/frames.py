@@ -1,10 +1,10 @@
-"""Tables that stages wrote, as pandas holds them."""
+"""Tables that stages wrote, as pandas data frames."""
 
 from pathlib import Path
 
 import pandas as pd
 
 
-def of_csv(path: Path) -> pd.DataFrame:
-    """A CSV file. An empty field alone says that there is nothing: `nan` and `null` are words, and names of models, too."""
+def read_csv(path: Path) -> pd.DataFrame:
+    """Read a CSV file. Only an empty field is missing: `nan` and `null` may be words, or names of models."""
     return pd.read_csv(path, keep_default_na=False, na_values=[""])

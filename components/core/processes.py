@@ -1,12 +1,12 @@
-"""Which process of a training this one is."""
+"""The rank of this process in a training."""
 
 import os
 
 
 def rank_zero() -> bool:
-    """Whether this process is the one that writes: under DDP every rank runs the script."""
+    """Return whether this process is the first rank, which writes files: under DDP every rank runs the script."""
     return all(os.environ.get(key, "0") == "0" for key in ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID"))
 
 
 LAUNCHED = "SESAME_LAUNCHED"
-"""In the environment of a training's process: the launcher that started it. In any other's there is none, whatever that one runs in."""
+"""Environment variable with the launcher of a training process; not set in other processes, e.g. of a worker in a Slurm job."""

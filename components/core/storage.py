@@ -1,4 +1,4 @@
-"""Files that stages write and read: whole or not at all, and a line for whatever is wrong with one."""
+"""Files that stages write and read: written completely or not at all, with errors of one line."""
 
 import errno
 import json
@@ -14,15 +14,15 @@ from safetensors import SafetensorError
 from components.core.errors import SesameError, one_line
 
 STATE = Path(".sesame")
-"""Git-ignored working state: downloads, checkpoints, servers' files. Safe to delete when nothing runs."""
+"""Git-ignored working files: downloads, checkpoints, files of servers. Safe to delete when nothing runs."""
 
 
 @contextmanager
 def output(path: Path) -> Iterator[Path]:
-    """A temporary sibling of `path` to write a file or a folder to; renamed to `path` at the end, removed on failure.
+    """Yield a temporary sibling of `path` for a file or a folder; it is renamed to `path` at the end, and removed on failure.
 
-    What stands at `path` is replaced, but never a folder by a file. A path that a user names goes through `unused` first.
-    Raises SesameError where nothing can be written, or the disk is full.
+    An existing `path` is replaced, but never a folder by a file. A path that a user names goes through `unused_path` first.
+    Raise SesameError if the path is not writable, or the disk is full.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -39,9 +39,8 @@ def output(path: Path) -> Iterator[Path]:
         _remove(temporary)
 
 
-def unused(path: Path) -> Path:
-    """A place for a command's output that a user has named. Raises SesameError where something stands: no command removes what another
-    one wrote."""
+def unused_path(path: Path) -> Path:
+    """Check a path for output that a user has named. Raise SesameError if it exists: no command removes files of another one."""
     if path.is_dir() and (path.is_symlink() or any(path.iterdir())):
         raise SesameError(f"{path} is not empty; name a new folder")
     if path.is_symlink() or (path.exists() and not path.is_dir()):
@@ -51,68 +50,69 @@ def unused(path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Makes one line that names `path` of a full disk, whatever a library made of it, and of a place where nothing can be written."""
+    """Turn errors of a full disk, whatever a library raises, and of paths that are not writable into SesameErrors that name `path`."""
     try:
         yield
     except SesameError:
         raise
-    except Exception as error:  # of which two cases are taken, and the others go on
+    except Exception as error:  # all others are raised again
         if isinstance(error, OSError) and error.errno in DENIED:
             raise SesameError(f"{error.filename or path}: {error.strerror}; nothing can be written there") from None
-        there = next(folder for folder in (path.parent, *path.parent.parents) if folder.is_dir()).resolve()
-        total, _, free = shutil.disk_usage(there)
-        if not total:  # /proc and its like
-            raise SesameError(f"{path}: nothing can be written in {there}") from None
-        if free < ROOM or "No space left on device" in str(error):
-            raise SesameError(f"{path}: the disk of {there} is full ({free / 2**20:.0f} MiB free); free some space and run again") from None
+        parent = next(folder for folder in (path.parent, *path.parent.parents) if folder.is_dir()).resolve()
+        total, _, free = shutil.disk_usage(parent)
+        if not total:  # /proc and similar file systems
+            raise SesameError(f"{path}: nothing can be written in {parent}") from None
+        if free < MIN_FREE or "No space left on device" in str(error):
+            raise SesameError(
+                f"{path}: the disk of {parent} is full ({free / 2**20:.0f} MiB free); free some space and run again"
+            ) from None
         raise
 
 
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG)
 
-ROOM = 2**16
-"""Bytes; with less the disk is why a write failed, even where a library does not say so."""
+MIN_FREE = 2**16
+"""Bytes; with less free space a failed write counts as a full disk, even if a library does not say so."""
 
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    elif path.exists() or path.is_symlink():  # a disk that is only read refuses to remove what is not there, too
+    elif path.exists() or path.is_symlink():  # a read-only disk raises even for a missing file
         path.unlink()
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write `value` as JSON, whole or not at all. NaN and infinity are refused: an undefined figure is null."""
+    """Write `value` as JSON, completely or not at all. NaN and infinity are refused: an undefined value is null."""
     with output(path) as temporary:
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Makes one line of whatever is wrong with a file that another stage wrote: it names the file and the stage to run again."""
+    """Turn any error about a file of another stage into a SesameError that names the file and the stage to run again."""
     try:
         yield
     except FileNotFoundError:
         command = " ".join(["sesame run", *writer(path)])
         raise SesameError(f"{path}: no such file; run the stage that writes it first (`{command}`)") from None
     except MALFORMED as error:
-        said = f"no {error}" if isinstance(error, KeyError) else one_line(error)
-        cure = [(f"run `sesame run --force {stage}` to write it again") for stage in writer(path)] or [
-            "run the stage that writes it with --force"
-        ]
-        raise SesameError(f"{path} can't be read ({said}); {cure[0]}") from None
+        reason = f"no {error}" if isinstance(error, KeyError) else one_line(error)
+        stages = writer(path)
+        advice = f"run `sesame run --force {stages[0]}` to write it again" if stages else "run the stage that writes it with --force"
+        raise SesameError(f"{path} can't be read ({reason}); {advice}") from None
 
 
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError, SafetensorError)
-"""What parsers and libraries make of a file that is cut off, empty, or of another form."""
+"""Errors of parsers and libraries on a file that is truncated, empty, or of another format."""
 
 WRITERS: dict[str, tuple[str, ...]] = {}
-"""Folder of data/ -> the stages that write to it, by the names below it. `components.stages.registry` fills it, which knows all stages."""
+"""Folder of data/ -> the stages that write to it, as templates for the names below it. `components.stages.registry` fills it."""
 
 
 def writer(path: Path) -> list[str]:
-    """The stage that wrote a file under data/; none where that is not known."""
-    if not WRITERS:  # a command that has run no stage
+    """Return the stage that wrote a file under data/; an empty list if it is unknown."""
+    if not WRITERS:  # in a command that runs no stage
         import_module("components.stages.registry")
     above, _, inside = str(path.with_suffix("")).rpartition("data/")
     folder, *names = inside.split("/")
@@ -122,13 +122,13 @@ def writer(path: Path) -> list[str]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file that another stage wrote. Raises SesameError that names the file."""
+    """Read a JSON file of another stage. Raise SesameError that names the file."""
     with reading(path):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_lines(path: Path) -> Iterator[dict]:
-    """The JSON objects, one a line, of a file that another stage wrote. Raises SesameError that names the file."""
+    """Yield the JSON objects, one per line, of a file of another stage. Raise SesameError that names the file."""
     with reading(path), path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             try:
@@ -139,29 +139,28 @@ def read_lines(path: Path) -> Iterator[dict]:
 
 
 METRICS = Path("data/report/metrics.json")
-"""Stage -> its metrics, of all that params.yaml declares: what the report has of them, and git keeps."""
+"""Stage -> metrics in the last report, of all stages that params.yaml declares; committed to git."""
 
 
 def metrics_path(stage: str, name: str, of_studies: bool = False) -> Path:
-    """Where the metrics of a stage are: a small JSON file that MLflow logs and the report reads.
+    """Return the path of a stage's metrics, a small JSON file that MLflow logs and the report reads.
 
-    `of_studies`: the studies' file declares it. The report depends on data/metrics as a whole, so studies write elsewhere.
+    `of_studies`: the studies' file declares it. The report depends on the complete folder data/metrics, so studies write elsewhere.
     """
     return Path("data/study_metrics" if of_studies else "data/metrics", stage, f"{name}.json")
 
 
 def committed_metrics() -> dict[str, dict]:
-    """Stage -> its metrics as the last report has them, which git keeps; empty where they can't be read."""
+    """Return stage -> metrics in the last report, from git; empty if they can't be read."""
     with suppress(SesameError, AttributeError):
-        return {name: measured for name, measured in read_json(METRICS).items() if isinstance(measured, dict)}
+        return {name: metrics for name, metrics in read_json(METRICS).items() if isinstance(metrics, dict)}
     return {}
 
 
 def last_metrics(stage: str, name: str, of_studies: bool = False, committed: dict[str, dict] | None = None) -> dict:
-    """The metrics of a stage's last run: its file, else what git has; empty where neither can be read. Who asks for
-    many stages reads `committed_metrics` once.
+    """Return the metrics of a stage's last run: from its file, else from git; empty if neither can be read.
 
-    For estimates alone: a damaged file must not keep the stage that writes it from running.
+    For many stages, read `committed_metrics` once. Only for estimates: a damaged file must not keep its stage from running.
     """
     with suppress(SesameError):
         return read_json(metrics_path(stage, name, of_studies))

@@ -1,19 +1,19 @@
-"""What a word is, in the writing of any language, as parts of regular expressions.
+"""Words in any script, as components of regular expressions.
 
-Python's `\\w` has no combining marks: it cuts हिन्दी into bare consonants, and likewise most words of the scripts of India, Hebrew
-with its vowels, and letters whose accent is a character of its own.
+Python's `\\w` has no combining marks: it cuts हिन्दी into bare consonants, and likewise most words of the scripts of India, Hebrew with
+vowels, and letters whose accent is a separate character.
 """
 
 import unicodedata
 
 SELECTORS = range(0xFE00, 0xFE10)
-"""Of how a character looks: marks that no word is written with."""
-APART, TOGETHER = "\u200c", "\u200d"
-"""Joiners: within a word they say how its letters are drawn."""
+"""Variation selectors: marks that do not occur in words."""
+NON_JOINER, JOINER = "\u200c", "\u200d"
+"""Zero-width characters that control the joining of letters within a word."""
 
 
 def _marks() -> str:
-    """The combining marks of all scripts, to stand within brackets."""
+    """Return the combining marks of all scripts, for use within brackets."""
     points = [i for i in range(0x300, 0x1F000) if unicodedata.category(chr(i)) in ("Mn", "Mc") and i not in SELECTORS]
     begins = [i for i, before in zip(points, [None, *points], strict=False) if before != i - 1]
     ends = [i for i, after in zip(points, [*points[1:], None], strict=True) if after != i + 1]
@@ -24,12 +24,12 @@ MARKS = _marks()
 
 
 def _word(letter: str) -> str:
-    return f"{letter}+(?:(?:[{MARKS}{TOGETHER}]+|{APART}(?={letter})){letter}*)*"
+    return f"{letter}+(?:(?:[{MARKS}{JOINER}]+|{NON_JOINER}(?={letter})){letter}*)*"
 
 
 LETTERS = _word(r"[^\W\d_]")
-"""A run of letters with their marks: digits, punctuation and the apostrophe separate."""
+"""Letters with their marks, separated by digits, punctuation and apostrophes."""
 WORD = _word(r"\w")
-"""The same of letters, digits and `_`."""
+"""Letters, digits and `_` with their marks."""
 HAN, OTHERS = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff", r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff"
-"""Chinese, and Thai, Lao, Burmese, Khmer and kana, to stand within brackets: where no blank says where a word ends."""
+"""Chinese; Thai, Lao, Burmese, Khmer and kana, for use within brackets: scripts without blanks between words."""

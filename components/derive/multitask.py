@@ -16,7 +16,7 @@ from torch.optim import AdamW
 from components import params
 from components.core import storage
 from components.core.errors import SesameError
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.core.tracking import Run
 from components.derive.tuned import parts
 from components.finetune import loop, methods
@@ -132,7 +132,7 @@ def fit(
                 group["lr"] = group["full_lr"] * factor(schedule, (step + 0.5) / steps)
             texts, segments = fabric.to_device((batch.texts, batch.segments))
             padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
-            with counted() if task not in rates else nullcontext() as counter:
+            with flop_counter() if task not in rates else nullcontext() as counter:
                 loss = ready[task].kind.loss(module(task, texts, segments).float(), data[task], batch)
                 fabric.backward(loss)
             if counter:

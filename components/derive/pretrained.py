@@ -6,7 +6,7 @@ from components import params
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.models import store
-from components.pretrain.training import Trained, checkpoint_folder, pretrain, write_curve
+from components.pretrain.training import TrainingResult, checkpoint_folder, pretrain, write_curve
 
 
 def _start(all_params: params.Params, name: str) -> Path:
@@ -43,6 +43,6 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     return trained.metrics
 
 
-def keep(trained: Trained, folder: Path) -> None:
+def keep(trained: TrainingResult, folder: Path) -> None:
     """A pre-training's curve, in the model's folder."""
     write_curve(folder / "curve.csv", trained.curve)

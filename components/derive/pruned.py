@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from components import params
 from components.core import compute
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.core.tracking import Run
 from components.derive import smaller
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
-from components.objectives.examples.windows import Batches
+from components.objectives.examples.batches import Batches
 from components.text import encode
 
 
@@ -112,8 +112,8 @@ def gradients(
     for step in count():
         batch = batches[step]
         places = [(model.get_submodule(parts.out), parts.size) for parts in every]
-        with masked(places) as masks, counted() if rate is None else nullcontext() as counter:
-            losses, _ = objective.losses(model, batch.rows, None)
+        with masked(places) as masks, flop_counter() if rate is None else nullcontext() as counter:
+            losses, _ = objective.losses(model, batch.tensors, None)
             weights = objective.weights
             sum(weights.get(name, 1.0) * loss / max(1.0, batch.counts[name]) for name, (loss, _) in losses.items()).backward()
         if counter:

@@ -10,7 +10,7 @@ from components import objectives, params
 from components.core import storage
 from components.core.errors import SesameError
 from components.models import store
-from components.models.common.transformer import PARTS
+from components.models.common.transformer import SUBLAYERS
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
 from components.text import tokenizer
@@ -31,7 +31,7 @@ def keep(smaller: LanguageModel, model: LanguageModel, layers: Sequence[int]) ->
     names, since they are of another shape."""
     pairs = [("", smaller, model)]
     for i, layer in enumerate(layers):
-        for part in (part for parts in PARTS.values() for part in parts):  # by name, since layers may share one
+        for part in (part for parts in SUBLAYERS.values() for part in parts):  # by name, since layers may share one
             pairs.append((f"blocks.{i}.{part}.", getattr(smaller.blocks[i], part), getattr(model.blocks[layer], part)))
     left = smaller.state_dict()
     for place, own, other in pairs:

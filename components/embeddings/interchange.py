@@ -23,7 +23,7 @@ def export(all_params: params.Params, name: str, method: str | None, out: Path |
 
     Raises SesameError where there is nothing of the name, no such method, or a folder of the name is in use.
     """
-    folder = storage.unused(out) if out else FOLDER / name
+    folder = storage.unused_path(out) if out else FOLDER / name
     if name not in all_params.alignments:
         if not Path("data/vectors", name).exists():
             known = ", ".join(all_params.alignments) or "none"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from components import params
-from components.core.errors import SesameError, counted, one_line
+from components.core.errors import SesameError, format_counts, one_line
 from components.embeddings import intrinsic
 from components.embeddings.space import Space, save, written
 from components.stages import stage
@@ -61,7 +61,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
         raise SesameError(f"{settings.source.shown}: its files have vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
     space = Space(list(taken), np.zeros(len(taken), dtype=np.int64), np.array(list(taken.values()), dtype=np.float32))
     save(space, Path("data/vectors", name))
-    said = counted(dropped) if any(dropped.values()) else ""
+    said = format_counts(dropped) if any(dropped.values()) else ""
     said += f" (the first is {first_not_finite})" if first_not_finite else ""
     print(f"{len(taken)} vectors of {widths.pop()} dimensions{f'; left out: {said}' if said else ''}", flush=True)
     figures = {"intrinsic": intrinsic.judged(space, settings.tests)} if settings.tests else {}

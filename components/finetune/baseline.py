@@ -30,7 +30,7 @@ from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
 from components.models import store
 from components.models.common.decomposable_attention import pair_head
-from components.models.common.heads import BiLSTMAttentionHead, OneLayer, compared, mean_over_tokens
+from components.models.common.heads import BiLSTMAttentionHead, OneLayer, mean_over_tokens, pair_features
 from components.stages import stage
 from components.tasks import Example, metrics
 from components.text import tokenizer
@@ -160,7 +160,7 @@ class Averaging(nn.Module):
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
         means = [mean_over_tokens(self.vectors(ids), lengths) for ids, lengths in texts]
-        return self.head(compared(torch.cat(means), len(texts)))
+        return self.head(pair_features(torch.cat(means), len(texts)))
 
 
 class DecomposableAttention(nn.Module):

@@ -15,7 +15,7 @@ from torch.optim import AdamW
 
 from components import params
 from components.core.errors import SesameError
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.finetune.data import Encoded, Texts, batches
 from components.finetune.kinds import Kind
 from components.finetune.methods import distance
@@ -89,7 +89,7 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = group["full_lr"] * factor(schedule, (step + 0.5) / steps)
             texts, segments = fabric.to_device((batch.texts, batch.segments))
-            with counted() if step == 0 or (recipe.gradual_unfreezing and step % per_epoch == 0) else nullcontext() as counter:
+            with flop_counter() if step == 0 or (recipe.gradual_unfreezing and step % per_epoch == 0) else nullcontext() as counter:
                 loss = kind.loss(module(texts, segments).float(), data, batch)
                 fabric.backward(loss)
             padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)

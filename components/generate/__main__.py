@@ -164,7 +164,7 @@ def sentences(all_params: params.Params, encoding: str) -> Iterator[str]:
 
 def looked_at(writer: writing.Writer, source: list[int], written: list[int]) -> dict:
     """Of one text: its pieces and those of its source, and where each looked as it was written, (layers, written, source)."""
-    weights = writer.decoding.looks(writer.model, torch.tensor(source), torch.tensor([*written, writer.end]))
+    weights = writer.decoding.attention_weights(writer.model, torch.tensor(source), torch.tensor([*written, writer.end]))
     source, written = ([writer.tokens.decode([i]) or "·" for i in ids] for ids in (source, [*written, writer.end]))
     return {"source": source, "written": written, "weights": [[[round(x, 4) for x in row] for row in layer] for layer in weights.tolist()]}
 

@@ -1,8 +1,8 @@
-"""The networks, a folder a family: nn.Modules only, no training code. `store` builds, saves and loads them.
+"""The networks, a folder per family: nn.Modules only, no training code. `store` builds, saves and loads them.
 
-One more family is one folder and its name in `ARCHITECTURES` of `components.params.models`. In the folder:
-`config.py` with its settings, an ArchitectureBlock, as `Architecture` (no torch); `model.py` with a LanguageModel
-(`contract.py` says what it gives, with shapes), built from (settings, tokenizer), as `Model`; where `transformers`
-has it `hub.py` with `LAYOUTS`, and where it writes from left to right `decoding.py` with `Decoding`, of which `components.generate`
-says what it gives. What families share is in `common`; a family imports no other one.
+To add a family, add a folder and its name in `ARCHITECTURES` of `components.params.models`. The folder has `config.py` with the
+settings, an ArchitectureBlock, as `Architecture` (without torch); `model.py` with a LanguageModel (interface and shapes in
+`contract.py`), built from (settings, tokenizer), as `Model`; `hub.py` with `LAYOUTS` if `transformers` has the family; and
+`decoding.py` with `Decoding`, whose interface is in `components.generate`, if it generates text from left to right. `common` has the
+code that families share; a family imports no other one.
 """

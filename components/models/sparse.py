@@ -1,6 +1,6 @@
-"""Weights that are zero and stay so: of models whose smallest weights were set to zero (unstructured pruning).
+"""Models whose smallest weights were set to zero and stay zero (unstructured pruning).
 
-The matrices stay as they are, so that nothing is faster or smaller by it without kernels and formats for sparse ones.
+The matrices stay dense, so that a model becomes faster or smaller only with kernels and formats for sparse matrices.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,33 +12,33 @@ from components.models.contract import LanguageModel
 
 
 def matrices(model: LanguageModel) -> list[nn.Parameter]:
-    """Those of the layers, each once: what is pruned, and neither the embeddings nor what stands above the layers (Gordon et al. 2020)."""
-    every = [parameter for layer in model.stacked() for parameter in layer.parameters() if parameter.ndim > 1]
-    return list(dict.fromkeys(every))
+    """Return the matrices of the layers, each once: those that are pruned, without embeddings and heads (Gordon et al. 2020)."""
+    weights = [parameter for layer in model.stacked() for parameter in layer.parameters() if parameter.ndim > 1]
+    return list(dict.fromkeys(weights))
 
 
 def sparsity(model: LanguageModel) -> float:
-    """The share of zeros in them."""
-    every = matrices(model)
-    return sum(int((matrix == 0).sum()) for matrix in every) / sum(matrix.numel() for matrix in every)
+    """Return the share of zeros in the matrices of the layers."""
+    weights = matrices(model)
+    return sum(int((matrix == 0).sum()) for matrix in weights) / sum(matrix.numel() for matrix in weights)
 
 
 def is_sparse(lineage: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a step that made a model has set weights to zero, so that they are to stay so."""
+    """Return whether a step in the history of a model has set weights to zero."""
     return any("sparsity" in step for step in lineage)
 
 
 def keep_zeros(model: LanguageModel) -> None:
-    """Have weights of the layers that are zero now be zero after any training: no gradient reaches them, so that moments and weight
-    decay of an optimizer that begins here leave them where they are.
+    """Keep the zero weights of the layers zero in any training: they get no gradient, so that the moments and the weight decay of an
+    optimizer that starts now do not change them.
 
-    To be called before anything is frozen or copied (a copy has no such hooks), of models that `is_sparse`: others may begin at zeros.
+    Call it before anything is frozen or copied (a copy has no hooks), and only for models that `is_sparse`: others may start at zeros.
     """
     for matrix in matrices(model):
-        if (kept := matrix.detach() != 0).all():
+        if (nonzero := matrix.detach() != 0).all():
             continue
-        matrix.register_hook(lambda gradient, kept=kept: _masked(gradient, kept))
+        matrix.register_hook(lambda gradient, nonzero=nonzero: _masked(gradient, nonzero))
 
 
-def _masked(gradient: Tensor, kept: Tensor) -> Tensor:
-    return gradient.masked_fill(~kept.to(gradient.device), 0)  # not times 0, which leaves what is not a number
+def _masked(gradient: Tensor, nonzero: Tensor) -> Tensor:
+    return gradient.masked_fill(~nonzero.to(gradient.device), 0)  # a product with 0 would keep NaN

@@ -1,4 +1,4 @@
-"""Models on the disk: built from an architecture, saved with what they came from, loaded."""
+"""Models on disk: built from an architecture, saved with their history, loaded."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from components.text import tokenizer
 
 
 def build(architecture: params.Architecture, tokens: tokenizer.Tokenizer) -> LanguageModel:
-    """A model with random weights, drawn from torch's generator."""
+    """Build a model with random weights from torch's default generator."""
     model = import_module(f"components.models.{architecture.name}.model").Model(architecture, tokens)
     model.reads = architecture.reads
     return model
@@ -32,12 +32,12 @@ def save(
 ) -> None:  # fmt: skip
     """Write weights, architecture and tokenizer to a folder.
 
-    `absent` names the parts of the model that no training has touched, whose weights are left out; `lineage` says what made
-    the model, first to last: `{"by": "pretrained", ...}`, `{"by": "tuned", "task": ...}`.
+    `absent` names the modules without trained weights, which are left out; `lineage` lists the steps that produced the model,
+    first to last: `{"by": "pretrained", ...}`, `{"by": "tuned", "task": ...}`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {key: value.detach().cpu().contiguous() for key, value in state.items() if key.partition(".")[0] not in absent}
-    save_file(kept, folder / "model.safetensors")
+    weights = {key: value.detach().cpu().contiguous() for key, value in state.items() if key.partition(".")[0] not in absent}
+    save_file(weights, folder / "model.safetensors")
     config = {"architecture": architecture.model_dump(mode="json"), "vocab_size": tokens.vocab_size}
     if absent:
         config["absent"] = list(absent)
@@ -48,22 +48,22 @@ def save(
 
 @dataclass(frozen=True)
 class About:
-    """What a model's folder says of it, without its weights."""
+    """The description in a model's folder, without its weights."""
 
     architecture: params.Architecture
     absent: list[str]
-    """Parts that no training has touched, as heads that an imported checkpoint has no weights for."""
+    """Modules without trained weights, e.g. heads that an imported checkpoint lacks."""
     lineage: list[dict[str, Any]]
-    """What made it, first to last."""
+    """The steps that produced it, first to last."""
 
     @property
     def derived_by(self) -> list[str]:
-        """The steps after the first, for every table: `after snli`, `pretrained on medical`."""
+        """The steps after the first as shown in tables: `tuned on snli`, `pretrained on medical`."""
         return [f"{step['by']} on {step['on']}" for step in self.lineage if "on" in step]
 
 
 def about(folder: Path) -> About:
-    """Of a model. Raises SesameError where there is none."""
+    """Read the description of a model. Raise SesameError if there is no model."""
     if not folder.exists():
         raise SesameError(f"{folder}: no model there; run the stage that makes {folder.name} first (`sesame plan` lists them)")
     config = storage.read_json(folder / "config.json")
@@ -72,13 +72,14 @@ def about(folder: Path) -> About:
 
 
 def load(folder: Path, pretrained: bool = True) -> tuple[LanguageModel, tokenizer.Tokenizer]:
-    """A pre-trained model, or the same architecture with random weights, and its tokenizer. `model.absent` names what is random in both.
+    """Load a pre-trained model, or its architecture with random weights, and its tokenizer. `model.absent` names the modules that are
+    random in both cases.
 
-    Raises SesameError when a file is missing or the weights don't fit the architecture.
+    Raise SesameError if a file is missing or the weights don't fit the architecture.
     """
-    its, tokens = about(folder), tokenizer.load(folder)
-    model = build(its.architecture, tokens)
-    model.absent = its.absent  # in both, so that a method trains the same parts
+    description, tokens = about(folder), tokenizer.load(folder)
+    model = build(description.architecture, tokens)
+    model.absent = description.absent  # in both cases, so that a method trains the same modules
     if pretrained:
         random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
         with storage.reading(folder / "model.safetensors"):
@@ -87,5 +88,5 @@ def load(folder: Path, pretrained: bool = True) -> tuple[LanguageModel, tokenize
 
 
 def count_parameters(module: nn.Module, trainable: bool = False) -> int:
-    """Parameters of a module; shared ones count once."""
+    """Count the parameters of a module; shared ones count once."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad or not trainable)

@@ -1,4 +1,4 @@
-"""A model's own token vectors, without positions and layers: what the rest of it adds is what the context brings."""
+"""The token vectors of a model, without positions and layers: a baseline that has no context."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from components.models.contract import LanguageModel
 
 
 class TokenVectors(LanguageModel):
-    """Reads a text as a bag of vectors, one a token, wherever it stands."""
+    """Maps a text to a bag of vectors, one per token, whatever its position."""
 
     embeddings = frozenset({"vectors"})
     embedding = "vectors"
@@ -24,7 +24,7 @@ class TokenVectors(LanguageModel):
         return [self.vectors(ids)]
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """(batch, length, width) -> (batch, width): the mean over the tokens."""
+        """Return the mean over the tokens, (batch, width)."""
         return mean_over_tokens(hidden, lengths)
 
     def logits(self, hidden: Tensor) -> Tensor:

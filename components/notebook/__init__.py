@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from components.core.errors import SesameError
-from components.core.frames import of_csv
+from components.core.frames import read_csv
 from components.evaluations.minimal_pairs import scoring
 from components.finetune.tuned import TunedModel
 from components.models import store
@@ -91,4 +91,4 @@ def scores(table: str = "scores", project: Path | str = ".") -> pd.DataFrame:
     if not (folder / f"{table}.csv").exists():
         there = ", ".join(sorted(path.stem for path in folder.glob("*.csv"))) or "none: `sesame run report` writes them"
         raise SesameError(f"{folder}: no table {table!r} (there are: {there})")
-    return of_csv(folder / f"{table}.csv")
+    return read_csv(folder / f"{table}.csv")

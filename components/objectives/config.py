@@ -1,4 +1,4 @@
-"""Base of the settings of all objectives, without torch."""
+"""Base class of the settings of objectives, without torch."""
 
 from typing import ClassVar, Self
 
@@ -10,38 +10,38 @@ class ObjectiveBlock(Block):
     """Settings of an objective."""
 
     trains: ClassVar[tuple[Reads, ...]]
-    """How a model may read to be trained by it."""
+    """The kinds of context of the models that it can train."""
     continues: ClassVar[bool] = False
-    """Whether a row goes on where that of the step before has ended, so that all batches are of one size."""
-    compares_rows: ClassVar[bool] = False
-    """Whether the rows of a batch are compared with each other, so that it can't be cut into micro-batches."""
-    own_loss: ClassVar[bool] = False
-    """Whether its loss compares with no other objective's, however a model reads."""
-    counted_rows: ClassVar[int | None] = 8
-    """Rows that FLOPs are counted on; None: whole batches, where what a row takes depends on how many others there are."""
+    """Whether a sequence continues that of the previous step, so that all batches must have the same size."""
+    contrastive: ClassVar[bool] = False
+    """Whether the sequences of a batch are compared with each other, so that it can't be split into micro-batches."""
+    incomparable_loss: ClassVar[bool] = False
+    """Whether its loss can't be compared with that of other objectives, whatever context the models see."""
+    flops_batch_size: ClassVar[int | None] = 8
+    """Sequences that FLOPs are counted on; None: a full batch, where the FLOPs per sequence depend on the batch size."""
     shares_weights: ClassVar[bool] = False
-    """Whether networks of its own have weights of the model among theirs."""
+    """Whether its auxiliary networks share weights with the model."""
     samples_title: ClassVar[str]
-    """What its samples are, for the report."""
+    """Title of its samples in the report."""
 
     name: str
 
     def check_reader(self, architecture: ArchitectureBlock) -> None:
-        """Raises ValueError where it can't train such a model."""
+        """Raise ValueError if it can't train this architecture."""
         if architecture.reads not in self.trains:
             raise ValueError(f"objective {self.name} can't train architecture {architecture.name}")
 
     def check_prompt(self, prompt: str) -> None:
-        """Raises ValueError for a prompt that no sample can be made of."""
+        """Raise ValueError for a prompt that no sample can be generated from."""
 
     def sentinels(self, max_length: int) -> int:
-        """Ids at the end of the vocabulary that it puts in the place of text, for a model that reads `max_length`."""
+        """Return the number of sentinel ids that it uses at the end of the vocabulary, for a model that reads `max_length`."""
         return 0
 
     def row_length(self, max_length: int) -> int:
-        """Tokens of a row of a batch, for a model that reads `max_length`."""
+        """Return the tokens of a sequence in a batch, for a model that reads `max_length`."""
         return max_length
 
-    def with_rows_of(self, length: int) -> Self:
-        """The same with rows of so many tokens, for counting FLOPs on short ones."""
+    def with_row_length(self, length: int) -> Self:
+        """Return the settings with sequences of this length, to count FLOPs on short ones."""
         return self

@@ -1,4 +1,4 @@
-"""What every objective gives to pre-training."""
+"""The interface of an objective."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,76 +9,80 @@ from torch import Tensor, nn
 
 from components.models.contract import LanguageModel
 from components.objectives.config import ObjectiveBlock
-from components.objectives.examples.windows import Batches, Grouped, Rows
+from components.objectives.examples.batches import Batches, GroupedBatches, Tensors
 from components.text.encode import Split
 from components.text.tokenizer import Tokenizer
 
 Losses = dict[str, tuple[Tensor, Tensor]]
-"""Of each part: the sum of the loss in nats over its targets, and how many of them were right."""
+"""Loss term -> the sum of the loss in nats over its targets, and the number of correct predictions."""
 
 
 class Objective(ABC):
-    """What a model learns to predict."""
+    """A pre-training objective."""
 
     main: ClassVar[str]
-    """The part whose loss is the language model's: perplexity and bits per byte are its."""
+    """The loss term of the language model, from which perplexity and bits per byte are computed."""
     chain_rule: ClassVar[bool] = False
-    """Whether every token of the text is asked for after those before it (or behind it), so that the losses add up to the text's."""
+    """Whether every token is predicted from those before (or after) it, so that the losses add up to the loss of the text."""
     weights: Mapping[str, float] = MappingProxyType({})
-    """Of parts that do not count as 1 in what is trained."""
+    """Weights of loss terms in the training loss; 1 for those that are not in it."""
 
     @abstractmethod
     def __init__(self, config: ObjectiveBlock, tokens: Tokenizer):
-        """From its settings and the tokenizer of the text."""
+        """Build the objective from its settings and the tokenizer of the text."""
 
     @abstractmethod
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> Batches:
-        """Raises SesameError when the text is smaller than one batch. An epoch of batches of one row has all rows of
-        the text."""
+        """Return the training batches. Raise SesameError if the text is smaller than one batch.
+
+        With a batch size of 1, an epoch has all sequences of the text.
+        """
 
     def validation(self, text: Split, batch_size: int, max_length: int) -> Batches:
-        """All of a text, once. What it says depends neither on batch_size nor on the number of devices: one whose rows
-        depend on each other takes batches of a size of their own."""
-        return Grouped(self.batches(text, 1, max_length, seed=0), batch_size)
+        """Return the complete text once.
+
+        The loss must depend neither on batch_size nor on the number of devices: an objective whose sequences depend on each other
+        takes batches of a fixed size.
+        """
+        return GroupedBatches(self.batches(text, 1, max_length, seed=0), batch_size)
 
     @abstractmethod
-    def losses(self, model: LanguageModel, rows: Rows, carry: Any) -> tuple[Losses, Any]:
-        """The losses of some rows, and what the same rows of the next step need (LSTM states; None for most).
+    def losses(self, model: LanguageModel, batch: Tensors, carry: Any) -> tuple[Losses, Any]:
+        """Return the losses of a batch, and the state for the same sequences of the next step (of an LSTM; None for most).
 
-        Nothing here may ask a device for a value, as `float`, `if` and selection by a mask do: it would wait for all that is under way.
+        This must not read a value from the device, as `float`, `if` and boolean indexing do: it would wait for all pending work.
         """
 
     @abstractmethod
     def explain(self, batches: Batches, step: int) -> list[dict[str, str]]:
-        """What a step reads, for people: of each row `documents` (numbers in the split), `text`, and what is asked of it."""
+        """Describe a step to people: for each sequence `documents` (numbers in the split), `text`, and its targets."""
 
     @abstractmethod
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        """What the model makes of each prompt: `{"prompt": ..., "output": ...}`."""
+        """Return the model's output for each prompt: `{"prompt": ..., "output": ...}`."""
 
-    def asked(self, rows: Rows) -> tuple[Tensor, Tensor | None] | None:
-        """The tokens that the main part asks for, (n,), IGNORED where nothing is asked, and what stands in their places, (n,), None where
-        nothing does. None of an objective that asks for something else."""
+    def token_targets(self, batch: Tensors) -> tuple[Tensor, Tensor | None] | None:
+        """Return the labels of the main loss term, (n,), and the input tokens at their positions, (n,), None if there are none.
+
+        A label is IGNORED where nothing is predicted. Return None if the objective predicts something other than tokens.
+        """
         return None
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
-        """Networks of the objective's own, trained beside the model and thrown away after it, as ELECTRA's generator.
-
-        `losses` may use them.
-        """
+        """Return auxiliary networks for `losses`, trained with the model and discarded afterwards, e.g. ELECTRA's generator."""
         return {}
 
-    def figures(self, figures: dict[str, float]) -> dict[str, float]:
-        """What a validation says, from the loss and the accuracy of each part."""
-        return figures
+    def validation_metrics(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Return the metrics of a validation, given loss and accuracy of each loss term."""
+        return metrics
 
     def untrained(self, model: LanguageModel) -> list[str]:
-        """Parts of the model that this leaves as they are drawn, as heads that it does not use. All others must get a gradient."""
+        """Return the modules of the model that get no gradient, e.g. heads that it does not use. All others must get one."""
         return []
 
-    def controls(self, train: Batches, valid: Batches) -> dict[str, float]:
-        """Figures for what of the task can be had the cheap way, as an answer that one segment alone gives away; for the metrics."""
+    def control_metrics(self, train: Batches, valid: Batches) -> dict[str, float]:
+        """Return metrics of shortcuts, e.g. how well one segment alone predicts the answer about a pair."""
         return {}
 
     def check(self, batches: Batches, steps: int | None) -> None:  # noqa: B027  (most have nothing to check)
-        """Raises SesameError where the settings can make no difference in so many steps (None: not known before)."""
+        """Raise SesameError if a setting has no effect in so many steps (None: not known in advance)."""

@@ -1,4 +1,4 @@
-"""Loss and right answers of a set of targets, and what they add up to."""
+"""Losses and numbers of correct predictions, and the metrics computed from their sums."""
 
 from dataclasses import dataclass
 
@@ -10,49 +10,54 @@ from torch.nn.functional import cross_entropy
 from components.models.contract import LanguageModel
 
 IGNORED = -100
-"""In the place of a label: nothing is predicted there."""
-ROWS = 128
-"""Logits over the vocabulary that a CPU makes at a time: 4 MiB for 8192 pieces."""
+"""The label of a position where nothing is predicted."""
+CPU_TARGETS = 128
+"""Targets whose logits a CPU computes at a time: 4 MiB with a vocabulary of 8192."""
 
 
 def score(logits: Tensor, labels: Tensor, training: bool) -> tuple[Tensor, Tensor]:
-    """logits (n, classes), labels (n,) -> the sum of the losses in nats, and the number of right answers.
+    """logits (n, classes), labels (n,) -> the sum of the losses in nats, and the number of correct predictions.
 
-    While training the second is 0: an argmax over the vocabulary costs a seventh of a small model's step.
+    The number is 0 in training: an argmax over the vocabulary takes a seventh of a small model's step.
     """
     loss = cross_entropy(logits.float(), labels, reduction="sum")
     return loss, labels.new_zeros(()) if training else (logits.argmax(1) == labels).sum()
 
 
-def score_tokens(model: LanguageModel, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """hidden (n, width), labels (n,), IGNORED where nothing is predicted -> as `score` of the model's logits.
+def logit_chunk_size(hidden: Tensor) -> int:
+    """Return the number of targets whose logits are computed at a time.
 
-    A CPU makes them a piece at a time: what fits its cache is not fetched again for the softmax and for each step back through it, which
-    halves the time of a vocabulary of 8192.
+    A CPU takes as many as fit into its cache, which halves the time with a vocabulary of 8192: the softmax and each step of its
+    backward pass find the logits there.
     """
-    rows = ROWS if hidden.device.type == "cpu" and not torch.compiler.is_compiling() else len(hidden)
-    pieces = zip(hidden.split(rows), labels.split(rows), strict=True)
-    losses, right = zip(*(score(model.logits(own), wanted, model.training) for own, wanted in pieces), strict=True)
-    return torch.stack(losses).sum(), torch.stack(right).sum()
+    return CPU_TARGETS if hidden.device.type == "cpu" and not torch.compiler.is_compiling() else len(hidden)
+
+
+def score_tokens(model: LanguageModel, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """hidden (n, width), labels (n,), IGNORED where nothing is predicted -> like `score` of the model's logits."""
+    size = logit_chunk_size(hidden)
+    chunks = zip(hidden.split(size), labels.split(size), strict=True)
+    losses, correct = zip(*(score(model.logits(states), targets, model.training) for states, targets in chunks), strict=True)
+    return torch.stack(losses).sum(), torch.stack(correct).sum()
 
 
 @dataclass
-class Sums:
-    """Adds up counts and losses over rows, micro-batches and ranks; every mean is taken once, at the end."""
+class LossTotals:
+    """Sums over sequences, micro-batches and ranks: `<term>.loss`, `<term>.correct`, `<term>.count`, and `bytes`."""
 
     values: dict[str, float]
 
-    def figures(self, main: str) -> dict[str, float]:
-        """loss, perplexity, bits_per_byte and accuracy of the main part; loss and accuracy of the others as `<part>_loss`."""
-        figures = {}
-        for part in sorted({key.split(".")[0] for key in self.values if "." in key}):
-            if not (count := self.values[f"{part}.count"]):
-                continue  # nothing was asked
-            loss, accuracy = self.values[f"{part}.loss"] / count, self.values[f"{part}.correct"] / count
-            if part == main:
-                bits = self.values[f"{part}.loss"] / np.log(2)
-                figures |= {"loss": loss, "perplexity": float(np.exp(min(loss, 50)))}
-                figures |= {"bits_per_byte": bits / self.values["bytes"], "accuracy": accuracy}
+    def metrics(self, main: str) -> dict[str, float]:
+        """Return loss, perplexity, bits_per_byte and accuracy of the main term, `<term>_loss` and `<term>_accuracy` of others."""
+        metrics = {}
+        for term in sorted({key.split(".")[0] for key in self.values if "." in key}):
+            if not (count := self.values[f"{term}.count"]):
+                continue
+            loss, accuracy = self.values[f"{term}.loss"] / count, self.values[f"{term}.correct"] / count
+            if term == main:
+                bits = self.values[f"{term}.loss"] / np.log(2)
+                metrics |= {"loss": loss, "perplexity": float(np.exp(min(loss, 50)))}
+                metrics |= {"bits_per_byte": bits / self.values["bytes"], "accuracy": accuracy}
             else:
-                figures |= {f"{part}_loss": loss, f"{part}_accuracy": accuracy}
-        return {key: float(value) for key, value in figures.items()}
+                metrics |= {f"{term}_loss": loss, f"{term}_accuracy": accuracy}
+        return {key: float(value) for key, value in metrics.items()}

@@ -7,23 +7,20 @@ from pydantic import Field, model_validator
 from components.core.config import Added, Block, Positive, Share
 
 SCHEDULES = ("linear", "cosine", "wsd", "constant", "slanted_triangular", "inverse_sqrt")
-"""Files of `components/optimizers/schedules`."""
+"""Modules of `components/optimizers/schedules`."""
 
 FALLING = ("linear", "cosine", "slanted_triangular")
-"""Schedules that fall over all that the warm-up leaves."""
+"""Schedules that decay over all steps after the warm-up."""
 
 
 def check_fall(schedule: str, warmup: float) -> None:
-    """Raises ValueError where nothing is left: the schedule would divide by it."""
+    """Raise ValueError if no step is left for the decay: the schedule would divide by zero."""
     if schedule in FALLING and warmup == 1:
-        raise ValueError(
-            f"warmup 1 leaves no steps for the decay of schedule {schedule}: take schedule constant, or a "
-            "warmup below 1"
-        )
+        raise ValueError(f"warmup 1 leaves no steps for the decay of schedule {schedule}: take schedule constant, or a warmup below 1")
 
 
 class OptimizerBlock(Block):
-    """How weights learn: the highest rate, its schedule, decay and clipping. Biases, norms and 1-d parameters are not decayed."""
+    """Learning rate, schedule, weight decay and clipping. Biases, norms and other 1-d parameters are not decayed."""
 
     learning_rate: Positive
     """Highest learning rate, reached after the warm-up. BERT: 1e-4 at batches of 256 (Devlin et al. 2019, appendix
@@ -31,28 +28,26 @@ class OptimizerBlock(Block):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Decoupled from the gradient (Loshchilov and Hutter 2019). BERT: 0.01."""
     clip_norm: Positive | None = 1.0
-    """Longest gradient, in its Euclidean norm over all weights; longer ones are scaled down to it. null: none is."""
+    """Largest Euclidean norm of the gradient over all weights; a larger one is scaled down to it. null: no clipping."""
     schedule: Literal[SCHEDULES] = "linear"
-    """`slanted_triangular`: from 1/32 up and down to it (Howard and Ruder 2018, equation 3);
-    `wsd`: warm-up, stable, linear decay over the last `decay` share; `inverse_sqrt`: after the warm-up falling with the root of the steps
-    (Vaswani et al. 2017, section 5.3)."""
+    """`slanted_triangular`: rises from 1/32 and falls back to it (Howard and Ruder 2018, equation 3); `wsd`: warm-up, stable,
+    linear decay over the last `decay` share; `inverse_sqrt`: after the warm-up proportional to 1 / sqrt(step) (Vaswani et al.
+    2017, section 5.3)."""
     warmup: Share = 0.06
     """Share of the budget."""
     decay: Annotated[float, Field(gt=0, le=1)] = 0.2
     """`wsd`: share of the budget, at its end, in which the rate falls to 0."""
     layer_decay: Annotated[float, Field(gt=0, le=1), Added(neutral=1.0)] = 1.0
-    """Each layer below the top one learns so many times slower: discriminative rates for going on with a trained model (Howard and Ruder
-    2018, section 3.2: 1 / 2.6 = 0.385)."""
+    """Factor of the learning rate from each layer to the one below: discriminative rates to continue the training of a model
+    (Howard and Ruder 2018, section 3.2: 1 / 2.6 = 0.385)."""
 
     @model_validator(mode="after")
-    def falls_from_somewhere(self):
+    def schedule_fits(self):
         check_fall(self.schedule, self.warmup)
         if self.schedule == "inverse_sqrt" and not self.warmup:
             raise ValueError("schedule inverse_sqrt decays from the end of the warm-up: set a warmup above 0")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:
-            raise ValueError(
-                f"warmup {self.warmup:g} and decay {self.decay:g} of schedule wsd are more than the budget: lower one of them"
-            )
+            raise ValueError(f"warmup {self.warmup:g} and decay {self.decay:g} of schedule wsd are more than the budget: lower one of them")
         if self.schedule != "wsd" and self.decay != type(self).model_fields["decay"].default:
             raise ValueError(f"decay has no effect on schedule {self.schedule}: leave it out, or take schedule: wsd")
         return self

@@ -12,7 +12,7 @@ from components.core.config import (
     DrawnSeed,
     EncodingName,
     Label,
-    Place,
+    PathOrAddress,
     Positive,
     RunOnly,
     Size,
@@ -143,7 +143,7 @@ class Running(Block):
     """Steps."""
     checkpoint_seconds: Positive = 20.0
     """Between two saves from which a killed run goes on."""
-    checkpoints_to: Annotated[Place, Field(min_length=1)] | None = None
+    checkpoints_to: Annotated[PathOrAddress, Field(min_length=1)] | None = None
     """A folder or an address (s3://bucket/folder) that saves go to, too: from there a killed run goes on on another machine."""
     send_seconds: Positive = 300.0
     """Between the beginnings of two such sendings, at least; training does not wait for them."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from components.core.config import Block, Count, DrawnSeed, ModelName, Once, Positive, TaskName, named
+from components.core.config import Block, Count, DrawnSeed, ModelName, Once, Positive, TaskName, named_combinations
 from components.params.messages import first
 from components.params.recipes import Recipe
 from components.params.tasks import MetricName
@@ -101,7 +101,7 @@ class Search(Block):
     @property
     def runs(self) -> dict[str, tuple[str, str, str]]:
         """Name of a search -> its model, task and start."""
-        return named(self.models, self.tasks, self.inits)
+        return named_combinations(self.models, self.tasks, self.inits)
 
     @field_validator("space")
     @classmethod

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.core.config import Block, Count, ModelName, Once, Seed, Share, TaskName, named
+from components.core.config import Block, Count, ModelName, Once, Seed, Share, TaskName, named_combinations
 
 Seeds = Annotated[list[Seed], Field(min_length=2, max_length=100), Once]
 
@@ -31,7 +31,7 @@ class SeedGrid(Block):
     @property
     def runs(self) -> dict[str, tuple[str, str, int]]:
         """Name of a stage -> its model, task and initialisation."""
-        return named(self.models, self.tasks, self.initialisations)
+        return named_combinations(self.models, self.tasks, self.initialisations)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from components.core.config import (
     Block,
     Count,
     Globs,
-    Place,
+    PathOrAddress,
     Seed,
     Sha256,
 )
@@ -72,7 +72,7 @@ class BucketSource(Block):
     """Files of a bucket, read while they come and not kept. Plain or gzipped. (`pip install -e '.[s3]'` for S3.)"""
 
     kind: Literal["bucket"]
-    addresses: Annotated[list[Annotated[Place, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
+    addresses: Annotated[list[Annotated[PathOrAddress, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
     """Addresses of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; whatever fsspec has a library for. Keys, and
     where a bucket is that is not Amazon's, stand in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     AWS_ENDPOINT_URL."""
@@ -89,7 +89,7 @@ class HubSource(Block):
     """A parquet data set of the Hugging Face hub, read with `datasets.load_dataset(..., streaming=True)`."""
 
     kind: Literal["hub"]
-    path: Place
+    path: PathOrAddress
     """`owner/name` on the hub, or a local folder of parquet files."""
     name: str | None = None
     """Configuration."""
@@ -110,7 +110,7 @@ class HubModelSource(Block):
     """The files of a model on the Hugging Face hub."""
 
     kind: Literal["hub_model"]
-    path: Place
+    path: PathOrAddress
     """`owner/name`."""
     revision: str
     """Commit or tag."""

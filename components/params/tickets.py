@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.core.config import Block, Count, ModelName, Once, Seed, Share, TaskName, named
+from components.core.config import Block, Count, ModelName, Once, Seed, Share, TaskName, named_combinations
 
 
 class Tickets(Block):
@@ -29,7 +29,7 @@ class Tickets(Block):
     @property
     def runs(self) -> dict[str, tuple[str, str, int]]:
         """Name of a stage -> its model, task and seed."""
-        return named(self.models, self.tasks, self.seeds)
+        return named_combinations(self.models, self.tasks, self.seeds)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

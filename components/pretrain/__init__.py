@@ -1,5 +1,6 @@
 """Pre-training on Lightning (`python -m components.pretrain NAME`).
 
-`training` is a whole pre-training (budget, resume, checkpoints), `module` its step, `data` the batches, `cost` FLOPs and the
-machine's peak, `__main__` the stage. What is predicted is in `components.objectives`, the networks in `components.models`.
+`training` runs one pre-training (budget, resume, checkpoints), `module` is the training step, `data` the batches, `cost` counts FLOPs
+and measures the machine's peak, `__main__` is the stage. The losses are in `components.objectives`, the networks in
+`components.models`.
 """

@@ -4,35 +4,38 @@ from pathlib import Path
 
 from components.core.tracking import Run
 from components.params import Params
-from components.pretrain import repeats
+from components.pretrain import several_seeds
 from components.pretrain.training import pretrain, write_curve
 from components.stages import stage
 
 
 def previous_run(params: Params, name: str) -> str | None:
-    """The ledger's run of a killed attempt."""
-    block = params.models[name]
-    if not Path("data/encoded", block.encoding, "meta.json").exists():
+    """Return the MLflow run of a killed attempt."""
+    config = params.models[name]
+    if not Path("data/encoded", config.encoding, "meta.json").exists():
         return None
-    return repeats.previous_run(block, name)
+    return several_seeds.previous_run(config, name)
 
 
 def train(params: Params, name: str, run: Run) -> dict:
-    block, folder = params.models[name], Path("data/models", name)
-    if block.pretrainings > 1:
-        made = repeats.pretrain_each(block, name, folder, run)
+    config, folder = params.models[name], Path("data/models", name)
+    if config.pretrainings > 1:
+        result = several_seeds.pretrain_seeds(config, name, folder, run)
     else:
-        trained = pretrain(block, name, folder, run)
-        made = trained and (trained.metrics, trained.curve)
-    if made is None:  # a rank that is not the first
+        trained = pretrain(config, name, folder, run)
+        result = trained and (trained.metrics, trained.curve)
+    if result is None:  # a rank other than the first
         return {}
-    metrics, curve = made
+    metrics, curve = result
     write_curve(curve_path(name, name in params.of_studies("models")), curve)
     return metrics
 
 
 def curve_path(name: str, of_studies: bool) -> Path:
-    """A row a validation. The report depends on data/curves as a whole, so models of studies have theirs elsewhere."""
+    """Return the path of the learning curve, a CSV with one row per validation.
+
+    The report depends on the complete folder data/curves, so models of studies have a folder of their own.
+    """
     return Path("data/study_curves" if of_studies else "data/curves", f"{name}.csv")
 
 

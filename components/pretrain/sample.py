@@ -1,6 +1,6 @@
-"""`python -m components.pretrain.sample NAME`: what a pre-trained model makes of its prompts -> data/samples/<name>.json.
+"""`python -m components.pretrain.sample NAME`: the outputs of a pre-trained model for its prompts -> data/samples/<name>.json.
 
-A stage of its own, so that another prompt trains nothing again.
+A separate stage, so that another prompt does not train the model again.
 """
 
 from pathlib import Path
@@ -19,23 +19,22 @@ from components.text.tokenizer import MASK, sentinels
 
 
 def sample(params: Params, name: str, run: Run) -> dict:
-    """Write what the model makes of its prompts. Raises SesameError for one that it does not read to its end, which may
-    be where its [MASK] stands."""
-    block = params.models[name]
-    compute.prepare(block.trainer.threads)
+    """Write the outputs for the prompts. Raise SesameError for a prompt longer than the model reads: its [MASK] may be cut off."""
+    config = params.models[name]
+    compute.prepare(config.trainer.threads)
     model, tokenizer = store.load(Path("data/models", name))
-    for prompt in block.prompts:
-        around = len(tokenizer.prefix) + len(tokenizer.suffix)
-        size = around + len(sentinels.with_holes(tokenizer, prompt, [MASK]))
+    for prompt in config.prompts:
+        specials = len(tokenizer.prefix) + len(tokenizer.suffix)
+        size = specials + len(sentinels.with_holes(tokenizer, prompt, [MASK]))
         if size > model.max_length:
-            shown, most = f"{prompt[:40]}..." if len(prompt) > 40 else prompt, model.max_length
-            raise SesameError(f"models.{name}.prompts: {shown!r} has {size} tokens, and {name} reads {most}: shorten it")
-    objective = objectives.build(block.objective, tokenizer)
-    # of some objectives a sample is the nearest of held-out texts
-    validation = encode.load(Path("data/encoded", block.encoding), "valid")
+            shown = f"{prompt[:40]}..." if len(prompt) > 40 else prompt
+            raise SesameError(f"models.{name}.prompts: {shown!r} has {size} tokens, and {name} reads {model.max_length}: shorten it")
+    objective = objectives.build(config.objective, tokenizer)
+    # some objectives return the nearest held-out texts
+    validation = encode.load(Path("data/encoded", config.encoding), "valid")
     model.eval()
     with torch.no_grad():
-        samples = objective.samples(model, validation, block.prompts)
+        samples = objective.samples(model, validation, config.prompts)
     for each in samples:
         print(f"  {each['prompt']}  ->  {each['output']}", flush=True)
     path = Path("data/samples", f"{name}.json")

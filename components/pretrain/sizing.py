@@ -1,4 +1,4 @@
-"""What training a model takes, counted without weights: torch's `meta` device has shapes only, so that the largest costs nothing."""
+"""Parameters, FLOPs and memory of a training, counted without weights: tensors on torch's `meta` device have shapes only."""
 
 import os
 import warnings
@@ -14,43 +14,44 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from components import objectives, params
 from components.core import compute
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.models import store
 from components.optimizers.adamw.config import AdamW
 from components.pretrain.cost import matmul_peak
 from components.text.encode import Shard, Split
 from components.text.tokenizer import CLS, SEP, SPECIALS
 
-ROWS = 8
-LONGEST = 2048
-"""Tokens of a row up to which is counted; longer ones in proportion, which is less than their attention takes."""
-BEYOND = 2.0**61
-"""Parameters: where one matrix has more bytes than torch can count, there are as many at least."""
+BATCH_SIZE = 8
+MAX_LENGTH = 2048
+"""Tokens of the longest sequence that is counted; longer ones are extrapolated linearly, which underestimates attention."""
+TOO_MANY_PARAMETERS = 2.0**61
+"""The least number of parameters of a model with a matrix of more bytes than torch can count."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """What one training of a model takes."""
+    """The requirements of a training."""
 
     parameters: float
     flops: float
-    """Of forward and backward, a token."""
-    row_bytes: float
-    """What a row keeps for the backward pass in 32 bit. Attention's own matrices are not in it: fused attention keeps none."""
+    """Of forward and backward, per token."""
+    activation_bytes: float
+    """Activations of a sequence that are stored for the backward pass, in 32 bit, without attention's matrices: fused
+    attention stores none."""
 
-    def memory(self, rows: float, shards: int, precision: str) -> float:
-        """Bytes on a device: weights, gradients and Adam's moments, 4 bytes each, over so many shards; and what `rows` keep."""
-        return 16 * self.parameters / shards + rows * self.row_bytes / (2 if "bf16" in precision else 1)
+    def memory(self, sequences: float, shards: int, precision: str) -> float:
+        """Return the bytes on a device: sharded weights, gradients and Adam's moments of 4 bytes each, and activations."""
+        return 16 * self.parameters / shards + sequences * self.activation_bytes / (2 if "bf16" in precision else 1)
 
 
-class _Vocabulary:
-    """In the place of a tokenizer that may not be trained yet: so many pieces, all alike."""
+class _DummyTokenizer:
+    """Stands in for a tokenizer that may not be trained yet; all its tokens are alike."""
 
     path = None
 
     def __init__(self, size: int):
         self.vocab_size = size
-        self.byte_lengths = np.broadcast_to(np.int64(4), size)  # one number, however many pieces
+        self.byte_lengths = np.broadcast_to(np.int64(4), size)  # one number in memory
         self.starts_word = np.broadcast_to(np.True_, size)
         self.pieces = np.broadcast_to(np.array(b"x"), size)
 
@@ -61,25 +62,25 @@ class _Vocabulary:
         return np.broadcast_to(np.int64(1), (self.vocab_size, max(8, shortest)))
 
 
-class _Weightless(TorchFunctionMode):
-    """Lets ids on the CPU meet weights on `meta`. What is cut out of ids stays on the CPU."""
+class _MetaMode(TorchFunctionMode):
+    """Moves ids from the CPU to `meta` where they meet weights there. Indexing ids stays on the CPU."""
 
-    fused = False
+    fused = False  # inside fused attention
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        given = (args, kwargs or {})
-        if function is not Tensor.__getitem__ and any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in tree_leaves(given)):
-            given = tree_map_only(Tensor, lambda tensor: tensor.to("meta"), given)
+        arguments = (args, kwargs or {})
+        if function is not Tensor.__getitem__ and any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in tree_leaves(arguments)):
+            arguments = tree_map_only(Tensor, lambda tensor: tensor.to("meta"), arguments)
         before, self.fused = self.fused, self.fused or function is scaled_dot_product_attention
         try:
-            return function(*given[0], **given[1])
+            return function(*arguments[0], **arguments[1])
         finally:
             self.fused = before
 
 
 def _text(length: int) -> Split:
-    """Documents of two segments that fill a row together, and leave nothing over for one of a few tokens."""
-    segment, documents = max(1, (length - 3) // 2), 4 * ROWS + 4
+    """Build documents of two segments that together fill a sequence of this length."""
+    segment, documents = max(1, (length - 3) // 2), 4 * BATCH_SIZE + 4
     first = np.arange(documents) * (2 * segment + 3)
     tokens = np.full(documents * (2 * segment + 3), len(SPECIALS), dtype=np.uint16)
     segments = np.stack([first + 1, first + 1 + segment, first + 2 + segment, first + 2 + 2 * segment], 1).reshape(-1, 2)
@@ -87,58 +88,61 @@ def _text(length: int) -> Split:
     return Split((Shard(tokens, segments, np.arange(documents + 1) * 2),))
 
 
-def size(block: params.Model, vocab_size: int) -> Size:
-    """Of a model, whether or not its text and its tokenizer are there. Layers are alike: few and twice as many are counted, the rest
-    follows. Few are so many that half of them is a whole number, and that groups of them are as many as the model's."""
-    # what has no part in it, so that it is counted once for all variants and seeds of a study
-    of_all = {"seed": 1, "encoding": "any", "optimizer": AdamW(learning_rate=1), "budget": params.Budget(steps=1)}
-    text = block.model_copy(update=of_all).model_dump_json()
-    few = max(2, getattr(block.architecture, "layer_groups", 1))
+def size(config: params.Model, vocab_size: int) -> Size:
+    """Estimate the requirements of a training, whether or not its text and tokenizer exist.
+
+    The layers are alike: models with a few layers and with twice as many are counted, and the rest is extrapolated. "A few" is
+    a number whose layer groups are as many as the model's.
+    """
+    # settings without influence on the size, replaced so that all variants and seeds of a study are counted once
+    fixed = {"seed": 1, "encoding": "any", "optimizer": AdamW(learning_rate=1), "budget": params.Budget(steps=1)}
+    text = config.model_copy(update=fixed).model_dump_json()
+    few = max(2, getattr(config.architecture, "layer_groups", 1))
     one, two = (_counted(text, vocab_size, layers) for layers in (few, 2 * few))
-    more = block.architecture.num_layers / few - 1
+    more = config.architecture.num_layers / few - 1
     return Size(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
 
 
 @cache
 def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, float]:
-    """The figures of `Size` with so many layers; the block as text, by which it is remembered."""
-    block = params.Model.model_validate_json(text)
-    asked = block.objective.row_length(block.architecture.max_length)
-    length = min(asked, LONGEST)
-    objective = block.objective.with_rows_of(length)
-    architecture = block.architecture.model_copy(update={"num_layers": layers, "max_length": length})
-    kept: dict[int, int] = {}
+    """Return the fields of `Size` for so many layers; `text` is the config as JSON, which can be a key of the cache."""
+    config = params.Model.model_validate_json(text)
+    full_length = config.objective.row_length(config.architecture.max_length)
+    length = min(full_length, MAX_LENGTH)
+    settings = config.objective.with_row_length(length)
+    architecture = config.architecture.model_copy(update={"num_layers": layers, "max_length": length})
+    saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if not mode.fused and storage._cdata not in weights:
-            kept[storage._cdata] = storage.nbytes()
+            saved[storage._cdata] = storage.nbytes()
         return tensor
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays that are not writable, TF32
-        trained = objectives.build(objective, _Vocabulary(len(SPECIALS) + 1 + objective.sentinels(length)))
-        batch = trained.batches(_text(length), ROWS, length, 0)[0]
+        objective = objectives.build(settings, _DummyTokenizer(len(SPECIALS) + 1 + settings.sentinels(length)))
+        batch = objective.batches(_text(length), BATCH_SIZE, length, 0)[0]
         try:
             with torch.device("meta"):
-                model = store.build(architecture, _Vocabulary(vocab_size))
-                own = trained.networks(model)
-            weights = {parameter.untyped_storage()._cdata for module in (model, *own.values()) for parameter in module.parameters()}
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), counted() as counter, _Weightless() as mode:
-                losses, _ = trained.losses(model, batch.rows, None)
+                model = store.build(architecture, _DummyTokenizer(vocab_size))
+                networks = objective.networks(model)
+            parameters = [parameter for module in (model, *networks.values()) for parameter in module.parameters()]
+            weights = {parameter.untyped_storage()._cdata for parameter in parameters}
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), flop_counter() as counter, _MetaMode() as mode:
+                losses, _ = objective.losses(model, batch.tensors, None)
                 sum(loss for loss, _ in losses.values()).backward()
         except RuntimeError as error:
             if "overflow" not in str(error):
                 raise
-            return BEYOND, 6 * BEYOND, 0.0
-    tokens = batch.counts["tokens"]
-    parameters = sum({id(weight): weight.numel() for module in (model, *own.values()) for weight in module.parameters()}.values())
-    return parameters, counter.get_total_flops() / tokens, sum(kept.values()) / ROWS * asked / length
+            return TOO_MANY_PARAMETERS, 6 * TOO_MANY_PARAMETERS, 0.0
+    count = sum({id(parameter): parameter.numel() for parameter in parameters}.values())
+    return count, counter.get_total_flops() / batch.counts["tokens"], sum(saved.values()) / BATCH_SIZE * full_length / length
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a training would run."""
+    """The machine that a training would run on."""
 
     peak: float
     """FLOP/s of a matmul."""
@@ -149,7 +153,7 @@ class Machine:
 
 @cache
 def machine(accelerator: str, precision: str, threads: int | None) -> Machine:
-    """This machine as a training's settings use it, measured in half a second."""
+    """Return this machine as a training with these settings uses it; measuring takes half a second."""
     gpu = accelerator != "cpu" and torch.cuda.is_available()
     if threads and not gpu:
         torch.set_num_threads(min(threads, os.cpu_count() or 1))

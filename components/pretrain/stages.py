@@ -21,7 +21,7 @@ def samples(p: Params) -> Iterator[Entry]:
 
 
 def table(metrics: Mapping[tuple[str, str], dict]) -> Table:
-    """Of pre-trained models, and of models that are derived by training on text."""
+    """Return the table of pre-trained models, and of models derived by training on text."""
     rows = [
         [name, f"{measured['parameters']:,}", f"{measured['tokens']:,}", f"{measured['loss']:.3f}", f"{measured['perplexity']:.1f}",
          f"{measured['bits_per_byte']:.3f}", f"{measured['cost']['seconds']:.0f}"]

@@ -1,4 +1,4 @@
-"""Lightning's trainer, told what is ours."""
+"""The Lightning trainer with Sesame's strategy, checkpoint files and launchers."""
 
 import os
 import warnings
@@ -18,8 +18,8 @@ from components.core.errors import SesameError
 from components.params import Model, Running
 
 
-class Sharded(ModelParallelStrategy):
-    """Weights, gradients and moments shared out among all devices; a save is one file of the whole, for any number of devices."""
+class ShardedStrategy(ModelParallelStrategy):
+    """FSDP over all devices; a checkpoint is one file of the full state, which loads on any number of devices."""
 
     def __init__(self):
         super().__init__(save_distributed_checkpoint=False)
@@ -29,18 +29,18 @@ class Sharded(ModelParallelStrategy):
         super().setup_environment()
 
 
-class WholeCheckpoints(TorchCheckpointIO):
-    """Checkpoints whole or not at all: Lightning's own go through the system's temporary folder, maybe another disk."""
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint completely or not at all. (Lightning writes through the system's temporary folder, maybe on another disk.)"""
 
     def save_checkpoint(self, checkpoint: dict, path: str, storage_options: object = None) -> None:
         with storage.output(Path(path)) as temporary:
             torch.save(checkpoint, temporary)
 
 
-def world(run: Running) -> dict:
-    """Who has started this process and how many others: Lightning alone would guess, and take a pool's worker in a job of Slurm for a task.
+def launch_options(run: Running) -> dict:
+    """Return the trainer's devices, nodes and cluster environment. (Lightning alone would take a pool worker in a Slurm job for a task.)
 
-    Raises SesameError in a stage that is not launched.
+    Raise SesameError in a stage that is not launched by `run.launcher`.
     """
     if (launched := os.environ.get(processes.LAUNCHED, "none")) != run.launcher:
         raise SesameError(
@@ -49,31 +49,31 @@ def world(run: Running) -> dict:
     if run.launcher == "none":
         return {"devices": run.devices, "plugins": [LightningEnvironment()]}
     if run.launcher == "slurm":
-        each = int(os.environ["SLURM_NTASKS"]) // run.num_nodes
-        return {"devices": each, "num_nodes": run.num_nodes, "plugins": [SLURMEnvironment(auto_requeue=False)]}
-    nodes, each = (int(os.environ[key]) for key in ("GROUP_WORLD_SIZE", "LOCAL_WORLD_SIZE"))  # of those that are there now
-    return {"devices": each, "num_nodes": nodes, "plugins": [TorchElasticEnvironment()]}
+        devices = int(os.environ["SLURM_NTASKS"]) // run.num_nodes
+        return {"devices": devices, "num_nodes": run.num_nodes, "plugins": [SLURMEnvironment(auto_requeue=False)]}
+    nodes, devices = (int(os.environ[key]) for key in ("GROUP_WORLD_SIZE", "LOCAL_WORLD_SIZE"))  # as many as have joined
+    return {"devices": devices, "num_nodes": nodes, "plugins": [TorchElasticEnvironment()]}
 
 
-def lightning_trainer(block: Model, steps: int | None, callbacks: list[Callback]) -> L.Trainer:
-    """Lightning with our own batches, checkpoints and lines of progress.
+def lightning_trainer(config: Model, steps: int | None, callbacks: list[Callback]) -> L.Trainer:
+    """Build the trainer without Lightning's samplers, checkpoints and progress bar.
 
-    Raises SesameError where this machine has not what the block asks for.
+    Raise SesameError if this machine lacks the devices that `config.run` requests.
     """
     warnings.filterwarnings("ignore", module="lightning")
-    run = block.run
-    between = max(1, steps // block.trainer.validations) if steps else timedelta(minutes=block.budget.minutes / block.trainer.validations)
-    strategy, own = Sharded() if run.strategy == "fsdp" else run.strategy, world(run)
-    own["plugins"].append(WholeCheckpoints())
+    run, validations = config.run, config.trainer.validations
+    interval = max(1, steps // validations) if steps else timedelta(minutes=config.budget.minutes / validations)
+    launch = launch_options(run)
+    launch["plugins"].append(AtomicCheckpointIO())
     options = dict(
-        accelerator=run.accelerator, strategy=strategy,
-        precision=compute.precision(block.trainer.precision, run.accelerator), max_steps=steps or -1, max_epochs=-1,
-        val_check_interval=between, check_val_every_n_epoch=None, num_sanity_val_steps=0,
+        accelerator=run.accelerator, strategy=ShardedStrategy() if run.strategy == "fsdp" else run.strategy,
+        precision=compute.precision(config.trainer.precision, run.accelerator), max_steps=steps or -1, max_epochs=-1,
+        val_check_interval=interval, check_val_every_n_epoch=None, num_sanity_val_steps=0,
         callbacks=callbacks, enable_checkpointing=False, logger=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False, deterministic=block.trainer.deterministic, **own,
+        enable_model_summary=False, use_distributed_sampler=False, deterministic=config.trainer.deterministic, **launch,
     )  # fmt: skip
     try:
         return L.Trainer(**options)
     except (MisconfigurationException, ValueError, RuntimeError) as error:
-        asked = f"accelerator {run.accelerator}, devices {run.devices}, strategy {run.strategy}"
-        raise SesameError(f"run: {str(error).splitlines()[0]} ({asked})") from None
+        requested = f"accelerator {run.accelerator}, devices {run.devices}, strategy {run.strategy}"
+        raise SesameError(f"run: {str(error).splitlines()[0]} ({requested})") from None

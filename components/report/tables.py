@@ -12,7 +12,7 @@ from components import params
 from components.comparison import calibration as believed
 from components.comparison import price, verdicts
 from components.core import storage
-from components.core.frames import of_csv
+from components.core.frames import read_csv
 from components.report import STARTS
 from components.stages import registry
 
@@ -276,4 +276,4 @@ def unguarded(all_params: params.Params) -> list[str]:
 def csv(path: Path) -> pd.DataFrame:
     """A table that a stage wrote. Raises SesameError where it is not there, or broken."""
     with storage.reading(path):
-        return of_csv(path)
+        return read_csv(path)

@@ -12,7 +12,7 @@ import pandas as pd
 from components import params
 from components.comparison import verdicts
 from components.core import storage
-from components.core.frames import of_csv
+from components.core.frames import read_csv
 from components.evaluations.contract import side
 from components.finetune import baseline
 from components.finetune.bench import Bench
@@ -192,7 +192,7 @@ def answered(all_params: params.Params, study: str, evaluation: str) -> dict[tup
     for variant in variants(all_params, study):
         for milestone in (*map(str, block.milestones), LAST):
             files = [transferred_folder(own) / evaluation / milestone / "items.csv" for own in seeds(all_params, study, variant)]
-            runs[variant, milestone] = [of_csv(file) for file in files]
+            runs[variant, milestone] = [read_csv(file) for file in files]
     values = {key: np.array([own["score"] for own in tables], float) for key, tables in runs.items()}  # (runs, items)
     known = np.isfinite(np.concatenate([*values.values()])).all(0)
     first = next(iter(runs.values()))[0][known]

@@ -107,7 +107,7 @@ def generate(
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file; name a file with one text per line")
     if out:
-        storage.unused(out)
+        storage.unused_path(out)
     lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
     if rounds and not filling.fills(model):
         raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")

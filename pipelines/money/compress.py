@@ -4,7 +4,7 @@ import re
 
 from components import params
 from components.core.errors import SesameError
-from components.core.frames import of_csv
+from components.core.frames import read_csv
 from components.labs.efficiency.__main__ import PAGE, spread
 from components.labs.efficiency.point import FOLDER
 from pipelines import terminal
@@ -56,7 +56,7 @@ def compress(model: str, to: str, task: str | None) -> None:
     path = PAGE.with_suffix(".csv")
     if not path.exists():
         raise SesameError(f"{path}: no such file; run the points first (`sesame run efficiency`)")
-    table = of_csv(path)
+    table = read_csv(path)
     table = table[(table["task"] == task) & table["series"].isin(block.points)].set_index("point")
     if whole not in table.index or "dev" not in table:  # written by an older version
         raise SesameError(

@@ -19,14 +19,14 @@ from components.core import compute
 from components.core.tracking import Run
 from components.models import store
 from components.pretrain.cost import matmul_peak, training_flops
-from components.pretrain.data import PretrainData, Steps
+from components.pretrain.data import PretrainData, StepLoader
 from components.pretrain.module import WARM_UP, Pretraining
 from components.pretrain.trainer import lightning_trainer
 from tests.benchmarks.made import PIECES, made_text
 from tests.benchmarks.record import record
 
 WATCHED = 20
-"""Steps whose waits are counted."""
+"""StepLoader whose waits are counted."""
 
 
 class Waits(Callback):
@@ -59,7 +59,7 @@ def block(name: str, length: int, given: argparse.Namespace, compiled: bool) -> 
     objective = {"name": "mlm", "next_sentence": False} if name == "encoder" else {"name": "clm", "isolate_documents": False}
     return params.Model.model_validate({
         "encoding": "none", "architecture": {"name": name, **sizes}, "objective": objective,
-        "optimizer": {"learning_rate": 1e-4}, "budget": {"steps": given.steps}, "batch_size": given.rows * 512 // length,
+        "optimizer": {"learning_rate": 1e-4}, "budget": {"steps": given.steps}, "batch_size": given.tensors * 512 // length,
         "trainer": {"compile": compiled, "precision": "bf16-mixed"},
         "run": {"accelerator": "gpu" if given.device == "cuda" else "cpu", "log_every": 10**6, "workers": given.workers},
     })  # fmt: skip
@@ -72,7 +72,7 @@ def measure(name: str, length: int, given: argparse.Namespace, compiled: bool, p
     train = objective.batches(text, own.batch_size, length, seed=1)
     model = store.build(own.architecture, PIECES)
     few = objective.batches(text, 1, length, seed=1)[0]
-    flops = training_flops(model, objective, few.rows, objective.untrained(model)) / few.counts["tokens"]
+    flops = training_flops(model, objective, few.tensors, objective.untrained(model)) / few.counts["tokens"]
     if compiled:
         model.compile(fullgraph=True)
     module, waits = Pretraining(own, model, {}, objective, given.steps, Run(None)), Waits(WARM_UP + 2)
@@ -85,7 +85,7 @@ def measure(name: str, length: int, given: argparse.Namespace, compiled: bool, p
     label = f"{name} {given.layers} x {given.hidden}, {own.batch_size} x {length}{', compiled' if compiled else ''}, {given.device}"
     record(f"accelerator, {label}", speed * flops / 1e12, peak / 1e12, "TFLOP/s", "the matmul peak")
     started = time.perf_counter()
-    steps = Steps(objective.batches(text, own.batch_size, length, seed=1), 0, given.steps, 1, slice(0, 1), 0, pinned=False)
+    steps = StepLoader(objective.batches(text, own.batch_size, length, seed=1), 0, given.steps, 1, slice(0, 1), 0, pinned=False)
     tokens = sum(counts["tokens"] for _, counts in itertools.islice(steps, given.steps))
     alone = tokens / (time.perf_counter() - started)
     print(

@@ -27,7 +27,7 @@ from components import objectives, params
 from components.core import compute
 from components.core.tracking import Run
 from components.models import store
-from components.objectives.examples.masked import put
+from components.objectives.examples.masked import scatter_targets
 from components.objectives.scoring import IGNORED
 from components.optimizers import parameter_groups
 from components.pretrain.cost import matmul_peak, training_flops
@@ -120,11 +120,11 @@ def test_step(name, size):
             steppers[side].zero_grad()
 
     def our_loss(batch):
-        losses, _ = objective.losses(models[0], batch.rows, None)
+        losses, _ = objective.losses(models[0], batch.tensors, None)
         return sum(loss / batch.counts[part] for part, (loss, _) in losses.items())
 
     def their_loss(batch):
-        rows = batch.rows
+        rows = batch.tensors
         if name == "xlnet":
             return permuted(models[1], rows)
         if name == "decoder":
@@ -134,7 +134,7 @@ def test_step(name, size):
             labels = torch.where(rows["targets"] == PAD, IGNORED, rows["targets"])
             return models[1](input_ids=rows["ids"], attention_mask=attended, labels=labels).loss
         width = rows["ids"].shape[1]
-        labels = put(torch.full_like(rows["ids"], IGNORED), rows["places"], rows["labels"], rows["labels"])
+        labels = scatter_targets(torch.full_like(rows["ids"], IGNORED), rows["positions"], rows["labels"], rows["labels"])
         attended = (torch.arange(width) < rows["lengths"][:, None]).long()
         return models[1](input_ids=rows["ids"], attention_mask=attended, labels=labels.contiguous()).loss
 
@@ -142,7 +142,7 @@ def test_step(name, size):
     seconds = best(lambda: run(0, our_loss), lambda: run(1, their_loss), rounds=4)
     record(f"training step, {name} {size}", tokens / seconds[0], tokens / seconds[1], "tokens/s", "transformers' model")
     batch = given[0]
-    flops = training_flops(models[0], objective, batch.rows, objective.untrained(models[0])) / batch.counts["tokens"]
+    flops = training_flops(models[0], objective, batch.tensors, objective.untrained(models[0])) / batch.counts["tokens"]
     peak = matmul_peak(torch.device("cpu"), torch.bfloat16 if BF16 else torch.float32, 2.0)
     record(f"share of the matmul peak, {name} {size}", flops * tokens / seconds[0] / 1e9, peak / 1e9, "GFLOP/s", "a matmul of 1024")
 
@@ -151,7 +151,7 @@ def permuted(model: torch.nn.Module, rows: dict[str, torch.Tensor]) -> torch.Ten
     """What transformers' XLNet makes of the same orders, over a memory of zeros as ours begins with."""
     ids, order = rows["ids"], rows["order"]
     hidden_from = (order[:, None] >= order[:, :, None]) & (order[:, None] > 0)
-    mapping = torch.zeros(*rows["places"].shape, ids.shape[1]).scatter(2, rows["places"][:, :, None], 1)
+    mapping = torch.zeros(*rows["positions"].shape, ids.shape[1]).scatter(2, rows["positions"][:, :, None], 1)
     memory = [torch.zeros(LENGTH // 2, len(ids), model.config.d_model) for _ in range(model.config.n_layer)]
     asked = {"perm_mask": hidden_from.float(), "target_mapping": mapping, "labels": rows["labels"]}
     return model(ids, **asked, token_type_ids=(ids == CLS).cumsum(1), mems=memory, use_mems=True).loss
@@ -161,13 +161,13 @@ class Blocks(Dataset):
     """The rows of our batches without masks, for the Trainer's own collator."""
 
     def __init__(self, rows: list[list[int]]):
-        self.rows = rows
+        self.tensors = rows
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.tensors)
 
     def __getitem__(self, i: int) -> dict:
-        return {"input_ids": self.rows[i]}
+        return {"input_ids": self.tensors[i]}
 
 
 @pytest.mark.timeout(3600)
@@ -181,7 +181,7 @@ def test_whole_loop(name, size):
     _, read = batches(block)
     tokens, plain = sum(read[step].counts["tokens"] for step in range(STEPS)), []
     for step in range(STEPS):
-        rows = read[step].rows
+        rows = read[step].tensors
         if name == "decoder":
             plain += rows["ids"][:, :-1].tolist()
         else:

@@ -40,7 +40,7 @@ def shares(name: str, size: str) -> tuple[dict[str, float], float]:
 
     def step(number: int) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=BF16):
-            losses, _ = objective.losses(model, read[number].rows, None)
+            losses, _ = objective.losses(model, read[number].tensors, None)
         sum(loss / read[number].counts[part] for part, (loss, _) in losses.items()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from components.core.errors import SesameError
 from components.core.storage import write_json
-from components.objectives.examples.masked import MaskedBatches, explained
+from components.objectives.examples.masked import MaskedBatches, explain_masked
 from components.objectives.mlm.config import MaskedLM
 from components.params import Corpus, Params, check
 from components.text import corpora, encode
@@ -91,7 +91,7 @@ def test_a_row_of_translations_has_both_sides(texts, tokens):
     text = encode.load(Path("encoded"), "train")
     config = MaskedLM(name="mlm", next_sentence=False, inputs="doc_sentences")
     batches = MaskedBatches(config, tokens, text, 4, 128, seed=0)
-    for row in explained(batches, 0, tokens):
+    for row in explain_masked(batches, 0, tokens):
         words = set(re.sub(r"\[(\w+) → \S+\]", r"\1", row["text"]).split())
         assert words & set(WORDS["en"]) and words & set(WORDS["de"]), row
 

@@ -64,7 +64,7 @@ def test_losses_by_hand(project, tokens, architecture):
         states = [model(rows["ids"], rows["lengths"], rows["segment_ids"]) for model in (student, teacher)]
         real = torch.arange(states[0].shape[1]) < rows["lengths"][:, None]
         at = torch.nonzero(rows["labels"] != IGNORED).tolist()
-        asked = [(row, int(rows["places"][row, target])) for row, target in at]
+        asked = [(row, int(rows["positions"][row, target])) for row, target in at]
     else:
         ids = rows["ids"][:, :-1]
         states = [model(ids, *isolate(ids)) for model in (student, teacher)]

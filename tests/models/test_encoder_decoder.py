@@ -83,7 +83,7 @@ def test_an_output_that_is_the_embedding_comes_in_and_goes_out(project, name):
     model.save_pretrained(folder)
     assert "lm_head.weight" not in load_file(folder / "model.safetensors")
     architecture = hub.LAYOUTS[model.config.model_type].architecture(model.config.to_dict())
-    weights = hub.in_ours(load_file(folder / "model.safetensors"), architecture)
+    weights = hub.from_t5(load_file(folder / "model.safetensors"), architecture)
     assert torch.equal(weights["lm_head.weight"], model.shared.weight)
     save_file(weights, project / "ours.safetensors")
 

@@ -12,7 +12,7 @@ from components.models import store
 from components.models.recurrent.config import RecurrentArchitecture
 from components.models.recurrent.decoding import Decoding
 from components.objectives.bptt.config import RecurrentLM
-from components.objectives.examples.stream import labels
+from components.objectives.examples.shuffled_text import next_token_labels
 from components.objectives.scoring import IGNORED
 from components.params import Greedy
 from components.text.tokenizer import CLS, MASK, PAD, SEP
@@ -111,26 +111,26 @@ def test_the_loss_goes_over_lanes(tokens, train_split, backward):
     model = built(tokens, cell="gru", backward=backward, **OFF)
     few, many = (own.batches(train_split, 3, 32, seed=1) for own in (short, long))
     assert many.tokens(0) == 2 * few.tokens(0) == 48
-    losses, carry = short.losses(model, few[0].rows, None)
-    more, _ = short.losses(model, few[1].rows, carry)
-    whole, _ = long.losses(model, many[0].rows, None)
+    losses, carry = short.losses(model, few[0].tensors, None)
+    more, _ = short.losses(model, few[1].tensors, carry)
+    whole, _ = long.losses(model, many[0].tensors, None)
     torch.testing.assert_close(losses["bptt"][0] + more["bptt"][0], whole["bptt"][0])
     assert not carry.requires_grad
     text = short.explain(few, 1)
-    lane = few[1].rows["ids"][0]
+    lane = few[1].tensors["ids"][0]
     assert text[0]["text"] == tokens.stream((lane.flip(0) if backward else lane).tolist())
-    whole = few.stream.read(0, 0, few.stream.size)
-    start = few.stream.size - 17 if backward else 8
+    whole = few.text.read(0, 0, few.text.size)
+    start = few.text.size - 17 if backward else 8
     assert whole[start : start + 9].tolist() == (lane.flip(0) if backward else lane).tolist()
-    assert text[0]["documents"] == few.stream.documents(0, start, start + 9)
+    assert text[0]["documents"] == few.text.documents(0, start, start + 9)
 
 
 def test_both_directions_are_asked_the_same(tokens, train_split):
     """Of every document its text and its end: back, the `[SEP]` that always follows on a `[CLS]` is not asked, and the `[CLS]` is."""
     ahead, back = (objectives.build(RecurrentLM(name="bptt", window=5, backward=own), tokens) for own in (False, True))
     document = torch.tensor([[CLS, 20, 21, SEP, 30, SEP]])
-    assert labels(torch.cat([document, document], 1)).tolist() == [20, 21, SEP, 30, SEP, IGNORED, 20, 21, SEP, 30, SEP]
-    turned = labels(torch.cat([document, document], 1).flip(1), backward=True)
+    assert next_token_labels(torch.cat([document, document], 1)).tolist() == [20, 21, SEP, 30, SEP, IGNORED, 20, 21, SEP, 30, SEP]
+    turned = next_token_labels(torch.cat([document, document], 1).flip(1), backward=True)
     assert turned.tolist() == [30, SEP, 21, 20, CLS, IGNORED, 30, SEP, 21, 20, CLS]
 
     model = built(tokens, cell="gru", backward=True, **OFF).eval()

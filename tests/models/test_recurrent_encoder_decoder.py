@@ -20,7 +20,7 @@ from components.models import store
 from components.models.recurrent_encoder_decoder.config import RecurrentEncoderDecoderArchitecture
 from components.models.recurrent_encoder_decoder.decoding import Decoding
 from components.objectives.denoising.config import Denoising
-from components.objectives.examples.source_target import answered, score
+from components.objectives.examples.source_target import generate_target, smoothed_losses
 from components.params import Beam, Greedy
 from components.pretrain.sizing import size
 from components.text.tokenizer import CLS, PAD, SEP
@@ -151,7 +151,7 @@ def test_searches_find_what_the_whole_model_says(kind):
     for rows, tokens in search.one_by_one(*begun, Greedy(kind="greedy"), limits, torch.arange(5)):
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
             texts[row] += [token] if token != SEP else []
-    assert texts == [answered(model, own[:length].tolist(), 8) for own, length in zip(ids, lengths.tolist(), strict=True)]
+    assert texts == [generate_target(model, own[:length].tolist(), 8) for own, length in zip(ids, lengths.tolist(), strict=True)]
 
     short = search.Limits(SEP, torch.tensor([PAD, 1, CLS, 4, *range(8, 40)]), 3)
     found = search.beams(Decoding(model, ids, lengths, 4), model.logits, Beam(kind="beam", beams=30, length_penalty=0), short)
@@ -185,11 +185,11 @@ def test_it_learns_to_turn_a_text_round_and_where_to_look():
         assert max(losses[-10:]) < 0.05, losses[::60]
         ids, lengths, targets = reversing()
         length = int(lengths[0]) - 2
-        weights = Decoding.looks(model.eval(), ids[0, : length + 2], targets[0, : length + 1])
+        weights = Decoding.attention_weights(model.eval(), ids[0, : length + 2], targets[0, : length + 1])
         assert weights.shape == (1, length + 1, length + 2)
         near = [weights[0, i, length - 1 - i : length + 2 - i].sum() for i in range(length)]
         assert sum(near) / length > 0.6, "at the token that is written or beside it, where states know of it, too"
-        texts = [answered(model, own[:size].tolist(), 20) for own, size in zip(ids, lengths.tolist(), strict=True)]
+        texts = [generate_target(model, own[:size].tolist(), 20) for own, size in zip(ids, lengths.tolist(), strict=True)]
         right = [text == own[: len(text)].tolist() and own[len(text)] == SEP for text, own in zip(texts, targets, strict=True)]
         assert sum(right) > 24, right
     without = list(islice(losses_of(reverser("none")), steps))
@@ -205,7 +205,7 @@ def losses_of(model) -> Iterator[float]:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     while True:
         ids, lengths, targets = reversing()
-        loss = score(model, {"ids": ids, "lengths": lengths, "targets": targets})[0] / (targets != PAD).sum()
+        loss = smoothed_losses(model, {"ids": ids, "lengths": lengths, "targets": targets})[0] / (targets != PAD).sum()
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -226,14 +226,14 @@ def reversing(rows=32):
 
 def test_without_attention_both_ends_are_looked_at():
     model = built(attention="none").eval()
-    weights = Decoding.looks(model, torch.arange(5, 11), torch.arange(5, 8))
+    weights = Decoding.attention_weights(model, torch.arange(5, 11), torch.arange(5, 8))
     assert weights[0].tolist() == [[0.5, 0, 0, 0, 0, 0.5]] * 3 and model.attention is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_weight_learns_and_bf16_computes_nearly_the_same(kind, tokens, train_split):
     model, objective = built(tokens, attention=kind, tie_word_embeddings=False), objectives.build(Denoising(name="denoising"), tokens)
-    rows = objective.batches(train_split, 4, 32, seed=1)[0].rows
+    rows = objective.batches(train_split, 4, 32, seed=1)[0].tensors
     exact, _ = objective.losses(model.eval(), rows, None)
     with torch.autocast("cpu", torch.bfloat16):
         losses, _ = objective.losses(model, rows, None)
@@ -262,7 +262,7 @@ def test_what_a_training_takes_is_known_before():
     block = params.Model.model_validate(raw | {"architecture": architecture, "objective": {"name": "translation"}, "prompts": []})
     taken = size(block, 40)
     assert taken.parameters == store.count_parameters(store.build(block.architecture, Vocabulary))
-    assert 2 < taken.flops / taken.parameters < 3 and taken.row_bytes > 0, "6 for each weight, which reads one of the two sides"
+    assert 2 < taken.flops / taken.parameters < 3 and taken.activation_bytes > 0, "6 for each weight, which reads one of the two sides"
 
 
 def test_a_task_tunes_what_denoising_has_made(project):

@@ -595,7 +595,7 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("gpt2", lambda f: gpt_bpe(f, 450), r"the tokenizer has \d+ ids, but config\.json says vocab_size \d+"),
     ("bert", weights(lambda state: state.pop(LAYER)), r"encoder\.layer\.1\.intermediate\.dense\.weight is missing in the weights"),
     ("bert", weights(lambda state: state.pop("bert.pooler.dense.bias")),
-     r"pooler\.dense\.weight is in the weights, but not the rest of its part"),
+     r"pooler\.dense\.weight is in the weights, but not the rest of its module"),
     ("bert", weights(lambda state: state.update({"cls.predictions.decoder.weight": torch.zeros(300, 32)})),
      r"cls\.predictions\.decoder\.weight in the weights is not the same as bert\.embeddings\.word_embeddings\.weight, and config"),
     ("gpt2", weights(lambda state: state.update({"lm_head.weight": torch.zeros(400, 32)})),
@@ -799,8 +799,8 @@ def test_a_unigram_tokenizer_reads_and_is_not_written(project):
 
 def test_the_kinds_of_debertas_attention_stand_in_any_order():
     for order in ("p2c|c2p", "c2p|p2c", ["c2p", "p2c"], ["p2c", "c2p"]):
-        assert deberta.ordered({"pos_att_type": order})["pos_att_type"] == ["p2c", "c2p"]
-    assert deberta.ordered({"pos_att_type": "c2p"})["pos_att_type"] == ["c2p"], "which is another model, and refused"
+        assert deberta.sort_attention({"pos_att_type": order})["pos_att_type"] == ["p2c", "c2p"]
+    assert deberta.sort_attention({"pos_att_type": "c2p"})["pos_att_type"] == ["c2p"], "which is another model, and refused"
 
 
 def test_an_export_has_a_card_with_its_licence(given, project):

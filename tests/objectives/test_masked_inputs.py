@@ -12,8 +12,8 @@ from components.models import store
 from components.models.encoder.config import EncoderArchitecture
 from components.models.encoder.hub import ALBERT, ELECTRA
 from components.objectives.electra.config import ReplacedTokens
-from components.objectives.electra.objective import sampled
-from components.objectives.examples.masked import MaskedBatches, put
+from components.objectives.electra.objective import sample_tokens
+from components.objectives.examples.masked import MaskedBatches, scatter_targets
 from components.objectives.mlm.config import MaskedLM
 from components.objectives.noise.spans import mask_spans
 from components.objectives.scoring import IGNORED
@@ -123,8 +123,9 @@ def test_full_sentences_go_over_the_ends_of_documents(tokens, train_split):
     for step in range(batches.epoch_steps()):
         rows, counts = batches[step]
         assert batches.tokens(step) == counts["tokens"] == int(rows["lengths"].sum())
-        text = put(rows["ids"], rows["places"], rows["labels"], rows["labels"])
-        for own, length, (a, end, *_) in zip(text.tolist(), rows["lengths"].tolist(), examples[batches.chosen(step)].tolist(), strict=True):
+        text = scatter_targets(rows["ids"], rows["positions"], rows["labels"], rows["labels"])
+        selected = examples[batches.selected(step)].tolist()
+        for own, length, (a, end, *_) in zip(text.tolist(), rows["lengths"].tolist(), selected, strict=True):
             documents = np.split(shard.tokens[a:end], np.flatnonzero(shard.tokens[a:end] == CLS))
             whole = [CLS]
             for document in documents:
@@ -179,7 +180,7 @@ def test_albert_pretrains_as_transformers_does(tokens, train_split):
     objective = objectives.build(MaskedLM(name="mlm", next_sentence=False, sentence_order=True), tokens)
     rows, counts = objective.batches(train_split, 8, 64, seed=0)[0]
     losses, _ = objective.losses(ours.eval(), rows, None)
-    labels = put(torch.full_like(rows["ids"], IGNORED), rows["places"], rows["labels"], rows["labels"]).contiguous()
+    labels = scatter_targets(torch.full_like(rows["ids"], IGNORED), rows["positions"], rows["labels"], rows["labels"]).contiguous()
     mask = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None]).long()
     expected = theirs(
         rows["ids"], attention_mask=mask, token_type_ids=rows["segment_ids"], labels=labels, sentence_order_label=rows["answers"]
@@ -208,15 +209,16 @@ def test_electra_detects_as_transformers_does(tokens, train_split):
             linear.weight.copy_(other.weight)
             linear.bias.copy_(other.bias)
     batches = objective.batches(train_split, 8, 32, seed=0)
-    rows, counts = next(own for step in range(9) if (own := batches[step]).rows["lengths"].min() < own.rows["lengths"].max())
+    rows, counts = next(own for step in range(9) if (own := batches[step]).tensors["lengths"].min() < own.tensors["lengths"].max())
     often = int(rows["labels"][rows["labels"] != IGNORED].mode().values)
     objective.generator.head_bias.data[often] = 50.0  # the generator hits sometimes, that is
     ours.eval(), objective.generator.eval()
     losses, _ = objective.losses(ours, rows, None)
     assert counts["detector"] == counts["tokens"] > counts["mlm"]
-    made = objective.generator(rows["ids"], rows["lengths"], rows["segment_ids"]).gather(1, rows["places"][:, :, None].expand(-1, -1, 8))
-    filled = put(rows["ids"], rows["places"], sampled(objective.generator.logits(made), rows["labels"], False), rows["labels"])
-    original = put(rows["ids"], rows["places"], rows["labels"], rows["labels"])
+    made = objective.generator(rows["ids"], rows["lengths"], rows["segment_ids"]).gather(1, rows["positions"][:, :, None].expand(-1, -1, 8))
+    samples = sample_tokens(objective.generator.logits(made), rows["labels"], False)
+    filled = scatter_targets(rows["ids"], rows["positions"], samples, rows["labels"])
+    original = scatter_targets(rows["ids"], rows["positions"], rows["labels"], rows["labels"])
     mask = (torch.arange(rows["ids"].shape[1]) < rows["lengths"][:, None]).long()
     expected = theirs(filled, attention_mask=mask, token_type_ids=rows["segment_ids"], labels=(filled != original).long())
     assert float(losses["detector"][0] / counts["detector"]) == pytest.approx(float(expected.loss), abs=1e-5)
@@ -238,7 +240,7 @@ def test_electras_model_teaches_the_generator_through_the_embeddings_alone(token
     losses["detector"][0].backward()
     assert all(own.grad is None for own in networks["generator"].blocks.parameters())
     assert model.token_embedding.weight.grad is not None and objective.detector[0].weight.grad is not None
-    figures = objective.figures(
+    figures = objective.validation_metrics(
         {"loss": 1.0, "detector_loss": 0.3, "detector_accuracy": 0.9, "predicted_loss": 0.2, "predicted_accuracy": 0.05}
     )
     assert figures == {"loss": 1.0, "detector_loss": 0.3, "detector_accuracy": 0.9, "detector_precision": 0.25}
@@ -261,11 +263,11 @@ def test_electras_ablation_asks_what_it_says(tokens, train_split, learns):
     assert missed == untrained
 
 
-def test_a_generator_that_cannot_be_or_leaves_nothing_to_learn_is_told(tokens, capsys):
+def test_an_impossible_or_too_large_generator_is_reported(tokens, capsys):
     raw = tiny_params()
     raw["models"]["bert"]["architecture"]["name"] = "deberta"
     deberta = store.build(params.check(raw).models["bert"].architecture, tokens)
-    with pytest.raises(SesameError, match="the embeddings of a deberta are as wide as its layers; 1 it is"):
+    with pytest.raises(SesameError, match="the embeddings of a deberta are as wide as its layers; set it to 1"):
         objectives.build(ReplacedTokens(name="electra"), tokens).networks(deberta)
     raw["models"]["bert"]["architecture"]["num_layers"] = 4
     deberta = store.build(params.check(raw).models["bert"].architecture, tokens)
@@ -273,7 +275,7 @@ def test_a_generator_that_cannot_be_or_leaves_nothing_to_learn_is_told(tokens, c
     half = objective.networks(deberta)["generator"]
     assert len(half.blocks) == 2 and half.token_embedding is deberta.token_embedding and not capsys.readouterr().err
     assert half.position_embedding is deberta.position_embedding, "the generator has the decoder, and what detects is tuned later"
-    with pytest.raises(SesameError, match="sinusoidal positions are of the model's width"):
+    with pytest.raises(SesameError, match="sinusoidal positions have the model's width"):
         objectives.build(ReplacedTokens(name="electra"), tokens).networks(store.build(architecture(positions="sinusoidal"), tokens))
     objectives.build(ReplacedTokens(name="electra", generator_size=1), tokens).networks(store.build(architecture(), tokens))
     assert "the generator is as large as the model" in capsys.readouterr().err
@@ -284,9 +286,10 @@ def test_a_drawn_token_comes_as_often_as_it_is_likely():
     torch.manual_seed(0)
     labels = torch.arange(20_000)[:, None]
     for training in (True, False):
-        counts = torch.bincount(sampled(logits, labels, training).flatten(), minlength=3) / 20_000
+        counts = torch.bincount(sample_tokens(logits, labels, training).flatten(), minlength=3) / 20_000
         torch.testing.assert_close(counts, torch.tensor([0.5, 0.3, 0.2]), atol=0.01, rtol=0)
-    assert torch.equal(sampled(logits, labels, False)[100:], sampled(logits[100:], labels[100:], False)), "whatever stands beside a row"
+    alone = sample_tokens(logits[100:], labels[100:], False)
+    assert torch.equal(sample_tokens(logits, labels, False)[100:], alone), "whatever other sequences are in the batch"
 
 
 def test_the_span_boundary_reads_what_is_outside(tokens, train_split):
@@ -299,11 +302,11 @@ def test_the_span_boundary_reads_what_is_outside(tokens, train_split):
     assert counts["boundary"] == counts["mlm"]
     hidden, total = model(rows["ids"], rows["lengths"], rows["segment_ids"]), 0.0
     for row, labels in enumerate(rows["labels"].tolist()):
-        targets = {int(place) for place, label in zip(rows["places"][row], labels, strict=True) if label != IGNORED}
+        targets = {int(place) for place, label in zip(rows["positions"][row], labels, strict=True) if label != IGNORED}
         for i, label in enumerate(labels):
             if label == IGNORED:
                 continue
-            place = left = right = int(rows["places"][row, i])
+            place = left = right = int(rows["positions"][row, i])
             while left in targets:
                 left -= 1
             while right in targets:
@@ -323,7 +326,7 @@ def test_embeddings_of_a_generator_of_its_own(tokens, train_split, embeddings):
     objective = objectives.build(ReplacedTokens(name="electra", generator_size=0.5, embeddings=embeddings), tokens)
     model = store.build(architecture(), tokens)
     generator = objective.networks(model)["generator"]
-    rows = objective.batches(train_split, 8, 24, seed=0)[0].rows
+    rows = objective.batches(train_split, 8, 24, seed=0)[0].tensors
     ours, theirs = model.token_embedding.weight, generator.token_embedding.weight
     assert torch.equal(ours, theirs) and ours is not theirs and generator.position_embedding is model.position_embedding
     parts, _ = objective.losses(model, rows, None)

@@ -15,19 +15,19 @@ from components.models import store
 from components.models.bilm.config import BiLMArchitecture
 from components.models.decoder.config import DecoderArchitecture
 from components.objectives import scoring
-from components.objectives.bilm.batches import BothEnds
+from components.objectives.bilm.batches import BidirectionalBatches
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
-from components.objectives.examples import windows
-from components.objectives.examples.masked import MaskedBatches, put
-from components.objectives.examples.segments import exchanged, pairs
-from components.objectives.examples.stream import Stream
+from components.objectives.examples import batches as batches_module
+from components.objectives.examples.masked import MaskedBatches, scatter_targets
+from components.objectives.examples.segments import match_partners, segment_pairs
+from components.objectives.examples.shuffled_text import ShuffledText
 from components.objectives.mlm.config import MaskedLM
-from components.objectives.mlm.control import from_b_alone
-from components.objectives.noise.tokens import mask, subsets
-from components.objectives.scoring import IGNORED, Sums, score
+from components.objectives.mlm.control import accuracy_from_b_alone
+from components.objectives.noise.tokens import mask, random_subsets
+from components.objectives.scoring import IGNORED, LossTotals, score
 from components.pretrain.batch import batch
-from components.pretrain.data import Steps
+from components.pretrain.data import StepLoader
 from components.text.encode import Shard, Split
 from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 from tests.conftest import tiny_params
@@ -52,7 +52,7 @@ def test_each_draw_is_of_its_own_numbers():
 
 def test_the_order_of_shards_says_nothing_of_that_of_documents():
     """Eight shards of eight documents: those of the first shard don't stand in the order of the shards."""
-    stream = Stream(cut(with_marks(64, 0), 8), seed=3)
+    stream = ShuffledText(cut(with_marks(64, 0), 8), seed=3)
     for epoch in range(8):
         stream.read(epoch, 0, 1)
         assert sorted(stream.shards) == list(range(8)), "each once; else there is no reading to the end"
@@ -87,12 +87,12 @@ def test_masker_shares():
 def test_all_subsets_are_alike():
     """Of 6 numbers 3: 20 subsets, each as often as another; and no place is favoured in a longer row."""
     rows = 40_000
-    chosen = np.sort(subsets(np.full(rows, 6), np.full(rows, 3), uniform(1, np.arange(rows), np.arange(3)[:, None])), axis=0)
+    chosen = np.sort(random_subsets(np.full(rows, 6), np.full(rows, 3), uniform(1, np.arange(rows), np.arange(3)[:, None])), axis=0)
     found, counts = np.unique(chosen, axis=1, return_counts=True)
     assert found.shape == (3, 20) and (np.diff(found, axis=0) > 0).all() and stats.chisquare(counts).pvalue > 0.001
-    chosen = subsets(np.full(rows, 60), np.full(rows, 9), uniform(2, np.arange(rows), np.arange(9)[:, None]))
+    chosen = random_subsets(np.full(rows, 60), np.full(rows, 9), uniform(2, np.arange(rows), np.arange(9)[:, None]))
     assert stats.chisquare(np.bincount(chosen.ravel(), minlength=60)).pvalue > 0.001
-    assert subsets(np.array([2, 5]), np.array([1, 2]), np.full((2, 2), 0.99)).tolist() == [[1, 3], [-1, 4]]
+    assert random_subsets(np.array([2, 5]), np.array([1, 2]), np.full((2, 2), 0.99)).tolist() == [[1, 3], [-1, 4]]
 
 
 def test_mask_depends_on_seed_epoch_and_example_only():
@@ -131,7 +131,7 @@ def test_tokens_of_a_step_are_those_of_its_batch_in_every_epoch(tokens, train_sp
     counting = objectives.build(config, tokens).batches(train_split, 4, 32, seed)
     reading = objectives.build(config, tokens).batches(train_split, 4, 32, seed)
     counted = [counting.tokens(step) for step in range(3 * counting.epoch_steps() + 2)]
-    assert counted == [int(reading[step].rows["lengths"].sum()) for step in range(len(counted))]
+    assert counted == [int(reading[step].tensors["lengths"].sum()) for step in range(len(counted))]
     assert counting.tokens(0) == counted[0], "back from the third epoch"
 
 
@@ -140,7 +140,7 @@ def test_static_masks_are_those_of_the_first_epoch(tokens, train_split, next_sen
     def epoch(config, number):
         batches = objectives.build(config, tokens).batches(train_split, 4, 32, seed=1)
         steps = batches.epoch_steps()
-        found = [batches[number * steps + i].rows["ids"] for i in range(steps)]
+        found = [batches[number * steps + i].tensors["ids"] for i in range(steps)]
         return {tuple(row) for ids in found for row in torch.nn.functional.pad(ids, (0, 32 - ids.shape[1])).tolist()}
 
     config = CONFIG.model_copy(update={"next_sentence": next_sentence, "static": True})
@@ -152,7 +152,7 @@ def test_static_masks_are_those_of_the_first_epoch(tokens, train_split, next_sen
 
 def test_next_sentence_pairs(train_split):
     shard = train_split.shards[0]
-    everything = np.concatenate([pairs(shard, 24, np.random.default_rng(seed)) for seed in range(4)])
+    everything = np.concatenate([segment_pairs(shard, 24, np.random.default_rng(seed)) for seed in range(4)])
     alone = everything[:, 4] == IGNORED
     assert (everything[alone, 2] == everything[alone, 3]).all(), "a segment left alone has no B and asks nothing"
     found = everything[~alone]
@@ -192,7 +192,7 @@ def with_marks(documents: int, seed: int) -> Split:
 def test_the_second_segment_alone_tells_nothing_of_the_answer(tokens):
     """Drawn from anywhere, a random B opens its document in a third of the pairs and a true one never: right in two of three."""
     train, valid = (MaskedBatches(CONFIG, tokens, with_marks(documents, seed), 8, 40, 1) for seed, documents in enumerate((3000, 1500)))
-    assert from_b_alone(train, valid) == pytest.approx(0.5, abs=0.035), "three standard errors of some 1,900 answers"
+    assert accuracy_from_b_alone(train, valid) == pytest.approx(0.5, abs=0.035), "three standard errors of some 1,900 answers"
     asked = train.examples[train.examples[:, 4] != IGNORED]
     opens = train.shard.segments[train.shard.documents[:-1], 0]
     assert not np.isin(asked[:, 2], opens).any() and np.isin(asked[:, 0], opens).mean() > 0.3
@@ -205,18 +205,18 @@ def test_the_second_segment_alone_tells_nothing_of_the_answer(tokens):
     told = peek.examples[:, 4] == 1
     peek.examples[told, 2] = np.random.default_rng(0).choice(opens, told.sum())  # what the figure is for
     peek.examples[told, 3] = peek.examples[told, 2] + 4
-    assert from_b_alone(peek, peek) > 0.95
+    assert accuracy_from_b_alone(peek, peek) > 0.95
 
 
 def test_segments_are_exchanged_between_documents_and_by_length():
     rng = np.random.default_rng(0)
     rows, sizes = np.arange(400), rng.integers(1, 90, 400)
     documents = np.where(rows < 300, 0, rows)  # one is longer than all others together
-    others = exchanged(rows, sizes, documents, rng)
+    others = match_partners(rows, sizes, documents, rng)
     assert (documents != documents[others]).all() and np.abs(sizes - sizes[others]).max() < 12
-    assert len(exchanged(np.array([1, 301]), sizes, documents, rng)) == 2
+    assert len(match_partners(np.array([1, 301]), sizes, documents, rng)) == 2
     with pytest.raises(SesameError, match="two documents of more than one segment"):
-        exchanged(np.array([0, 1]), np.array([3, 4]), np.array([0, 0]), rng)
+        match_partners(np.array([0, 1]), np.array([3, 4]), np.array([0, 0]), rng)
 
 
 def test_masked_batch_layout(tokens, train_split):
@@ -224,7 +224,7 @@ def test_masked_batch_layout(tokens, train_split):
     for step in (0, batches.epoch_steps() + 3):
         batch, counts = batches[step]
         original = batch["ids"].clone()
-        for row, (places, labels) in enumerate(zip(batch["places"], batch["labels"], strict=True)):
+        for row, (places, labels) in enumerate(zip(batch["positions"], batch["labels"], strict=True)):
             real = labels != IGNORED
             assert len(places[real].unique()) == real.sum() > 0
             original[row, places[real]] = labels[real]
@@ -267,7 +267,7 @@ def test_every_token_is_in_a_row_of_an_epoch(inputs, question):
         batches.tokens(first)  # has the epoch loaded
         for step in range(first, first + len(batches.order)):
             rows, _ = batches[step]
-            read |= set(put(rows["ids"], rows["places"], rows["labels"], rows["labels"]).flatten().tolist())
+            read |= set(scatter_targets(rows["ids"], rows["positions"], rows["labels"], rows["labels"]).flatten().tolist())
             assert rows["ids"].shape[1] <= 32
         whole = set(text.shards[0].tokens.tolist()) - {CLS, SEP}
         assert whole <= read, f"{len(whole - read)} of {len(whole)} tokens are in no row"
@@ -300,11 +300,11 @@ def test_batch_is_a_function_of_seed_and_step(name, project, tokens, train_split
     objective = objectives.build(block.objective, tokens)
     one, other = (objective.batches(train_split, 8, 24, seed=5) for _ in range(2))
     far = one.epoch_steps() + 1
-    late = one[far].rows
+    late = one[far].tensors
     for step in (0, 1, far - 1):
         other[step]
-    assert all(torch.equal(late[key], value) for key, value in other[far].rows.items())
-    third = objective.batches(train_split, 8, 24, seed=6)[far].rows
+    assert all(torch.equal(late[key], value) for key, value in other[far].tensors.items())
+    third = objective.batches(train_split, 8, 24, seed=6)[far].tensors
     assert any(not torch.equal(late[key], third[key]) for key in late if late[key].shape == third[key].shape) or len(late) == 0
 
 
@@ -342,7 +342,7 @@ def test_a_text_in_shards_is_read_whole_and_shuffled_within_them(name, tokens, t
         )
     again = objective.batches(text, 4, 24, seed=2)
     for step in (steps[-1], 0):
-        assert all(torch.equal(value, batches[step].rows[key]) for key, value in again[step].rows.items())
+        assert all(torch.equal(value, batches[step].tensors[key]) for key, value in again[step].tensors.items())
 
 
 def joined(*texts: Split) -> Split:
@@ -367,7 +367,7 @@ def test_a_shard_that_is_one_document_asks_nothing(tokens):
 
 
 def test_a_stream_holds_every_document_once_an_epoch(train_split):
-    stream = Stream(cut(train_split, 3), seed=4)
+    stream = ShuffledText(cut(train_split, 3), seed=4)
     [whole] = train_split.shards
     bounds = whole.document_tokens
     documents = sorted(whole.tokens[a:b].tolist() for a, b in zip(bounds, bounds[1:], strict=False))
@@ -383,25 +383,25 @@ def test_a_stream_holds_every_document_once_an_epoch(train_split):
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
 @pytest.mark.parametrize("workers", [0, 3])
 def test_steps_come_in_order_from_any_number_of_workers(name, workers, tokens, train_split, monkeypatch):
-    monkeypatch.setattr(windows, "TOKENS", 500)
+    monkeypatch.setattr(batches_module, "CHUNK_TOKENS", 500)
     batches = objectives.build(_block(name).objective, tokens).batches(cut(train_split, 2), 4, 24, seed=2)
     first, last = 3, batches.epoch_steps() + 5
-    read = list(Steps(batches, first, last, 2, slice(1, 2), workers, pinned=False))
+    read = list(StepLoader(batches, first, last, 2, slice(1, 2), workers, pinned=False))
     assert len(read) == last - first
     for step, ([rows], counts) in enumerate(read, first):
         expected = batches[step]
-        assert counts == expected.counts and all(torch.equal(value, expected.rows[key][2:]) for key, value in rows.items())
+        assert counts == expected.counts and all(torch.equal(value, expected.tensors[key][2:]) for key, value in rows.items())
 
 
 def test_packed_rows_hold_every_token_once_an_epoch(tokens, train_split):
     everything = train_split.shards[0].tokens
     for size in (4, 1):
         batches = PackedBatches(tokens, train_split, size, 16, seed=0)
-        epoch = torch.cat([batches[step].rows["ids"][:, 1:].flatten() for step in range(batches.epoch_steps())])
+        epoch = torch.cat([batches[step].tensors["ids"][:, 1:].flatten() for step in range(batches.epoch_steps())])
         met, there = (np.bincount(own, minlength=400)[1:] for own in (epoch, everything))
         left = there.sum() - met.sum() - 1
         assert (met <= there).all() and 0 <= left < size * 16, "but for the first token, and what fills no batch"
-    row = PackedBatches(tokens, train_split, 4, 16, seed=0)[0].rows["ids"]
+    row = PackedBatches(tokens, train_split, 4, 16, seed=0)[0].tensors["ids"]
     assert torch.equal(row[:-1, -1], row[1:, 0]), "the last token of a row is predicted, then opens the next row"
 
 
@@ -420,11 +420,11 @@ def test_isolated_documents_do_not_see_each_other(tokens):
 
 
 def test_lanes_continue_and_run_backwards(tokens, train_split):
-    batches = BothEnds(tokens, train_split, 4, 8, seed=0)
-    first, second = batches[0].rows, batches[1].rows
+    batches = BidirectionalBatches(tokens, train_split, 4, 8, seed=0)
+    first, second = batches[0].tensors, batches[1].tensors
     assert torch.equal(first["forward"][:, -1], second["forward"][:, 0]) and torch.equal(first["backward"][:, -1], second["backward"][:, 0])
-    size = batches.stream.size
-    text = batches.stream.read(0, 0, size)
+    size = batches.text.size
+    text = batches.text.read(0, 0, size)
     assert np.array_equal(first["forward"][0].numpy(), text[:9]) and np.array_equal(first["backward"][0].numpy(), text[::-1][:9])
 
 
@@ -464,7 +464,7 @@ def test_losses_made_a_piece_at_a_time_are_the_whole(name, tokens, monkeypatch):
     wanted[wanted < 0] = IGNORED
     loss, right = score(model.logits(hidden), wanted, False)
     [whole] = torch.autograd.grad(loss, hidden)
-    monkeypatch.setattr(scoring, "ROWS", 64)
+    monkeypatch.setattr(scoring, "CPU_TARGETS", 64)
     pieces, right_of_pieces = scoring.score_tokens(model, hidden, wanted)
     torch.testing.assert_close(pieces, loss)
     torch.testing.assert_close(torch.autograd.grad(pieces, hidden)[0], whole)
@@ -478,7 +478,7 @@ def test_figures_are_in_their_units():
         "nsp.loss": 1.0, "nsp.correct": 1.0, "nsp.count": 4.0,
     }  # fmt: skip
     expected = {"loss": 2 * np.log(2), "perplexity": 4.0, "bits_per_byte": 0.5, "accuracy": 0.5, "nsp_loss": 0.25, "nsp_accuracy": 0.25}
-    assert Sums(sums).figures("clm") == pytest.approx(expected)
+    assert LossTotals(sums).metrics("clm") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["gpt", "elmo"])
@@ -487,7 +487,7 @@ def test_that_a_document_opens_is_not_predicted(name, tokens, train_split):
     block = _block(name)
     objective, model = objectives.build(block.objective, tokens), store.build(block.architecture, tokens).eval()
     batches = objective.batches(train_split, 8, 24, seed=0)
-    rows, counts = next(batch for batch in map(batches.__getitem__, range(20)) if (batch.rows[min(batch.rows)][:, 1:-1] == CLS).any())
+    rows, counts = next(batch for batch in map(batches.__getitem__, range(20)) if (batch.tensors[min(batch.tensors)][:, 1:-1] == CLS).any())
     with torch.no_grad():
         if name == "gpt":
             ids, targets = rows["ids"][:, :-1], rows["ids"][:, 1:]

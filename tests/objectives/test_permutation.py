@@ -90,7 +90,7 @@ def test_memory_is_read_and_not_trained(model, tokens):
     assert left.shape == memory.shape and not left.requires_grad
     assert not torch.allclose(states, model(ids, order, asked, torch.zeros_like(ids), memory * 0)[0], atol=1e-4)
     objective = objectives.build(PermutationLM(name="permutation", memory=4), tokens)
-    rows = {"ids": ids, "order": order, "places": asked, "labels": ids.gather(1, asked)}
+    rows = {"ids": ids, "order": order, "positions": asked, "labels": ids.gather(1, asked)}
     (fresh, first), (later, _) = objective.losses(model, rows, None), objective.losses(model, rows, memory.detach())
     assert first.shape == (2, 2, 4, 16) and not torch.allclose(fresh["permutation"][0], later["permutation"][0], atol=1e-4)
 
@@ -102,8 +102,8 @@ def test_the_last_tokens_of_a_uniform_order_are_asked(tokens, train_split):
         rows, counts = batches[step]
         ordinary = rows["ids"] >= len(SPECIALS)
         real = rows["labels"] != IGNORED
-        assert torch.equal(rows["ids"].gather(1, rows["places"])[real], rows["labels"][real])
-        for row, (order, places, own) in enumerate(zip(rows["order"], rows["places"], real, strict=True)):
+        assert torch.equal(rows["ids"].gather(1, rows["positions"])[real], rows["labels"][real])
+        for row, (order, places, own) in enumerate(zip(rows["order"], rows["positions"], real, strict=True)):
             targets = int(own.sum())
             there = rows["ids"][row] != PAD
             assert targets == (max(1, round(0.25 * int(ordinary[row].sum()))) if there.any() else 0)
@@ -114,14 +114,14 @@ def test_the_last_tokens_of_a_uniform_order_are_asked(tokens, train_split):
                 ranks[int(places[0] > places[1]), 0] += 1
         assert counts["permutation"] == int(real.sum()) and counts["tokens"] == batches.tokens(step) == (rows["ids"] != PAD).sum()
         assert (rows["order"][~ordinary & (rows["ids"] != PAD)] == 0).all()
-        most = max(most, rows["places"].shape[1])
+        most = max(most, rows["positions"].shape[1])
     assert 0.4 < ranks[0, 0] / ranks[:, 0].sum() < 0.6, "which comes first in the text says nothing of the order"
     assert asked.min() > 0.5 * asked.mean() and most == 4
     again = PermutedBatches(0.25, tokens, train_split, 8, 16, seed=0)
     for step in (7, 3):  # whatever was drawn before, as other workers do
-        assert all(torch.equal(value, again[step].rows[name]) for name, value in batches[step].rows.items())
-    first, second = batches[0].rows["ids"], batches[1].rows["ids"]
-    stream = batches.stream.read(0, 0, 32)
+        assert all(torch.equal(value, again[step].tensors[name]) for name, value in batches[step].tensors.items())
+    first, second = batches[0].tensors["ids"], batches[1].tensors["ids"]
+    stream = batches.text.read(0, 0, 32)
     assert np.array_equal(torch.cat([first[0], second[0]]).numpy(), stream), "a lane goes on where it has ended"
 
 

@@ -18,7 +18,7 @@ from components.models.recurrent.config import RecurrentArchitecture
 from components.objectives.quick_thoughts.config import QuickThoughts
 from components.objectives.skip_thoughts.config import SkipThoughts
 from components.pretrain import training
-from components.pretrain.data import Steps
+from components.pretrain.data import StepLoader
 from components.tasks import Example
 from components.text.encode import Shard, Split
 from components.text.tokenizer import CLS, PAD, SEP
@@ -86,8 +86,8 @@ def test_every_sentence_with_a_neighbour_is_read_once_an_epoch(kind, tokens):
         alone = {int(firsts[i]) for i, size in enumerate(SIZES_OF_DOCUMENTS) if size == 1}
         assert sorted(read) == sorted(set(range(10, 28)) - alone)
     for step in (6, 1, 7):  # whatever came before
-        for name, rows in again[step].rows.items():
-            assert torch.equal(rows, own[step].rows[name])
+        for name, rows in again[step].tensors.items():
+            assert torch.equal(rows, own[step].tensors[name])
 
 
 def test_a_step_of_quick_thoughts_is_of_sentences_that_follow_on_each_other(tokens):
@@ -133,8 +133,8 @@ def test_sentences_of_a_length_are_written_together(tokens):
     for kind in ("skip_thoughts", "quick_thoughts"):
         own = objective(kind, tokens).batches(split, 16, 64, seed=1)
         drawn = [own[step] for step in range(own.epoch_steps())]
-        padded[kind] = sum(batch.rows["ids"].numel() for batch in drawn) / sum(batch.counts["tokens"] for batch in drawn)
-        widths = [batch.rows["ids"].shape[1] for batch in drawn]
+        padded[kind] = sum(batch.tensors["ids"].numel() for batch in drawn) / sum(batch.counts["tokens"] for batch in drawn)
+        widths = [batch.tensors["ids"].shape[1] for batch in drawn]
         assert len(set(widths[:20])) > 1, "batches of one length don't stand together"
     assert padded["skip_thoughts"] < 1.1 < 1.5 < padded["quick_thoughts"]
 
@@ -143,7 +143,7 @@ def test_sentences_of_a_length_are_written_together(tokens):
 def test_long_sentences_are_read_in_pieces_and_few_are_too_few(kind, tokens):
     """No token is lost but those of a document of a single sentence, whose share is told."""
     own = objective(kind, tokens).batches(text([2, 2], length=40), 2, 24, seed=1)
-    rows = [own[step].rows["ids"] for step in range(own.epoch_steps())]
+    rows = [own[step].tensors["ids"] for step in range(own.epoch_steps())]
     assert all(ids.shape == (2, 22) and (ids[:, -1] == SEP).all() for ids in rows) and len(rows) == 4 and own.left_out == 0
     assert objective(kind, tokens).batches(text([2, 1]), 2, 24, seed=1).left_out == pytest.approx(1 / 3)
     with pytest.raises(
@@ -156,7 +156,7 @@ def test_neighbours_are_written_from_the_sentence(tokens):
     """Both sums by hand, also of shares of the rows: nothing of a row depends on another."""
     model, own = built(tokens, "recurrent").eval(), objective("skip_thoughts", tokens)
     decoders = own.networks(model)["decoders"]
-    rows = own.batches(text([3, 2]), 5, 24, seed=1)[0].rows
+    rows = own.batches(text([3, 2]), 5, 24, seed=1)[0].tensors
     losses, _ = own.losses(model, rows, None)
     halves = [own.losses(model, {name: part[share] for name, part in rows.items()}, None)[0] for share in (slice(2), slice(2, 5))]
     sides = {"next": 0.0, "previous": 0.0}
@@ -176,7 +176,7 @@ def test_neighbours_are_written_from_the_sentence(tokens):
 def test_neighbours_are_told_from_the_others(tokens):
     """Vectors that are all the same say nothing: log of the others; ones that match their neighbours say all."""
     own = objective("quick_thoughts", tokens, encoders="one")
-    model, rows = built(tokens, "encoder").eval(), own.batches(text([2, 2, 2, 2]), 8, 24, seed=1)[0].rows
+    model, rows = built(tokens, "encoder").eval(), own.batches(text([2, 2, 2, 2]), 8, 24, seed=1)[0].tensors
 
     def loss(vectors):
         model.pool = lambda hidden, lengths: vectors
@@ -188,7 +188,7 @@ def test_neighbours_are_told_from_the_others(tokens):
     assert loss(apart)[0] < 1e-6 and loss(apart)[1] == 8
     shuffled, right = loss(apart[[0, 2, 4, 6, 1, 3, 5, 7]])
     assert shuffled > 5 and right <= 4
-    both = own.batches(text([3]), 3, 24, seed=1)[0].rows  # the middle one has two neighbours, either of which is right
+    both = own.batches(text([3]), 3, 24, seed=1)[0].tensors  # the middle one has two neighbours, either of which is right
     model.pool = lambda hidden, lengths: torch.ones(3, 4)
     assert float(own.losses(model, both, None)[0]["neighbour"][0]) == pytest.approx(3 * math.log(2))
 
@@ -200,7 +200,7 @@ def test_all_but_what_is_named_learns(tokens, family, kind):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     networks, untrained = own.networks(model), own.untrained(model)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    losses, _ = own.losses(model, own.batches(text([4, 4]), 8, 24, seed=1)[0].rows, None)
+    losses, _ = own.losses(model, own.batches(text([4, 4]), 8, 24, seed=1)[0].tensors, None)
     sum(loss for loss, _ in losses.values()).backward()
     idle = {name.partition(".")[0] for name, parameter in model.named_parameters() if parameter.grad is None}
     assert idle == set(untrained)
@@ -235,8 +235,7 @@ def test_rows_that_are_compared_stay_together():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "cosine", "layer": 0}, "layer 0: vector: pooled is of the last layer; take vector: mean, or leave "
-                "layer out"),
+        ({"method": "cosine", "layer": 0}, "layer 0: vector: pooled is of the last layer; take vector: mean, or leave layer out"),
         ({"method": "full", "head": "concat", "batch_size": 1}, "head concat normalises over the batch, which needs more than one example"),
     ],
 )
@@ -311,8 +310,8 @@ def test_killed_and_resumed_reads_on(kind, project):
     block = params.check(raw).models["bert"]
     one, other = (training.set_up(block, None).train for _ in range(2))
     last = 2 * one.phases[0].batches.epoch_steps()
-    whole = list(Steps(one, 0, last, 2, slice(0, 2), 0, pinned=False))
-    resumed = list(Steps(other, last - 3, last, 2, slice(0, 2), 0, pinned=False))
+    whole = list(StepLoader(one, 0, last, 2, slice(0, 2), 0, pinned=False))
+    resumed = list(StepLoader(other, last - 3, last, 2, slice(0, 2), 0, pinned=False))
     for (rows, counts), (again, counted) in zip(whole[-3:], resumed, strict=True):
         assert counts == counted
         for part, same in zip(rows, again, strict=True):

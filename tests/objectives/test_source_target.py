@@ -15,10 +15,10 @@ from components import objectives, params
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.models import store
-from components.objectives.denoising.batches import DenoisingBatches, divided
+from components.objectives.denoising.batches import DenoisingBatches, random_division
 from components.objectives.denoising.config import Denoising, Spans
 from components.objectives.examples.masked import MaskedBatches
-from components.objectives.examples.source_target import labels, score
+from components.objectives.examples.source_target import smoothed_losses, target_labels
 from components.objectives.mlm.config import MaskedLM
 from components.objectives.translation.config import Translation
 from components.objectives.translation.objective import PairBatches
@@ -65,8 +65,8 @@ def drawn(noise: dict, max_length: int = 64, steps: int = 4) -> tuple[DenoisingB
     for step in range(steps):
         epoch, index = divmod(step, batches.epoch_steps())
         start = index * 8 * batches.length
-        texts = batches.stream.read(epoch, start, start + 8 * batches.length).reshape(8, -1).tolist()
-        own = batches[step].rows
+        texts = batches.text.read(epoch, start, start + 8 * batches.length).reshape(8, -1).tolist()
+        own = batches[step].tensors
         assert max(own["ids"].shape[1], own["targets"].shape[1]) <= max_length
         assert batches[step].counts["tokens"] == batches.tokens(step) == 8 * batches.length, "by which budgets become steps"
         for one, source, length, target in zip(texts, own["ids"].tolist(), own["lengths"].tolist(), own["targets"].tolist(), strict=True):
@@ -119,7 +119,7 @@ def test_rows_of_any_length_and_rate_fit(max_length, rate, mean_length):
 def test_divisions_are_all_alike():
     """5 items in 3 parts: each of the 6 divisions as often as the others."""
     rows = 6000
-    made = divided(5, 3, (1, np.zeros(rows, int), np.arange(rows)), 2)
+    made = random_division(5, 3, (1, np.zeros(rows, int), np.arange(rows)), 2)
     kinds, times = np.unique(made, axis=0, return_counts=True)
     assert len(kinds) == 6 and (made.sum(1) == 5).all() and made.min() == 1
     assert np.abs(times - 1000).max() < 4 * np.sqrt(1000 * 5 / 6)
@@ -198,8 +198,8 @@ def test_steps_do_not_depend_on_those_before():
         one, other = drawn(noise)[0], drawn(noise)[0]
         ahead = {step: one[step] for step in (9, 2, 5)}
         for step in (2, 5, 9):
-            for name, rows in other[step].rows.items():
-                assert torch.equal(ahead[step].rows[name], rows)
+            for name, rows in other[step].tensors.items():
+                assert torch.equal(ahead[step].tensors[name], rows)
             assert ahead[step].counts == other[step].counts
 
 
@@ -219,7 +219,7 @@ def test_every_pair_is_read_once_an_epoch(reverse, capsys):
     rng = np.random.default_rng(0)
     sizes = [(int(a), int(b)) for a, b in rng.integers(1, 20, size=(50, 2))] + [(40, 2), (3, 50), (4, 0)]
     batches = PairBatches(reverse, Vocabulary(), pairs(sizes), 4, 32, seed=1)
-    assert batches.epoch_steps() == 13 and batches.cut == 2
+    assert batches.epoch_steps() == 13 and batches.truncated == 2
     assert batches.left_out == pytest.approx((10 + 20 + 4) / sum(map(sum, sizes))), "two pairs are cut, one has nothing on a side"
     Translation_ = objectives.build(Translation(name="translation"), Vocabulary())
     Translation_.check(batches, 10)
@@ -232,7 +232,7 @@ def test_every_pair_is_read_once_an_epoch(reverse, capsys):
             both = sum((rows[side] != PAD).sum() for side in ("ids", "targets"))
             assert batches.tokens(step) == counts["tokens"] == both
             for document, ids, length, target in zip(
-                batches.chosen(step).tolist(), rows["ids"].tolist(), rows["lengths"].tolist(), rows["targets"].tolist(), strict=True
+                batches.selected(step).tolist(), rows["ids"].tolist(), rows["lengths"].tolist(), rows["targets"].tolist(), strict=True
             ):  # fmt: skip
                 a, b = (min(size, 30) for size in sizes[document])
                 first, second = [10 + document] * a, [200 + document] * b
@@ -249,11 +249,11 @@ def test_smoothing_is_that_of_torch(tokens):
     targets[:, 20:] = PAD
     rows = {"ids": ids, "lengths": torch.full((6,), 30), "targets": targets}
     model.eval()
-    loss, uniform, right = score(model, rows)
+    loss, uniform, right = smoothed_losses(model, rows)
     logits = model.logits(model(ids, rows["lengths"], targets)).flatten(0, 1)
-    expected = cross_entropy(logits, labels(targets), label_smoothing=0.1, reduction="sum")
+    expected = cross_entropy(logits, target_labels(targets), label_smoothing=0.1, reduction="sum")
     torch.testing.assert_close(0.9 * loss + 0.1 * uniform, expected)
-    assert right == (logits.argmax(1) == labels(targets)).sum()
+    assert right == (logits.argmax(1) == target_labels(targets)).sum()
     objective = objectives.build(Translation(name="translation"), tokens)
     assert objective.weights == {"translation": 0.9, "uniform": 0.1}, "as in the paper, where nothing is said"
 

@@ -59,14 +59,14 @@ def test_whole_subwords_are_hidden_and_one_character_of_each_is_asked(read):
     plain, fates, spots, longer = text.shards[0].tokens, [], set(), 0
     for step in range(8):
         rows, counts = batches[step]
-        chosen = batches.chosen(step)
+        chosen = batches.selected(step)
         assert counts["subword"] == (rows["labels"] != IGNORED).sum() and rows["ids"].max() < tokens.vocab_size
         behind = 0
         for row, example in enumerate(batches.examples[chosen]):
             a, end, b, b_end, _ = example.tolist()
             sides = [part[part > 4] for part in (plain[a:end], plain[b:b_end])]  # without the [SEP]s between sentences
             own, ids = np.concatenate([[2], sides[0], [3], sides[1], [3]]), rows["ids"][row].numpy()
-            for place, label in zip(rows["places"][row].tolist(), rows["labels"][row].tolist(), strict=True):
+            for place, label in zip(rows["positions"][row].tolist(), rows["labels"][row].tolist(), strict=True):
                 if label == IGNORED:
                     continue
                 piece = objective.subwords.piece(label)
@@ -87,7 +87,7 @@ def test_whole_subwords_are_hidden_and_one_character_of_each_is_asked(read):
     assert longer > 150 and shares["masked"] == pytest.approx(0.8, abs=0.07) and shares["left"] == pytest.approx(0.1, abs=0.06)
     assert {0, 1, 2} <= spots, "any of its characters"
     again = objectives.build(SubwordLM(name="subwords", subword_vocab_size=120), tokens).batches(text, 16, 96, seed=3)
-    assert all(torch.equal(part, again[5].rows[name]) for name, part in batches[5].rows.items()), "a pure function of seed and step"
+    assert all(torch.equal(part, again[5].tensors[name]) for name, part in batches[5].tensors.items()), "a pure function of seed and step"
     shown = objective.explain(batches, 0)
     assert len(shown) == 16 and any("_" in row["text"] for row in shown) and all(row["asked"] for row in shown)
 
@@ -103,12 +103,10 @@ def test_a_training_learns_subwords_and_forgets_their_vocabulary(read):
     assert not any("subword" in name for name, _ in model.named_parameters())
     raw = raw_params()
     raw["models"]["bert"]["prompts"] = ["the [MASK] sees the river"]
-    with pytest.raises(
-        SesameError, match=("models.bert: prompts: objective subwords predicts with a head that is not kept")
-    ):
+    with pytest.raises(SesameError, match=("models.bert: prompts: objective subwords predicts with a head that is not kept")):
         params.check(raw)
     with pytest.raises(
-        SesameError, match="makes its vocabulary of the text that data/models/bert/tokenizer.model stands beside, and there"
+        SesameError, match="trains its vocabulary on the encoded text next to data/models/bert/tokenizer.model, and there"
     ):
         objectives.build(SubwordLM(name="subwords"), tokens).batches(read[1], 4, 96, 1)
 

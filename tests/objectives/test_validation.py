@@ -8,9 +8,9 @@ from pydantic import TypeAdapter
 
 from components import objectives, params
 from components.models import store
-from components.objectives.scoring import Sums
-from components.pretrain.data import Idle, Steps
-from components.pretrain.module import parts, standard_error
+from components.objectives.scoring import LossTotals
+from components.pretrain.data import DummyBatch, StepLoader
+from components.pretrain.module import loss_terms, standard_error
 from components.text.encode import Shard, Split
 from components.text.tokenizer import CLS, SPECIALS
 
@@ -57,17 +57,17 @@ def test_a_validation_is_of_all_rows_whatever_the_batch(name, tokens, train_spli
         sums, batch_losses = {}, []
         for rank in range(ranks):
             carry = None
-            for [rows], counts in Steps(batches, 0, batches.epoch_steps(), ranks, slice(rank, rank + 1), 0, pinned=False):
+            for [rows], counts in StepLoader(batches, 0, batches.epoch_steps(), ranks, slice(rank, rank + 1), 0, pinned=False):
                 losses, carry = objective.losses(model, rows, carry)
-                for part in parts(counts) if not isinstance(rows, Idle) else ():
+                for part in loss_terms(counts) if not isinstance(rows, DummyBatch) else ():
                     found = zip(("loss", "correct"), losses[part], strict=True)
                     sums |= {f"{part}.{key}": sums.get(f"{part}.{key}", 0.0) + float(value) for key, value in found}
                 if rank == 0:
-                    sums |= {f"{part}.count": sums.get(f"{part}.count", 0) + counts[part] for part in parts(counts)}
+                    sums |= {f"{part}.count": sums.get(f"{part}.count", 0) + counts[part] for part in loss_terms(counts)}
                     sums["bytes"] = sums.get("bytes", 0) + counts["bytes"]
                     sums["tokens"] = sums.get("tokens", 0) + counts["tokens"]
                     batch_losses.append(counts[objective.main])
-        return Sums(sums).figures(objective.main) | {"targets": sums[f"{objective.main}.count"], "tokens": sums["tokens"]}
+        return LossTotals(sums).metrics(objective.main) | {"targets": sums[f"{objective.main}.count"], "tokens": sums["tokens"]}
 
     with torch.no_grad():
         one = figures(1, 1)

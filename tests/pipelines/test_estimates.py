@@ -67,13 +67,13 @@ def test_every_objective_of_the_studies_is_counted():
         block = params.varied(all_params.models, all_params.studies[member.study], member.variant, member.seed)
         asked.setdefault((block.architecture.name, block.objective.model_dump_json()), block)
     sizes = [sizing.size(block, 2048) for block in asked.values()]
-    assert len(sizes) > 30 and all(size.parameters > 1e5 and size.flops > 6e5 and size.row_bytes > 0 for size in sizes)
+    assert len(sizes) > 30 and all(size.parameters > 1e5 and size.flops > 6e5 and size.activation_bytes > 0 for size in sizes)
 
 
 def test_layers_are_added_up(empty):
     one, five = (sizing.size(changed(num_layers=n).models["bert"], 400) for n in (1, 5))
     counted = sizing._counted(changed(num_layers=5).models["bert"].model_dump_json(), 400, 5)
-    assert (five.parameters, five.flops, five.row_bytes) == pytest.approx(counted)
+    assert (five.parameters, five.flops, five.activation_bytes) == pytest.approx(counted)
     assert one.parameters < five.parameters
 
 

@@ -452,7 +452,7 @@ def test_pretraining_goes_on_elsewhere(hosts):
         process.kill()
     hosts.worker("two")
     output = lab.ended(run, code=0)
-    assert re.search(r"\[pretrain@bert\] lost: .*sent again", output) and "[pretrain@bert] save of step " in output, output
+    assert re.search(r"\[pretrain@bert\] lost: .*sent again", output) and "[pretrain@bert] checkpoint of step " in output, output
     assert not list(store.glob("*/*.tar"))
     subprocess.run([BIN / "dvc", "pull", "-q", "pretrain@bert"], cwd=lab.path, check=True, env=os.environ | lab.env)
 

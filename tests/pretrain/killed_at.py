@@ -15,7 +15,7 @@ import torch
 from components import params
 from components.core.tracking import Run
 from components.models import store
-from components.pretrain import saves, training
+from components.pretrain import checkpoints, training
 from components.pretrain.module import Pretraining
 
 MILESTONE = 600
@@ -60,8 +60,8 @@ def boundaries(objective: type) -> dict[str, Callable[[], None]]:
         "milestone": at(store, "save", 1),
         "milestone written": at(store, "save", 1, after=die),
         "save": at(torch, "save", 7, after=torn),
-        "saved": at(saves.Checkpoints, "on_train_batch_end", 8, after=die),
-        "final validation": at(training, "_figures", 1),
+        "saved": at(checkpoints.PeriodicCheckpoint, "on_train_batch_end", 8, after=die),
+        "final validation": at(training, "_metrics", 1),
         "final save": at(store, "save", 2),
         "final save written": at(training.shutil, "rmtree", 1),
     }
@@ -73,7 +73,7 @@ def attempt(name: str, arm: Callable[[], None] | None) -> str:
     if not (child := os.fork()):
         if arm:
             arm()
-        trained = training.pretrain(params.load().models[name], name, Path("data/models/kept"), Run(None), keep=[MILESTONE])
+        trained = training.pretrain(params.load().models[name], name, Path("data/models/kept"), Run(None), milestones=[MILESTONE])
         digest = hashlib.sha256()
         for folder in (Path("data/models/kept"), Path("data/models/kept", str(MILESTONE))):
             digest.update((folder / "model.safetensors").read_bytes())

@@ -21,8 +21,8 @@ import torch
 from components import params
 from components.core.errors import SesameError, Unreachable
 from components.core.processes import LAUNCHED
-from components.pretrain.afar import Afar
-from components.pretrain.training import check_readable
+from components.pretrain.remote_checkpoints import RemoteCheckpoints
+from components.pretrain.training import check_checkpoint
 from components.stages import launch
 from components.stages.launch import agent, agreement
 from components.stages.launch import store as head_store
@@ -503,7 +503,7 @@ def test_the_newest_save_goes_on_with_the_models_kept_on_the_way(tmp_path):
             (folder / "kept" / name / "figures").write_text(f"{name} of {folder.parent.name}") if name else None
         torch.save({"global_step": step}, folder / "last.ckpt")
 
-    sender = Afar(str(store), here, 0.001)
+    sender = RemoteCheckpoints(str(store), here, 0.001)
     for step, kept in ((6, ["600"]), (12, ["600", "1200"])):
         save(here, step, *kept)
         time.sleep(0.002)
@@ -511,7 +511,7 @@ def test_the_newest_save_goes_on_with_the_models_kept_on_the_way(tmp_path):
         sender.sending.join()
     assert [path.name for path in store.rglob("*.*")] == ["12.tar"] and {path.name for path in here.iterdir()} == {"last.ckpt", "kept"}
     save(there, 9, "600")
-    fetcher = Afar(str(store), there, 60)
+    fetcher = RemoteCheckpoints(str(store), there, 60)
     fetcher.fetch()
     assert torch.load(there / "last.ckpt")["global_step"] == 12
     assert [(there / "kept" / name / "figures").read_text() for name in ("600", "1200")] == ["600 of there", "1200 of here"]
@@ -533,7 +533,8 @@ class Runs:
 
 
 @pytest.mark.parametrize(
-    ("planted", "said"), [(Runs(), "has no save that can be read"), (None, "has no save"), ({"global_step": 5}, "is the save of step 5")]
+    ("planted", "said"),
+    [(Runs(), "has no readable checkpoint"), (None, "has no readable"), ({"global_step": 5}, "is the checkpoint of step 5")],
 )
 def test_a_save_from_elsewhere_runs_no_code(tmp_path, monkeypatch, planted, said):
     monkeypatch.chdir(tmp_path)
@@ -544,11 +545,11 @@ def test_a_save_from_elsewhere_runs_no_code(tmp_path, monkeypatch, planted, said
             torch.save(planted, "last.ckpt")
             whole.add("last.ckpt")
     with pytest.raises(SesameError, match=rf"gpt-1/99.tar {said}.*; remove it"):
-        Afar("store", Path("gpt-1"), 60).fetch()
+        RemoteCheckpoints("store", Path("gpt-1"), 60).fetch()
     if planted:
         Path("last.ckpt").replace("gpt-1/last.ckpt")
         with pytest.raises(SesameError, match="last.ckpt can't be read .*remove the folder"):
-            check_readable(Path("gpt-1/last.ckpt"))
+            check_checkpoint(Path("gpt-1/last.ckpt"))
     assert not Path("ran").exists()
 
 
@@ -569,9 +570,9 @@ def test_a_store_that_fails_costs_a_line_and_one_that_cannot_be_read_the_start(p
 def test_a_store_that_fails_later_costs_a_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Unreachable, match="run.checkpoints_to: ftp://127.0.0.1:9/x can't be reached"):
-        Afar("ftp://127.0.0.1:9/x", Path("gpt-1"), 0)
+        RemoteCheckpoints("ftp://127.0.0.1:9/x", Path("gpt-1"), 0)
     Path("gpt-1").mkdir()
-    afar = Afar("store", Path("gpt-1"), 0)
+    afar = RemoteCheckpoints("store", Path("gpt-1"), 0)
     afar.fetch()
     assert not [path for path in Path("store").rglob("*") if path.is_file()]  # nothing is left of the question whether it can be written to
     shutil.rmtree("store")
@@ -579,7 +580,7 @@ def test_a_store_that_fails_later_costs_a_line(tmp_path, monkeypatch, capsys):
     Path("gpt-1/last.ckpt").write_text("a save")
     afar.send(1)
     afar.sending.join()
-    assert "training goes on, and the next save is sent again" in capsys.readouterr().out
+    assert "training continues, and the next checkpoint is sent again" in capsys.readouterr().out
 
 
 def test_launched_is_no_variable_of_this_process():

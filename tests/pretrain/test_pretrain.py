@@ -34,10 +34,10 @@ from components.optimizers import factor, parameter_groups
 from components.optimizers.adamw.config import AdamW
 from components.pretrain import training
 from components.pretrain.cost import training_flops
-from components.pretrain.data import PretrainData, Windows
+from components.pretrain.data import ChunkDataset, PretrainData
 from components.pretrain.module import Pretraining
 from components.pretrain.trainer import lightning_trainer
-from components.pretrain.training import phases_of, recomputed
+from components.pretrain.training import build_phases, recompute_activations
 from components.text import encode
 from tests.conftest import run_stage, tiny_params
 from tests.forks import Command
@@ -187,7 +187,7 @@ def test_layers_computed_again_give_the_same_gradients(tokens, train_split):
         torch.manual_seed(0)
         model = store.build(block.architecture, tokens)
         for layer in model.stacked() if again else ():
-            recomputed(layer)
+            recompute_activations(layer)
         sizes: list[int] = []
 
         def note(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
@@ -211,10 +211,10 @@ def test_phases_share_the_budget_out(tokens, train_split):
 
     def phases(budget: dict) -> Phases:
         own = block.model_copy(update={"phases": forms, "budget": params.Budget(**budget)})
-        return phases_of(own, objective, train_split, lambda length, _: 1000.0 * length)
+        return build_phases(own, objective, train_split, lambda length, _: 1000.0 * length)
 
     def width(batches: Phases, step: int) -> tuple[int, ...]:
-        return tuple(next(iter(batches.draw(*batches.bounds(step)))).rows["ids"].shape)
+        return tuple(next(iter(batches.draw(*batches.bounds(step)))).tensors["ids"].shape)
 
     by_tokens = phases({"tokens": 8000})
     assert [phase.steps for phase in by_tokens.phases] == [63, 16, 16] and by_tokens.steps == 95, "2000 tokens of 32 a step, ..."
@@ -224,12 +224,12 @@ def test_phases_share_the_budget_out(tokens, train_split):
     by_flops = phases({"flops": 1e8})
     spent = [phase.steps * size for phase, size in zip(by_flops.phases, (32 * 8e3, 128 * 16e3, 256 * 32e3), strict=True)]
     assert spent == pytest.approx([2.5e7, 2.5e7, 5e7], rel=0.09)
-    windows = list(Windows(by_tokens, 60, 80))
+    windows = list(ChunkDataset(by_tokens, 60, 80))
     steps = {first: rows for window in windows for first, (rows, _) in enumerate(window, window.first)}
     assert set(range(60, 80)) <= set(steps)
     assert all(steps[step]["ids"].shape == (8, 17) for step in range(63, 79)), "a window ends with its phase"
-    one = phases_of(block, objective, train_split, lambda *_: 1.0)
-    first = [next(iter(batches.draw(*batches.bounds(start)))).rows["ids"] for batches, start in ((one, 0), (by_tokens, 79))]
+    one = build_phases(block, objective, train_split, lambda *_: 1.0)
+    first = [next(iter(batches.draw(*batches.bounds(start)))).tensors["ids"] for batches, start in ((one, 0), (by_tokens, 79))]
     assert not torch.equal(*first), "a phase reads in an order of its own"
 
 
@@ -252,7 +252,7 @@ from components import objectives, params
 from components.text import tokenizer
 from components.models import store
 from components.pretrain import training
-from components.pretrain.dry_step import check
+from components.pretrain.memory_check import check
 from components.pretrain.module import Pretraining
 from components.core.tracking import Run
 torch.set_num_threads(1)
@@ -288,8 +288,8 @@ def test_a_bad_step_is_told_late_and_changes_nothing(tokens, train_split):
             seen.append(model.token_embedding.weight.detach().clone())
 
     module = Module(block, model, {}, objective, 20, Run(None))
-    module.shown = math.inf  # no line of progress asks before the log
-    with pytest.raises(SesameError, match="not a number at step 3; stopped before the weights took harm"):
+    module.last_progress = math.inf  # no line of progress asks before the log
+    with pytest.raises(SesameError, match="not a number at step 3; stopped before it changed the weights"):
         lightning_trainer(block, 20, []).fit(module, DataLoader([([rows], counts)] * 7, batch_size=None))
     assert len(seen) == 5, "told at the sixth"
     assert not torch.equal(seen[1], seen[2]) and all(torch.equal(seen[2], later) for later in (*seen[3:], model.token_embedding.weight))
@@ -315,7 +315,7 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
         and metrics["loss"] == pytest.approx(mean, rel=1e-5)
         and metrics["perplexity"] == pytest.approx(np.exp(mean), rel=1e-4)
     )
-    whole, sizes = text.shards[0], [read.rows["lengths"] for read in read]
+    whole, sizes = text.shards[0], [read.tensors["lengths"] for read in read]
     assert sum(map(len, sizes[:-1])) == 8 * (len(read) - 1) and 0 < len(sizes[-1]) < 8, "the last batch has what is left"
     assert sum(float(counts["tokens"]) for _, counts in read) > (whole.tokens > 3).sum()
     squares = np.square(losses - counts * mean).sum()
@@ -336,7 +336,7 @@ def test_a_compiled_model_is_one_graph_of_any_shape(name, tokens, train_split):
     batches = objective.batches(train_split, 4, 32, seed=0)
     model.compile(backend=graphs, fullgraph=True)
     for step in range(3 * batches.epoch_steps()):
-        losses, _ = objective.losses(model, batches[step].rows, None)
+        losses, _ = objective.losses(model, batches[step].tensors, None)
         sum(loss for loss, _ in losses.values()).backward()
     assert graphs.frame_count <= 3, "the first shape, any other, and where a window of steps begins"
 
@@ -425,7 +425,7 @@ def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(project):
 
 def test_unreachable_ledger_costs_a_line_not_the_training(project):
     write_params()
-    tracking.client.cache_clear()  # another test's ledger may have answered in this process
+    tracking.client.cache_clear()  # another test's ledger may have generate_target in this process
     done = pretrain("gpt", SESAME_TRACKING="on", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("MLflow at http://127.0.0.1:9 is not usable") == 1 and Path("data/models/gpt/model.safetensors").exists()
@@ -467,7 +467,7 @@ def test_flops_match_a_count_by_hand(tokens, train_split, dropout, isolate_docum
     block = params.check(tiny_params()).models["gpt"]
     config = block.objective.model_copy(update={"isolate_documents": isolate_documents})
     objective, model = objectives.build(config, tokens), store.build(block.architecture.model_copy(update={"dropout": dropout}), tokens)
-    rows = {"ids": objective.batches(train_split, 4, 32, seed=0)[0].rows["ids"].clone()}
+    rows = {"ids": objective.batches(train_split, 4, 32, seed=0)[0].tensors["ids"].clone()}
     rows["ids"][rows["ids"] == 2] = 9  # every place is a target then
     batch, length, hidden, layers = 4, 32, 16, 2
     matrices_ = layers * (4 * hidden**2 + 2 * hidden * 32) + hidden * tokens.vocab_size

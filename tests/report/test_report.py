@@ -307,7 +307,7 @@ def test_losses_that_do_not_compare_are_drawn_apart():
         "Loss, both sides seen (nats a target)": ["bert"], "Loss, left to right (nats a target)": ["gpt", "gpt2"],
         "Bits per byte, in one direction": ["gpt", "gpt2"],
     }  # fmt: skip
-    apart = {name for name, block in KINDS["objective"].items() if block.own_loss}
+    apart = {name for name, block in KINDS["objective"].items() if block.incomparable_loss}
     assert set(plots.READS) == {*get_args(Reads), *apart}, "each has a title"
 
 

@@ -58,7 +58,7 @@ def test_it_is_the_same_bits_every_time_and_a_model_is_trained_with_it(made):
     train = encode.load(Path("data/encoded/tiny"), "train")
     block = params.load().models["bert"]
     batches = MaskedBatches(block.objective.model_copy(update={"whole_word": True}), tokens, train, 8, 32, seed=0)
-    rows = batches[0].rows
+    rows = batches[0].tensors
     targets = rows["labels"][rows["labels"] != IGNORED]
     assert (
         (targets >= 5).all()
@@ -136,7 +136,7 @@ def test_bits_per_byte_are_over_the_text_as_it_came(kind, project, capsys):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bytes_of_pieces_are_those_of_natural_text(tmp_path, kind):
-    """With punctuation where people put it: of byte-level pieces each is right, of WordPieces their sum."""
+    """With punctuation where people scatter_targets it: of byte-level pieces each is right, of WordPieces their sum."""
     draw = random.Random(0)
     words = ["it's", "3.14", "(or", "so),", "isn't", "café?", "10,000.50", "state-of-the-art", "end.", "the", "dog", "naïve"]
     segments = [" ".join(draw.choices(words, k=12)).capitalize() for _ in range(400)]

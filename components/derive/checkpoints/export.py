@@ -67,12 +67,12 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
     Raises SesameError when there is no such model or head, `transformers` has nothing like it, or `out` is in use.
     """
     folder = Path("data/models", name)
-    target = storage.unused(out) if out else FOLDER / (f"{name}_classifier" if classifier else name)
+    target = storage.unused_path(out) if out else FOLDER / (f"{name}_classifier" if classifier else name)
     architecture = store.about(folder).architecture
     if (form := hub(architecture.name)) is None:
         written = ", ".join(family for family in ARCHITECTURES if hub(family))
         raise SesameError(f"{name} is a {architecture.name}, and transformers has no such model; what can be written: {written}")
-    kind = form.written(architecture)
+    kind = form.model_type(architecture)
     layout = form.LAYOUTS[kind]
     settings = layout.config(architecture)
     tuned = classifiers.tuned(folder, kind, layout) if classifier else None
@@ -99,7 +99,7 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         if tuned:
             numbers |= classifiers.settings(tuned)
         config = transformers.AutoConfig.for_model(kind, **settings, **numbers)
-        config.update(layout.older)
+        config.update(layout.legacy_settings)
         weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
         config.architectures = [
             layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)

@@ -51,10 +51,10 @@ def check(
     for text, ids in zip(texts, encoded, strict=True):
         if theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] != ids:
             raise SesameError(f"{folder}: transformers splits {text!r} in another way")
-    behind = layout.behind(model)
+    behind = layout.padding_after(model)
     frame = len(tokens.prefix) + len(tokens.suffix)
     room = model.max_length - frame - behind
-    ends = [layout.same_end(model, min(len(ids), room) + frame) - frame for ids in encoded]
+    ends = [layout.comparable_length(model, min(len(ids), room) + frame) - frame for ids in encoded]
     rows = [torch.tensor([*tokens.prefix, *ids[:end], *tokens.suffix]) for ids, end in zip(encoded, ends, strict=True)]
     lengths = torch.tensor([len(row) for row in rows])
     ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=theirs.pad_token_id or 0)
@@ -78,7 +78,7 @@ def check(
         hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
         body = run(transformers.AutoModel)
         last = body.encoder_last_hidden_state if layout.decodes else body.last_hidden_state
-        same = real & (torch.arange(real.shape[1]) >= layout.first_apart)
+        same = real & (torch.arange(real.shape[1]) >= layout.first_differs)
         compared = [(hidden[same], last[same])]
         if hasattr(body, "pooler_output") and "pooler" not in absent:
             compared.append((model.pool(hidden, lengths), body.pooler_output))

@@ -29,7 +29,7 @@ def write(name: str, text: str, out: Path | None = None) -> Path:
     Without `out` the model's last page is replaced. Raises SesameError where there is no such model, it has no attention
     between tokens, the text has no token or more than the model reads, and where something stands at `out`.
     """
-    path = storage.unused(out) if out else FOLDER / f"{name}.html"
+    path = storage.unused_path(out) if out else FOLDER / f"{name}.html"
     compute.prepare(None)
     model, tokens = store.load(Path("data/models", name))
     ids, labels = labelled(tokens, text)

@@ -27,7 +27,7 @@ from components.evaluations.minimal_pairs.pairs import Pair
 from components.evaluations.reading import AnyTokenizer, by_length, device_of, padded, reading
 from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
-from components.objectives.scoring import ROWS
+from components.objectives.scoring import CPU_TARGETS
 
 Protocol = Literal["log_probability", "pll_within_word_l2r", "pll_original", "one_word"]
 CHAIN = ("left_to_right", "recurrent", "each_direction")
@@ -249,7 +249,7 @@ def log_likelihoods(model: LanguageModel, hidden: Tensor, ids: Tensor) -> Tensor
 
     A CPU makes the logits a piece at a time, as in `components.objectives.scoring`.
     """
-    rows = ROWS if hidden.device.type == "cpu" else 2**13
+    rows = CPU_TARGETS if hidden.device.type == "cpu" else 2**13
     pieces = zip(hidden.split(rows), ids.split(rows), strict=True)
     return -torch.cat([cross_entropy(model.logits(own).float(), wanted, reduction="none") for own, wanted in pieces])
 

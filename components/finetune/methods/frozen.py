@@ -7,7 +7,7 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.finetune.data import Encoded, Texts, batches, stacked
 from components.finetune.kinds import Kind
 from components.models.contract import LanguageModel
@@ -42,7 +42,7 @@ class Frozen(nn.Module):
                 segments = batch.segments if len(batch.texts) == 1 else torch.zeros_like(ids)
                 ids, lengths, segments = fabric.to_device((ids, lengths, segments))
                 if not flops:
-                    with counted() as counter:
+                    with flop_counter() as counter:
                         self.model.features(ids[:1, : lengths[0]], lengths[:1])
                     tokens = sum(len(text) for texts in data.texts for text in texts)
                     flops = counter.get_total_flops() / int(lengths[0]) * tokens

@@ -9,7 +9,7 @@ from components.core.errors import SesameError
 from components.finetune.data import Encoded, Texts, stacked
 from components.finetune.kinds import Kind
 from components.models.common.decomposable_attention import pair_head
-from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, PooledHead, ScalarMix, compared
+from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, PooledHead, ScalarMix, pair_features
 from components.models.contract import LanguageModel
 from components.text.tokenizer import Tokenizer
 
@@ -55,7 +55,7 @@ class Full(nn.Module):
             return self.head(hidden[:, :, None], lengths, len(texts))
         if self.recipe.head == "concat":
             return self.head(hidden, self.model.pool(hidden, lengths), lengths, len(texts))
-        return self.head(hidden if self.per_token else compared(self.model.pool(hidden, lengths), len(texts)))
+        return self.head(hidden if self.per_token else pair_features(self.model.pool(hidden, lengths), len(texts)))
 
 
 Method = Full

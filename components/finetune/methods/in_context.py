@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from components import params
 from components.core.errors import SesameError
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.finetune.data import Batch, Encoded, Texts, batches, padded
 from components.finetune.prompts import InWords, Tokens, add, before_answers
 from components.models.contract import LanguageModel
@@ -137,7 +137,7 @@ class InContext(nn.Module):
         for batch in batches(data, size, None):
             [(ids, lengths)] = batch.texts
             if not flops:
-                with counted() as counter:
+                with flop_counter() as counter:
                     self.scores(*fabric.to_device((ids[:1, : lengths[0]], lengths[:1], batch.segments[:1, : lengths[0]])))
                 flops = counter.get_total_flops() / int(lengths[0]) * sum(len(row) for texts in data.texts for row in texts)
             with fabric.autocast():

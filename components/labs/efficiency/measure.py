@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from components.core.flops import counted
+from components.core.flops import flop_counter
 from components.finetune.data import Batch, Encoded, Texts, batches
 from components.finetune.methods.frozen import Frozen
 
@@ -77,7 +77,7 @@ def flops(answer: Answer, split: Encoded, examples: int) -> float:
     """Of one answer, a mean over the first examples read one at a time."""
     spent = []
     for batch in in_batches(split, 1, examples):
-        with counted() as counter:
+        with flop_counter() as counter:
             answer(batch.texts, batch.segments)
         spent.append(counter.get_total_flops())
     return float(np.mean(spent))

@@ -14,7 +14,7 @@ from components.comparison import pages
 from components.comparison.plots import svg
 from components.core import storage
 from components.core.errors import SesameError
-from components.core.frames import of_csv
+from components.core.frames import read_csv
 from components.core.tracking import Run
 from components.labs.search import FOLDER, metrics_file, page
 from components.labs.search.curve import AXES, Curve, best_so_far, compare, worth
@@ -107,7 +107,7 @@ def read(name: str) -> Searched:
     path = metrics_file(name)
     metrics = storage.read_json(path)
     called = metrics["model"] if metrics["init"] == "pretrained" else f"{metrics['model']} from random weights"
-    return Searched(called, metrics, of_csv(path.with_suffix(".csv")))
+    return Searched(called, metrics, read_csv(path.with_suffix(".csv")))
 
 
 def points(task: str, model: str, curve: Curve) -> list[dict]:

@@ -15,7 +15,7 @@ from components.comparison.plots import plt, styles, svg
 from components.comparison.verdicts import LEVEL, holm
 from components.core import storage
 from components.core.errors import SesameError
-from components.core.frames import of_csv
+from components.core.frames import read_csv
 from components.core.tracking import Run
 from components.finetune.bench import judged
 from components.labs.seeds import FOLDER, chance
@@ -37,7 +37,7 @@ def seed_grid(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"seed_grid of {params.STUDIES} names no models or no tasks")
     found, parts = [], []
     for model, task in config.pairs:
-        frame = pd.concat([of_csv(FOLDER / model / task / f"{seed}.csv") for seed in config.initialisations], ignore_index=True)
+        frame = pd.concat([read_csv(FOLDER / model / task / f"{seed}.csv") for seed in config.initialisations], ignore_index=True)
         if (bad := frame[["dev", "judged"]].isna().any(axis=1)).any():
             first = frame[bad].iloc[0]
             raise SesameError(

@@ -12,7 +12,7 @@ from components.comparison.plots import plt, styles, svg
 from components.comparison.verdicts import Difference, Side
 from components.core import storage
 from components.core.errors import SesameError
-from components.core.frames import of_csv
+from components.core.frames import read_csv
 from components.core.tracking import Run
 from components.labs.tickets import FOLDER
 from components.labs.tickets.rounds import KINDS
@@ -32,7 +32,7 @@ def tickets(all_params: params.Params, name: str, run: Run) -> dict:
     for model, task in config.pairs:
         about = storage.read_json(FOLDER / model / task / str(config.seeds[0]) / "metrics.json")
         frame = pd.concat(
-            [of_csv(FOLDER / model / task / str(seed) / "scores.csv").assign(seed=seed) for seed in config.seeds], ignore_index=True
+            [read_csv(FOLDER / model / task / str(seed) / "scores.csv").assign(seed=seed) for seed in config.seeds], ignore_index=True
         )
         scored = sides(all_params, model, task, about, frame)
         compared = comparisons(scored, config.rounds)

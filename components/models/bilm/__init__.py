@@ -1,1 +1,1 @@
-"""ELMo's two LSTM language models: `config` their settings, `model` the network."""
+"""ELMo's two LSTM language models: `config` has the settings, `model` the network."""

@@ -1,4 +1,4 @@
-"""Settings of the bilm."""
+"""Settings of ELMo's language models."""
 
 from typing import Annotated, Literal
 
@@ -30,7 +30,7 @@ class BiLMArchitecture(ArchitectureBlock):
     max_length: Size = 512
     """Longest input read as features, in tokens."""
     dropout: Dropout = 0.1
-    """Probability with which a number is set to 0 in training (Peters et al. 2018: 0.1)."""
+    """Dropout probability (Peters et al. 2018: 0.1)."""
 
     @model_validator(mode="after")
     def projection_is_smaller(self):

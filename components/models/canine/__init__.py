@@ -1,1 +1,1 @@
-"""CANINE: `config` its settings, `model` the network."""
+"""CANINE: `config` has the settings, `model` the network, `hub` its layout in `transformers`."""

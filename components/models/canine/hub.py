@@ -1,8 +1,8 @@
-"""How `transformers` lays out CANINE.
+"""The layout of CANINE in `transformers`.
 
-What it makes of a text depends on the padding behind, as its authors had it, who filled 2048 places always: with a dozen places of padding
-it is what ours computes in any batch. But for texts that end with a block of the local layer (127 or 128 characters of 128, and so on):
-their last two characters see padding that has a block to itself, which theirs averages over as many places as there happen to be.
+Its output depends on the padding after a text: the authors always padded to 2048 positions. With a dozen positions of padding it equals
+ours in any batch, except for texts that end with a block of the local layer (127 or 128 characters of 128, and so on): their last two
+characters see a block of padding alone, which `transformers` averages over however many positions there are.
 """
 
 from torch import Tensor
@@ -13,55 +13,54 @@ from components.models.canine.config import CanineArchitecture
 from components.models.canine.model import PRIMES, Canine
 from components.models.common.layout import BERT_SETTINGS, Layout
 
-PLACES = "char_embeddings.char_position_embeddings.weight"
+POSITIONS = "char_embeddings.char_position_embeddings.weight"
 
 
-def _layer(own: str, theirs: str) -> dict[str, str]:
-    """A layer of the Transformer, of three stacks that are called otherwise."""
+def _layer(ours: str, theirs: str) -> dict[str, str]:
+    """Return the weights of a Transformer layer, for three stacks with different names."""
     layer = f"canine.{theirs}"
     return {
-        f"{own}.attention.query_key_value": " ".join(f"{layer}.attention.self.{part}" for part in ("query", "key", "value")),
-        f"{own}.attention.output": f"{layer}.attention.output.dense",
-        f"{own}.attention_norm": f"{layer}.attention.output.LayerNorm",
-        f"{own}.feed_forward.0": f"{layer}.intermediate.dense",
-        f"{own}.feed_forward.2": f"{layer}.output.dense",
-        f"{own}.feed_forward_norm": f"{layer}.output.LayerNorm",
+        f"{ours}.attention.query_key_value": " ".join(f"{layer}.attention.self.{kind}" for kind in ("query", "key", "value")),
+        f"{ours}.attention.output": f"{layer}.attention.output.dense",
+        f"{ours}.attention_norm": f"{layer}.attention.output.LayerNorm",
+        f"{ours}.feed_forward.0": f"{layer}.intermediate.dense",
+        f"{ours}.feed_forward.2": f"{layer}.output.dense",
+        f"{ours}.feed_forward_norm": f"{layer}.output.LayerNorm",
     }
 
 
-def places_read(weights: dict[str, Tensor], architecture: CanineArchitecture) -> dict[str, Tensor]:
-    """Theirs has as many rows of positions as hash buckets, and reads the first `max_position_embeddings`."""
-    return {name: value[: architecture.max_length] if name.endswith(PLACES) else value for name, value in weights.items()}
+def cut_positions(weights: dict[str, Tensor], architecture: CanineArchitecture) -> dict[str, Tensor]:
+    """Keep the first `max_position_embeddings` positions: theirs has as many as hash buckets, and reads only these."""
+    return {name: value[: architecture.max_length] if name.endswith(POSITIONS) else value for name, value in weights.items()}
 
 
-def as_many_as_buckets(weights: dict[str, Tensor], architecture: CanineArchitecture) -> dict[str, Tensor]:
-    """The inverse, zeros for those that are never read. Raises SesameError where there are more places than buckets."""
+def pad_positions(weights: dict[str, Tensor], architecture: CanineArchitecture) -> dict[str, Tensor]:
+    """Invert `cut_positions` with zeros. Raise SesameError if there are more positions than buckets."""
     if architecture.max_length > architecture.num_buckets:
         raise SesameError(
             f"architecture.max_length: {architecture.max_length} is more than num_buckets {architecture.num_buckets}, and transformers' "
             "canine has no more positions than hash buckets"
         )
     room = (0, 0, 0, architecture.num_buckets - architecture.max_length)
-    return {name: pad(value, room) if name.endswith(PLACES) else value for name, value in weights.items()}
+    return {name: pad(value, room) if name.endswith(POSITIONS) else value for name, value in weights.items()}
 
 
-def hashed(config: dict) -> dict:
-    """Raises SesameError where theirs has no prime for a hash function."""
+def check_hashes(config: dict) -> dict:
+    """Raise SesameError for more hash functions than primes."""
     if isinstance(count := config.get("num_hash_functions"), int) and count > len(PRIMES):
         raise SesameError(f"config.json: num_hash_functions: {count} is not supported, at most {len(PRIMES)}")
     return config
 
 
-def same_end(model: Canine, length: int) -> int:
-    """Length of the longest beginning of a text whose last characters see no block of padding alone; all of it where
-    there is none."""
+def comparable_length(model: Canine, length: int) -> int:
+    """Return the length of the longest beginning of a text whose last characters see no block of padding alone; else `length`."""
     width, rate = model.config.local_width, model.config.downsampling_rate
 
-    def apart(own: int) -> bool:
-        last = ((own - 1 + rate // 2) // rate + 1) * rate  # behind the last group that the convolutions read
-        return own + -own % width < last
+    def sees_padding_block(size: int) -> bool:
+        last = ((size - 1 + rate // 2) // rate + 1) * rate  # after the last group that the convolutions read
+        return size + -size % width < last
 
-    return next((own for own in range(length, max(length - width, 2), -1) if not apart(own)), length)
+    return next((size for size in range(length, max(length - width, 2), -1) if not sees_padding_block(size)), length)
 
 
 LAYOUTS = {
@@ -86,22 +85,22 @@ LAYOUTS = {
             "pooler.0": "canine.pooler.dense",
         },
         tied={},
-        settings_in=hashed,
-        prepare=places_read,
-        restore=as_many_as_buckets,
+        settings_in=check_hashes,
+        prepare=cut_positions,
+        restore=pad_positions,
         code_points=True,
-        behind=lambda model: 3 * model.config.downsampling_rate,
-        same_end=same_end,
-        first_apart=True,
+        padding_after=lambda model: 3 * model.config.downsampling_rate,
+        comparable_length=comparable_length,
+        first_differs=True,
         classes={None: "CanineModel"},
     ),
 }  # fmt: skip
-"""model_type in config.json -> its layout. Its checkpoints are of the body: what was predicted from it was thrown away."""
+"""model_type in config.json -> its layout. Published checkpoints have no pre-training heads."""
 
 
-def written(architecture: CanineArchitecture) -> str:
+def model_type(architecture: CanineArchitecture) -> str:
     return "canine"
 
 
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "attention_mask", "token_type_ids"])
-"""A text, a pair, and what the model takes."""
+"""Templates of a text and a pair, and the inputs of the model."""

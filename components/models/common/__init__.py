@@ -1,2 +1,2 @@
-"""Parts that families share: `config` settings without torch, `transformer` and `positions` the Transformer's parts,
-`heads` what goes on top."""
+"""Code that families share: `config` has settings without torch, `transformer` and `positions` the layers of a Transformer, `heads` the
+heads of fine-tuning."""

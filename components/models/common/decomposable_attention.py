@@ -9,10 +9,10 @@ from components.models.common.heads import MeanHead
 
 
 class DecomposableAttentionHead(nn.Module):
-    """Layers made one and normalised; each token beside what it attends to in the other text, [t, s, |t - s|, t * s]; of each text the
-    mean and the maximum over its tokens.
+    """Mixes and normalises the layers, compares each token t with the tokens s of the other text it attends to, [t, s, |t - s|, t * s],
+    and aggregates each text by mean and maximum.
 
-    Attend, compare, aggregate: Parikh et al. 2016, section 3; a mean and a maximum in place of its sum as in Chen et al. 2017, section 3.3.
+    Attend, compare, aggregate: Parikh et al. 2016, section 3; mean and maximum instead of a sum: Chen et al. 2017, section 3.3.
     """
 
     def __init__(self, mix: nn.Module, width: int, hidden_size: int, outputs: int, dropout: float):
@@ -26,9 +26,9 @@ class DecomposableAttentionHead(nn.Module):
         )  # fmt: skip
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
-        """Layers (2 * batch, length, layers, width), the first texts of all pairs before the second ones, lengths (2 * batch,) ->
-        (batch, outputs)."""
-        # of one size, so that equal tokens find each other from the first step on, whatever deviation a model's layers have
+        """layers (2 * batch, length, layers, width), the first texts of all pairs before the second ones, lengths (2 * batch,)
+        -> (batch, outputs)."""
+        # normalised, so that equal tokens attend to each other from the first step on, whatever the scale of a model's layers
         mixed = self.mix(layers)
         tokens = self.dropout(layer_norm(mixed, mixed.shape[-1:]))
         real = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
@@ -47,8 +47,7 @@ class DecomposableAttentionHead(nn.Module):
 def pair_head(
     mix: nn.Module, width: int, hidden_size: int, outputs: int, dropout: float, apart: bool, per_token: bool,
 ) -> nn.Module:  # fmt: skip
-    """That head for texts that are read apart; what is read in one input has nothing to attend to, and its head is the linear layer on the
-    mean over the tokens."""
+    """Return that head for texts that are encoded separately; for a single input, a linear layer on the mean over the tokens."""
     if apart:
         return DecomposableAttentionHead(mix, width, hidden_size, outputs, dropout)
     return MeanHead(mix, width, outputs, dropout, apart, per_token)

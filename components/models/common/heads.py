@@ -1,4 +1,4 @@
-"""What fine-tuning puts on a model."""
+"""Heads of fine-tuning."""
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ class ScalarMix(nn.Module):
     """gamma * sum of softmax(w) times the layers; w starts at 0, gamma at 1 (Peters et al. 2018, equation 1).
 
     `normalised`: each token's vector of each layer is normalised first (section 3.2: "it also helped to apply layer normalization"), so
-    that no layer is lost behind one whose numbers are larger, and weights of any scale can be compared.
+    that layers of a large scale do not dominate, and the weights can be compared.
     """
 
     def __init__(self, num_layers: int, normalised: bool):
@@ -29,7 +29,7 @@ class ScalarMix(nn.Module):
 
 
 class OneLayer(nn.Module):
-    """The one layer that is there, each token's vector normalised where the recipe says so."""
+    """The only layer, with each token's vector normalised if the recipe says so."""
 
     def __init__(self, normalised: bool):
         super().__init__()
@@ -56,7 +56,7 @@ class PooledHead(nn.Module):
 
 
 class MeanHead(nn.Module):
-    """Layers made one, the mean over the tokens, a linear layer; for a pair on [u, v, |u - v|, u * v]."""
+    """Mixed layers, the mean over the tokens, and a linear layer; for a pair on [u, v, |u - v|, u * v]."""
 
     def __init__(self, mix: nn.Module, width: int, outputs: int, dropout: float, pair: bool, per_token: bool):
         super().__init__()
@@ -65,16 +65,15 @@ class MeanHead(nn.Module):
         self.output = nn.Linear((4 if pair else 1) * width, outputs)
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
-        """Layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
+        """layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
         x = self.dropout(self.mix(layers))
         if self.per_token:
             return self.output(x)
-        return self.output(compared(mean_over_tokens(x, lengths), texts))
+        return self.output(pair_features(mean_over_tokens(x, lengths), texts))
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """A row alone, as the last batch of an epoch may be, has no variance: it is normalised by what the batches before it left, as in
-    evaluation."""
+    """Batch norm that normalises a batch of one example, which has no variance, by the running statistics, as in evaluation."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, width) -> the same."""
@@ -84,8 +83,8 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class ConcatHead(nn.Module):
-    """The model's pooled output, the maximum and the mean over the tokens; a block of batch norm, dropout and ReLU, a linear layer
-    (Howard and Ruder 2018, section 3.3). For a pair on [u, v, |u - v|, u * v]."""
+    """Two layers with batch norm and dropout on the model's pooled output, the maximum and the mean over the tokens (Howard and Ruder
+    2018, section 3.3). For a pair on [u, v, |u - v|, u * v]."""
 
     def __init__(self, width: int, hidden_size: int, outputs: int, dropout: float, pair: bool):
         super().__init__()
@@ -100,11 +99,11 @@ class ConcatHead(nn.Module):
         real = (torch.arange(hidden.shape[1], device=hidden.device) < lengths[:, None])[:, :, None]
         largest = hidden.masked_fill(~real, -torch.inf).amax(1)
         mean = (hidden * real).sum(1) / lengths[:, None]
-        return self.output(compared(torch.cat([pooled, largest, mean], 1), texts))
+        return self.output(pair_features(torch.cat([pooled, largest, mean], 1), texts))
 
 
 class BiLSTMAttentionHead(nn.Module):
-    """Layers made one, a biLSTM, attention pooling; for a pair [u, v, |u - v|, u * v] (as in the GLUE baselines, Wang et al. 2018)."""
+    """Mixed layers, a biLSTM, attention pooling; for a pair [u, v, |u - v|, u * v] (as in the GLUE baselines, Wang et al. 2018)."""
 
     def __init__(self, mix: nn.Module, width: int, hidden_size: int, outputs: int, dropout: float, pair: bool, per_token: bool):
         super().__init__()
@@ -117,7 +116,7 @@ class BiLSTMAttentionHead(nn.Module):
         )  # fmt: skip
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
-        """Layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
+        """layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
         x = self.dropout(self.mix(layers)).float()
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         with torch.autocast(x.device.type, enabled=False):  # bf16 halves a packed LSTM's speed on the CPU
@@ -128,18 +127,18 @@ class BiLSTMAttentionHead(nn.Module):
         mask = length_mask(lengths, x.shape[1])
         if mask is not None:
             scores = scores.masked_fill(~mask[:, 0, 0], -torch.inf)
-        return self.output(compared(torch.einsum("bl,blw->bw", scores.softmax(1), x), texts))
+        return self.output(pair_features(torch.einsum("bl,blw->bw", scores.softmax(1), x), texts))
 
 
 def mean_over_tokens(hidden: Tensor, lengths: Tensor) -> Tensor:
-    """(batch, length, width), lengths (batch,) -> (batch, width): of the real tokens, not of padding."""
+    """hidden (batch, length, width), lengths (batch,) -> (batch, width), without padding."""
     real = torch.arange(hidden.shape[1], device=hidden.device) < lengths[:, None]
     return (hidden * real[:, :, None]).sum(1) / lengths[:, None]
 
 
-def compared(read: Tensor, texts: int) -> Tensor:
+def pair_features(vectors: Tensor, texts: int) -> Tensor:
     """(texts * batch, width) -> (batch, width), or for two texts [u, v, |u - v|, u * v], (batch, 4 * width)."""
     if texts == 1:
-        return read
-    u, v = read.chunk(2)
+        return vectors
+    u, v = vectors.chunk(2)
     return torch.cat([u, v, (u - v).abs(), u * v], 1)

@@ -1,4 +1,4 @@
-"""The Transformer's parts, shared by encoder and decoder (Vaswani et al. 2017)."""
+"""Transformer layers, shared by encoder and decoder (Vaswani et al. 2017)."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from components.models.common.positions import Positions
 
 
 def norm(config: TransformerArchitecture, width: int | None = None) -> nn.Module:
-    """The norm that an architecture names, over hidden_size or another width."""
+    """Build the norm of an architecture, over hidden_size or another width."""
     width = width or config.hidden_size
     if config.norm == "rms_norm":
         return nn.RMSNorm(width, config.layer_norm_eps)
@@ -32,7 +32,7 @@ class Gated(nn.Module):
 
 
 def feed_forward(config: TransformerArchitecture) -> nn.Sequential:
-    """Linear, activation, linear; a gated one's first matrix has both halves."""
+    """Linear, activation, linear; the first matrix of a gated activation has gate and value."""
     activation = ACTIVATIONS[config.activation]()
     inner = config.intermediate_size * (2 if isinstance(activation, Gated) else 1)
     return nn.Sequential(
@@ -48,19 +48,22 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
-def plain(activation: Activation) -> nn.Module:
-    """An activation where nothing can be gated, as in BERT's head: that inside the gate."""
+def ungated(activation: Activation) -> nn.Module:
+    """Build an activation without its gate, as in BERT's head."""
     module = ACTIVATIONS[activation]()
     return module.activation if isinstance(module, Gated) else module
 
 
 SHORT = 256
-"""Tokens up to which a CPU attends in bf16 by plain matrix products."""
+"""Longest sequence for which a CPU computes attention in bf16 by plain matrix products."""
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, probability: float) -> Tensor:
-    """Heads (batch, heads, length, head) -> the same shape, with dropout on the weights. Through SDPA but for one case: in bf16 its CPU
-    kernels turn all to 32 bit and back, and a training step's attention takes 2 to 4 times as long as the plain one."""
+    """Heads (batch, heads, length, head) -> the same shape, with dropout on the attention weights.
+
+    Uses SDPA except for short bf16 sequences on a CPU: its kernels convert them to 32 bit and back, which makes attention in
+    training 2 to 4 times slower than plain matrix products.
+    """
     if query.device.type != "cpu" or query.dtype != torch.bfloat16 or query.shape[2] > SHORT or torch.compiler.is_compiling():
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, dropout_p=probability)
     scores = ((query * query.shape[3] ** -0.5) @ key.transpose(2, 3)).float()
@@ -82,20 +85,20 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(config.heads_size, config.hidden_size, config.biases)
 
     def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor:
-        """x (batch, length, hidden) -> the same shape;
-        mask (batch, 1 or heads, 1 or length, length), True where a key may be seen, or to be added."""
+        """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, length), True where a key is visible,
+        or added to the scores."""
         batch, length, _ = x.shape
         heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, head)
         query, key = positions.rotate(query), positions.rotate(key)
         if mask is not None and mask.dtype != torch.bool:
             mask = mask.to(query.dtype)
-        seen = attention(query, key, value, mask, causal and mask is None, self.dropout if self.training else 0.0)
-        return self.output(seen.transpose(1, 2).reshape(batch, length, -1))
+        attended = attention(query, key, value, mask, causal and mask is None, self.dropout if self.training else 0.0)
+        return self.output(attended.transpose(1, 2).reshape(batch, length, -1))
 
 
 class TransformerBlock(nn.Module):
-    """Attention and feed-forward, each with a residual; the norm before (`norm_first`) or after them."""
+    """Attention and feed-forward network, each with a residual connection; norms before (`norm_first`) or after them."""
 
     def __init__(self, config: TransformerArchitecture):
         super().__init__()
@@ -116,38 +119,43 @@ class TransformerBlock(nn.Module):
 
 
 def initialise(module: nn.Module, std: float = 0.02) -> None:
-    """Normal weights, zero biases, LayerNorm at one (Devlin et al. 2019; Radford et al. 2019)."""
-    for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
-            nn.init.normal_(part.weight, std=std)
-        if isinstance(part, nn.Linear) and part.bias is not None:
-            nn.init.zeros_(part.bias)
+    """Initialise with normal weights and zero biases; norms stay at one (Devlin et al. 2019; Radford et al. 2019)."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Embedding):
+            nn.init.normal_(layer.weight, std=std)
+        if isinstance(layer, nn.Linear) and layer.bias is not None:
+            nn.init.zeros_(layer.bias)
 
 
 def length_mask(lengths: Tensor, length: int) -> Tensor | None:
-    """lengths (batch,) -> (batch, 1, 1, length), True on real tokens; None when nothing is padded, for SDPA's fast path."""
+    """lengths (batch,) -> (batch, 1, 1, length), True for real tokens; None without padding, for SDPA's fast path."""
     positions = torch.arange(length, device=lengths.device)
     mask = positions < lengths[:, None]
-    # asked on a CPU only: a GPU would have to be waited for, and a compiled graph would break
-    whole = lengths.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all())
-    return None if whole else mask[:, None, None, :]
+    # evaluated on a CPU only: reading the value from a GPU would wait for it, and a compiled graph would break
+    unpadded = lengths.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all())
+    return None if unpadded else mask[:, None, None, :]
 
 
-def share(blocks: nn.ModuleList, parts: Sequence[str], groups: int) -> None:
-    """Have all layers of a group use these parts of its first one, which alone has them as its own: they are saved and trained once.
-    There are no more groups than layers."""
+def share(blocks: nn.ModuleList, names: Sequence[str], groups: int) -> None:
+    """Make all layers of a group use these modules of its first layer, so that they are saved and trained once.
+
+    `groups` is at most the number of layers.
+    """
     size = max(1, len(blocks) // groups)
     for i, block in enumerate(blocks):
-        for name in parts if i % size else ():
+        for name in names if i % size else ():
             delattr(block, name)
-            block.__dict__[name] = getattr(blocks[i - i % size], name)  # no part of this layer to torch, and found by its name
+            block.__dict__[name] = getattr(blocks[i - i % size], name)  # an attribute that torch does not register as a module
 
 
-PARTS = {"attention": ("attention", "attention_norm"), "feed_forward": ("feed_forward", "feed_forward_norm")}
-"""Of a block."""
+SUBLAYERS = {"attention": ("attention", "attention_norm"), "feed_forward": ("feed_forward", "feed_forward_norm")}
+"""The modules of a TransformerBlock."""
 
 
 def sublayers(blocks: nn.ModuleList) -> list[tuple[nn.Module, str]]:
-    """Where adapters go: behind attention and feed-forward of each block, before the residual (Houlsby et al. 2019, figure 2)."""
-    places = [place for block in blocks for place in ((block.attention, "output"), (block.feed_forward, "2"))]
-    return list(dict.fromkeys(places))  # layers may share
+    """Return the output projections of attention and feed-forward networks, as (module, attribute).
+
+    Adapters follow them, before the residual connection (Houlsby et al. 2019, figure 2).
+    """
+    projections = [projection for block in blocks for projection in ((block.attention, "output"), (block.feed_forward, "2"))]
+    return list(dict.fromkeys(projections))  # layers may share modules

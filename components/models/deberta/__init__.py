@@ -1,1 +1,1 @@
-"""DeBERTa: `config` its settings, `model` the network, `hub` what `transformers` calls it."""
+"""DeBERTa: `config` has the settings, `model` the network, `hub` its layout in `transformers`."""

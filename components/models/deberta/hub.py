@@ -1,4 +1,4 @@
-"""How `transformers` lays out DeBERTa, of which version 3 is version 2 with another pre-training."""
+"""The layout of DeBERTa in `transformers`; version 3 is version 2 with another pre-training."""
 
 import re
 from typing import Any
@@ -18,24 +18,26 @@ _BODY = bert_body("deberta") | {
 _FIXED = {"relative_attention": True, "position_biased_input": False, "max_relative_positions": -1}
 
 
-def ordered(config: dict[str, Any]) -> dict[str, Any]:
-    """The kinds of attention in one order: they are added up."""
+def sort_attention(config: dict[str, Any]) -> dict[str, Any]:
+    """Sort the kinds of attention: they are added up, so that their order has no effect."""
     kinds = config.get("pos_att_type") or []
     kinds = kinds.split("|") if isinstance(kinds, str) else kinds
     return config | {"pos_att_type": sorted((kind.strip().lower() for kind in kinds), reverse=True)}
 
 
-def split(weights: dict[str, Tensor], architecture: DebertaArchitecture) -> dict[str, Tensor]:
-    """Version 1 has queries, keys and values of a head in one matrix, the heads one after another, and their biases beside it."""
-    plain = {}
+def split_projections(weights: dict[str, Tensor], architecture: DebertaArchitecture) -> dict[str, Tensor]:
+    """Split version 1's matrix of queries, keys and values, which is ordered by head, and rename their separate biases."""
+    ours = {}
     for name, value in weights.items():
         if name.endswith("self.in_proj.weight"):
             stem = name.removesuffix("in_proj.weight")
-            parts = value.view(architecture.num_heads, 3, -1, value.shape[1]).unbind(1)
-            plain |= {f"{stem}{kind}_proj.weight": part.flatten(0, 1) for kind, part in zip(("query", "key", "value"), parts, strict=True)}
+            matrices = value.view(architecture.num_heads, 3, -1, value.shape[1]).unbind(1)
+            for kind, matrix in zip(("query", "key", "value"), matrices, strict=True):
+                ours[f"{stem}{kind}_proj.weight"] = matrix.flatten(0, 1)
         else:
-            plain[re.sub(r"self\.([qv])_bias$", lambda found: f"self.{dict(q='query', v='value')[found[1]]}_proj.bias", name)] = value
-    return plain
+            name = re.sub(r"self\.q_bias$", "self.query_proj.bias", name)
+            ours[re.sub(r"self\.v_bias$", "self.value_proj.bias", name)] = value
+    return ours
 
 
 LAYOUTS = {
@@ -44,9 +46,9 @@ LAYOUTS = {
         _BODY | {"relative_norm": "deberta.encoder.LayerNorm"},
         tied={},
         fixed=_FIXED | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]},
-        settings_in=ordered,
-        own={"shared_projections": True, "norm_positions": True, "mask_decoder": False},
-        pretraining=("mask_decoder",),
+        settings_in=sort_attention,
+        constants={"shared_projections": True, "norm_positions": True, "mask_decoder": False},
+        ignored=("mask_decoder",),
         reads_segments=False,
         classes={None: "DebertaV2Model"},
     ),
@@ -58,19 +60,19 @@ LAYOUTS = {
         },
         tied={},
         fixed=_FIXED | {"pos_att_type": ["p2c", "c2p"]},
-        settings_in=ordered,
-        own={"mask_decoder": False},
-        prepare=split,
+        settings_in=sort_attention,
+        constants={"mask_decoder": False},
+        prepare=split_projections,
         reads_segments=False,
     ),
 }  # fmt: skip
-"""model_type in config.json -> its layout. The heads of pre-training are left out: `transformers` knows two forms of them."""
+"""model_type in config.json -> its layout. Pre-training heads are left out: `transformers` has two forms of them."""
 
 
-def written(architecture: DebertaArchitecture) -> str:
-    """What ours is written as: version 1, whose matrices lie otherwise, is read only."""
+def model_type(architecture: DebertaArchitecture) -> str:
+    """Return the kind that ours is written as; version 1, whose matrices have another order, is only read."""
     return "deberta-v2"
 
 
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "attention_mask"])
-"""A text, a pair, and what the model takes."""
+"""Templates of a text and a pair, and the inputs of the model."""

@@ -1,4 +1,4 @@
-"""DeBERTa (He et al. 2021): disentangled attention, absolute positions in the decoder of masked tokens alone."""
+"""DeBERTa (He et al. 2021): disentangled attention; absolute positions only in the decoder of masked tokens."""
 
 import math
 
@@ -13,15 +13,15 @@ from components.text.tokenizer import Tokenizer
 
 
 def distances(length: int, buckets: int | None, farthest: int, device: torch.device) -> Tensor:
-    """(length, length): the query's place less the key's; with buckets, beyond half of them in steps that grow with the logarithm."""
-    places = torch.arange(length, device=device)
-    away = places[:, None] - places[None, :]
+    """Return the position of the query minus that of the key, (length, length); with buckets, logarithmic beyond half of them."""
+    positions = torch.arange(length, device=device)
+    distance = positions[:, None] - positions[None, :]
     if buckets is None:
-        return away
+        return distance
     middle = buckets // 2
-    size = torch.where(away.abs() < middle, middle - 1, away.abs())
-    grown = ((size / middle).log() / math.log((farthest - 1) / middle) * (middle - 1)).ceil() + middle
-    return torch.where(size <= middle, away, (grown * away.sign()).long())
+    size = torch.where(distance.abs() < middle, middle - 1, distance.abs())
+    logarithmic = ((size / middle).log() / math.log((farthest - 1) / middle) * (middle - 1)).ceil() + middle
+    return torch.where(size <= middle, distance, (logarithmic * distance.sign()).long())
 
 
 class DisentangledAttention(nn.Module):
@@ -41,24 +41,24 @@ class DisentangledAttention(nn.Module):
         """(..., length, hidden) -> (..., heads, length, hidden / heads)."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
 
-    def forward(self, x: Tensor, asking: Tensor, mask: Tensor | None, relative: Tensor, places: Tensor) -> Tensor:
-        """x (batch, length, hidden), what is attended to; asking, the same shape, what attends; mask (batch, 1, 1, length);
-        relative (positions, hidden), vectors of relative positions; places (length, length), which of them."""
-        query, key, value = self._heads(self.query(asking)), self._heads(self.key(x)), self._heads(self.value(x))
-        key_of_place = self._heads((self.position_key or self.key)(relative))  # (heads, positions, hidden / heads)
-        query_of_place = self._heads((self.position_query or self.query)(relative))
-        query = query * 3**-0.5  # three products are added up: each is a third as large
-        to_place = (query @ key_of_place.transpose(1, 2)).gather(3, places.expand(*query.shape[:2], -1, -1))
-        from_place = (key @ query_of_place.transpose(1, 2) * 3**-0.5).gather(3, places.T.expand(*key.shape[:2], -1, -1)).transpose(2, 3)
-        bias = (to_place + from_place) * query.shape[3] ** -0.5
+    def forward(self, x: Tensor, queries: Tensor, mask: Tensor | None, relative: Tensor, index: Tensor) -> Tensor:
+        """x (batch, length, hidden), the keys and values; queries of the same shape; mask (batch, 1, 1, length);
+        relative (positions, hidden), vectors of relative positions; index (length, length), the relative position of each pair."""
+        query, key, value = self._heads(self.query(queries)), self._heads(self.key(x)), self._heads(self.value(x))
+        position_key = self._heads((self.position_key or self.key)(relative))  # (heads, positions, hidden / heads)
+        position_query = self._heads((self.position_query or self.query)(relative))
+        query = query * 3**-0.5  # each of the three scores that are added up is scaled by a third
+        to_position = (query @ position_key.transpose(1, 2)).gather(3, index.expand(*query.shape[:2], -1, -1))
+        from_position = (key @ position_query.transpose(1, 2) * 3**-0.5).gather(3, index.T.expand(*key.shape[:2], -1, -1)).transpose(2, 3)
+        bias = (to_position + from_position) * query.shape[3] ** -0.5
         if mask is not None:
             bias = bias.masked_fill(~mask, -torch.inf)
-        seen = attention(query, key, value, bias, False, self.dropout if self.training else 0.0)
-        return self.output(seen.transpose(1, 2).flatten(2))
+        attended = attention(query, key, value, bias, False, self.dropout if self.training else 0.0)
+        return self.output(attended.transpose(1, 2).flatten(2))
 
 
 class DebertaBlock(nn.Module):
-    """Attention and feed-forward, each with a residual and a norm after it."""
+    """Attention and feed-forward network, each with a residual connection and a norm after it."""
 
     def __init__(self, config: DebertaArchitecture):
         super().__init__()
@@ -68,14 +68,14 @@ class DebertaBlock(nn.Module):
         self.feed_forward_norm = norm(config)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x: Tensor, asking: Tensor, mask: Tensor | None, relative: Tensor, places: Tensor) -> Tensor:
-        """As of the attention; the residual is what attends."""
-        x = self.attention_norm(asking + self.dropout(self.attention(x, asking, mask, relative, places)))
+    def forward(self, x: Tensor, queries: Tensor, mask: Tensor | None, relative: Tensor, index: Tensor) -> Tensor:
+        """The same arguments as of the attention; the residual connection is from the queries."""
+        x = self.attention_norm(queries + self.dropout(self.attention(x, queries, mask, relative, index)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
 class Deberta(MaskedLanguageModel):
-    """As published. `forward`, which pre-training sees, goes through the decoder with absolute positions; `layers` does not."""
+    """As published. `forward`, for pre-training, includes the decoder with absolute positions; `layers` does not."""
 
     embeddings = frozenset({"token_embedding", "segment_embedding", "embedding_norm", "relative_embedding", "relative_norm"})
     low_rank = ("query", "key", "value")
@@ -98,14 +98,14 @@ class Deberta(MaskedLanguageModel):
         initialise(self)
 
     def _relative(self, length: int) -> tuple[Tensor, Tensor]:
-        """Vectors of the relative positions that occur in a text of this length, (positions, hidden); which stand between which places."""
-        away = distances(length, self.config.position_buckets, self.farthest, self.relative_embedding.weight.device)
-        places = (away + self.span).clamp(0, 2 * self.span - 1)
-        # of buckets all, since how many a length has is no round number; of plain distances those that it has
+        """Return the vectors of the relative positions in a text of this length, (positions, hidden), and the index of each pair's."""
+        distance = distances(length, self.config.position_buckets, self.farthest, self.relative_embedding.weight.device)
+        index = (distance + self.span).clamp(0, 2 * self.span - 1)
+        # with buckets all vectors, since their number for a length has no simple formula; else those that occur
         first, last = 0, 2 * self.span
         if not self.config.position_buckets:
             first, last = max(0, self.span - length), min(2 * self.span, self.span + length)
-        return self.relative_norm(self.relative_embedding.weight[first:last]), places - first
+        return self.relative_norm(self.relative_embedding.weight[first:last]), index - first
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
         """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden)."""
@@ -113,21 +113,21 @@ class Deberta(MaskedLanguageModel):
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(ids) if segment_ids is None else segment_ids)
         states = [self.dropout(self.embedding_norm(x))]
-        mask, around = length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
+        mask, relative = length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
         for block in self.blocks:
-            states.append(block(states[-1], states[-1], mask, *around))
+            states.append(block(states[-1], states[-1], mask, *relative))
         return states
 
     def forward(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
-        """-> (batch, length, hidden), of the decoder where there is one."""
+        """Return the output of the decoder, or without one of the last layer, (batch, length, hidden)."""
         states = self.layers(ids, lengths, segment_ids)
         if self.position_embedding is None:
             return states[-1]
-        below, mask, around = states[-2], length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
-        asking = below + self.position_embedding.weight[: ids.shape[1]]
+        below, mask, relative = states[-2], length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
+        queries = below + self.position_embedding.weight[: ids.shape[1]]
         for _ in range(2):
-            asking = self.blocks[-1](below, asking, mask, *around)
-        return asking
+            queries = self.blocks[-1](below, queries, mask, *relative)
+        return queries
 
 
 Model = Deberta

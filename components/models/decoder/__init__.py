@@ -1,1 +1,1 @@
-"""The decoder of GPT's family: `config` its settings, `model` the network, `hub` how `transformers` lays it out."""
+"""The decoder of GPT's family: `config` has the settings, `model` the network, `hub` its layouts in `transformers`."""

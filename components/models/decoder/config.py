@@ -14,9 +14,9 @@ class DecoderArchitecture(TransformerArchitecture):
 
     name: Literal["decoder"]
     norm_first: bool = True
-    """Norms before attention and feed-forward (pre-LN, as published), or after the residual (post-LN)."""
+    """Norms before attention and feed-forward network (pre-LN, as published), or after the residual connection (post-LN)."""
     activation: Activation = "gelu_tanh"
-    """The activation of the feed-forward part (GPT-2: gelu_tanh)."""
+    """The activation of the feed-forward network (GPT-2: gelu_tanh)."""
     layer_norm_eps: Positive = 1e-5
     """Added to the variance in a norm."""
 

@@ -1,4 +1,4 @@
-"""How `transformers` lays out what is ours as a decoder."""
+"""The layouts in `transformers` of models that are decoders here."""
 
 from typing import Any
 
@@ -8,44 +8,45 @@ from components.models.common.layout import Layout
 from components.models.decoder.config import DecoderArchitecture
 
 ROTATION = {"partial_rotary_factor": "rotary_pct", "rope_theta": "rotary_emb_base", "rope_type": "rope_type"}
-"""Settings of rotary positions, which stand in a block since version 5 -> what they were called before."""
-TURNED = {"rotary_pct": 1.0, "rotary_emb_base": 10_000}
-"""Whole heads, at the rates of RoFormer."""
+"""Settings in `rope_parameters` (since version 5) -> their names before."""
+FULL_ROTATION = {"rotary_pct": 1.0, "rotary_emb_base": 10_000}
+"""Rotation of complete heads, with RoFormer's frequencies."""
 BUFFERS = (".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")
 """Constants that older versions of GPT-NeoX saved."""
 JOINED = (".query_key_value.weight", ".query_key_value.bias")
 
 
-def unfolded(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings of rotary positions beside the others."""
-    block = config.get("rope_parameters") or {}
-    return config | {older: block[key] for key, older in ROTATION.items() if key in block}
+def flatten_rotation(config: dict[str, Any]) -> dict[str, Any]:
+    """Move the settings of rotary positions to the top level."""
+    section = config.get("rope_parameters") or {}
+    return config | {older: section[key] for key, older in ROTATION.items() if key in section}
 
 
-def folded(values: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of `unfolded`."""
-    block = {key: values[older] for key, older in ROTATION.items()}
-    return {key: value for key, value in values.items() if key not in ROTATION.values()} | {"rope_parameters": block}
+def nest_rotation(values: dict[str, Any]) -> dict[str, Any]:
+    """Invert `flatten_rotation`."""
+    section = {key: values[older] for key, older in ROTATION.items()}
+    return {key: value for key, value in values.items() if key not in ROTATION.values()} | {"rope_parameters": section}
 
 
-def by_part(weights: dict[str, Tensor], architecture: DecoderArchitecture) -> dict[str, Tensor]:
-    """GPT-NeoX has query, key and value of a head together, the heads one after another; ours are the queries of all
-    heads, the keys and the values. Its output has two names."""
-    plain = {}
+def order_by_kind(weights: dict[str, Tensor], architecture: DecoderArchitecture) -> dict[str, Tensor]:
+    """Reorder GPT-NeoX's matrix of query, key and value of each head into ours: queries of all heads, keys, values.
+
+    Its output matrix has two names.
+    """
+    ours = {}
     for name, value in weights.items():
         if name.endswith(JOINED) and len(value) == 3 * architecture.hidden_size:
             value = value.unflatten(0, (architecture.num_heads, 3, -1)).transpose(0, 1).flatten(0, 2)
         if not name.endswith(BUFFERS):
-            plain["embed_out.weight" if name == "lm_head.weight" else name] = value
-    return plain
+            ours["embed_out.weight" if name == "lm_head.weight" else name] = value
+    return ours
 
 
-def by_head(weights: dict[str, Tensor], architecture: DecoderArchitecture) -> dict[str, Tensor]:
-    """The inverse of `by_part`."""
+def order_by_head(weights: dict[str, Tensor], architecture: DecoderArchitecture) -> dict[str, Tensor]:
+    """Invert `order_by_kind`."""
     shape = (3, architecture.num_heads, -1)
     return {
-        name: value.unflatten(0, shape).transpose(0, 1).flatten(0, 2) if name.endswith(JOINED) else value
-        for name, value in weights.items()
+        name: value.unflatten(0, shape).transpose(0, 1).flatten(0, 2) if name.endswith(JOINED) else value for name, value in weights.items()
     }
 
 
@@ -99,13 +100,13 @@ LAYOUTS = {
             "final_norm": "gpt_neox.final_layer_norm",
         },
         tied={"embed_out.weight": "gpt_neox.embed_in.weight"},
-        fixed={"use_parallel_residual": False, "attention_bias": True, "rope_type": "default"} | TURNED,
-        own={"positions": "rotary"},
-        settings_in=unfolded,
-        settings_out=folded,
-        older=TURNED,
-        prepare=by_part,
-        restore=by_head,
+        fixed={"use_parallel_residual": False, "attention_bias": True, "rope_type": "default"} | FULL_ROTATION,
+        constants={"positions": "rotary"},
+        settings_in=flatten_rotation,
+        settings_out=nest_rotation,
+        legacy_settings=FULL_ROTATION,
+        prepare=order_by_kind,
+        restore=order_by_head,
         reads_segments=False,
         language_model="AutoModelForCausalLM",
         classes={"output_embedding": "GPTNeoXForCausalLM", None: "GPTNeoXModel"},
@@ -116,16 +117,16 @@ LAYOUTS = {
 """model_type in config.json -> its layout."""
 
 
-def written(architecture: DecoderArchitecture) -> str:
-    """What ours is written as: the kind whose positions it has."""
+def model_type(architecture: DecoderArchitecture) -> str:
+    """Return the kind with the same positions."""
     return "gpt_neox" if architecture.positions == "rotary" else "gpt2"
 
 
 FORM = ("[CLS] $A", "[CLS] $A [SEP] $B", ["input_ids", "attention_mask"])
-"""A text, a pair, and what the model takes. A decoder goes on where the text ends, so nothing stands behind it."""
+"""Templates of a text and a pair, and the inputs of the model. A decoder continues a text, so no token follows it."""
 CLASSIFIER_FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ["input_ids", "attention_mask"])
-"""The same for a classifier, which reads the end of a text from the token behind it, as fine-tuning does."""
+"""The same for a classifier, which pools the token after the text, as fine-tuning does."""
 PADDING_SIDE = "left"
-"""What is generated goes on where the text ends, and not behind padding."""
+"""The generated tokens follow the text, not the padding."""
 CONTINUES = True
-"""What it writes is read on from a text, so that a blank at its beginning counts."""
+"""The output continues a text, so that a blank at its beginning is kept."""

@@ -15,7 +15,7 @@ from components.text.tokenizer import Tokenizer
 
 
 class Decoder(LanguageModel):
-    """As published: pre-LN, learned positions, tied output; residual projections drawn at 0.02 / sqrt(2 layers)."""
+    """As published: pre-LN, learned positions, tied output; standard deviation 0.02 / sqrt(2 layers) for residual projections."""
 
     embeddings = frozenset({"token_embedding", "position_embedding", "positions", "output_embedding"})
     low_rank = ("query_key_value",)
@@ -37,7 +37,7 @@ class Decoder(LanguageModel):
                 nn.init.normal_(projection.weight, std=0.02 / math.sqrt(2 * config.num_layers))
 
     def _states(self, ids: Tensor, positions: Tensor | None, mask: Tensor | None) -> list[Tensor]:
-        """The embedding and every layer's output, each (batch, length, hidden)."""
+        """Return the embedding and every layer's output, each (batch, length, hidden)."""
         if positions is None:
             positions = torch.arange(ids.shape[1], device=ids.device)
         x = self.positions.add(self.token_embedding(ids), positions)
@@ -55,7 +55,7 @@ class Decoder(LanguageModel):
         return self._states(ids, positions, mask)[-1]
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
-        """As every model's. Causality hides the padding, which stands on the right."""
+        """Return all layers. Padding needs no mask, since it is on the right of a causal model."""
         return self._states(ids, None, None)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Decoder(LanguageModel):
         return linear(hidden, (self.output_embedding or self.token_embedding).weight)
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """(batch, length, hidden) -> (batch, hidden): the last real token, which has seen all others."""
+        """(batch, length, hidden) -> (batch, hidden): the last real token, which attends to all others."""
         return hidden[torch.arange(len(lengths), device=hidden.device), lengths - 1]
 
     def sublayers(self) -> list[tuple[nn.Module, str]]:

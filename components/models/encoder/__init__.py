@@ -1,1 +1,1 @@
-"""The encoder of BERT's family: `config` its settings, `model` the network, `hub` how `transformers` lays it out."""
+"""The encoder of BERT's family: `config` has the settings, `model` the network, `hub` its layouts in `transformers`."""

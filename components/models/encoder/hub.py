@@ -1,4 +1,4 @@
-"""How `transformers` lays out what is ours as an encoder."""
+"""The layouts in `transformers` of models that are encoders here."""
 
 import torch
 from torch import Tensor
@@ -13,44 +13,46 @@ BIASES = {
     "lm_head.decoder.bias": "lm_head.bias",
     "predictions.decoder.bias": "predictions.bias",
 }
-"""The logits' bias beside the output's matrix -> its other name, where it is read by nobody if the output is untied."""
+"""The bias of the output layer -> its other name, which is not used if the output is untied."""
 
 
-def one_bias(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
-    """The logits' bias that is read, under both names."""
+def merge_biases(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """Store the output bias that is used under both names."""
     if architecture.tie_word_embeddings:
         return weights
-    return weights | {name: weights[read] for read, name in BIASES.items() if read in weights}
+    return weights | {name: weights[used] for used, name in BIASES.items() if used in weights}
 
 
-def both_biases(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
-    """The inverse of `one_bias`."""
+def duplicate_biases(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """Invert `merge_biases`."""
     if architecture.tie_word_embeddings:
         return weights
-    return weights | {read: weights[name].clone() for read, name in BIASES.items() if name in weights}
+    return weights | {used: weights[name].clone() for used, name in BIASES.items() if name in weights}
 
 
-TURNED = tuple(f".self.{part}.{kind}" for part in ("query", "key") for kind in ("weight", "bias"))
+ROTATED = tuple(f".self.{kind}.{name}" for kind in ("query", "key") for name in ("weight", "bias"))
 TABLE = "encoder.embed_positions.weight"
 
 
-def halves(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
-    """RoFormer turns the first number of a head with the second, the third with the fourth; ours the first of one half
-    with the first of the other. What it turns them by is a table among its weights."""
-    plain = {}
-    for name, value in one_bias(weights, architecture).items():
-        if name.endswith(TURNED) and len(value) == architecture.hidden_size:
+def rotate_halves(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """Reorder RoFormer's queries and keys: it rotates neighbouring dimensions of a head, ours dimension i of one half with i of the other.
+
+    Its table of angles is left out.
+    """
+    ours = {}
+    for name, value in merge_biases(weights, architecture).items():
+        if name.endswith(ROTATED) and len(value) == architecture.hidden_size:
             value = value.unflatten(0, (architecture.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
         if not name.endswith(TABLE):
-            plain[name] = value
-    return plain
+            ours[name] = value
+    return ours
 
 
-def neighbours(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
-    """The inverse of `halves`."""
+def rotate_neighbours(weights: dict[str, Tensor], architecture: EncoderArchitecture) -> dict[str, Tensor]:
+    """Invert `rotate_halves`."""
     theirs = {}
-    for name, value in both_biases(weights, architecture).items():
-        if name.endswith(TURNED):
+    for name, value in duplicate_biases(weights, architecture).items():
+        if name.endswith(ROTATED):
             value = value.unflatten(0, (architecture.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
         theirs[name] = value
     head = architecture.hidden_size // architecture.num_heads
@@ -60,7 +62,7 @@ def neighbours(weights: dict[str, Tensor], architecture: EncoderArchitecture) ->
 
 
 def _encoder(name: str) -> dict[str, str]:
-    """The body that BERT, RoBERTa and ELECTRA share."""
+    """Return the names of the body that BERT, RoBERTa and ELECTRA share."""
     attention = f"{name}.encoder.layer.*.attention.self"
     return bert_body(name) | {
         "position_embedding": f"{name}.embeddings.position_embeddings",
@@ -82,8 +84,8 @@ BERT = Layout(
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    prepare=one_bias,
-    restore=both_biases,
+    prepare=merge_biases,
+    restore=duplicate_biases,
     fixed={"position_embedding_type": "absolute"},
     classes={"next_sentence": "BertForPreTraining", "head_bias": "BertForMaskedLM", None: "BertModel"},
     classifier=("BertForSequenceClassification", "classifier"),
@@ -100,9 +102,9 @@ ROBERTA = Layout(
     },
     tied={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
     fixed={"position_embedding_type": "absolute", "hidden_act": "gelu", "pad_token_id": 1},
-    prepare=one_bias,
-    restore=both_biases,
-    positions_aside=2,
+    prepare=merge_biases,
+    restore=duplicate_biases,
+    position_offset=2,
 )  # fmt: skip
 
 _GROUP = "albert.encoder.albert_layer_groups.*.albert_layers.0"
@@ -129,9 +131,9 @@ ALBERT = Layout(
     },
     tied={"predictions.decoder.weight": "albert.embeddings.word_embeddings.weight", "predictions.decoder.bias": "predictions.bias"},
     fixed={"position_embedding_type": "absolute", "num_hidden_groups": 1, "inner_group_num": 1},
-    prepare=one_bias,
-    restore=both_biases,
-    own={"shared_layers": "all"},
+    prepare=merge_biases,
+    restore=duplicate_biases,
+    constants={"shared_layers": "all"},
     classes={"next_sentence": "AlbertForPreTraining", "head_bias": "AlbertForMaskedLM", None: "AlbertModel"},
     classifier=("AlbertForSequenceClassification", "classifier"),
 )  # fmt: skip
@@ -147,7 +149,7 @@ ELECTRA = Layout(
     },
     tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
     fixed={"position_embedding_type": "absolute"},
-    narrow_only=True,
+    projects_if_narrow=True,
     classes={"head_bias": "ElectraForMaskedLM", None: "ElectraModel"},
 )  # fmt: skip
 
@@ -165,10 +167,10 @@ ROFORMER = Layout(
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     fixed={"rotary_value": False},
-    own={"positions": "rotary"},
-    prepare=halves,
-    restore=neighbours,
-    narrow_only=True,
+    constants={"positions": "rotary"},
+    prepare=rotate_halves,
+    restore=rotate_neighbours,
+    projects_if_narrow=True,
     classes={"head_bias": "RoFormerForMaskedLM", None: "RoFormerModel"},
 )  # fmt: skip
 
@@ -196,8 +198,8 @@ DISTILBERT = Layout(
         "head_bias": "vocab_projector.bias",
     },
     tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
-    own={"type_vocab_size": 1},
-    absent=("segment_embedding.weight",),
+    constants={"type_vocab_size": 1},
+    zero_weights=("segment_embedding.weight",),
     reads_segments=False,
 )  # fmt: skip
 
@@ -208,19 +210,19 @@ LAYOUTS = {
 """model_type in config.json -> its layout."""
 
 
-def written(architecture: EncoderArchitecture) -> str:
-    """What ours is written as. A RoBERTa computes what a BERT of one segment type computes. Raises SesameError for an ALBERT of theirs
-    that would lack its matrix behind the embedding."""
+def model_type(architecture: EncoderArchitecture) -> str:
+    """Return the kind that ours is written as. A RoBERTa is a BERT with one segment type.
+
+    Raise SesameError for an ALBERT without a projection of the embedding, which theirs always has.
+    """
     if architecture.positions == "rotary":
         return "roformer"
     if architecture.shared_layers == "all":
         if not architecture.embedding_size:
-            raise SesameError(
-                "architecture.embedding_size: null has no counterpart in transformers' albert, which has a matrix there always"
-            )
+            raise SesameError("architecture.embedding_size: null has no counterpart in transformers' albert, which always has a projection")
         return "albert"
     return "electra" if architecture.embedding_size else "bert"
 
 
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "token_type_ids", "attention_mask"])
-"""A text, a pair, and what the model takes."""
+"""Templates of a text and a pair, and the inputs of the model."""

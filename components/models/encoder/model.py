@@ -6,13 +6,13 @@ from torch import Tensor, nn
 from components.models.common.dropout import Dropout
 from components.models.common.masked import MaskedLanguageModel
 from components.models.common.positions import Positions
-from components.models.common.transformer import PARTS, TransformerBlock, initialise, length_mask, norm, share
+from components.models.common.transformer import SUBLAYERS, TransformerBlock, initialise, length_mask, norm, share
 from components.models.encoder.config import EncoderArchitecture
 from components.text.tokenizer import Tokenizer
 
 
 class Encoder(MaskedLanguageModel):
-    """As published: post-LN, learned positions, segments, the output's matrix that of the embedding."""
+    """As published: post-LN, learned positions, segments, output tied to the embedding."""
 
     embeddings = frozenset({
         "token_embedding", "position_embedding", "segment_embedding", "embedding_norm", "embedding_projection", "positions",
@@ -23,20 +23,20 @@ class Encoder(MaskedLanguageModel):
     def __init__(self, config: EncoderArchitecture, tokens: Tokenizer):
         super().__init__()
         self.config = config
-        size, below = config.hidden_size, config.embedding_size or config.hidden_size
+        size, embedding_size = config.hidden_size, config.embedding_size or config.hidden_size
         self.width, self.num_layers, self.max_length = size, config.num_layers, config.max_length
-        self.token_embedding = nn.Embedding(tokens.vocab_size, below)
-        self.position_embedding = nn.Embedding(config.max_length, below) if config.positions == "learned" else None
+        self.token_embedding = nn.Embedding(tokens.vocab_size, embedding_size)
+        self.position_embedding = nn.Embedding(config.max_length, embedding_size) if config.positions == "learned" else None
         self.positions = Positions(config, causal=False)
-        self.segment_embedding = nn.Embedding(config.type_vocab_size, below)
-        self.embedding_norm = norm(config, below)
+        self.segment_embedding = nn.Embedding(config.type_vocab_size, embedding_size)
+        self.embedding_norm = norm(config, embedding_size)
         self.dropout = Dropout(config.dropout)
-        self.embedding_projection = nn.Linear(below, size) if config.embedding_size else nn.Identity()
+        self.embedding_projection = nn.Linear(embedding_size, size) if config.embedding_size else nn.Identity()
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
-        kinds = {"none": (), "all": PARTS}.get(config.shared_layers, (config.shared_layers,))
-        share(self.blocks, [part for kind in kinds for part in PARTS[kind]], config.layer_groups)
+        kinds = {"none": (), "all": SUBLAYERS}.get(config.shared_layers, (config.shared_layers,))
+        share(self.blocks, [name for kind in kinds for name in SUBLAYERS[kind]], config.layer_groups)
         self.final_norm = norm(config) if config.norm_first else nn.Identity()
-        self.add_heads(config, tokens.vocab_size, below)
+        self.add_heads(config, tokens.vocab_size, embedding_size)
         initialise(self)
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:

@@ -1,2 +1,2 @@
-"""The family of encoder-decoders: `config` its settings, `model` the network, `hub` how `transformers` lays it out, `decoding` the network
-a token at a time."""
+"""The family of encoder-decoders: `config` has the settings, `model` the network, `hub` its layouts in `transformers`, `decoding` its
+generation token by token."""

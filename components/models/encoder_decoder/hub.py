@@ -1,4 +1,4 @@
-"""How `transformers` lays out what is ours as an encoder-decoder."""
+"""The layouts in `transformers` of models that are encoder-decoders here."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,19 +14,18 @@ from components.models.common.positions import BUCKETS, FARTHEST
 from components.models.encoder_decoder.config import EncoderDecoderArchitecture
 
 
-def _paired(ours: Mapping[str, str], theirs: str) -> dict[str, str]:
-    """Names within a layer, of both stacks; `{}` in `theirs` is the stack."""
-    stacks = ("encoder", "decoder")
+def _of_both_stacks(names: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return our names -> theirs for both stacks; `{}` in their `prefix` is the stack."""
     return {
-        f"{stack}.{own}": " ".join(theirs.format(stack) + part for part in parts.split())
-        for stack in stacks for own, parts in ours.items() if stack == "decoder" or "cross" not in own
+        f"{stack}.{ours}": " ".join(prefix.format(stack) + name for name in theirs.split())
+        for stack in ("encoder", "decoder") for ours, theirs in names.items() if stack == "decoder" or "cross" not in ours
     }  # fmt: skip
 
 
 BART_WEIGHTS = {
     "token_embedding": "model.shared",
     "output_bias": "final_logits_bias",
-    **_paired(
+    **_of_both_stacks(
         {
             "blocks.*.attention.query": "self_attn.q_proj",
             "blocks.*.attention.key_value": "self_attn.k_proj self_attn.v_proj",
@@ -51,26 +50,28 @@ BART_SETTINGS = {
     "forced_eos_token_id": "forced_eos_token_id",
 }  # fmt: skip
 ACTIVATIONS = PLAIN_ACTIVATIONS | {"relu": "relu", "silu": "silu", "swish": "silu"}
-POSITIONS, ASIDE = "embed_positions.weight", 2
-OURS_ALONE = ("max_length", "task_states", "output_bias")
-"""A T5 reads any length, and was trained on 512 tokens; a bias of the logits is there always, and zero where none was learned."""
+POSITIONS, POSITION_OFFSET = "embed_positions.weight", 2
+IGNORED = ("max_length", "task_states", "output_bias")
+"""A T5 reads any length, and was trained on 512 tokens; the output bias always exists, and is zero if none was trained."""
 
 
-def plain(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
-    """The bias of the logits stands there as a row; a file without one has a model without one. BART's positions begin at its third row,
-    Marian's are computed."""
-    kept = {}
+def from_bart(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
+    """Flatten the output bias, which is zero if the file has none, and cut BART's positions, which begin at the third row.
+
+    Marian's positions are computed.
+    """
+    ours = {}
     for name, value in weights.items():
         if not name.endswith(POSITIONS):
-            kept[name] = value
+            ours[name] = value
         elif architecture.positions == "learned":
-            kept[name] = value[ASIDE:]
-    return kept | {"final_logits_bias": _bias(weights).flatten()}
+            ours[name] = value[POSITION_OFFSET:]
+    return ours | {"final_logits_bias": _bias(weights).flatten()}
 
 
-def restored(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
-    """The inverse of `plain`."""
-    theirs = {name: pad(value, (0, 0, ASIDE, 0)) if name.endswith(POSITIONS) else value for name, value in weights.items()}
+def to_bart(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
+    """Invert `from_bart`."""
+    theirs = {name: pad(value, (0, 0, POSITION_OFFSET, 0)) if name.endswith(POSITIONS) else value for name, value in weights.items()}
     return theirs | {"final_logits_bias": _bias(weights)[None]}
 
 
@@ -79,32 +80,33 @@ def _bias(weights: dict[str, Tensor]) -> Tensor:
     return weights.get("final_logits_bias", embedding.new_zeros(len(embedding)))
 
 
-def of_bart(values: dict[str, Any]) -> dict[str, Any]:
-    """What a BART or a Marian is told beyond the table."""
+def complete_bart(values: dict[str, Any]) -> dict[str, Any]:
+    """Add the settings of a BART or a Marian that are not in the table."""
     layers, dropout = values["decoder_layers"] or values["encoder_layers"], values["dropout"]
     return values | {"decoder_layers": layers, "attention_dropout": dropout, "activation_dropout": dropout}
 
 
-def one_end(config: dict[str, Any]) -> dict[str, Any]:
-    """Raises SesameError where several tokens may be the last of a text that is as long as it may be."""
-    own = config.get("forced_eos_token_id")
-    if isinstance(own, list) and len(own) != 1:
-        raise SesameError(f"config.json: forced_eos_token_id: {own} is not supported, only one id or null")
-    return config | {"forced_eos_token_id": own[0] if isinstance(own, list) else own}
+def single_end(config: dict[str, Any]) -> dict[str, Any]:
+    """Unpack a list of one forced end token. Raise SesameError for several."""
+    ids = config.get("forced_eos_token_id")
+    if isinstance(ids, list) and len(ids) != 1:
+        raise SesameError(f"config.json: forced_eos_token_id: {ids} is not supported, only one id or null")
+    return config | {"forced_eos_token_id": ids[0] if isinstance(ids, list) else ids}
 
 
-def _bart(weights: dict[str, str], own: dict[str, Any], name: str, **others: Any) -> Layout:
+def _bart(weights: dict[str, str], constants: dict[str, Any], name: str, **others: Any) -> Layout:
     return Layout(
         "encoder_decoder", "model.", BART_SETTINGS, BART_WEIGHTS | weights,
         tied={f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in ("encoder", "decoder")}
         | {"lm_head.weight": "model.shared.weight"},
-        activations=ACTIVATIONS, own={"output_bias": True} | own, pretraining=OURS_ALONE, settings_in=one_end, settings_out=of_bart,
-        prepare=plain, restore=restored, reads_segments=False, decodes=True, language_model=name, classes={None: name}, **others,
+        activations=ACTIVATIONS, constants={"output_bias": True} | constants, ignored=IGNORED, settings_in=single_end,
+        settings_out=complete_bart, prepare=from_bart, restore=to_bart, reads_segments=False, decodes=True, language_model=name,
+        classes={None: name}, **others,
     )  # fmt: skip
 
 
 BART = _bart(
-    _paired({"position_embedding": "embed_positions", "embedding_norm": "layernorm_embedding"}, "model.{}."), {},
+    _of_both_stacks({"position_embedding": "embed_positions", "embedding_norm": "layernorm_embedding"}, "model.{}."), {},
     "BartForConditionalGeneration",
 )  # fmt: skip
 MARIAN = _bart({}, {"positions": "sinusoidal", "embedding_norm": False}, "MarianMTModel", fixed={"share_encoder_decoder_embeddings": True})
@@ -113,8 +115,8 @@ _SELF, _CROSS = "layer.0.SelfAttention", "layer.1.EncDecAttention"
 T5_WEIGHTS = {
     "token_embedding": "shared",
     "output_embedding": "lm_head",
-    **_paired({"positions.bias": f"block.0.{_SELF}.relative_attention_bias", "final_norm": "final_layer_norm"}, "{}."),
-    **_paired(
+    **_of_both_stacks({"positions.bias": f"block.0.{_SELF}.relative_attention_bias", "final_norm": "final_layer_norm"}, "{}."),
+    **_of_both_stacks(
         {
             "blocks.*.attention.query": f"{_SELF}.q",
             "blocks.*.attention.key_value": f"{_SELF}.k {_SELF}.v",
@@ -128,9 +130,9 @@ T5_WEIGHTS = {
         "{}.block.*.",
     ),
     **{
-        f"{stack}.blocks.*.{own}": f"{stack}.block.*.layer.{place}.{part}"
-        for stack, place in (("encoder", 1), ("decoder", 2))
-        for own, part in (
+        f"{stack}.blocks.*.{ours}": f"{stack}.block.*.layer.{number}.{theirs}"
+        for stack, number in (("encoder", 1), ("decoder", 2))
+        for ours, theirs in (
             ("feed_forward.inner", "DenseReluDense.wi"), ("feed_forward.output", "DenseReluDense.wo"), ("feed_forward_norm", "layer_norm"),
         )
     },
@@ -144,28 +146,30 @@ T5_SETTINGS = {
 INNER = ".DenseReluDense.wi"
 
 
-def in_ours(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
-    """T5's attention does not divide by the root of the head's width, and where output and embedding are one matrix what goes into it is
-    divided by the root of hidden_size: ours has the one in the queries, the other in the decoder's last norm. The two halves of a gated
-    layer stand apart there."""
-    plain = {name: value for name, value in weights.items() if f"{INNER}_" not in name}
+def from_t5(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
+    """Join the two matrices of gated layers, and move T5's scales into the weights.
+
+    T5's attention does not divide by sqrt(head width); ours gets this factor in the queries. If output and embedding are tied, T5
+    divides the input of the output layer by sqrt(hidden_size); ours gets this factor in the decoder's last norm.
+    """
+    ours = {name: value for name, value in weights.items() if f"{INNER}_" not in name}
     for name in weights:
         if f"{INNER}_0" in name:
-            plain[name.replace("wi_0", "wi")] = cat([weights[name], weights[name.replace("wi_0", "wi_1")]])
-    if architecture.tie_word_embeddings and plain.pop("lm_head.weight", plain["shared.weight"]).ne(plain["shared.weight"]).any():
+            ours[name.replace("wi_0", "wi")] = cat([weights[name], weights[name.replace("wi_0", "wi_1")]])
+    if architecture.tie_word_embeddings and ours.pop("lm_head.weight", ours["shared.weight"]).ne(ours["shared.weight"]).any():
         raise SesameError("lm_head.weight in the weights is not the same as shared.weight, and config.json has no untied output")
     if not architecture.tie_word_embeddings:
-        plain.setdefault("lm_head.weight", plain["shared.weight"].clone())  # two weights of one memory can't be saved
-    return _rescaled(plain, architecture, 1)
+        ours.setdefault("lm_head.weight", ours["shared.weight"].clone())  # tensors that share memory can't be saved
+    return _rescaled(ours, architecture, 1)
 
 
-def in_theirs(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
-    """The inverse of `in_ours`."""
+def to_t5(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture) -> dict[str, Tensor]:
+    """Invert `from_t5`."""
     theirs = {}
     for name, value in weights.items():
         if INNER in name and architecture.activation in GATED.values():
             halves = zip(("wi_0", "wi_1"), value.chunk(2), strict=True)
-            theirs |= {name.replace("wi", half): part.contiguous() for half, part in halves}
+            theirs |= {name.replace("wi", half): matrix.contiguous() for half, matrix in halves}
         else:
             theirs[name] = value
     return _rescaled(theirs, architecture, -1)
@@ -178,23 +182,23 @@ def _rescaled(weights: dict[str, Tensor], architecture: EncoderDecoderArchitectu
     return {name: value.float() * factors[name] if name in factors else value for name, value in weights.items()}
 
 
-def of_a_t5(config: dict[str, Any]) -> dict[str, Any]:
-    """With what old files leave out: the start of a target was written into the settings for generation alone. Untied is version 1.1."""
-    told = {"scale_decoder_outputs": config.get("tie_word_embeddings", True), "decoder_start_token_id": config.get("pad_token_id", 0)}
-    return one_end({**told, **{key: value for key, value in config.items() if value is not None}, "tie_word_embeddings": True})
+def t5_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Add settings that old files lack: they have the start token of a target only in the generation settings. Version 1.1 is untied."""
+    defaults = {"scale_decoder_outputs": config.get("tie_word_embeddings", True), "decoder_start_token_id": config.get("pad_token_id", 0)}
+    return single_end({**defaults, **{key: value for key, value in config.items() if value is not None}, "tie_word_embeddings": True})
 
 
-def of_an_mt5(config: dict[str, Any]) -> dict[str, Any]:
-    """All of version 1.1."""
-    return of_a_t5(config | {"scale_decoder_outputs": False})
+def mt5_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Add the same settings; all mT5 have version 1.1."""
+    return t5_settings(config | {"scale_decoder_outputs": False})
 
 
-def of_our_t5(values: dict[str, Any]) -> dict[str, Any]:
-    """What a T5 is told beyond the table. It takes an untied output as its name for version 1.1."""
+def complete_t5(values: dict[str, Any]) -> dict[str, Any]:
+    """Add the settings of a T5 that are not in the table. `transformers` takes an untied output for version 1.1."""
     layers, head = values["num_decoder_layers"] or values["num_layers"], values["d_kv"] or values["d_model"] // values["num_heads"]
-    told = values | {"num_decoder_layers": layers, "d_kv": head, "tie_word_embeddings": values["scale_decoder_outputs"]}
-    del told["forced_eos_token_id"]  # stands among the settings for writing alone
-    return told
+    settings = values | {"num_decoder_layers": layers, "d_kv": head, "tie_word_embeddings": values["scale_decoder_outputs"]}
+    del settings["forced_eos_token_id"]  # which is only in the generation settings
+    return settings
 
 
 GATED = {"gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
@@ -203,22 +207,22 @@ T5 = Layout(
     tied={f"{stack}.embed_tokens.weight": "shared.weight" for stack in ("encoder", "decoder")},
     fixed={"relative_attention_num_buckets": BUCKETS, "relative_attention_max_distance": FARTHEST},
     activations={"relu": "relu", "gelu": "gelu", "silu": "silu"} | GATED,
-    own={
+    constants={
         "max_length": 512, "positions": "relative", "norm": "rms_norm", "norm_first": True, "biases": False, "embedding_norm": False,
     },
-    pretraining=OURS_ALONE, settings_in=of_a_t5, settings_out=of_our_t5, prepare=in_ours, restore=in_theirs, reads_segments=False,
+    ignored=IGNORED, settings_in=t5_settings, settings_out=complete_t5, prepare=from_t5, restore=to_t5, reads_segments=False,
     decodes=True, language_model="T5ForConditionalGeneration", classes={None: "T5ForConditionalGeneration"},
 )  # fmt: skip
-MT5 = replace(T5, settings_in=of_an_mt5, language_model="MT5ForConditionalGeneration")
+MT5 = replace(T5, settings_in=mt5_settings, language_model="MT5ForConditionalGeneration")
 
 LAYOUTS = {"bart": BART, "marian": MARIAN, "t5": T5, "mt5": MT5}
 """model_type in config.json -> its layout."""
 
 
-def written(architecture: EncoderDecoderArchitecture) -> str:
-    """What ours is written as: the kind whose positions it has. What else must fit is said by its layout."""
+def model_type(architecture: EncoderDecoderArchitecture) -> str:
+    """Return the kind with the same positions; its layout checks the other settings."""
     return {"relative": "t5", "sinusoidal": "marian"}.get(architecture.positions, "bart")
 
 
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ["input_ids", "attention_mask"])
-"""A text, a pair, and what the model takes."""
+"""Templates of a text and a pair, and the inputs of the model."""

@@ -1,4 +1,4 @@
-"""The Transformer of two stacks (Vaswani et al. 2017), with the choices that make it BART, Marian or T5."""
+"""The encoder-decoder Transformer (Vaswani et al. 2017), with the settings that make it BART, Marian or T5."""
 
 import math
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from components.models.contract import LanguageModel
 from components.models.encoder_decoder.config import EncoderDecoderArchitecture
 from components.text.tokenizer import Tokenizer
 
-OWN = {"silu": nn.SiLU, "geglu_tanh": lambda: Gated(nn.GELU("tanh"))}
+MORE_ACTIVATIONS = {"silu": nn.SiLU, "geglu_tanh": lambda: Gated(nn.GELU("tanh"))}
 """Activations that the other families do not have."""
 
 
 class EncoderDecoder(LanguageModel):
-    """One embedding for source, target and output. As BART has it by default: post-LN, learned positions, a norm over the embedding."""
+    """One embedding for source, target and output. BART by default: post-LN, learned positions, a norm over the embedding."""
 
     embeddings = frozenset({"token_embedding", "output_embedding"})
     low_rank = ("query", "key_value")
@@ -39,7 +39,7 @@ class EncoderDecoder(LanguageModel):
         self.output_embedding = None if config.tie_word_embeddings else nn.Embedding(tokens.vocab_size, size)
         self.output_bias = nn.Parameter(torch.zeros(tokens.vocab_size)) if config.output_bias else None
         initialise(self)
-        if config.scale_embedding:  # of length 1 once it is scaled, as the sinusoids are
+        if config.scale_embedding:  # a standard deviation of 1 after scaling, similar to the sinusoids
             nn.init.normal_(self.token_embedding.weight, std=size**-0.5)
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -52,13 +52,13 @@ class EncoderDecoder(LanguageModel):
         return self.encoder(self.embed(ids), length_mask(lengths, ids.shape[1]))
 
     def decode(self, ids: Tensor, memory: Tensor, mask: Tensor | None) -> list[Tensor]:
-        """Target ids (batch, target), each position of which sees itself and those before it; memory (batch, source, hidden), the encoder's
-        last output; mask (batch, 1, 1, source), True on real tokens -> as `encode`, each (batch, target, hidden)."""
+        """Target ids (batch, target), memory (batch, source, hidden), the encoder's last output, mask (batch, 1, 1, source), True for
+        real tokens -> like `encode`, each (batch, target, hidden). Self-attention is causal."""
         return self.decoder(self.embed(ids), None, memory, mask)
 
     def forward(self, ids: Tensor, lengths: Tensor, targets: Tensor) -> Tensor:
         """Source ids (batch, source), lengths (batch,); targets (batch, target), padded on the right
-        -> (batch, target, hidden): at each place what predicts the target there, from those before it."""
+        -> (batch, target, hidden): at each position the state that predicts the target there, from the targets before it."""
         opening = torch.full_like(targets[:, :1], self.start)
         memory = self.encode(ids, lengths)[-1]
         return self.decode(torch.cat([opening, targets[:, :-1]], 1), memory, length_mask(lengths, ids.shape[1]))[-1]
@@ -75,20 +75,20 @@ class EncoderDecoder(LanguageModel):
         return linear(hidden, (self.output_embedding or self.token_embedding).weight, self.output_bias)
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        if self.config.task_states == "both":  # the decoder's last state has seen all of the text
+        if self.config.task_states == "both":  # the decoder's last state attends to the complete text
             return hidden[torch.arange(len(lengths), device=hidden.device), lengths - 1]
         return mean_over_tokens(hidden, lengths)
 
     def sublayers(self) -> list[tuple[nn.Module, str]]:
         stacks = (self.encoder, self.decoder) if self.config.task_states == "both" else (self.encoder,)
-        return [place for stack in stacks for block in stack.blocks for place in block.sublayers()]
+        return [projection for stack in stacks for block in stack.blocks for projection in block.sublayers()]
 
     def depth(self, parameter: str) -> int:
-        """The decoder's layers stand above the encoder's, where a task reads both; else they are above all that is read."""
+        """Return the depth: the decoder's layers are above the encoder's if a task reads both, else above all layers that it reads."""
         if parameter.startswith("encoder.blocks.") or parameter.partition(".")[0] in self.embeddings:
             return super().depth(parameter)
         if parameter.startswith("encoder.") and "final_norm" not in parameter:
-            return 0  # positions, and the norm over the embedding
+            return 0  # positions and the norm over the embedding
         if parameter.startswith("decoder.blocks.") and self.config.task_states == "both":
             return self.encoder_layers + super().depth(parameter)
         if parameter.startswith("encoder."):
@@ -112,8 +112,8 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(Layer(config, decodes) for _ in range(num_layers))
         self.final_norm = norm(config) if config.norm_first else nn.Identity()
 
-    def place(self, x: Tensor, first: int = 0) -> Tensor:
-        """Embedded tokens (batch, length, hidden) with what says that they stand at `first` and after it."""
+    def embed_positions(self, x: Tensor, first: int = 0) -> Tensor:
+        """Add positions first, first + 1, ... to embedded tokens (batch, length, hidden)."""
         if self.kind == "learned":
             x = x + self.position_embedding.weight[first : first + x.shape[1]]
         elif self.kind == "sinusoidal":
@@ -121,8 +121,8 @@ class Stack(nn.Module):
         return self.dropout(self.embedding_norm(x))
 
     def forward(self, x: Tensor, mask: Tensor | None, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> list[Tensor]:
-        """x (batch, length, hidden) -> what goes into the layers, and the output of each, of x's shape."""
-        states = [self.place(x)]
+        """x (batch, length, hidden) -> the input of the first layer and the output of each, all of x's shape."""
+        states = [self.embed_positions(x)]
         mask = self.positions.mask(mask, x.shape[1])
         for block in self.blocks:
             states.append(block(states[-1], self.positions, mask, memory, memory_mask))
@@ -131,7 +131,7 @@ class Stack(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention to the own text, in a decoder to the encoder's output, then feed-forward; each with a residual."""
+    """Self-attention, in a decoder cross-attention to the encoder's output, and a feed-forward network, with residual connections."""
 
     def __init__(self, config: EncoderDecoderArchitecture, decodes: bool):
         super().__init__()
@@ -150,10 +150,10 @@ class Layer(nn.Module):
             x = self.residual(x, self.cross_attention_norm, lambda x: self.cross_attention(x, memory, memory_mask))
         return self.residual(x, self.feed_forward_norm, self.feed_forward)
 
-    def residual(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
+    def residual(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm_first:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+            return x + self.dropout(sublayer(norm(x)))
+        return norm(x + self.dropout(sublayer(x)))
 
     def sublayers(self) -> list[tuple[nn.Module, str]]:
         cross = [(self.cross_attention, "output")] if self.cross_attention else []
@@ -161,7 +161,7 @@ class Layer(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention of one text to itself or to another."""
+    """Multi-head self-attention or cross-attention."""
 
     def __init__(self, config: EncoderDecoderArchitecture):
         super().__init__()
@@ -175,32 +175,29 @@ class Attention(nn.Module):
         return x.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
     def keys_values(self, memory: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
-        """memory (batch, source, hidden) -> what is looked for and what is read, each (batch, heads, source, head)."""
+        """memory (batch, source, hidden) -> keys and values, each (batch, heads, source, head)."""
         key, value = self.key_value(memory).chunk(2, 2)
         key = self.heads(key)
         return positions.rotate(key) if positions else key, self.heads(value)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, causal: bool = False, positions: Positions | None = None) -> Tensor:
-        """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, source), True where a key may be seen, or to
-        be added. Only texts that attend to themselves have `positions`."""
+        """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, source), True where a key is visible, or
+        added to the scores. Only self-attention has `positions`."""
         query = self.heads(self.query(x))
         query = positions.rotate(query) if positions else query
-        return self.attend(query, *self.keys_values(memory, positions), mask, causal)
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """Heads (batch, heads, length or source, head) -> (batch, length, hidden)."""
+        key, value = self.keys_values(memory, positions)
         if mask is not None and mask.dtype != torch.bool:
             mask = mask.to(query.dtype)
-        seen = attention(query, key, value, mask, causal, self.probability if self.training else 0.0)
-        return self.output(seen.transpose(1, 2).flatten(2))
+        attended = attention(query, key, value, mask, causal, self.probability if self.training else 0.0)
+        return self.output(attended.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):
-    """Linear, activation, dropout, linear; a gated one's first matrix has both halves."""
+    """Linear, activation, dropout, linear; the first matrix of a gated activation has gate and value."""
 
     def __init__(self, config: EncoderDecoderArchitecture):
         super().__init__()
-        self.activation = (ACTIVATIONS | OWN)[config.activation]()
+        self.activation = (ACTIVATIONS | MORE_ACTIVATIONS)[config.activation]()
         inner = config.intermediate_size * (2 if isinstance(self.activation, Gated) else 1)
         self.inner = nn.Linear(config.hidden_size, inner, config.biases)
         self.dropout = Dropout(config.dropout)
@@ -212,8 +209,10 @@ class FeedForward(nn.Module):
 
 
 def sinusoids(config: TransformerArchitecture) -> Tensor:
-    """(max_length, hidden): all sines, then all cosines, as the authors' code and Marian have them; of the paper's size where embeddings
-    are scaled, else as small as learned positions are at first."""
+    """Return sinusoidal positions (max_length, hidden): all sines, then all cosines, as in the authors' code and Marian.
+
+    They have the paper's scale if embeddings are scaled, else that of learned positions initially.
+    """
     angles = torch.arange(config.max_length)[:, None] / 10_000 ** (torch.arange(0, config.hidden_size, 2) / config.hidden_size)
     table = torch.cat([angles.sin(), angles.cos()], 1)[:, : config.hidden_size]
     return table if config.scale_embedding else table * 0.02 * math.sqrt(2)

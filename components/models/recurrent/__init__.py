@@ -1,1 +1,1 @@
-"""Recurrent language models, AWD-LSTM by default: `config` their settings, `model` the network, `decoding` for writing."""
+"""Recurrent language models, AWD-LSTM by default: `config` has the settings, `model` the network, `decoding` generates text."""

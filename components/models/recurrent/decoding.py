@@ -1,4 +1,4 @@
-"""The recurrent model, a token at a time."""
+"""Generation with the recurrent model, token by token."""
 
 import torch
 from torch import Tensor
@@ -8,23 +8,23 @@ from components.models.recurrent.model import Recurrent
 
 
 class Decoding:
-    """What the model makes of texts that grow: its states are all that is kept."""
+    """The state of growing texts: the recurrent states of the layers."""
 
-    def __init__(self, model: Recurrent, ids: Tensor, lengths: Tensor, room: int):
-        """Beginnings (rows, length), all as long. Raises SesameError for a model that reads from the end."""
+    def __init__(self, model: Recurrent, ids: Tensor, lengths: Tensor, capacity: int):
+        """Prefixes (rows, length), all of the same length. Raise SesameError for a model that reads from the end."""
         if model.config.backward:
-            raise SesameError("a model with architecture.backward reads a text from its end and can't go on with one")
-        self.model, self.begun, self.states = model, ids, None
+            raise SesameError("a model with architecture.backward reads a text from its end and can't continue one")
+        self.model, self.prefix, self.states = model, ids, None
 
     def opening(self) -> Tensor:
-        """What the texts begin with, (rows, length)."""
-        return self.begun
+        """Return the prefixes, (rows, length)."""
+        return self.prefix
 
     def read(self, ids: Tensor) -> Tensor:
-        """The tokens that follow, (rows, new) -> the last layer there, (rows, new, hidden)."""
+        """The next tokens (rows, new) -> the last layer for them, (rows, new, hidden)."""
         hidden, self.states = self.model(ids, self.states)
         return hidden
 
     def select(self, rows: Tensor, width: int = 1) -> None:
-        """Keep these rows, in this order; one may be there several times."""
-        self.states = [tuple(torch.index_select(part, 0, rows) for part in state) for state in self.states]
+        """Keep these texts, in this order; one may occur several times."""
+        self.states = [tuple(torch.index_select(tensor, 0, rows) for tensor in state) for state in self.states]

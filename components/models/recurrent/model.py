@@ -6,17 +6,17 @@ from torch.nn.functional import linear
 
 from components.core.errors import SesameError
 from components.models.common.dropout import dropout
-from components.models.common.turned import turned
+from components.models.common.reverse import reverse
 from components.models.contract import LanguageModel
 from components.models.recurrent.config import RecurrentArchitecture
 from components.text.tokenizer import Tokenizer
 
 State = tuple[Tensor, ...]
-"""Of a layer: h, and of an LSTM c, each (batch, width)."""
+"""The state of a layer: h, and of an LSTM c, each (batch, width)."""
 
 
 class Recurrent(LanguageModel):
-    """Layers of LSTMs or GRUs under a softmax that shares the embedding's matrix; a text is read from a fresh state."""
+    """LSTM or GRU layers and a softmax tied to the embedding; a text is read from a zero state."""
 
     stack = "cells"
     embeddings = frozenset({"token_embedding"})
@@ -35,27 +35,26 @@ class Recurrent(LanguageModel):
             nn.init.uniform_(embedding.weight, -0.1, 0.1)
 
     def forward(self, ids: Tensor, states: list[State] | None = None) -> tuple[Tensor, list[State]]:
-        """ids (batch, length) of a text, or of one that is read backwards -> the last layer (batch, length, hidden), and where each layer
-        ends."""
+        """ids (batch, length) of a text, or of a reversed text -> the last layer (batch, length, hidden), and the final states."""
         outputs, states = self._read(ids, states)
         return outputs[-1], states
 
     def _read(self, ids: Tensor, states: list[State] | None) -> tuple[list[Tensor], list[State]]:
-        """The embedding and every layer's output, each (batch, length, its width)."""
-        config, ends = self.config, []
+        """Return the embedding and every layer's output, each (batch, length, its width), and the final states."""
+        config, final_states = self.config, []
         x = self.token_embedding(ids)
         if self.training and config.embedding_dropout:
             x = x * dropout(x.new_ones(self.token_embedding.num_embeddings, 1), config.embedding_dropout)[ids]
         outputs = [self._locked(x, config.input_dropout)]
         for i, cell in enumerate(self.cells):
-            x, end = self._layer(cell, outputs[-1], states[i] if states else None)
+            x, state = self._layer(cell, outputs[-1], states[i] if states else None)
             last = i + 1 == len(self.cells)
             outputs.append(self._locked(x, config.dropout if last else config.hidden_dropout))
-            ends.append(end)
-        return outputs, ends
+            final_states.append(state)
+        return outputs, final_states
 
     def _locked(self, x: Tensor, probability: float) -> Tensor:
-        """x (batch, length, width) with the same places of all tokens of a row dropped while training."""
+        """Drop the same dimensions of all tokens of a text in training; x (batch, length, width)."""
         return x * dropout(x.new_ones(len(x), 1, x.shape[2]), probability) if self.training and probability else x
 
     def _layer(self, cell: nn.LSTM | nn.GRU, x: Tensor, state: State | None) -> tuple[Tensor, State]:
@@ -64,39 +63,38 @@ class Recurrent(LanguageModel):
             weights[1] = dropout(weights[1], self.config.weight_dropout)
         lstm = isinstance(cell, nn.LSTM)
         state = state or (x.new_zeros(len(x), cell.hidden_size),) * (2 if lstm else 1)
-        # bf16 halves an LSTM's speed on a CPU; memory and FLOPs are estimated on the device meta, which knows no autocast
+        # bf16 halves an LSTM's speed on a CPU; sizes are estimated on the meta device, which has no autocast
         with torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False):
-            before = tuple(part[None].float().contiguous() for part in state)
-            # the function behind the module: this one takes weights that are no parameters
-            read = torch.lstm if lstm else torch.gru
-            y, *after = read(x.float(), before if lstm else before[0], weights, True, 1, 0.0, self.training, False, True)
-        return y, tuple(part[0] for part in after)
+            initial = tuple(tensor[None].float().contiguous() for tensor in state)
+            # the function that the module calls, which accepts weights that are not parameters
+            run = torch.lstm if lstm else torch.gru
+            y, *final = run(x.float(), initial if lstm else initial[0], weights, True, 1, 0.0, self.training, False, True)
+        return y, tuple(tensor[0] for tensor in final)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., hidden) -> (..., vocab_size)."""
         return linear(hidden, (self.output_embedding or self.token_embedding).weight, self.output_bias)
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
-        """As every model's. Raises SesameError where layers are of several widths."""
+        """Return all layers. Raise SesameError if they have different widths."""
         if self.config.inner_size not in (None, self.width):
             raise SesameError(
                 f"layers of {self.config.inner_size} and {self.width} can't be mixed: leave architecture.inner_size out, or "
                 "take a method and head that read the last layer (method full, head pooled or concat)"
             )
-        return self._as_text(ids, lengths)
+        return self._in_order(ids, lengths)
 
     def top(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
-        """The last layer, (batch, length, width)."""
-        return self._as_text(ids, lengths)[-1]
+        return self._in_order(ids, lengths)[-1]
 
-    def _as_text(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Texts (batch, length) as rows are read: the outputs stand where the tokens do."""
+    def _in_order(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """Return all layers in the order of the text, also if the model reads it backwards."""
         if not self.config.backward:
             return self._read(ids, None)[0]
-        return [turned(x, lengths) for x in self._read(turned(ids, lengths), None)[0]]
+        return [reverse(x, lengths) for x in self._read(reverse(ids, lengths), None)[0]]
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """(batch, length, hidden) -> (batch, hidden): where the whole text has been read."""
+        """(batch, length, hidden) -> (batch, hidden): the output after the complete text."""
         if self.config.backward:
             return hidden[:, 0]
         return hidden[torch.arange(len(lengths), device=hidden.device), lengths - 1]

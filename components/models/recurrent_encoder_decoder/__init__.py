@@ -1,1 +1,1 @@
-"""The recurrent encoder-decoder with attention: `config` its settings, `model` the network, `decoding` the network a token at a time."""
+"""The recurrent encoder-decoder with attention: `config` has the settings, `model` the network, `decoding` generates token by token."""

@@ -1,1 +1,1 @@
-"""XLNet: `config` its settings, `model` the network, `hub` what `transformers` calls it."""
+"""XLNet: `config` has the settings, `model` the network, `hub` its layout in `transformers`."""

@@ -1,4 +1,4 @@
-"""How `transformers` lays out XLNet, which stands there as its authors wrote it: heads in dimensions of their own."""
+"""The layout of XLNet in `transformers`, which is the authors': heads are separate dimensions."""
 
 from torch import Tensor
 
@@ -10,25 +10,25 @@ _ATTENTION = f"{_LAYER}.rel_attn"
 _IN, _OUT, _BIASES, _SEGMENTS = tuple(f".rel_attn.{kind}" for kind in "qkvr"), ".rel_attn.o", "_bias", ".seg_embed"
 
 
-def flattened(weights: dict[str, Tensor], architecture: XLNetArchitecture) -> dict[str, Tensor]:
-    """(hidden, heads, head) -> (hidden, hidden), those that a token goes in by turned; biases (heads, head) -> (hidden,)."""
-    plain = {}
+def flatten_heads(weights: dict[str, Tensor], architecture: XLNetArchitecture) -> dict[str, Tensor]:
+    """(hidden, heads, head) -> (hidden, hidden), input projections transposed; biases (heads, head) -> (hidden,)."""
+    ours = {}
     for name, value in weights.items():
         if name.endswith(_IN):
-            plain[f"{name}.weight"] = value.flatten(1).T
+            ours[f"{name}.weight"] = value.flatten(1).T
         elif name.endswith(_OUT):
-            plain[f"{name}.weight"] = value.flatten(1)
+            ours[f"{name}.weight"] = value.flatten(1)
         elif ".rel_attn.r_" in name and name.endswith(_BIASES):
-            plain[name] = value.flatten()
+            ours[name] = value.flatten()
         elif name.endswith(_SEGMENTS):
-            plain[name] = value.transpose(0, 1)
+            ours[name] = value.transpose(0, 1)
         else:
-            plain[name] = value.flatten() if name.endswith("mask_emb") else value
-    return plain
+            ours[name] = value.flatten() if name.endswith("mask_emb") else value
+    return ours
 
 
-def restored(weights: dict[str, Tensor], architecture: XLNetArchitecture) -> dict[str, Tensor]:
-    """The inverse of `flattened`."""
+def unflatten_heads(weights: dict[str, Tensor], architecture: XLNetArchitecture) -> dict[str, Tensor]:
+    """Invert `flatten_heads`."""
     heads, theirs = (architecture.num_heads, -1), {}
     for name, value in weights.items():
         matrix = name.removesuffix(".weight")
@@ -73,10 +73,10 @@ LAYOUTS = {
         },
         tied={"lm_loss.weight": "transformer.word_embedding.weight"},
         fixed={"attn_type": "bi", "bi_data": False, "clamp_len": -1, "same_length": False, "summary_type": "last"},
-        own={"max_length": 512},  # they read any length, and have learned from so many tokens
-        pretraining=("max_length",),
-        prepare=flattened,
-        restore=restored,
+        constants={"max_length": 512},  # they read any length, and were trained on this one
+        ignored=("max_length",),
+        prepare=flatten_heads,
+        restore=unflatten_heads,
         language_model="XLNetLMHeadModel",
         classes={"head_bias": "XLNetLMHeadModel", None: "XLNetModel"},
     ),
@@ -84,11 +84,11 @@ LAYOUTS = {
 """model_type in config.json -> its layout."""
 
 
-def written(architecture: XLNetArchitecture) -> str:
+def model_type(architecture: XLNetArchitecture) -> str:
     return "xlnet"
 
 
 FORM = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ["input_ids", "token_type_ids", "attention_mask"])
-"""A text, a pair, and what the model takes."""
+"""Templates of a text and a pair, and the inputs of the model."""
 PADDING_SIDE = "left"
-"""Their classes pool the last token, padding or not."""
+"""Their classes pool the last token, even if it is padding."""

@@ -1,1 +1,1 @@
-"""ELMo's two language models: `config` their settings, `batches` the streams of text, `objective` loss and samples."""
+"""ELMo's two language models: `config` has the settings, `batches` the streams of text, `objective` loss and samples."""

@@ -1,13 +1,13 @@
-"""Lanes of text, each read from both of its ends."""
+"""Streams of text, each read from both of its ends."""
 
-from components.objectives.examples.lanes import LaneBatches
-from components.objectives.examples.stream import of_streams
-from components.objectives.examples.windows import Window
+from components.objectives.examples.batches import Chunk
+from components.objectives.examples.shuffled_text import next_token_chunk
+from components.objectives.examples.streams import StreamBatches
 
 
-class BothEnds(LaneBatches):
-    """Row i of every step goes on where row i of the step before has ended, ahead and back."""
+class BidirectionalBatches(StreamBatches):
+    """Sequence i of every step continues sequence i of the step before, forward and backward."""
 
-    def draw(self, first: int, last: int) -> Window:
-        rows = {"forward": self.ahead(first, last), "backward": self.back(first, last)}
-        return of_streams(first, self.batch_size, "bilm", rows, self.byte_lengths, backward=["backward"])
+    def draw(self, first: int, last: int) -> Chunk:
+        sequences = {"forward": self.forward_windows(first, last), "backward": self.backward_windows(first, last)}
+        return next_token_chunk(first, self.batch_size, "bilm", sequences, self.byte_lengths, backward=["backward"])

@@ -15,7 +15,7 @@ class BidirectionalLM(ObjectiveBlock):
 
     name: Literal["bilm"]
     window: Size = 32
-    """Tokens of back-propagation through time; the state is carried over to the next window."""
+    """Tokens of back-propagation through time; the state is passed on to the next window."""
 
     def check_prompt(self, prompt: str) -> None:
         if prompt.count("*") != 2:
@@ -24,7 +24,7 @@ class BidirectionalLM(ObjectiveBlock):
     def row_length(self, max_length: int) -> int:
         return self.window
 
-    def with_rows_of(self, length: int) -> Self:
+    def with_row_length(self, length: int) -> Self:
         return self.model_copy(update={"window": length})
 
 

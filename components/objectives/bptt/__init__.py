@@ -1,1 +1,1 @@
-"""Language modelling with back-propagation through time: `config` its settings, `objective` batches, loss and samples."""
+"""Language modelling with back-propagation through time: `config` has the settings, `objective` batches, loss and samples."""

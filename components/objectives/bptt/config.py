@@ -17,9 +17,9 @@ class RecurrentLM(ObjectiveBlock):
 
     name: Literal["bptt"]
     window: Size = 70
-    """Tokens of back-propagation; the state is carried over to the next window."""
+    """Tokens of back-propagation; the state is passed on to the next window."""
     backward: bool = False
-    """The text is read from its end, and each token predicted from those behind it."""
+    """Whether the text is read from its end, and each token predicted from those after it."""
 
     def check_reader(self, architecture: ArchitectureBlock) -> None:
         super().check_reader(architecture)
@@ -29,7 +29,7 @@ class RecurrentLM(ObjectiveBlock):
     def row_length(self, max_length: int) -> int:
         return self.window
 
-    def with_rows_of(self, length: int) -> Self:
+    def with_row_length(self, length: int) -> Self:
         return self.model_copy(update={"window": length})
 
 

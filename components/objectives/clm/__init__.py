@@ -1,1 +1,1 @@
-"""Causal language modelling: `config` its settings, `objective` batches, loss and samples."""
+"""Causal language modelling: `config` has the settings, `objective` batches, loss and samples."""

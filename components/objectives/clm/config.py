@@ -13,7 +13,7 @@ class CausalLM(ObjectiveBlock):
 
     name: Literal["clm"]
     isolate_documents: bool = True
-    """A token sees its own document only (attention mask and position ids), not its neighbours in the row."""
+    """Whether a token sees only its document (attention mask and position ids), not the other documents in its sequence."""
 
 
 Objective = CausalLM

@@ -10,10 +10,10 @@ from components.models.contract import LanguageModel
 from components.objectives.clm import config
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.stream import Stream, explained, filled, labels, of_streams
-from components.objectives.examples.windows import Batches, Rows, Window
+from components.objectives.examples.batches import Batches, Chunk, Tensors
+from components.objectives.examples.shuffled_text import ShuffledText, explain_sequences, next_token_chunk, next_token_labels, pad_to
+from components.objectives.sampling import MAX_NEW_TOKENS, generate
 from components.objectives.scoring import score_tokens
-from components.objectives.writing import NEW_TOKENS, written
 from components.text.encode import Split
 from components.text.tokenizer import CLS, SEP, Tokenizer
 
@@ -30,75 +30,76 @@ class CausalLM(Contract):
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> "PackedBatches":
         return PackedBatches(self.tokenizer, text, batch_size, max_length, seed)
 
-    def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
-        ids = rows["ids"][:, :-1]
+    def losses(self, model: LanguageModel, batch: Tensors, carry: None) -> tuple[Losses, None]:
+        ids = batch["ids"][:, :-1]
         hidden = model(ids, *isolate(ids)) if self.config.isolate_documents else model(ids)
-        return {"clm": score_tokens(model, hidden.flatten(0, 1), labels(rows["ids"]))}, None
+        return {"clm": score_tokens(model, hidden.flatten(0, 1), next_token_labels(batch["ids"]))}, None
 
-    def asked(self, rows: Rows) -> tuple[Tensor, None]:
-        return labels(rows["ids"]), None
+    def token_targets(self, batch: Tensors) -> tuple[Tensor, None]:
+        return next_token_labels(batch["ids"]), None
 
     def explain(self, batches: "PackedBatches", step: int) -> list[dict[str, str]]:
-        return explained(batches[step].rows["ids"], batches.documents(step), self.tokenizer)
+        return explain_sequences(batches[step].tensors["ids"], batches.documents(step), self.tokenizer)
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        """A continuation of each prompt, drawn."""
-        generator, shown = torch.Generator().manual_seed(0), []
+        """Sample a continuation of each prompt."""
+        generator, samples = torch.Generator().manual_seed(0), []
         for prompt, ids in zip(prompts, self.tokenizer.encode(prompts), strict=True):
-            begun = [CLS, *ids][: model.max_length]
-            made = written(
-                lambda text, begun=begun: model.logits(model(torch.tensor([begun + text]))[0, -1]),
-                [SEP], min(NEW_TOKENS, model.max_length - len(begun)), generator,
+            context = [CLS, *ids][: model.max_length]
+            output = generate(
+                lambda text, context=context: model.logits(model(torch.tensor([context + text]))[0, -1]),
+                [SEP], min(MAX_NEW_TOKENS, model.max_length - len(context)), generator,
             )  # fmt: skip
-            shown.append({"prompt": prompt, "output": self.tokenizer.decode(made)})
-        return shown
+            samples.append({"prompt": prompt, "output": self.tokenizer.decode(output)})
+        return samples
 
 
 class PackedBatches(Batches):
-    """Rows of max_length + 1 tokens of the stream; the last token of a row is the first of the next. The last row of an
+    """Sequences of max_length + 1 tokens of the text; the last token of one is the first of the next. The last one of an
     epoch is padded."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
-        self.stream, self.batch_size, self.max_length = Stream(text, seed), batch_size, max_length
+        self.text, self.batch_size, self.max_length = ShuffledText(text, seed), batch_size, max_length
         self.byte_lengths = np.asarray(tokens.byte_lengths)
-        self.rows = -(-(self.stream.size - 1) // max_length)
-        if self.rows < batch_size:
+        self.epoch_sequences = -(-(self.text.size - 1) // max_length)
+        if self.epoch_sequences < batch_size:
             raise SesameError(
-                f"the text has {self.stream.size} tokens, {self.rows} rows of {max_length}, less than one batch of {batch_size}; "
-                "use more text or a smaller batch_size"
+                f"the text has {self.text.size} tokens, {self.epoch_sequences} sequences of {max_length}, less than one batch of "
+                f"{batch_size}; use more text or a smaller batch_size"
             )
 
     def epoch_steps(self) -> int:
-        return self.rows // self.batch_size
+        return self.epoch_sequences // self.batch_size
 
     def tokens(self, step: int) -> int:
-        index, each = step % self.epoch_steps(), self.batch_size * self.max_length
-        return min(each, self.stream.size - 1 - index * each)
+        index, batch_tokens = step % self.epoch_steps(), self.batch_size * self.max_length
+        return min(batch_tokens, self.text.size - 1 - index * batch_tokens)
 
     def documents(self, step: int) -> list[str]:
-        """Of each row of a step, the documents that it has text of."""
+        """Return the documents in each sequence of a step."""
         epoch, index = divmod(step, self.epoch_steps())
-        starts = [(index * self.batch_size + row) * self.max_length for row in range(self.batch_size)]
-        return [self.stream.documents(epoch, start, start + self.max_length + 1) for start in starts]
+        starts = [(index * self.batch_size + i) * self.max_length for i in range(self.batch_size)]
+        return [self.text.documents(epoch, start, start + self.max_length + 1) for start in starts]
 
-    def draw(self, first: int, last: int) -> Window:
+    def draw(self, first: int, last: int) -> Chunk:
         epoch, index = divmod(first, self.epoch_steps())
-        rows = (last - first) * self.batch_size
         start = index * self.batch_size * self.max_length
-        size = rows * self.max_length + 1
-        text = filled(self.stream.read(epoch, start, min(start + size, self.stream.size)), size)
+        size = (last - first) * self.batch_size * self.max_length + 1
+        text = pad_to(self.text.read(epoch, start, min(start + size, self.text.size)), size)
         ids = sliding_window_view(text, self.max_length + 1)[:: self.max_length]
-        return of_streams(first, self.batch_size, "clm", {"ids": ids}, self.byte_lengths)
+        return next_token_chunk(first, self.batch_size, "clm", {"ids": ids}, self.byte_lengths)
 
 
 def isolate(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """ids (batch, length) -> positions (batch, length) counted from each document's `[CLS]`, and the mask (batch, 1, length, length)
-    that shows a token the earlier ones of its own document. Resetting positions alone would not isolate documents."""
-    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    starts = torch.where(ids == CLS, places, 0).cummax(1).values
+    """ids (batch, length) -> positions (batch, length) from each document's `[CLS]`, and an attention mask (batch, 1, length, length).
+
+    The mask is True for earlier tokens of the same document. Positions alone would not isolate documents.
+    """
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    starts = torch.where(ids == CLS, positions, 0).cummax(1).values
     same = starts[:, :, None] == starts[:, None, :]
-    causal = places[:1, :, None] >= places[:1, None, :]
-    return places - starts, (same & causal)[:, None]
+    causal = positions[:1, :, None] >= positions[:1, None, :]
+    return positions - starts, (same & causal)[:, None]
 
 
 Objective = CausalLM

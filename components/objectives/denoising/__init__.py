@@ -1,1 +1,1 @@
-"""Denoising: `config` its settings, `batches` what is read and what is to be written, `objective` loss and samples."""
+"""Denoising: `config` has the settings, `batches` corrupted sources and their targets, `objective` loss and samples."""

@@ -1,164 +1,173 @@
-"""Rows of running text, spoilt, and what is to be written of them."""
+"""Sequences of running text, corrupted, and the targets to be generated from them."""
 
 import numpy as np
 
 from components.core.errors import SesameError
 from components.core.keyed import generator, uniform
 from components.objectives.denoising.config import Denoising, Whole
-from components.objectives.examples.source_target import Side, laid_out
-from components.objectives.examples.stream import Stream
-from components.objectives.examples.windows import Batches, Window
-from components.objectives.noise.tokens import subsets
+from components.objectives.examples.batches import Batches, Chunk
+from components.objectives.examples.shuffled_text import ShuffledText
+from components.objectives.examples.source_target import Side, source_target_chunk
+from components.objectives.noise.tokens import random_subsets
 from components.text.encode import Split
 from components.text.tokenizer import MASK, SEP, SPECIALS, Tokenizer, sentinels
 
-HIDDEN, SPLIT, KEPT_SPLIT, CUT, SPOILT = 1, 2, 3, 4, 5  # what a keyed number decides
+HIDDEN, SPLIT, KEPT_SPLIT, CUT, WHOLE = 1, 2, 3, 4, 5  # keys of random numbers
+
+Masked = tuple[np.ndarray, np.ndarray]
+"""Tokens (sequences, width), and which of them belong to the sequence, of the same shape."""
 
 
 class DenoisingBatches(Batches):
-    """Rows of the stream, as many tokens each as make source and target fit the model. No row is padded where all lose
-    as much: the last one of an epoch begins in the row before it."""
+    """Sequences with as many tokens as source and target of the model can hold.
+
+    No sequence is padded if the noise removes as many tokens from each: the last one of an epoch overlaps the one before it.
+    """
 
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
-        self.noise, self.stream, self.batch_size, self.seed = config.noise, Stream(text, seed), batch_size, seed
+        self.noise, self.text, self.batch_size, self.seed = config.noise, ShuffledText(text, seed), batch_size, seed
         self.ordinary = sentinels.ordinary(tokens)
         self.sentinels = np.array(sentinels.ids(tokens.vocab_size, config.sentinels(max_length)), dtype=np.int64)
         self.byte_lengths = np.array(tokens.byte_lengths)
         self.byte_lengths[self.sentinels] = 0
-        self.length = {"spans": lambda: self.noise.sizes(max_length).text, "prefix": lambda: max_length}.get(
-            self.noise.kind, lambda: max_length - 1
-        )()
-        self.rows = -(-self.stream.size // self.length)
-        if (whole := self.stream.size // self.length) < batch_size:
+        if self.noise.kind == "spans":
+            self.length = self.noise.sizes(max_length).text
+        else:
+            self.length = max_length if self.noise.kind == "prefix" else max_length - 1
+        self.epoch_sequences = -(-self.text.size // self.length)
+        if (full := self.text.size // self.length) < batch_size:
             raise SesameError(
-                f"the text has {self.stream.size} tokens, {whole} rows of {self.length}, less than one batch of {batch_size}; "
+                f"the text has {self.text.size} tokens, {full} sequences of {self.length}, less than one batch of {batch_size}; "
                 "use more text or a smaller batch_size"
             )
 
     def epoch_steps(self) -> int:
-        return self.rows // self.batch_size
+        return self.epoch_sequences // self.batch_size
 
     def tokens(self, step: int) -> int:
         return self.batch_size * self.length
 
     def documents(self, step: int) -> list[str]:
-        """Of each row of a step, the documents that it has text of."""
+        """Return the documents in each sequence of a step."""
         epoch, starts = self._starts(step, step + 1)
-        return [self.stream.documents(epoch, start, start + self.length) for start in starts.tolist()]
+        return [self.text.documents(epoch, start, start + self.length) for start in starts.tolist()]
 
     def _starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
-        """The epoch of some steps, and where in it each of their rows begins."""
+        """Return the epoch of the steps [first, last), and the position in it where each of their sequences begins."""
         epoch, index = divmod(first, self.epoch_steps())
-        rows = index * self.batch_size + np.arange((last - first) * self.batch_size)
-        return epoch, np.minimum(rows * self.length, self.stream.size - self.length)
+        sequences = index * self.batch_size + np.arange((last - first) * self.batch_size)
+        return epoch, np.minimum(sequences * self.length, self.text.size - self.length)
 
-    def draw(self, first: int, last: int) -> Window:
+    def draw(self, first: int, last: int) -> Chunk:
         epoch, starts = self._starts(first, last)
-        text = self.stream.read(epoch, int(starts[0]), int(starts[-1]) + self.length)
+        text = self.text.read(epoch, int(starts[0]), int(starts[-1]) + self.length)
         ids = text[(starts - starts[0])[:, None] + np.arange(self.length)]
         key = (self.seed, np.repeat(np.arange(first, last), self.batch_size), np.tile(np.arange(self.batch_size), last - first))
         source, target = getattr(self, f"_{self.noise.kind}")(ids, key)
-        # a token counts once, whichever side it stands on: at as many tokens all kinds of noise have read the same text
-        read = np.full(len(ids), self.length)
-        return laid_out(first, self.batch_size, ended(*source), ended(*target), read, ("denoising",), self.byte_lengths)
+        # a token counts once, in whichever side it is: with the same number of tokens all kinds of noise have read the same text
+        tokens = np.full(len(ids), self.length)
+        return source_target_chunk(first, self.batch_size, with_end(source), with_end(target), tokens, ("denoising",), self.byte_lengths)
 
-    def _spans(self, ids: np.ndarray, key: tuple) -> tuple[tuple, tuple]:
-        """ids (rows, length) -> tokens of source and of target, each (rows, width), and which of them are there."""
+    def _spans(self, ids: np.ndarray, key: tuple) -> tuple[Masked, Masked]:
+        """ids (sequences, length) -> source and target."""
         sizes = self.noise.of(self.length)
         if self.noise.mean_length is None:
-            hidden = self._chosen(ids, key, sizes.hidden)
-        else:  # kept and hidden spans by turns, as the authors' code has them
-            kept = divided(self.length - sizes.hidden, sizes.spans, key, KEPT_SPLIT)
-            own = divided(sizes.hidden, sizes.spans, key, SPLIT)
-            ends = np.stack([kept, own], 2).reshape(len(ids), -1).cumsum(1)
-            place = (np.arange(self.length)[None, :, None] >= ends[:, None, :]).sum(2)  # the number of the span that a token is of
-            hidden = place % 2 == 1
+            hidden = self._random_positions(ids, key, sizes.hidden)
+        else:  # visible and hidden spans alternate, as in the authors' code
+            visible_lengths = random_division(self.length - sizes.hidden, sizes.spans, key, KEPT_SPLIT)
+            hidden_lengths = random_division(sizes.hidden, sizes.spans, key, SPLIT)
+            ends = np.stack([visible_lengths, hidden_lengths], 2).reshape(len(ids), -1).cumsum(1)
+            span = (np.arange(self.length)[None, :, None] >= ends[:, None, :]).sum(2)  # the number of each token's span
+            hidden = span % 2 == 1
         opens = hidden & ~np.pad(hidden, ((0, 0), (1, 0)))[:, :-1]
-        stands = self.sentinels[opens.cumsum(1).clip(1) - 1]
-        source = np.where(opens, stands, ids), ~hidden | opens
-        target = np.stack([stands, ids], 2), np.stack([opens, hidden], 2)
-        return source, tuple(part.reshape(len(ids), -1) for part in target)
+        sentinel = self.sentinels[opens.cumsum(1).clip(1) - 1]
+        source = np.where(opens, sentinel, ids), ~hidden | opens
+        target = np.stack([sentinel, ids], 2), np.stack([opens, hidden], 2)
+        return source, tuple(array.reshape(len(ids), -1) for array in target)
 
-    def _dropped(self, ids: np.ndarray, key: tuple) -> tuple[tuple, tuple]:
-        hidden = self._chosen(ids, key, max(1, round(self.noise.rate * self.length)))
+    def _dropped(self, ids: np.ndarray, key: tuple) -> tuple[Masked, Masked]:
+        hidden = self._random_positions(ids, key, max(1, round(self.noise.rate * self.length)))
         return (ids, ~hidden), (ids, hidden)
 
-    def _prefix(self, ids: np.ndarray, key: tuple) -> tuple[tuple, tuple]:
-        # both sides have a token, and room for the end of a text
+    def _prefix(self, ids: np.ndarray, key: tuple) -> tuple[Masked, Masked]:
+        # both sides get a token at least, and have room for the end token
         cut = 1 + (uniform(*key, 0, CUT) * (self.length - 1)).astype(int)
         before = np.arange(self.length) < cut[:, None]
         return (ids, before), (ids, ~before)
 
-    def _whole(self, ids: np.ndarray, key: tuple) -> tuple[tuple, tuple]:
+    def _whole(self, ids: np.ndarray, key: tuple) -> tuple[Masked, Masked]:
         seed, steps, numbers = key
         keys = zip(steps.tolist(), numbers.tolist(), strict=True)
-        rows = [self._spoilt(row, generator(seed, *own, SPOILT)) for row, own in zip(ids, keys, strict=True)]
-        source = np.zeros((len(rows), max(map(len, rows))), np.int64)
-        there = np.arange(source.shape[1]) < np.array([len(row) for row in rows])[:, None]
-        source[there] = np.concatenate(rows)
-        return (source, there), (ids, np.ones(ids.shape, bool))
+        sources = [self._corrupted(tokens, generator(seed, step, number, WHOLE)) for tokens, (step, number) in zip(ids, keys, strict=True)]
+        source = np.zeros((len(sources), max(map(len, sources))), np.int64)
+        present = np.arange(source.shape[1]) < np.array([len(tokens) for tokens in sources])[:, None]
+        source[present] = np.concatenate(sources)
+        return (source, present), (ids, np.ones(ids.shape, bool))
 
-    def _spoilt(self, row: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A row in all the ways that are asked for, no longer than it was."""
+    def _corrupted(self, tokens: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return a sequence with all kinds of noise that are set, no longer than before."""
         noise: Whole = self.noise
         if noise.permute_sentences:
-            *sentences, rest = np.split(row, np.flatnonzero(row == SEP) + 1)  # one that the row cuts stays at the end
-            row = np.concatenate([*(sentences[i] for i in rng.permutation(len(sentences))), rest])
+            *sentences, rest = np.split(tokens, np.flatnonzero(tokens == SEP) + 1)  # an incomplete sentence stays at the end
+            tokens = np.concatenate([*(sentences[i] for i in rng.permutation(len(sentences))), rest])
         if noise.rotate and rng.random() < noise.rotate:
-            row = np.roll(row, -int(rng.integers(len(row))))
+            tokens = np.roll(tokens, -int(rng.integers(len(tokens))))
         if noise.infilled:
-            row = self._infilled(row, rng)
+            tokens = self._infilled(tokens, rng)
         if noise.deleted:
-            row = row[rng.random(len(row)) >= noise.deleted]
+            tokens = tokens[rng.random(len(tokens)) >= noise.deleted]
         if noise.masked:
-            places = rng.permutation(np.flatnonzero(row >= len(SPECIALS)))[: round(noise.masked * len(row))]
-            drawn = self.ordinary[rng.integers(len(self.ordinary), size=len(places))]
-            row = row.copy()
-            row[places] = np.where(rng.random(len(places)) < noise.random_share, drawn, MASK)
+            positions = rng.permutation(np.flatnonzero(tokens >= len(SPECIALS)))[: round(noise.masked * len(tokens))]
+            drawn = self.ordinary[rng.integers(len(self.ordinary), size=len(positions))]
+            tokens = tokens.copy()
+            tokens[positions] = np.where(rng.random(len(positions)) < noise.random_share, drawn, MASK)
         if noise.shuffled:
-            row = rng.permutation(row)
-        return row if len(row) else np.array([MASK])
+            tokens = rng.permutation(tokens)
+        return tokens if len(tokens) else np.array([MASK])
 
-    def _infilled(self, row: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Spans as one `[MASK]` each. Those of length 0 are no more than what the others have taken away."""
-        left = round(self.noise.infilled * len(row))
-        hidden, opens, more = np.zeros(len(row), bool), np.zeros(len(row), bool), []
-        room = 0
+    def _infilled(self, tokens: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Replace spans by one `[MASK]` each. Empty spans insert at most as many tokens as the others removed."""
+        left = round(self.noise.infilled * len(tokens))
+        hidden, opens, inserted = np.zeros(len(tokens), bool), np.zeros(len(tokens), bool), []
+        removed = 0
         for length in rng.poisson(self.noise.mean_length, size=4 * left + 4):
             if left <= 0:
                 break
-            place = int(rng.integers(len(row)))
-            own = slice(place, place + min(int(length), left))
+            start = int(rng.integers(len(tokens)))
+            span = slice(start, start + min(int(length), left))
             if length == 0:
-                more.append(place)
-            elif not hidden[max(0, place - 1) : own.stop + 1].any():  # two spans that met would be one
-                hidden[own] = True
-                opens[place] = True
-                taken = int(hidden[own].sum())
-                left, room = left - taken, room + taken - 1
-        row = np.where(opens, MASK, row)
+                inserted.append(start)
+            elif not hidden[max(0, start - 1) : span.stop + 1].any():  # adjacent spans would become one
+                hidden[span] = True
+                opens[start] = True
+                size = int(hidden[span].sum())
+                left -= size
+                removed += size - 1
+        tokens = np.where(opens, MASK, tokens)
         keep = ~hidden | opens
-        more = np.sort(more[:room])
-        return np.insert(row, more.astype(int), MASK)[np.insert(keep, more.astype(int), True)]
+        inserted = np.sort(inserted[:removed]).astype(int)
+        return np.insert(tokens, inserted, MASK)[np.insert(keep, inserted, True)]
 
-    def _chosen(self, ids: np.ndarray, key: tuple, count: int) -> np.ndarray:
-        """(rows, length): `count` places of each row, all subsets alike."""
+    def _random_positions(self, ids: np.ndarray, key: tuple, count: int) -> np.ndarray:
+        """Return a mask (sequences, length) with `count` random positions of each sequence."""
         sizes = np.full(len(ids), self.length)
-        chosen = subsets(sizes, np.full(len(ids), count), uniform(*key, np.arange(count)[:, None], HIDDEN))
-        hidden = np.zeros(ids.shape, bool)
-        np.put_along_axis(hidden, chosen.T, True, axis=1)
-        return hidden
+        positions = random_subsets(sizes, np.full(len(ids), count), uniform(*key, np.arange(count)[:, None], HIDDEN))
+        mask = np.zeros(ids.shape, bool)
+        np.put_along_axis(mask, positions.T, True, axis=1)
+        return mask
 
 
-def divided(items: int, parts: int, key: tuple, decides: int) -> np.ndarray:
-    """`items` into `parts` of one at least, all divisions alike: (rows, parts)."""
+def random_division(items: int, groups: int, key: tuple, decision: int) -> np.ndarray:
+    """Divide `items` into non-empty `groups`, all divisions equally likely: sizes (sequences, groups)."""
     sizes = np.full(len(key[1]), items - 1)
-    cuts = subsets(sizes, np.full(len(sizes), parts - 1), uniform(*key, np.arange(parts - 1)[:, None], decides))
+    cuts = random_subsets(sizes, np.full(len(sizes), groups - 1), uniform(*key, np.arange(groups - 1)[:, None], decision))
     cuts = np.sort(cuts.T + 1, axis=1)
     return np.diff(np.pad(cuts, ((0, 0), (1, 1)), constant_values=((0, 0), (0, items))), axis=1)
 
 
-def ended(ids: np.ndarray, there: np.ndarray) -> Side:
-    """Tokens (rows, width) and which of them are there, with the end of a text after them."""
-    ids, there = np.pad(ids, ((0, 0), (0, 1)), constant_values=SEP), np.pad(there, ((0, 0), (0, 1)), constant_values=True)
-    return Side(ids[there], there.sum(1))
+def with_end(masked: Masked) -> Side:
+    """Return the sequences with an end token after each."""
+    ids, present = masked
+    ids = np.pad(ids, ((0, 0), (0, 1)), constant_values=SEP)
+    present = np.pad(present, ((0, 0), (0, 1)), constant_values=True)
+    return Side(ids[present], present.sum(1))

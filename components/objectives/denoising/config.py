@@ -11,7 +11,7 @@ Rate = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Sizes(NamedTuple):
-    """Of a row, in tokens."""
+    """Tokens of a sequence, hidden tokens in it, and the number of hidden spans."""
 
     text: int
     hidden: int
@@ -27,17 +27,20 @@ class Spans(Block):
     """Share of the tokens that are hidden (T5: 0.15)."""
     mean_length: Annotated[float, Field(ge=1)] | None = 3.0
     """The mean length of a span, in tokens: the masked tokens are divided into spans at random ("random spans"). null:
-    single tokens, and those that meet are one span ("replace corrupted spans")."""
+    single tokens, and adjacent ones are one span ("replace corrupted spans")."""
 
     def sizes(self, max_length: int) -> Sizes:
-        """The longest text of which source and target, each with the end of a text, are within max_length."""
+        """Return the sizes of the longest text whose source and target, each with an end token, fit into max_length."""
         sizes = self.of(2)
         while max((larger := self.of(sizes.text + 1)).text - larger.hidden + larger.spans, larger.hidden + larger.spans) < max_length:
             sizes = larger
         return sizes
 
     def of(self, text: int) -> Sizes:
-        """At most, where each token is drawn for itself. Spans of a mean length begin with what is not hidden, the others anywhere."""
+        """Return the sizes for a text of this length; for single tokens, spans are the most possible.
+
+        Spans of a mean length begin after a visible token, single tokens anywhere.
+        """
         hidden = min(max(round(self.rate * text), 1), text - 1)
         if self.mean_length is None:
             return Sizes(text, hidden, min(hidden, text - hidden + 1))
@@ -53,13 +56,13 @@ class Dropped(Block):
 
 
 class Prefix(Block):
-    """The rest of a text from its beginning ("prefix language modelling"); where it is cut is drawn, all places alike."""
+    """The rest of a text from its beginning ("prefix language modelling"), cut at a random position, all equally likely."""
 
     kind: Literal["prefix"]
 
 
 class Whole(Block):
-    """The whole text, from one that is spoilt in these ways, one after the other."""
+    """The complete text, from one that is corrupted in these ways, one after the other."""
 
     kind: Literal["whole"]
     permute_sentences: bool = False
@@ -67,31 +70,29 @@ class Whole(Block):
     rotate: Share = 0.0
     """The share of the texts that are rotated: they begin at a drawn token, and the tokens before it come last."""
     infilled: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    """Share of the tokens, half of them at most, since no two spans meet: spans, lengths Poisson with `mean_length`, become one `[MASK]`
-    each; one of length 0 is a `[MASK]` more."""
+    """Share of the tokens in spans that become one `[MASK]` each, with Poisson lengths of mean `mean_length`; a span of length 0
+    inserts a `[MASK]`. At most half, since spans are not adjacent."""
     mean_length: Positive = 3.0
     """Mean length of a hidden span, in tokens."""
     deleted: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the tokens that are left out."""
     masked: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the tokens that are hidden, each for itself."""
+    """Share of the tokens that are hidden, independently of each other."""
     random_share: Share = 0.1
     """The share of those that become another token; the others become `[MASK]` (0.1 "BERT-style", 0 "MASS-style" in
     T5's table)."""
     shuffled: bool = False
-    """All tokens in an order that is drawn ("deshuffling")."""
+    """All tokens in a random order ("deshuffling")."""
 
     @model_validator(mode="after")
-    def something_is_spoilt(self):
+    def has_noise(self):
         if not (self.permute_sentences or self.rotate or self.infilled or self.deleted or self.masked or self.shuffled):
-            raise ValueError(
-                "noise whole changes nothing: set permute_sentences, rotate, infilled, deleted, masked or shuffled"
-            )
+            raise ValueError("noise whole changes nothing: set permute_sentences, rotate, infilled, deleted, masked or shuffled")
         return self
 
 
 class Denoising(ObjectiveBlock):
-    """A text, or the part of it that is hidden, from one that is spoilt. As it stands T5's spans; BART's is
+    """A text, or its hidden tokens, from the corrupted text. The default is T5's spans; BART's objective is
     `noise: {kind: whole, infilled: 0.3, permute_sentences: true}`."""
 
     trains = ("source_then_target",)

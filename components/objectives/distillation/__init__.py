@@ -1,1 +1,1 @@
-"""Learning from a teacher: `config` its settings, `objective` the losses. Not among `OBJECTIVES`: `derived` makes it, of a teacher."""
+"""Distillation: `config` has the settings, `objective` the losses. Not in `OBJECTIVES`: `components.derive` builds it for a teacher."""

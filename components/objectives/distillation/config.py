@@ -1,4 +1,4 @@
-"""Settings of Distillation, as `components.derive.distilled` makes them."""
+"""Settings of Distillation, built by `components.derive.distilled`."""
 
 from typing import Literal
 
@@ -6,16 +6,16 @@ from components.objectives.config import ObjectiveBlock
 
 
 class Distillation(ObjectiveBlock):
-    """A teacher's distribution over the vocabulary, its states, and the text itself (DistilBERT, Sanh et al. 2019, section 3); each of its
-    layers (TinyBERT, Jiao et al. 2020) and how tokens relate in one of them (MiniLM 2, Wang et al. 2021)."""
+    """Distillation from a teacher's token distribution, its hidden states and the text (DistilBERT, Sanh et al. 2019, section 3),
+    from each of its layers (TinyBERT, Jiao et al. 2020), and from relations between tokens (MiniLM 2, Wang et al. 2021)."""
 
     name: Literal["distillation"] = "distillation"
     hard: dict
-    """Settings of the teacher's own objective."""
+    """Settings of the teacher's objective."""
     teacher: str
-    """Its folder."""
+    """The teacher's folder."""
     teacher_key: str
-    """The key of the teacher: its weights and the code of its objective. A save is resumed only under the same key."""
+    """A hash of the teacher's weights and of the code of its objective: a checkpoint is resumed only with the same key."""
     temperature: float
     soft_weight: float
     hard_weight: float

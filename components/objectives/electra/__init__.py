@@ -1,1 +1,1 @@
-"""Replaced-token detection: `config` its settings, `objective` generator, detector and loss."""
+"""Replaced-token detection: `config` has the settings, `objective` generator, detector and loss."""

@@ -1,3 +1,3 @@
-"""Rows made of text: `stream` one endless stream of documents, `segments` windows of a document and pairs of
-neighbours; `windows` are steps drawn together, which every objective's batches give.
+"""Batches built from text: `segments` cuts documents into examples, `shuffled_text` is one long sequence of all tokens, `streams` are
+parallel sequences over it, `batches` has the base classes.
 """

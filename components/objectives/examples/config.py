@@ -1,4 +1,4 @@
-"""Settings of objectives that hide tokens of their rows."""
+"""Settings of objectives that mask tokens."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from components.objectives.config import ObjectiveBlock
 
 
 class MaskedInputs(ObjectiveBlock):
-    """The content of a row, and which of its tokens are targets."""
+    """The content of a sequence, and which of its tokens are targets."""
 
     trains = ("both_sides",)
 
@@ -22,21 +22,21 @@ class MaskedInputs(ObjectiveBlock):
     inputs: Annotated[
         Literal["segment_pairs", "sentence_pairs", "full_sentences", "doc_sentences"] | None, Added(neutral=None)
     ] = None  # fmt: skip
-    """RoBERTa's ladder (Liu et al. 2019, section 4.2): two segments of a document up to max_length, or two sentences; sentences up to
-    max_length, over the ends of documents or not. null: pairs of segments where something is asked of them, else windows of a document."""
+    """RoBERTa's input formats (Liu et al. 2019, section 4.2): two segments of a document up to max_length, or two sentences;
+    sentences up to max_length, across the ends of documents or not. null: pairs of segments if the objective has a question
+    about them, else windows of a document."""
     pairs: bool | None = None
-    """Whether examples are pairs of segments, half of them with a random B; null: where a question asks for them. With pairs and
-    without the question, what the loss teaches is told from what the form of the text does (Liu et al. 2019, section 4.2)."""
+    """Whether examples are pairs of segments, half of them with a random B; null: if a question needs them. Pairs without the
+    question separate the effect of the loss from that of the input format (Liu et al. 2019, section 4.2)."""
     whole_word: bool = False
     """Whole-word masking: all tokens of a word are targets, or none (Devlin's release of 2019-05-31)."""
     span_probability: Annotated[float, Field(gt=0, le=1), Added(neutral=None)] | None = None
-    """Targets are spans of whole words, their lengths geometric with this probability (SpanBERT, Joshi et al. 2020, section 3.1: 0.2);
-    hidden, replaced or left as one."""
+    """Targets are spans of whole words with geometric lengths of this probability (SpanBERT, Joshi et al. 2020, section 3.1:
+    0.2). A span is masked, replaced or left unchanged as one."""
     longest_span: Annotated[Annotated[int, Field(ge=1, le=1000)], Added(neutral=10)] = 10
-    """Words; lengths above it are drawn again."""
+    """Longest span in words; longer ones are drawn again."""
     static: bool = False
-    """The same examples and masks in every epoch, as BERT's were made once and for all;
-    RoBERTa's are drawn again (Liu et al. 2019, section 4.1)."""
+    """The same examples and masks in every epoch, as in BERT; RoBERTa draws them again (Liu et al. 2019, section 4.1)."""
 
     @property
     def question(self) -> Literal["nsp", "sop"] | None:
@@ -45,7 +45,7 @@ class MaskedInputs(ObjectiveBlock):
 
     @property
     def paired(self) -> bool:
-        """Whether examples are pairs."""
+        """Whether examples are pairs of segments."""
         if self.inputs:
             return self.inputs.endswith("pairs")
         return bool(self.question) if self.pairs is None else self.pairs
@@ -62,14 +62,12 @@ class MaskedInputs(ObjectiveBlock):
             raise ValueError(f"inputs: {self.inputs} and pairs: {str(self.pairs).lower()} contradict each other; leave pairs out")
         if self.question and not self.paired:
             name = {"nsp": "next_sentence", "sop": "sentence_order"}[self.question]
-            said = f"inputs: {self.inputs}" if self.inputs else "pairs: false"
-            raise ValueError(f"{name} needs pairs: leave out `{said}`, or set `{name}: false`")
+            setting = f"inputs: {self.inputs}" if self.inputs else "pairs: false"
+            raise ValueError(f"{name} needs pairs: leave out `{setting}`, or set `{name}: false`")
         return self
 
     @model_validator(mode="after")
     def one_kind_of_target(self):
         if self.whole_word and self.span_probability:
-            raise ValueError(
-                "whole_word has no effect with span_probability, whose spans are of whole words; leave one of them out"
-            )
+            raise ValueError("whole_word has no effect with span_probability, which masks whole words; leave one of them out")
         return self

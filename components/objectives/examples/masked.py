@@ -1,4 +1,4 @@
-"""Rows of which some tokens are hidden."""
+"""Examples with masked tokens."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from components.core.errors import SesameError
 from components.core.keyed import generator
+from components.objectives.examples.batches import Batches, Chunk, bucket_by_length, chunk_bounds, padded_layout
 from components.objectives.examples.config import MaskedInputs
-from components.objectives.examples.segments import pairs, ranges, spans, whole_sentences
-from components.objectives.examples.windows import Batches, Window, bucketed, padded, within
+from components.objectives.examples.segments import document_windows, full_sentences, ranges, segment_pairs
 from components.objectives.noise.spans import mask_spans
 from components.objectives.noise.tokens import mask
 from components.objectives.scoring import IGNORED
@@ -22,87 +22,87 @@ from components.text.tokenizer import CLS, SEP, SPECIALS, Tokenizer, sentinels
 
 
 class MaskedBatches(Batches):
-    """Examples `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]` in batches of similar length, made and masked again in every
-    epoch.
+    """Examples `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]` in batches of similar length, built and masked again in every epoch.
 
     An epoch takes the shards of the text in a random order, and the examples of each in a random order; memory holds those of one shard.
     """
 
     def __init__(
         self, config: MaskedInputs, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int,
-        parts: Mapping[str, Literal["targets", "tokens"]] = MappingProxyType({"mlm": "targets"}),
+        terms: Mapping[str, Literal["targets", "tokens"]] = MappingProxyType({"mlm": "targets"}),
     ):  # fmt: skip
-        """`parts`: of each part of the loss, but for the question, whether it is asked of the hidden tokens or of all."""
-        self.parts = parts
+        """`terms`: whether each loss term, except the question about a pair, is over the masked tokens or over all tokens."""
+        self.terms = terms
         self.config, self.text, self.batch_size, self.max_length, self.seed = config, text, batch_size, max_length, seed
         self.ordinary, self.byte_lengths = sentinels.ordinary(tokens), np.asarray(tokens.byte_lengths)
         self.starts_word = tokens.starts_word if config.whole_word or config.span_probability else None
         self.starts = [0]
-        """The first step of each shard visited so far, epoch after epoch, and of the next one."""
+        """The first step of each shard visited so far, over all epochs, and of the next one."""
         self._load(0)
         if self.starts[-1] == 0 and not self.epoch_steps():
             raise SesameError(
                 f"the text makes {len(self.examples)} examples, less than one batch of {batch_size}; use more text or a smaller batch_size"
             )
 
-    def _load(self, number: int) -> None:
-        """Make the examples of the shard that is visited as this one, and put them into batches."""
-        self.visit, (epoch, place) = number, divmod(number, len(self.text.shards))
-        index = int(generator(self.seed, epoch).permutation(len(self.text.shards))[place])
+    def _load(self, visit: int) -> None:
+        """Build the examples of the visited shard, and group them into batches."""
+        self.visit, (epoch, position) = visit, divmod(visit, len(self.text.shards))
+        index = int(generator(self.seed, epoch).permutation(len(self.text.shards))[position])
         self.epoch, self.index, self.shard = epoch, index, self.text.shards[index]
-        self.examples, self.inner = self._examples(self.shard, index, 0 if self.config.static else epoch)
-        self.lengths = self.inner.sum(1) + np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2) + self._ends(self.examples)
+        self.examples, self.sizes = self._examples(self.shard, index, 0 if self.config.static else epoch)
+        specials = np.where(self.examples[:, 2] < self.examples[:, 3], 3, 2) + self._document_ends(self.examples)
+        self.lengths = self.sizes.sum(1) + specials
         rng = generator(self.seed, epoch, index)
-        self.order = bucketed(np.arange(len(self.examples)), self.lengths, self.batch_size, rng)
-        if number == len(self.starts) - 1:
+        self.order = bucket_by_length(np.arange(len(self.examples)), self.lengths, self.batch_size, rng)
+        if visit == len(self.starts) - 1:
             self.starts.append(self.starts[-1] + len(self.order))
 
     def _examples(self, shard: Shard, index: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The examples of a shard, (n, 5), and the ordinary tokens of their As and Bs, (n, 2)."""
+        """Return the examples of a shard, (n, 5), and the numbers of ordinary tokens in their As and Bs, (n, 2)."""
         rng = generator(self.seed, epoch, index, 1)
         if self.config.inputs in ("full_sentences", "doc_sentences"):
-            examples = whole_sentences(shard, self.max_length, across=self.config.inputs == "full_sentences")
+            examples = full_sentences(shard, self.max_length, across=self.config.inputs == "full_sentences")
         elif not self.config.paired:
-            examples = spans(shard, self.max_length)
+            examples = document_windows(shard, self.max_length)
         else:
             examples = self._pairs(shard, rng)
-        inside = np.diff(np.searchsorted(shard.segments[:, 1], examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
-        inside[:, 0] += self._ends(examples)  # [CLS]s
-        ordinary = (np.diff(examples[:, :4], axis=1) - inside)[:, ::2]
-        some = ordinary.sum(1) > 0  # a segment may make no token
-        return examples[some], ordinary[some]
+        specials = np.diff(np.searchsorted(shard.segments[:, 1], examples[:, :4]), axis=1)  # [SEP]s inside A, between, inside B
+        specials[:, 0] += self._document_ends(examples)  # [CLS]s
+        sizes = (np.diff(examples[:, :4], axis=1) - specials)[:, ::2]
+        nonempty = sizes.sum(1) > 0  # a segment may have no token
+        return examples[nonempty], sizes[nonempty]
 
     def _pairs(self, shard: Shard, rng: np.random.Generator) -> np.ndarray:
         single, swapped = self.config.inputs == "sentence_pairs", self.config.question == "sop"
         try:
-            return pairs(shard, self.max_length, rng, single, swapped)
+            return segment_pairs(shard, self.max_length, rng, single, swapped)
         except SesameError:
             if len(self.text.shards) == 1:
                 raise
-            return spans(shard, self.max_length)  # the last shard may be a single document: nothing can be asked of it
+            return document_windows(shard, self.max_length)  # the last shard may be a single document, without a pair
 
-    def _ends(self, examples: np.ndarray) -> np.ndarray:
-        """Ends of documents inside the As, (n,): only full sentences go over them."""
+    def _document_ends(self, examples: np.ndarray) -> np.ndarray:
+        """Return the numbers of document ends inside the As, (n,): only full sentences go across them."""
         firsts = self.shard.document_tokens[:-1]
         return np.diff(np.searchsorted(firsts, examples[:, :2]), axis=1)[:, 0]
 
-    def _visit(self, step: int) -> int:
-        """Have the shard loaded that a step is of; the step's number in it."""
+    def _load_step(self, step: int) -> int:
+        """Load the shard of a step; return the step's number in it."""
         while step >= self.starts[-1]:
             self._load(len(self.starts) - 1)
-        number = bisect_right(self.starts, step) - 1
-        if number != self.visit:
-            self._load(number)
-        return step - self.starts[number]
+        visit = bisect_right(self.starts, step) - 1
+        if visit != self.visit:
+            self._load(visit)
+        return step - self.starts[visit]
 
     def restart(self) -> None:
-        """Have the examples of the first shard of the first epoch at hand."""
-        self._visit(0)
+        """Load the first shard of the first epoch."""
+        self._load_step(0)
 
-    def chosen(self, step: int) -> np.ndarray:
-        """The examples of a step, (batch,); loads its shard."""
-        place = self._visit(step)
-        return self.order[place]
+    def selected(self, step: int) -> np.ndarray:
+        """Load the shard of a step; return the step's examples, (batch,)."""
+        number = self._load_step(step)
+        return self.order[number]
 
     def epoch_steps(self) -> int:
         while len(self.starts) <= len(self.text.shards):
@@ -110,102 +110,115 @@ class MaskedBatches(Batches):
         return self.starts[len(self.text.shards)]
 
     def tokens(self, step: int) -> int:
-        chosen = self.chosen(step)  # first, since it may load another shard with other lengths
-        return int(self.lengths[chosen].sum())
+        selected = self.selected(step)  # before `self.lengths`, which it may replace
+        return int(self.lengths[selected].sum())
 
     def bounds(self, step: int) -> tuple[int, int]:
-        self._visit(step)
-        return within(step, *self.starts[self.visit : self.visit + 2], self.batch_size * self.max_length)
+        self._load_step(step)
+        return chunk_bounds(step, *self.starts[self.visit : self.visit + 2], self.batch_size * self.max_length)
 
-    def draw(self, first: int, last: int) -> Window:
-        start = self._visit(first)
-        chosen = self.order[start : start + last - first].ravel()
-        examples, inner, lengths = self.examples[chosen], self.inner[chosen], self.lengths[chosen]
-        sizes, paired = inner.sum(1), examples[:, 2] < examples[:, 3]
-        at = self._ordinary(examples)
-        tokens = self.shard.tokens[at].astype(np.int64)
-        row = np.repeat(np.arange(len(chosen)), sizes)
-        rank = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        place = 1 + rank + (rank >= inner[row, 0])  # behind [CLS], and the [SEP] after A
-        if self.config.inputs == "full_sentences":  # and those between documents
-            document = np.searchsorted(self.shard.document_tokens, at, side="right")
-            place = 1 + rank + document - np.searchsorted(self.shard.document_tokens, examples[:, 0], side="right")[row]
-        texts = np.append(True, (np.diff(place) != 1) | (np.diff(row) != 0))[: len(place)]  # a special stands before the token
-        opens = None if self.starts_word is None else self.starts_word[tokens] | texts
+    def draw(self, first: int, last: int) -> Chunk:
+        start = self._load_step(first)
+        selected = self.order[start : start + last - first].ravel()
+        examples, sizes, lengths = self.examples[selected], self.sizes[selected], self.lengths[selected]
+        source = self._ordinary_positions(examples)
+        tokens = self.shard.tokens[source].astype(np.int64)
+        sequence, position = self._positions(examples, sizes, source)
+        opens_text = np.append(True, (np.diff(position) != 1) | (np.diff(sequence) != 0))[: len(position)]  # after a special token
+        opens_word = None if self.starts_word is None else self.starts_word[tokens] | opens_text
         key = (self.seed, 0 if self.config.static else self.epoch, self.index)
         if self.config.span_probability:
-            seen, targets, spans_ = mask_spans(tokens, sizes, self.config, self.ordinary, key, chosen, opens, texts)
+            inputs, targets, edges = mask_spans(
+                tokens, sizes.sum(1), self.config, self.ordinary, key, selected, opens_word, opens_text
+            )  # fmt: skip
         else:
-            seen, targets = mask(tokens, sizes, self.config, self.ordinary, key, chosen, opens)
+            inputs, targets = mask(tokens, sizes.sum(1), self.config, self.ordinary, key, selected, opens_word)
 
-        widths, begins = padded(lengths, self.batch_size)
+        widths, begins = padded_layout(lengths, self.batch_size)
         ids, segment_ids = np.zeros((2, self.batch_size * widths.sum()), np.int64)
-        ids[ranges(begins, lengths)] = SEP  # wherever nothing else stands
-        ids[begins], ids[begins[row] + place] = CLS, seen
-        segment_ids[ranges(begins + 2 + inner[:, 0], np.where(paired, inner[:, 1] + 1, 0))] = 1
+        ids[ranges(begins, lengths)] = SEP  # overwritten by all other tokens
+        ids[begins], ids[begins[sequence] + position] = CLS, inputs
+        paired = examples[:, 2] < examples[:, 3]
+        segment_ids[ranges(begins + 2 + sizes[:, 0], np.where(paired, sizes[:, 1] + 1, 0))] = 1
 
-        row, asked = row[targets], np.bincount(row[targets], minlength=len(chosen))
-        most, begins = padded(asked, self.batch_size)
-        places, labels = np.zeros(self.batch_size * most.sum(), np.int64), np.full(self.batch_size * most.sum(), IGNORED)
-        at = begins[row] + np.arange(len(row)) - (np.cumsum(asked) - asked)[row]
-        places[at], labels[at] = place[targets], tokens[targets]
+        of_target = sequence[targets]
+        target_counts = np.bincount(of_target, minlength=len(selected))
+        target_widths, begins = padded_layout(target_counts, self.batch_size)
+        size = self.batch_size * target_widths.sum()
+        positions, labels = np.zeros(size, np.int64), np.full(size, IGNORED)
+        at = begins[of_target] + np.arange(len(of_target)) - (np.cumsum(target_counts) - target_counts)[of_target]
+        positions[at], labels[at] = position[targets], tokens[targets]
 
-        counts = {"tokens": lengths, "bytes": np.bincount(row, self.byte_lengths[tokens[targets]], minlength=len(chosen))}
-        counts |= {part: asked if of == "targets" else lengths for part, of in self.parts.items()}
+        counts = {"tokens": lengths, "bytes": np.bincount(of_target, self.byte_lengths[tokens[targets]], minlength=len(selected))}
+        counts |= {term: target_counts if over == "targets" else lengths for term, over in self.terms.items()}
         if self.config.question:
             counts[self.config.question] = examples[:, 4] != IGNORED
         flat = {
-            "ids": (ids, widths), "segment_ids": (segment_ids, widths), "places": (places, most), "labels": (labels, most),
-            "lengths": (lengths, None), "answers": (examples[:, 4], None),
+            "ids": (ids, widths), "segment_ids": (segment_ids, widths), "positions": (positions, target_widths),
+            "labels": (labels, target_widths), "lengths": (lengths, None), "answers": (examples[:, 4], None),
         }  # fmt: skip
         if self.config.span_probability:
-            left, right = np.zeros((2, len(places)), np.int64)
-            left[at], right[at] = place[spans_[:, 0]] - 1, place[spans_[:, 1]] + 1  # [CLS] and [SEP], if nothing else
-            flat |= {"left": (left, most), "right": (right, most)}
-        return Window.laid_out(first, self.batch_size, flat, counts)
+            left, right = np.zeros((2, len(positions)), np.int64)
+            left[at], right[at] = position[edges[:, 0]] - 1, position[edges[:, 1]] + 1  # at least [CLS] and [SEP]
+            flat |= {"left": (left, target_widths), "right": (right, target_widths)}
+        return Chunk.from_arrays(first, self.batch_size, flat, counts)
 
-    def _ordinary(self, examples: np.ndarray) -> np.ndarray:
-        """Where the tokens of the rows' As and Bs stand in the shard, one after another, without the specials inside them."""
+    def _ordinary_positions(self, examples: np.ndarray) -> np.ndarray:
+        """Return the positions in the shard of all tokens of the As and Bs, without the special tokens inside them."""
         first, end = examples[:, [0, 2]].ravel(), examples[:, [1, 3]].ravel()
-        at = ranges(first, end - first)
-        tokens = self.shard.tokens[at]
-        return at[(tokens != SEP) & (tokens != CLS)]
+        positions = ranges(first, end - first)
+        tokens = self.shard.tokens[positions]
+        return positions[(tokens != SEP) & (tokens != CLS)]
+
+    def _positions(self, examples: np.ndarray, sizes: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sequence of each ordinary token, and its position in it; `source` are the positions in the shard."""
+        totals = sizes.sum(1)
+        sequence = np.repeat(np.arange(len(examples)), totals)
+        rank = np.arange(len(source)) - np.repeat(np.cumsum(totals) - totals, totals)
+        if self.config.inputs == "full_sentences":  # after [CLS] and the [SEP]s between documents
+            documents = self.shard.document_tokens
+            opening = np.searchsorted(documents, examples[:, 0], side="right")[sequence]
+            return sequence, 1 + rank + np.searchsorted(documents, source, side="right") - opening
+        return sequence, 1 + rank + (rank >= sizes[sequence, 0])  # after [CLS], and the [SEP] after A
 
 
-def at(hidden: Tensor, places: Tensor) -> Tensor:
-    """hidden (batch, length, width), places (batch, targets) -> (batch, targets, width)."""
-    return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))
+def gather_positions(hidden: Tensor, positions: Tensor) -> Tensor:
+    """hidden (batch, length, width), positions (batch, targets) -> (batch, targets, width)."""
+    return hidden.gather(1, positions[:, :, None].expand(-1, -1, hidden.shape[2]))
 
 
-def put(ids: Tensor, places: Tensor, values: Tensor, labels: Tensor) -> Tensor:
-    """ids (batch, length) with `values` (batch, targets) at `places`, but where `labels` says that there is no target."""
-    wider = torch.cat([ids, ids[:, :1]], 1)  # what is no target goes behind the end
-    return wider.scatter(1, torch.where(labels == IGNORED, ids.shape[1], places), values)[:, :-1]
+def scatter_targets(ids: Tensor, positions: Tensor, values: Tensor, labels: Tensor) -> Tensor:
+    """ids (batch, length) -> with `values` (batch, targets) at `positions`, except where a label is IGNORED."""
+    wider = torch.cat([ids, ids[:, :1]], 1)  # ignored targets go to an extra column
+    return wider.scatter(1, torch.where(labels == IGNORED, ids.shape[1], positions), values)[:, :-1]
 
 
-def explained(batches: MaskedBatches, step: int, tokens: Tokenizer) -> list[dict[str, str]]:
-    """`[dog → MASK]` is a target that the model doesn't see, `[dog → cat]` one replaced by another piece, `[dog → dog]` one left."""
-    rows, chosen = batches[step].rows, batches.chosen(step)
-    examples, config = batches.examples[chosen], batches.config
-    asked = put(torch.full_like(rows["ids"], IGNORED), rows["places"], rows["labels"], rows["labels"])  # of every place
+def explain_masked(batches: MaskedBatches, step: int, tokens: Tokenizer) -> list[dict[str, str]]:
+    """Show targets as `[dog → MASK]` (masked), `[dog → cat]` (replaced by another token) or `[dog → dog]` (unchanged)."""
+    tensors, selected = batches[step].tensors, batches.selected(step)
+    examples, config = batches.examples[selected], batches.config
+    labels_of_all = scatter_targets(
+        torch.full_like(tensors["ids"], IGNORED), tensors["positions"], tensors["labels"], tensors["labels"]
+    )  # fmt: skip
     first = batches.text.first_documents[batches.index]
-    one = "exchanged" if config.question == "sop" else "B is random"
+    positive = "exchanged" if config.question == "sop" else "B is random"
 
     def name(i: int) -> str:
         return SPECIALS[i].strip("[]") if i < len(SPECIALS) else tokens.pieces[i].decode(errors="replace")
 
-    def piece(seen: int, target: int) -> str:
+    def show(seen: int, target: int) -> str:
         if target == IGNORED:
             return {CLS: "", SEP: " |"}.get(seen, name(seen))
         space = " " if name(target).startswith(" ") else ""
         return f"{space}[{name(target).strip()} → {name(seen).strip()}]"
 
-    shown = []
-    for ids, labels, length, (a, end, b, b_end, answer) in zip(rows["ids"], asked, rows["lengths"].tolist(), examples, strict=True):
-        text = "".join(piece(*pair) for pair in zip(ids[:length].tolist(), labels[:length].tolist(), strict=True))
-        opening, closing = np.searchsorted(batches.shard.document_tokens, [[a, b], [end - 1, b_end - 1]], side="right") - 1
+    explained = []
+    rows = zip(tensors["ids"], labels_of_all, tensors["lengths"].tolist(), examples, strict=True)
+    for ids, labels, length, (a, a_end, b, b_end, answer) in rows:
+        text = "".join(show(*pair) for pair in zip(ids[:length].tolist(), labels[:length].tolist(), strict=True))
+        opening, closing = np.searchsorted(batches.shard.document_tokens, [[a, b], [a_end - 1, b_end - 1]], side="right") - 1
         sides = 2 if b < b_end else 1
         documents = first + ranges(opening[:sides], (closing - opening + 1)[:sides])
-        question = {IGNORED: "no question", 0: "B follows A", 1: one}[answer] if config.paired else "no pairs"
-        shown.append({"documents": " ".join(map(str, dict.fromkeys(documents.tolist()))), "asked": question, "text": text.strip()})
-    return shown
+        question = {IGNORED: "no question", 0: "B follows A", 1: positive}[answer] if config.paired else "no pairs"
+        explained.append({"documents": " ".join(map(str, dict.fromkeys(documents.tolist()))), "asked": question, "text": text.strip()})
+    return explained

@@ -1,4 +1,4 @@
-"""Rows of two texts: a source that is read, a target that is written."""
+"""Pairs of sequences: a source that is read, a target that is generated."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,71 +8,74 @@ import torch
 from torch import Tensor
 
 from components.models.contract import LanguageModel
+from components.objectives.examples.batches import Chunk, Tensors, padded_layout
 from components.objectives.examples.segments import ranges
-from components.objectives.examples.windows import Rows, Window, padded
-from components.objectives.scoring import IGNORED, ROWS
-from components.objectives.writing import written
+from components.objectives.sampling import generate
+from components.objectives.scoring import IGNORED, logit_chunk_size
 from components.text.tokenizer import CLS, PAD, SEP, Tokenizer
 
 
 class Side(NamedTuple):
-    """One of the two texts of all rows."""
+    """The sources or the targets of all sequences."""
 
-    ids: np.ndarray  # (n,): row after row
-    lengths: np.ndarray  # (rows,)
+    ids: np.ndarray  # (n,): one sequence after another
+    lengths: np.ndarray  # (sequences,)
 
 
-def laid_out(
-    first: int, batch_size: int, source: Side, target: Side, tokens: np.ndarray, parts: tuple[str, ...], byte_lengths: np.ndarray
-) -> Window:  # fmt: skip
-    """Steps of rows; `tokens` (rows,): those read of the text. Each part of the loss is asked of every target but a `[CLS]`: that a
-    document opens is not text."""
+def source_target_chunk(
+    first: int, batch_size: int, source: Side, target: Side, tokens: np.ndarray, terms: tuple[str, ...], byte_lengths: np.ndarray
+) -> Chunk:  # fmt: skip
+    """Build a chunk; `tokens` (sequences,) are the tokens read of the text.
+
+    Each loss term is over all tokens of the target but `[CLS]`: the start of a document is not text.
+    """
     flat = {}
     for name, side in (("ids", source), ("targets", target)):
-        widths, begins = padded(side.lengths, batch_size)
+        widths, begins = padded_layout(side.lengths, batch_size)
         ids = np.full(batch_size * widths.sum(), PAD)
         ids[ranges(begins, side.lengths)] = side.ids
         flat[name] = (ids, widths)
-    row = np.repeat(np.arange(len(target.lengths)), target.lengths)
-    asked = np.bincount(row, target.ids != CLS, minlength=len(target.lengths))
-    counts = {"tokens": tokens, "bytes": np.bincount(row, byte_lengths[target.ids], minlength=len(target.lengths))}
-    counts |= {part: asked for part in parts}
-    return Window.laid_out(first, batch_size, flat | {"lengths": (source.lengths, None)}, counts)
+    sequence = np.repeat(np.arange(len(target.lengths)), target.lengths)
+    targets = np.bincount(sequence, target.ids != CLS, minlength=len(target.lengths))
+    counts = {"tokens": tokens, "bytes": np.bincount(sequence, byte_lengths[target.ids], minlength=len(target.lengths))}
+    counts |= {term: targets for term in terms}
+    return Chunk.from_arrays(first, batch_size, flat | {"lengths": (source.lengths, None)}, counts)
 
 
-def labels(targets: Tensor) -> Tensor:
-    """targets (batch, length) -> what is predicted there, (batch * length,)."""
+def target_labels(targets: Tensor) -> Tensor:
+    """targets (batch, length) -> labels (batch * length,)."""
     return torch.where((targets == PAD) | (targets == CLS), IGNORED, targets).flatten()
 
 
-def score(model: LanguageModel, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """Of all targets the sum of the losses in nats; that of the losses against pieces drawn at random, whose share in the loss is what
-    label smoothing is (Szegedy et al. 2016, section 7); and how many were right, 0 while training.
+def smoothed_losses(model: LanguageModel, batch: Tensors) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the sum of the losses over all targets in nats; that of the loss against the uniform distribution; correct predictions.
 
-    A CPU makes the logits a piece at a time, as in `scoring.score_tokens`.
+    The share of the uniform distribution in the loss is label smoothing (Szegedy et al. 2016, section 7). The number of correct
+    predictions is 0 in training. The logits are computed in chunks, as in `scoring.score_tokens`.
     """
-    hidden, wanted = model(rows["ids"], rows["lengths"], rows["targets"]).flatten(0, 1), labels(rows["targets"])
-    size = ROWS if hidden.device.type == "cpu" and not torch.compiler.is_compiling() else len(hidden)
+    hidden, labels = model(batch["ids"], batch["lengths"], batch["targets"]).flatten(0, 1), target_labels(batch["targets"])
+    size = logit_chunk_size(hidden)
     sums = []
-    for own, asked in zip(hidden.split(size), wanted.split(size), strict=True):
-        logits, real = model.logits(own).float(), asked != IGNORED
+    for states, targets in zip(hidden.split(size), labels.split(size), strict=True):
+        logits, real = model.logits(states).float(), targets != IGNORED
         log_sum = logits.logsumexp(1)
-        loss = log_sum - logits.gather(1, asked.clamp(min=0)[:, None])[:, 0]
-        right = asked.new_zeros(()) if model.training else (real & (logits.argmax(1) == asked)).sum()
-        sums.append(((loss * real).sum(), ((log_sum - logits.mean(1)) * real).sum(), right))
-    loss, uniform, right = (torch.stack(part).sum() for part in zip(*sums, strict=True))
-    return loss, uniform, right
+        loss = log_sum - logits.gather(1, targets.clamp(min=0)[:, None])[:, 0]
+        correct = targets.new_zeros(()) if model.training else (real & (logits.argmax(1) == targets)).sum()
+        sums.append(((loss * real).sum(), ((log_sum - logits.mean(1)) * real).sum(), correct))
+    loss, uniform, correct = (torch.stack(column).sum() for column in zip(*sums, strict=True))
+    return loss, uniform, correct
 
 
-def shown(ids: list[int], names: Mapping[int, str], tokens: Tokenizer) -> str:
-    """A row as text: `¶` where a document opens, `names` for ids that are no text."""
+def to_text(ids: list[int], names: Mapping[int, str], tokens: Tokenizer) -> str:
+    """Show a sequence as text: `¶` at the start of a document, `|` at the end of a segment, `names` for ids that are no text."""
     marks = {CLS: " ¶", SEP: " |"} | {i: f" {name}" for i, name in names.items()}
     return "".join(marks[i] if i in marks else tokens.pieces[i].decode(errors="replace") for i in ids if i != PAD).strip()
 
 
-def answered(model: LanguageModel, source: list[int], most: int) -> list[int]:
-    """What a model writes for a source, the likeliest piece each time, in `most` tokens at most."""
+def generate_target(model: LanguageModel, source: list[int], max_tokens: int) -> list[int]:
+    """Generate the target of a source greedily, with at most `max_tokens`."""
     ids, lengths = torch.tensor([source]), torch.tensor([len(source)])
-    return written(
-        lambda target: model.logits(model(ids, lengths, torch.tensor([[*target, PAD]]))[0, -1]), [SEP], min(most, model.max_length - 1)
-    )
+    return generate(
+        lambda target: model.logits(model(ids, lengths, torch.tensor([[*target, PAD]]))[0, -1]),
+        [SEP], min(max_tokens, model.max_length - 1),
+    )  # fmt: skip

@@ -1,1 +1,2 @@
-"""Masked language modelling: `config` its settings, `control` what B alone says of next sentence, `objective` loss and samples."""
+"""Masked language modelling: `config` has the settings, `control` predicts the pair's answer from B alone, `objective` has loss and
+samples."""

@@ -15,12 +15,11 @@ class MaskedLM(MaskedInputs):
 
     name: Literal["mlm"]
     next_sentence: bool = True
-    """Whether the model says of each pair of segments if B followed A."""
+    """Whether the model predicts for each pair of segments if B followed A."""
     sentence_order: Annotated[bool, Added(neutral=False)] = False
-    """Whether the model says of each pair if its segments, which follow one another, were exchanged (ALBERT, Lan et al. 2020, section
-    3.1)."""
+    """Whether the model predicts for each pair of consecutive segments if they were exchanged (ALBERT, Lan et al. 2020, section 3.1)."""
     span_boundary: Annotated[bool, Added(neutral=False)] = False
-    """Whether each token of a span is predicted from the two outside it, too (SpanBERT, Joshi et al. 2020, section 3.2)."""
+    """Whether each token of a span is also predicted from the two tokens around it (SpanBERT, Joshi et al. 2020, section 3.2)."""
 
     @property
     def question(self) -> Literal["nsp", "sop"] | None:

@@ -9,17 +9,18 @@ from components.core.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.masked import MaskedBatches, at, explained
-from components.objectives.examples.windows import Grouped, Rows
+from components.objectives.examples.batches import GroupedBatches, Tensors
+from components.objectives.examples.masked import MaskedBatches, explain_masked, gather_positions
+from components.objectives.fillings import likeliest_fillings, mask_prompt
 from components.objectives.mlm import config
-from components.objectives.mlm.control import from_b_alone
+from components.objectives.mlm.control import accuracy_from_b_alone
 from components.objectives.scoring import score, score_tokens
 from components.text.encode import Split
-from components.text.tokenizer import CLS, MASK, SEP, SPECIALS, Tokenizer
+from components.text.tokenizer import MASK, Tokenizer
 
 
 class MaskedLM(Contract):
-    """Predicts `mlm_probability` of the tokens and, if asked for, whether segment B followed segment A, or how the two stand."""
+    """Predicts `mlm_probability` of the tokens and, if set, whether segment B followed segment A, or their order."""
 
     main = "mlm"
 
@@ -27,8 +28,8 @@ class MaskedLM(Contract):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> MaskedBatches:
-        parts = {"mlm": "targets"} | ({"boundary": "targets"} if self.config.span_boundary else {})
-        return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed, parts)
+        terms = {"mlm": "targets"} | ({"boundary": "targets"} if self.config.span_boundary else {})
+        return MaskedBatches(self.config, self.tokenizer, text, batch_size, max_length, seed, terms)
 
     def networks(self, model: LanguageModel) -> dict[str, nn.Module]:
         self.boundary = SpanBoundary(model) if self.config.span_boundary else None
@@ -44,64 +45,58 @@ class MaskedLM(Contract):
                 f"of the {batches.epoch_steps():,} steps of the first epoch; use less text or a larger budget"
             )
 
-    def controls(self, train: MaskedBatches, valid: Grouped) -> dict[str, float]:
-        return {f"{self.config.question}_from_b_alone": from_b_alone(train, valid.single)} if self.config.question else {}
+    def control_metrics(self, train: MaskedBatches, valid: GroupedBatches) -> dict[str, float]:
+        return {f"{self.config.question}_from_b_alone": accuracy_from_b_alone(train, valid.single)} if self.config.question else {}
 
-    def losses(self, model: LanguageModel, rows: Rows, carry: None) -> tuple[Losses, None]:
-        hidden = model(rows["ids"], rows["lengths"], rows["segment_ids"])
-        asked = at(hidden, rows["places"]).flatten(0, 1)  # the head sees targets only
-        parts = {"mlm": score_tokens(model, asked, rows["labels"].flatten())}
+    def losses(self, model: LanguageModel, batch: Tensors, carry: None) -> tuple[Losses, None]:
+        hidden = model(batch["ids"], batch["lengths"], batch["segment_ids"])
+        labels = batch["labels"].flatten()
+        losses = {"mlm": score_tokens(model, gather_positions(hidden, batch["positions"]).flatten(0, 1), labels)}
         if self.config.span_boundary:
-            outside = at(hidden, rows["left"]), at(hidden, rows["right"])
-            logits = self.boundary(model, *outside, rows["places"] - rows["left"]).flatten(0, 1)
-            parts["boundary"] = score(logits, rows["labels"].flatten(), model.training)
+            left, right = gather_positions(hidden, batch["left"]), gather_positions(hidden, batch["right"])
+            logits = self.boundary(model, left, right, batch["positions"] - batch["left"]).flatten(0, 1)
+            losses["boundary"] = score(logits, labels, model.training)
         if self.config.question:
-            logits = model.next_sentence(model.pool(hidden, rows["lengths"]))
-            parts[self.config.question] = score(logits, rows["answers"], model.training)
-        return parts, None
+            logits = model.next_sentence(model.pool(hidden, batch["lengths"]))
+            losses[self.config.question] = score(logits, batch["answers"], model.training)
+        return losses, None
 
-    def asked(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        return rows["labels"].flatten(), rows["ids"].gather(1, rows["places"]).flatten()
+    def token_targets(self, batch: Tensors) -> tuple[Tensor, Tensor]:
+        return batch["labels"].flatten(), batch["ids"].gather(1, batch["positions"]).flatten()
 
     def explain(self, batches: MaskedBatches, step: int) -> list[dict[str, str]]:
-        return explained(batches, step, self.tokenizer)
+        return explain_masked(batches, step, self.tokenizer)
 
     def samples(self, model: LanguageModel, text: Split, prompts: list[str]) -> list[dict[str, str]]:
-        """The five likeliest pieces for each `[MASK]` of a prompt."""
-        shown = []
+        """Return the five likeliest tokens for each `[MASK]` of a prompt."""
+        samples = []
         for prompt in prompts:
-            spans = self.tokenizer.encode(prompt.split("[MASK]"))
-            ids = [CLS, *spans[0]]
-            for span in spans[1:]:
-                ids += [MASK, *span]
-            ids = torch.tensor([[*ids[: model.max_length - 1], SEP]])
+            ids = mask_prompt(self.tokenizer, prompt, model.max_length)
             logits = model.logits(model(ids, torch.tensor([ids.shape[1]]))[ids == MASK])
-            logits[:, : len(SPECIALS)] = -torch.inf
-            best = [", ".join(self.tokenizer.pieces[i].decode(errors="replace").strip() for i in row) for row in logits.topk(5).indices]
-            shown.append({"prompt": prompt, "output": " | ".join(best)})
-        return shown
+            samples.append({"prompt": prompt, "output": likeliest_fillings(self.tokenizer, logits)})
+        return samples
 
 
 class SpanBoundary(nn.Module):
-    """Predicts the tokens of a span from the two outside it and their place in it (Joshi et al. 2020, section 3.2)."""
+    """Predicts the tokens of a span from the two tokens around it and their position in it (Joshi et al. 2020, section 3.2)."""
 
     def __init__(self, model: LanguageModel):
         super().__init__()
         width, below = model.width, model.token_embedding.embedding_dim
-        self.places = nn.Embedding(LONGEST_SPAN, PLACE_SIZE)
-        layers = [(2 * width + PLACE_SIZE, width), (width, below)]
-        self.layers = nn.Sequential(*(part for a, b in layers for part in (nn.Linear(a, b), nn.GELU(), nn.LayerNorm(b))))
+        self.places = nn.Embedding(LONGEST_SPAN, POSITION_SIZE)
+        sizes = [(2 * width + POSITION_SIZE, width), (width, below)]
+        self.layers = nn.Sequential(*(layer for a, b in sizes for layer in (nn.Linear(a, b), nn.GELU(), nn.LayerNorm(b))))
         self.bias = nn.Parameter(torch.zeros(model.token_embedding.num_embeddings))
         nn.init.normal_(self.places.weight, std=0.02)
 
     def forward(self, model: LanguageModel, left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
-        """left, right (batch, targets, width), the states outside the spans; offsets (batch, targets), 1 for a span's first token
-        -> logits (batch, targets, vocab_size), by the model's own token vectors."""
-        places = self.places((offsets - 1).clamp(0, LONGEST_SPAN - 1))
-        return linear(self.layers(torch.cat([left, right, places], 2)), model.token_embedding.weight, self.bias)
+        """left, right (batch, targets, width), the states around the spans; offsets (batch, targets), 1 for a span's first token
+        -> logits (batch, targets, vocab_size), by the model's token embeddings."""
+        positions = self.places((offsets - 1).clamp(0, LONGEST_SPAN - 1))
+        return linear(self.layers(torch.cat([left, right, positions], 2)), model.token_embedding.weight, self.bias)
 
 
-LONGEST_SPAN, PLACE_SIZE = 64, 200
-"""Tokens, and the width of a place in a span."""
+LONGEST_SPAN, POSITION_SIZE = 64, 200
+"""Tokens, and the width of the position embedding."""
 
 Objective = MaskedLM

@@ -1,1 +1,1 @@
-"""Noise: tokens that are masked or changed for a model to restore: `tokens` masks single ones or whole words."""
+"""Corruption of tokens that a model has to restore: `tokens` masks single tokens or whole words, `spans` masks spans."""

@@ -1,1 +1,1 @@
-"""Permutation language modelling: `config` its settings, `batches` the rows, `objective` loss and samples."""
+"""Permutation language modelling: `config` has the settings, `batches` the sequences, `objective` loss and samples."""

@@ -1,1 +1,1 @@
-"""Quick-thoughts: `config` its settings, `objective` batches, loss and samples."""
+"""Quick-thoughts: `config` has the settings, `objective` batches, loss and samples."""

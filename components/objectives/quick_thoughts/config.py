@@ -6,17 +6,17 @@ from components.objectives.config import ObjectiveBlock
 
 
 class QuickThoughts(ObjectiveBlock):
-    """A sentence's vector tells its neighbours from the other sentences of the batch (Logeswaran and Lee 2018)."""
+    """Identify a sentence's neighbours among the sentences of the batch by their vectors (Logeswaran and Lee 2018)."""
 
     trains = ("recurrent", "left_to_right", "both_sides")
-    compares_rows = True
-    own_loss = True
-    counted_rows = None
+    contrastive = True
+    incomparable_loss = True
+    flops_batch_size = None
     samples_title = "nearest sentences"
 
     name: Literal["quick_thoughts"]
     encoders: Literal["two", "one"] = "two"
-    """`two`: candidates are read by a second network of the same form, which is thrown away afterwards; the paper keeps both."""
+    """`two`: candidates are read by a second network of the same architecture, which is discarded afterwards; the paper keeps both."""
 
 
 Objective = QuickThoughts

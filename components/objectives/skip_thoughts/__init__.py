@@ -1,1 +1,1 @@
-"""Skip-thoughts: `config` its settings, `objective` batches, loss and samples."""
+"""Skip-thoughts: `config` has the settings, `objective` batches, loss and samples."""

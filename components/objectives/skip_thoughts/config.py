@@ -7,17 +7,17 @@ from components.objectives.config import ObjectiveBlock
 
 
 class SkipThoughts(ObjectiveBlock):
-    """A sentence's vector is what the sentences before and after it are written from (Kiros et al. 2015). Its vocabulary expansion has no
-    place here: to a model of pieces no word is unknown."""
+    """Generate the sentences before and after a sentence from its vector (Kiros et al. 2015). Without the paper's vocabulary
+    expansion, since no word is unknown to a model of subword tokens."""
 
     trains = ("recurrent", "left_to_right", "both_sides")
-    own_loss = True
-    counted_rows = None
+    incomparable_loss = True
+    flops_batch_size = None
     samples_title = "nearest sentences"
 
     name: Literal["skip_thoughts"]
     decoder_size: Size | None = None
-    """Width of the two GRUs that write; null: the model's."""
+    """Width of the two GRU decoders; null: the model's."""
 
 
 Objective = SkipThoughts

@@ -1,1 +1,2 @@
-"""Characters read, subwords asked for: `config` its settings, `vocabulary` the subwords, `batches` the rows, `objective` loss, samples."""
+"""Prediction of subwords from characters: `config` has the settings, `vocabulary` the subwords, `batches` the examples, `objective` the
+loss."""

@@ -10,19 +10,19 @@ from components.objectives.examples.config import MaskedInputs
 
 
 class SubwordLM(MaskedInputs):
-    """Whole subwords of a text of characters are hidden, and each is named from one of its characters (CANINE-S, Clark et al. 2022, section
-    3.3); which subwords there are is known in pre-training alone."""
+    """Mask subwords of a text of characters, and predict each from one of its characters (CANINE-S, Clark et al. 2022, section
+    3.3). The subword vocabulary is used only in pre-training."""
 
-    own_loss = True
+    incomparable_loss = True
     samples_title = "likeliest subwords for [MASK]"
 
     name: Literal["subwords"]
     next_sentence: bool = True
-    """Whether the model says of each pair of segments if B followed A."""
+    """Whether the model predicts for each pair of segments if B followed A."""
     subword_vocab_size: Annotated[int, Field(ge=2, le=2**24)] = 2048
-    """The number of subwords, which are BPE's and learned from the training text."""
+    """The number of BPE subwords, learned from the training text."""
     sample_segments: Count = 50_000
-    """The number of segments of that text, spread over it, from which they are learned."""
+    """The number of segments, evenly spread over that text, from which they are learned."""
 
     @property
     def question(self) -> Literal["nsp"] | None:
@@ -38,14 +38,11 @@ class SubwordLM(MaskedInputs):
         super().check_reader(architecture)
         if not architecture.of_characters:
             raise ValueError(
-                f"objective subwords is for models that read characters, and {architecture.name} reads "
-                "subword tokens; take mlm"
+                f"objective subwords is for models that read characters, and {architecture.name} reads subword tokens; take mlm"
             )
 
     def check_prompt(self, prompt: str) -> None:
-        raise ValueError(
-            f"prompts: objective {self.name} predicts with a head that is not kept after training; leave prompts out"
-        )
+        raise ValueError(f"prompts: objective {self.name} predicts with a head that is not kept after training; leave prompts out")
 
 
 Objective = SubwordLM

@@ -1,1 +1,1 @@
-"""Translation, or any other rewriting of one text as another: `config` its settings, `objective` batches, loss and samples."""
+"""Translation, or any other mapping from one text to another: `config` has the settings, `objective` batches, loss and samples."""

@@ -1,1 +1,1 @@
-"""Muon (Jordan et al. 2024): momentum whose update is made orthogonal, for the matrices of layers; AdamW for the rest."""
+"""Muon (Jordan et al. 2024): momentum with orthogonalised updates for the matrices of layers; AdamW for the rest."""

@@ -9,16 +9,18 @@ from components.optimizers.adamw.config import AdamW
 
 
 class Muon(AdamW):
-    """Muon (Jordan et al. 2024) for the matrices of layers, query, key and value apart. `learning_rate`, `betas` and `eps` are AdamW's, for
-    the rest: embeddings, heads, biases and norms. The schedule is one for both."""
+    """Muon (Jordan et al. 2024) for the matrices of layers, with query, key and value as separate matrices.
+
+    `learning_rate`, `betas` and `eps` are AdamW's, for embeddings, heads, biases and norms. Both share the schedule.
+    """
 
     name: Literal["muon"]
     matrix_learning_rate: Positive = 0.02
-    """Highest learning rate of the matrices. Its update has singular values near 1, so that it does not depend on the gradient's size."""
+    """Highest learning rate of the matrices. The singular values of an update are near 1, whatever the size of the gradient."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
-    """Decay of the running mean of the gradient, which is read as Nesterov's."""
+    """Decay of the running mean of the gradient (Nesterov momentum)."""
     iterations: Annotated[int, Field(ge=1, le=20)] = 5
-    """The number of Newton-Schulz iterations, which make an update orthogonal."""
+    """Number of Newton-Schulz iterations, which orthogonalise an update."""
 
 
 Optimizer = Muon

@@ -1,7 +1,7 @@
-"""Muon: the update of a matrix is its momentum with all singular values brought near 1 (Jordan et al. 2024).
+"""Muon: the update of a matrix is its momentum with all singular values near 1 (Jordan et al. 2024).
 
-`torch.optim.Muon` (torch 2.13) takes matrices alone, whole, and steps with gradients that are not numbers. So the rule is written here, and
-a test compares it with that one.
+`torch.optim.Muon` (torch 2.13) accepts only matrices, only unsharded ones, and steps with non-finite gradients. Therefore the update is
+implemented here, and a test compares it with torch's.
 """
 
 import math
@@ -18,50 +18,51 @@ from components.optimizers import parameter_groups
 from components.optimizers.muon import config
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the polynomial x -> ax + bx^3 + cx^5, which takes singular values in (0, 1] to near 1."""
+"""Coefficients of the polynomial ax + bx^3 + cx^5, which maps singular values in (0, 1] to values near 1."""
 FUSED = {"query_key_value": 3, "key_value": 2}
-"""Linear layers whose weight is several matrices, one above the other: each is made orthogonal by itself."""
+"""Linear layers whose weight consists of several matrices, stacked by rows: each is orthogonalised separately."""
 GATES = {nn.LSTM: 4, nn.GRU: 3}
-"""Of recurrent layers."""
+"""Gates of recurrent layers, whose matrices are stacked as well."""
 
 
 def build(
     settings: config.Muon, module: nn.Module, layers: Sequence[nn.Module], distance: Callable[[str], int]
 ) -> "Muon":  # fmt: skip
-    """As `components.optimizers.build`. Raises SesameError where the layers have no matrices."""
+    """Build Muon as `components.optimizers.build` does. Raise SesameError if the layers have no matrices."""
     matrices = {id(weight): count for layer in layers for weight, count in _matrices(layer) if weight.requires_grad}
     if not matrices:
         raise SesameError("optimizer muon: the model has no layers with matrices; take adamw")
     groups = parameter_groups(module, settings.learning_rate, settings.weight_decay, settings.layer_decay, distance)
-    return Muon([part for group in groups for part in _divided(group, matrices, settings)], settings)
+    return Muon([subgroup for group in groups for subgroup in _split_group(group, matrices, settings)], settings)
 
 
 def _matrices(layer: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:
-    """The weights of a layer that are matrices, and how many each is made of."""
-    counts = {id(weight): 1 for weight in layer.parameters() if weight.ndim == 2}
-    for name, part in layer.named_modules():
-        if isinstance(part, nn.Linear) and (count := FUSED.get(name.rpartition(".")[2])):
-            counts[id(part.weight)] = count
-        elif type(part) in GATES:
-            gates = (weight for key, weight in part.named_parameters() if key.startswith(("weight_ih", "weight_hh")))
-            counts |= {id(weight): GATES[type(part)] for weight in gates}
-        linear = [own for own in part.children() if isinstance(own, nn.Linear)]
-        # a gated feed-forward network: its first matrix has gate and value, and is twice as high as what the second one reads
+    """Yield the weights of a layer that are 2-d, and the number of matrices in each."""
+    weights = [weight for weight in layer.parameters() if weight.ndim == 2]
+    counts = {id(weight): 1 for weight in weights}
+    for name, module in layer.named_modules():
+        if isinstance(module, nn.Linear) and (count := FUSED.get(name.rpartition(".")[2])):
+            counts[id(module.weight)] = count
+        elif type(module) in GATES:
+            gates = (weight for key, weight in module.named_parameters() if key.startswith(("weight_ih", "weight_hh")))
+            counts |= {id(weight): GATES[type(module)] for weight in gates}
+        linear = [child for child in module.children() if isinstance(child, nn.Linear)]
+        # a gated feed-forward network: the first weight has gate and value, and so twice the rows that the second one reads
         if len(linear) == 2 and linear[0].out_features == 2 * linear[1].in_features:
             counts[id(linear[0].weight)] = 2
-    yield from ((weight, counts[id(weight)]) for weight in layer.parameters() if weight.ndim == 2)
+    yield from ((weight, counts[id(weight)]) for weight in weights)
 
 
-def _divided(group: dict[str, Any], matrices: dict[int, int], settings: config.Muon) -> Iterator[dict[str, Any]]:
-    """The matrices of a group, by how many each weight is made of, at their own rate; and what AdamW takes, for which `matrices` is 0."""
+def _split_group(group: dict[str, Any], matrices: dict[int, int], settings: config.Muon) -> Iterator[dict[str, Any]]:
+    """Split a group by the number of matrices in a weight; `matrices` is 0 for the weights that AdamW trains, at its rate."""
     for count in sorted({0, *matrices.values()}):
-        if parameters := [each for each in group["params"] if matrices.get(id(each), 0) == count]:
+        if parameters := [parameter for parameter in group["params"] if matrices.get(id(parameter), 0) == count]:
             rate = group["full_lr"] * (settings.matrix_learning_rate / settings.learning_rate if count else 1)
             yield group | {"params": parameters, "lr": rate, "full_lr": rate, "matrices": count}
 
 
 class Muon(AdamW):
-    """One optimizer for both kinds of weights, so that a save has the state of all."""
+    """One optimizer for both kinds of weights, so that a checkpoint has the state of all."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: config.Muon):
         super().__init__(groups, betas=settings.betas, eps=settings.eps, fused=True)
@@ -69,21 +70,21 @@ class Muon(AdamW):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        every = self.param_groups
-        for group in every:
+        groups = self.param_groups
+        for group in groups:
             for parameter in group["params"] if group["matrices"] else ():
                 if parameter.grad is not None:
-                    self._turn(parameter, group)
-        self.param_groups = [group for group in every if not group["matrices"]]
+                    self._update_matrix(parameter, group)
+        self.param_groups = [group for group in groups if not group["matrices"]]
         try:
             super().step()
         finally:
-            self.param_groups = every
+            self.param_groups = groups
 
-    def _turn(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        """Decay a matrix, and move it by its orthogonal update; not where `found_inf` says that a gradient is not a number."""
+    def _update_matrix(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        """Decay a matrix and add its orthogonalised update, unless `found_inf` reports a non-finite gradient."""
         if not (state := self.state[parameter]):
-            # AdamW looks for a step in each state when it is loaded
+            # AdamW expects a step in each state when it loads them
             state |= {"step": torch.zeros((), dtype=torch.float32, device=parameter.device), "momentum": torch.zeros_like(parameter)}
         momentum = state["momentum"]
         bad = getattr(self, "found_inf", None)
@@ -97,19 +98,19 @@ class Muon(AdamW):
         parameter.sub_(rate * self._orthogonal(update, group["matrices"]))
 
     def _orthogonal(self, update: Tensor, count: int) -> Tensor:
-        """(count * rows, columns), as `update`. Sharded weights are put together first: the rule is one of whole matrices."""
+        """update (count * rows, columns) -> the same shape. A sharded update is gathered first: it needs complete matrices."""
         if isinstance(update, DTensor):
-            whole = self._orthogonal(update.full_tensor(), count)
-            return distribute_tensor(whole, update.device_mesh, update.placements)
-        parts = [orthogonal(part, self.iterations) for part in update.chunk(count)]
-        return torch.cat([part * math.sqrt(max(1.0, part.shape[0] / part.shape[1])) for part in parts])
+            full = self._orthogonal(update.full_tensor(), count)
+            return distribute_tensor(full, update.device_mesh, update.placements)
+        matrices = [orthogonal(matrix, self.iterations) for matrix in update.chunk(count)]
+        return torch.cat([matrix * math.sqrt(max(1.0, matrix.shape[0] / matrix.shape[1])) for matrix in matrices])
 
 
 def orthogonal(matrix: Tensor, iterations: int) -> Tensor:
-    """(rows, columns) with its singular values near 1, by iterations of Newton and Schulz; in bfloat16 on a GPU."""
+    """Return the matrix with singular values near 1, by Newton-Schulz iterations; in bfloat16 on a GPU."""
     x = matrix.bfloat16() if matrix.is_cuda else matrix.float()
     tall = x.shape[0] > x.shape[1]
-    x = x.mT if tall else x  # the products are square, and smaller so
+    x = x.mT if tall else x  # which makes the square products smaller
     x = x / (x.norm() + 1e-7)
     a, b, c = COEFFICIENTS
     for _ in range(iterations):

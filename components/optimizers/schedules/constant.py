@@ -1,4 +1,4 @@
-"""Rising over the warm-up, then the same."""
+"""Linear warm-up, then constant."""
 
 from components.optimizers.config import OptimizerBlock
 

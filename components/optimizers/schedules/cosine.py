@@ -1,4 +1,4 @@
-"""Rising over the warm-up, then falling to 0 by half a cosine (Loshchilov and Hutter 2017)."""
+"""Linear warm-up, then cosine decay to 0 (Loshchilov and Hutter 2017)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Rising over the warm-up, then falling with the root of the steps (Vaswani et al. 2017, section 5.3)."""
+"""Linear warm-up, then proportional to 1 / sqrt(step) (Vaswani et al. 2017, section 5.3)."""
 
 import math
 

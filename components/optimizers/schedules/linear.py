@@ -1,4 +1,4 @@
-"""Rising over the warm-up, then falling to 0 on a line (Devlin et al. 2019, appendix A.2)."""
+"""Linear warm-up, then linear decay to 0 (Devlin et al. 2019, appendix A.2)."""
 
 from components.optimizers.config import OptimizerBlock
 

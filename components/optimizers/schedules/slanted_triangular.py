@@ -1,4 +1,4 @@
-"""From 1/32 up over the warm-up and down to it (Howard and Ruder 2018, equation 3)."""
+"""Linear warm-up from 1/32, then linear decay back to it (Howard and Ruder 2018, equation 3)."""
 
 from components.optimizers.config import OptimizerBlock
 

@@ -1,4 +1,4 @@
-"""Warm-up, stable, decay: falling to 0 on a line over the last `decay` share (Hu et al. 2024)."""
+"""Warm-up, stable, decay: linear decay to 0 over the last `decay` share (Hu et al. 2024)."""
 
 from components.optimizers.config import OptimizerBlock
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from components import params
-from components.core.errors import SesameError, counted
+from components.core.errors import SesameError, format_counts
 from components.text.corpora import Document, cleaning
 
 
@@ -19,7 +19,7 @@ def balanced(
     for language, document in documents:
         own[language].append(document)
     if empty := [part.language for part in corpus.parts if not own[part.language]]:
-        raise SesameError(f"corpora.{name}: no text is left in {', '.join(dict.fromkeys(empty))}; dropped: {counted(dropped)}")
+        raise SesameError(f"corpora.{name}: no text is left in {', '.join(dict.fromkeys(empty))}; dropped: {format_counts(dropped)}")
     words = {language: sum(map(cleaning.words_of, texts)) for language, texts in own.items()}
     shares = smoothed(words, corpus.smoothing)
     whole = min([words[language] / share for language, share in shares.items()] + [corpus.max_words or float("inf")])

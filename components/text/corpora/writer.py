@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from components import params
-from components.core.errors import SesameError, counted
+from components.core.errors import SesameError, format_counts
 from components.core.storage import output, write_json
 from components.text.corpora import SPLITS, Document
 from components.text.corpora.cleaning import share_of, words_of
@@ -63,7 +63,7 @@ def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: 
     """Raises SesameError when no document came in, or none in a split that is wanted: later stages would fail on it less clearly."""
     total = sum(documents.values())
     if total == 0:
-        raise SesameError(f"corpora.{name}: no text is left; dropped: {counted(dropped)}")
+        raise SesameError(f"corpora.{name}: no text is left; dropped: {format_counts(dropped)}")
     for split, share in (("train", 1), ("valid", 1), ("test", splits.test)):
         if share and not documents[split]:
             raise SesameError(

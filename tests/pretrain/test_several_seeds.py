@@ -36,7 +36,7 @@ def test_each_repeat_is_the_training_of_its_seed_and_none_is_trained_twice(proje
     os.killpg(child.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     said = ran("pretrain", "gpt")
-    assert "seed 1: trained by the attempt before" in said and f"seed {seeds[1]}\n" in said
+    assert "seed 1: trained by the previous attempt" in said and f"seed {seeds[1]}\n" in said
     assert not list(Path(".sesame/checkpoints").glob("*")), "what waited is removed at the end"
     folders = dict(zip(seeds, pretrainings(Path("data/models/gpt")), strict=True))
     assert folders[seeds[2]] == Path("data/models/gpt/pretrainings/3")

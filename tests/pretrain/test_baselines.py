@@ -9,7 +9,7 @@ import pytest
 from components import params
 from components.objectives import build
 from components.objectives.scoring import IGNORED
-from components.pretrain import zero
+from components.pretrain import baselines
 from components.text import encode
 from components.text.tokenizer import MASK
 from tests.conftest import tiny_params
@@ -49,14 +49,14 @@ def test_kneser_ney_is_that_of_the_paper_and_adds_up_to_one():
         stream.append(int((stream[-1] * 3 + rng.choice([0, 1, 1, 2, 5])) % 13) if rng.random() < 0.9 else int(rng.integers(13)))
     train, valid = np.array(stream[:3000]), np.array(stream[3000:])
     probability = by_definition(train.tolist(), 13, 3)
-    found = zero.KneserNey(train, 13, 3).probabilities(valid)
+    found = baselines.KneserNey(train, 13, 3).probabilities(valid)
     expected = [probability(tuple(valid[max(0, i - 2) : i].tolist()), int(valid[i])) for i in range(len(valid))]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert sum(probability((1, 4), token) for token in range(13)) == pytest.approx(1)
     for context in ([1, 4], [7, 7], [12, 0]):
-        whole = [zero.KneserNey(train, 13, 3).probabilities(np.array([*context, token]))[-1] for token in range(13)]
+        whole = [baselines.KneserNey(train, 13, 3).probabilities(np.array([*context, token]))[-1] for token in range(13)]
         assert sum(whole) == pytest.approx(1)
-    assert -np.log(found).mean() < -np.log(zero.KneserNey(train, 13, 1).probabilities(valid)).mean() - 0.3
+    assert -np.log(found).mean() < -np.log(baselines.KneserNey(train, 13, 1).probabilities(valid)).mean() - 0.3
 
 
 @pytest.mark.parametrize("name", ["clm", "mlm"])
@@ -66,14 +66,14 @@ def test_the_context_free_loss_is_that_of_counts(built, tokens, name):
     objective = build(block, tokens)
     train, valid = (encode.load(built / "data/encoded/tiny", split) for split in ("train", "valid"))
     batches = objective.batches(train, 4, 32, seed=1)
-    found = zero.context_free_loss(objective, train, tokens.vocab_size, batches, objective.validation(valid, 4, 32))
+    found = baselines.context_free_loss(objective, train, tokens.vocab_size, batches, objective.validation(valid, 4, 32))
     frequency = train.occurrences(tokens.vocab_size) + 1.0
     frequency /= frequency.sum()
     labels = []
     steps = objective.validation(valid, 4, 32)
-    kept = zero.shown_and_right(objective, batches)
+    kept = baselines.unchanged_share(objective, batches)
     for step in range(steps.epoch_steps()):
-        asked, seen = objective.asked(steps[step].rows)
+        asked, seen = objective.token_targets(steps[step].tensors)
         for i in (asked != IGNORED).nonzero()[:, 0].tolist():
             likely = frequency[asked[i]]
             if seen is not None and seen[i] != MASK:

@@ -20,8 +20,8 @@ from components.core.flops import counted
 from components.core.tracking import Run
 from components.derive.tuned import parts
 from components.finetune import loop, methods
-from components.finetune.bench import Bench, Ready, readable
 from components.finetune.data import Batch, Encoded, Texts, batches
+from components.finetune.task_setup import PreparedModel, TaskSetup, check_max_length
 from components.models import store
 from components.optimizers import factor
 from components.optimizers.config import OptimizerBlock
@@ -31,9 +31,9 @@ from components.tasks import metrics
 class Tasks(nn.Module):
     """One model under the heads of several tasks."""
 
-    def __init__(self, ready: dict[str, Ready]):
+    def __init__(self, prepared: dict[str, PreparedModel]):
         super().__init__()
-        self.tuned = nn.ModuleDict({task: own.module for task, own in ready.items()})
+        self.tuned = nn.ModuleDict({task: own.module for task, own in prepared.items()})
 
     def forward(self, task: str, texts: Texts, segments: Tensor) -> Tensor:
         return self.tuned[task](texts, segments)
@@ -48,43 +48,43 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
 def tune(all_params: params.Params, tasks: Sequence[str], by: params.MultiTask, start: Path, folder: Path) -> dict:
     """A model's folder -> another one."""
     recipe = by.recipe
-    readable(start, recipe)
+    check_max_length(start, recipe)
     sizes = {task: {"train": by.examples_of(task), "dev": all_params.finetune.evaluated("dev")} for task in tasks}
-    benches = {task: Bench.of(all_params, task, sizes[task]) for task in tasks}
-    ready = heads(benches, start, by)
-    data = {task: own.encode(benches[task].rows) for task, own in ready.items()}
-    first, its = next(iter(ready.values())), store.about(start)
-    model, fabric = first.module.model, next(iter(benches.values())).fabric
+    setups = {task: TaskSetup.load(all_params, task, sizes[task]) for task in tasks}
+    prepared = heads(setups, start, by)
+    data = {task: own.encode(setups[task].examples) for task, own in prepared.items()}
+    first, its = next(iter(prepared.values())), store.about(start)
+    model, fabric = first.module.model, next(iter(setups.values())).fabric
     drawn = {part: parts(model, part) for part in model.absent}
-    module, tokens, flops, seen = fit(fabric, ready, {task: own["train"] for task, own in data.items()}, by)
+    module, tokens, flops, seen = fit(fabric, prepared, {task: own["train"] for task, own in data.items()}, by)
 
     module.eval()
     dev = {}
-    for task, bench in benches.items():
-        predictions = loop.predictions(fabric, partial(module, task), ready[task].kind, data[task]["dev"]).values
-        dev[task] = metrics.evaluate(bench.task, "dev", bench.rows["dev"], predictions)
+    for task, setup in setups.items():
+        predictions = loop.predict(fabric, partial(module, task), prepared[task].kind, data[task]["dev"]).values
+        dev[task] = metrics.evaluate(setup.task, "dev", setup.examples["dev"], predictions)
         print(f"{task}: dev {' '.join(f'{metric} {metrics.shown(value)}' for metric, value in dev[task].items())}", flush=True)
     absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
     step = {"by": "multitask", "on": " + ".join(tasks), "method": recipe.method, "tokens": tokens, "flops": flops}
     with storage.output(folder) as target:
         store.save(target, model.state_dict(), its.architecture, first.tokens, absent, [*its.lineage, step])
-    gpus = int(next(iter(benches.values())).on_gpu)
-    protocols = {task: bench.protocol(recipe, "dev") for task, bench in benches.items()}
+    gpus = int(next(iter(setups.values())).on_gpu)
+    protocols = {task: setup.protocol(recipe, "dev") for task, setup in setups.items()}
     cost = {"tokens": tokens, "flops": flops, "gpus": gpus}
     return {"tasks": list(tasks), "dev": dev, "protocol": protocols, "examples": seen, "cost": cost}
 
 
-def heads(benches: dict[str, Bench], start: Path, by: params.MultiTask) -> dict[str, Ready]:
+def heads(setups: dict[str, TaskSetup], start: Path, by: params.MultiTask) -> dict[str, PreparedModel]:
     """Of each task its module, all around the same model."""
-    ready: dict[str, Ready] = {}
-    for task, bench in benches.items():
-        if not ready:
-            ready[task] = bench.ready(start, by.recipe, by.seed)
+    prepared: dict[str, PreparedModel] = {}
+    for task, setup in setups.items():
+        if not prepared:
+            prepared[task] = setup.prepare(start, by.recipe, by.seed)
             continue
-        first, kind = next(iter(ready.values())), methods.reading(bench.task, by.recipe, task)
-        module = methods.build(first.module.model, first.tokens, by.recipe, kind, bench.pair)
-        ready[task] = Ready(bench.fabric.to_device(module), kind, first.tokens, first.parameters, by.seed)
-    return ready
+        first, kind = next(iter(prepared.values())), methods.build_kind(setup.task, by.recipe, task)
+        module = methods.build(first.module.model, first.tokens, by.recipe, kind, setup.pair)
+        prepared[task] = PreparedModel(setup.fabric.to_device(module), kind, first.tokens, first.parameters, by.seed)
+    return prepared
 
 
 def order(examples: dict[str, int], by: params.MultiTask, epoch: int, rng: np.random.Generator) -> list[str]:
@@ -105,18 +105,18 @@ def endless(data: Encoded, size: int, rng: np.random.Generator) -> Iterator[Batc
 
 
 def fit(
-    fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.MultiTask
+    fabric: Fabric, prepared: dict[str, PreparedModel], data: dict[str, Encoded], by: params.MultiTask
 ) -> tuple[nn.Module, int, int, dict[str, int]]:  # fmt: skip
     """Train; the tasks' modules as one, the tokens read, the FLOPs spent, and the examples seen of each task. Raises SesameError when a
     loss is not a number."""
     recipe, rng = by.recipe, np.random.default_rng([by.seed, 1])
-    for task, own in ready.items():
-        own.kind.prepare(data[task])
-    first, *others = (own.module for own in ready.values())
-    groups = loop.groups(first, recipe)
+    for task, own in prepared.items():
+        own.kind.prepare_targets(data[task])
+    first, *others = (own.module for own in prepared.values())
+    groups = loop.optimizer_groups(first, recipe)
     for module in others:
-        groups += loop.groups(module.head, recipe)  # the model's weights are those of the first
-    module, optimizer = fabric.setup(Tasks(ready), AdamW(groups, fused=True))
+        groups += loop.optimizer_groups(module.head, recipe)  # the model's weights are those of the first
+    module, optimizer = fabric.setup(Tasks(prepared), AdamW(groups, fused=True))
     schedule = OptimizerBlock(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
     streams = {task: endless(own, recipe.batch_size, np.random.default_rng([by.seed, 2, i])) for i, (task, own) in enumerate(data.items())}
     examples = {task: len(own) for task, own in data.items()}
@@ -133,7 +133,7 @@ def fit(
             texts, segments = fabric.to_device((batch.texts, batch.segments))
             padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
             with counted() if task not in rates else nullcontext() as counter:
-                loss = ready[task].kind.loss(module(task, texts, segments).float(), data[task], batch)
+                loss = prepared[task].kind.loss(module(task, texts, segments).float(), data[task], batch)
                 fabric.backward(loss)
             if counter:
                 rates[task] = counter.get_total_flops() / padded

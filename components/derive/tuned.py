@@ -10,7 +10,7 @@ from components import params
 from components.core import storage
 from components.core.tracking import Run
 from components.finetune import loop, tuned
-from components.finetune.bench import Bench, readable
+from components.finetune.task_setup import TaskSetup, check_max_length
 from components.models import store
 from components.models.contract import LanguageModel
 from components.tasks import metrics
@@ -30,23 +30,23 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
 def tune(all_params: params.Params, tasks: Sequence[str], by: params.Tuned, start: Path, folder: Path) -> dict:
     """A model's folder -> another one."""
     [task] = tasks
-    bench = Bench.of(all_params, task, {"train": by.examples_of(task), "dev": all_params.finetune.evaluated("dev")})
-    readable(start, by.recipe)
-    ready = bench.ready(start, by.recipe, by.seed)
-    data, its, model = ready.encode(bench.rows), store.about(start), ready.module.model
+    setup = TaskSetup.load(all_params, task, {"train": by.examples_of(task), "dev": all_params.finetune.evaluated("dev")})
+    check_max_length(start, by.recipe)
+    prepared = setup.prepare(start, by.recipe, by.seed)
+    data, its, model = prepared.encode(setup.examples), store.about(start), prepared.module.model
     drawn = {part: parts(model, part) for part in model.absent}
     fitted = loop.fit(
-        bench.fabric, ready.module, ready.kind, data["train"], by.recipe, by.seed,
-        lambda epoch, loss: print(f"epoch {epoch}: loss {loss:.4f}", flush=True), bench.judge(), data["dev"],
+        setup.fabric, prepared.module, prepared.kind, data["train"], by.recipe, by.seed,
+        lambda epoch, loss: print(f"epoch {epoch}: loss {loss:.4f}", flush=True), setup.dev_score(), data["dev"],
     )  # fmt: skip
     # a part that no pre-training had touched may have been trained now, as the pooler under the linear head
     absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
     step = {"by": "tuned", "on": task, "method": by.recipe.method, "tokens": fitted.tokens, "flops": fitted.flops}
     with storage.output(folder) as target:
-        store.save(target, model.state_dict(), its.architecture, ready.tokens, absent, [*its.lineage, step])
-        tuned.save(target, ready, task, bench.task, by.recipe, bench.pair)
+        store.save(target, model.state_dict(), its.architecture, prepared.tokens, absent, [*its.lineage, step])
+        tuned.save(target, prepared, task, setup.task, by.recipe, setup.pair)
     return {
-        "task": task, "dev": metrics.evaluate(bench.task, "dev", bench.rows["dev"], fitted.predict(data["dev"]).values),
-        "protocol": bench.protocol(by.recipe, "dev"), "examples": {task: fitted.epochs * len(bench.rows["train"])},
-        "cost": {"tokens": fitted.tokens, "flops": fitted.flops, "gpus": int(bench.on_gpu)},
+        "task": task, "dev": metrics.evaluate(setup.task, "dev", setup.examples["dev"], fitted.predict(data["dev"]).values),
+        "protocol": setup.protocol(by.recipe, "dev"), "examples": {task: fitted.epochs * len(setup.examples["train"])},
+        "cost": {"tokens": fitted.tokens, "flops": fitted.flops, "gpus": int(setup.on_gpu)},
     }  # fmt: skip

@@ -15,7 +15,7 @@ from components.core import storage
 from components.core.frames import of_csv
 from components.evaluations.contract import side
 from components.finetune import baseline
-from components.finetune.bench import Bench
+from components.finetune.task_setup import TaskSetup
 from components.params import LOSS
 from components.studies.folders import LAST, pretrained_folder, transferred_folder, weights_folder
 from components.tasks import card, metrics
@@ -115,12 +115,12 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
                 less = verdicts.difference(sides[variant, milestone], sides[other, milestone], noise)
                 compared.append((task, variant, other, milestone, less))
 
-    def judged(own: tuple) -> bool:
+    def reported_split(own: tuple) -> bool:
         task, variant, other, milestone, _ = own
         return milestone == LAST and (task == LOSS or not idle.keys() & {variant, other})
 
-    said = iter(verdicts.verdicts([own[-1] for own in compared if judged(own)]))
-    return [Comparison(*own, next(said) if judged(own) else UNTRAINED if own[3] == LAST else "") for own in compared]
+    said = iter(verdicts.verdicts([own[-1] for own in compared if reported_split(own)]))
+    return [Comparison(*own, next(said) if reported_split(own) else UNTRAINED if own[3] == LAST else "") for own in compared]
 
 
 def by_loss(all_params: params.Params, study: str, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], verdicts.Difference]:
@@ -154,12 +154,12 @@ def blind(all_params: params.Params, study: str) -> dict[str, tuple[float, float
     variant has more: its reading of pairs compares nothing, and says nothing of what was pre-trained (Gururangan et al. 2018)."""
     block, found = all_params.studies[study], {}
     for task in block.tasks:
-        bench = Bench.of(all_params, task)
-        if not baseline.usable(["second_text"], bench):
+        setup = TaskSetup.load(all_params, task)
+        if not baseline.usable(["second_text"], setup):
             continue
         results = [transferred(all_params, study, variant)[task][LAST] for variant in block.variants]
         split, metric = results[0]["split"], results[0]["metric"]
-        floor = baseline.fit(all_params, bench, "second_text").score(bench, split)[metric]["mean"]
+        floor = baseline.fit(all_params, setup, "second_text").score(setup, split)[metric]["mean"]
         means = [mean for result in results if (mean := result["scores"][split][metric]["mean"]) is not None]
         if means and floor is not None and max(means) <= floor:
             found[task] = max(means), floor

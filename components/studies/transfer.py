@@ -36,7 +36,7 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
             for task in study.tasks:
                 print(f"{task}, {milestone}", flush=True)
                 scores, tags = target / task / milestone, {"stage": "transfer", "milestone": milestone, **about}
-                result = runs.over_seeds(all_params, label, models, task, recipe, [variant.init], scores, run, tags)
+                result = runs.run_seeds(all_params, label, models, task, recipe, [variant.init], scores, run, tags)
                 results.setdefault(task, {})[milestone] = result
         evaluations = _asked(all_params, member, target)
     run.tag(**about)

@@ -136,9 +136,7 @@ class TaskSetup:
         if (scale := recipe.embedding_scale(init)) != 1:
             vectors = getattr(model, model.embedding)
             if not isinstance(vectors, nn.Embedding):
-                raise SesameError(
-                    f"starts.{init}.embedding_scale: {folder.name} computes its token vectors from characters; leave it out"
-                )
+                raise SesameError(f"starts.{init}.embedding_scale: {folder.name} computes its token vectors from characters; leave it out")
             with torch.no_grad():
                 vectors.weight *= scale
         kind = methods.build_kind(self.task, recipe, self.name)

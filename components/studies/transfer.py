@@ -52,9 +52,9 @@ def _asked(all_params: Params, member: Member, target: Path) -> dict[str, dict[s
     for evaluation in study.evaluations:
         for milestone in (*map(str, study.milestones), LAST):
             folder = weights / ("" if milestone == LAST else milestone)
-            answers = evaluate.asked(all_params.evaluations[evaluation].kind, evaluation, folder, seed)
+            answers = evaluate.evaluate_model(all_params.evaluations[evaluation].kind, evaluation, folder, seed)
             (target / evaluation / milestone).mkdir(parents=True)
-            evaluate.write(target / evaluation / milestone / "items.csv", answers)
+            evaluate.write_items(target / evaluation / milestone / "items.csv", answers)
             score = float(np.nanmean(answers.values * answers.weights))
             found.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "measure": answers.measure, "score": score}
             print(f"{evaluation}, {milestone}: {answers.measure} {score:.3f}", flush=True)

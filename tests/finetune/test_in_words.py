@@ -345,7 +345,7 @@ def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
     _, shown = build(family, tokens, task(), recipe("in_context", shots=2))
     shown.prepare_inputs(rows, 1)
     line_break = tokens.encode(["\n"])[0]
-    assert shown.before[-len(line_break) :] == line_break != tokens.suffix, "where the pieces have one"
+    assert shown.context[-len(line_break) :] == line_break != tokens.suffix, "where the pieces have one"
     judge = lambda found: float(np.mean([own == row.label for own, row in zip(found, rows, strict=True)]))  # noqa: E731
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
     assert fitted.predict(encoded).values == fitted.predict(unlabelled).values == ["no", "yes", "no"] and fitted.epochs < 200

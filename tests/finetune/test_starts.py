@@ -69,10 +69,10 @@ def test_another_start_takes_its_own_rate_and_scale(project, tokens):
 
 def test_each_seed_draws_its_training_examples_the_same_for_every_model(project):
     setup = TaskSetup.load(declared(), "same")
-    drawn = {seed: [row.id for row in setup.for_seed(seed).rows["train"]] for seed in (1, 2)}
+    drawn = {seed: [row.id for row in setup.for_seed(seed).examples["train"]] for seed in (1, 2)}
     assert len(drawn[1]) == len(drawn[2]) == 60 and set(drawn[1]) != set(drawn[2])
-    assert drawn[1] == [row.id for row in TaskSetup.load(declared("gpt"), "same").for_seed(1).rows["train"]]
-    assert setup.for_seed(1).rows["test"] is setup.examples["test"] and "60 labelled examples, others for each seed" in setup.protocol(
+    assert drawn[1] == [row.id for row in TaskSetup.load(declared("gpt"), "same").for_seed(1).examples["train"]]
+    assert setup.for_seed(1).examples["test"] is setup.examples["test"] and "60 labelled examples, others for each seed" in setup.protocol(
         declared().finetune.recipes["bert"]
     )
 
@@ -81,7 +81,7 @@ def test_dev_may_be_a_part_and_test_all(project):
     raw = tiny_params()
     raw["finetune"]["eval_examples"] = {"dev": 5}
     whole, part = TaskSetup.load(params.check(tiny_params()), "same"), TaskSetup.load(params.check(raw), "same")
-    assert len(part.rows["dev"]) == 5 < len(whole.rows["dev"]) and len(part.rows["test"]) == len(whole.rows["test"])
+    assert len(part.examples["dev"]) == 5 < len(whole.examples["dev"]) and len(part.examples["test"]) == len(whole.examples["test"])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from components import params
-from components.comparison.verdicts import LEVEL, falsely_discovered
+from components.comparison.verdicts import LEVEL, false_discovery_rates
 from components.core import compute, storage
 from components.core.errors import SesameError
 from components.embeddings import evaluate
@@ -144,7 +144,7 @@ def _compared(groups: params.Groups, documents: Documents, path: Path) -> dict:
 
     own, chance = scores(np.stack([observed, *dealt]), np.minimum(*counts)[asked])
     family = (1 + (chance.max(axis=1)[:, None] >= own).sum(axis=0)) / (1 + len(chance))
-    falsely = falsely_discovered(own, chance.ravel())
+    falsely = false_discovery_rates(own, chance.ravel())
     words = [documents.words[i] for i in np.flatnonzero(asked)]
     used = [
         {

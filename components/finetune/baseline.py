@@ -99,8 +99,8 @@ class FittedBaseline(NamedTuple):
 
     def probabilities(self, setup: TaskSetup, splits: list[str], scaled: bool) -> list[tuple[dict[str, np.ndarray], float]]:
         """For each run: split -> the labels' probabilities, and their temperature."""
-        labels = calibration.gold(setup.task, setup.examples["dev"]) if self.logits else None
-        return [calibration.of_splits({split: logits[split] for split in splits}, labels, scaled) for logits in self.logits]
+        labels = calibration.label_indices(setup.task, setup.examples["dev"]) if self.logits else None
+        return [calibration.split_probabilities({split: logits[split] for split in splits}, labels, scaled) for logits in self.logits]
 
 
 def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list]:
@@ -234,7 +234,7 @@ def baseline(all_params: params.Params, name: str, run: Run) -> dict:
 
 def calibration_summary(setup: TaskSetup, split: str, probabilities: list[tuple[dict[str, np.ndarray], float]]) -> dict[str, dict]:
     """Calibration metrics of a split, summarised over the runs."""
-    labels = calibration.gold(setup.task, setup.examples[split])
+    labels = calibration.label_indices(setup.task, setup.examples[split])
     return metrics.summary(
         [calibration.evaluate(of_run[split], labels) | {"temperature": temperature} for of_run, temperature in probabilities]
     )

@@ -174,8 +174,8 @@ def run_training(
 
 def calibrate(setup: TaskSetup, runs: InitRuns, logits: dict[str, np.ndarray], recipe: params.Recipe) -> None:
     """Add the probabilities to the newest predictions, and their calibration metrics to `runs`."""
-    labels = {split: calibration.gold(setup.task, setup.examples[split]) for split in runs.scores}
-    probabilities, temperature = calibration.of_splits(logits, labels["dev"], recipe.temperature_scaling)
+    labels = {split: calibration.label_indices(setup.task, setup.examples[split]) for split in runs.scores}
+    probabilities, temperature = calibration.split_probabilities(logits, labels["dev"], recipe.temperature_scaling)
     newest = runs.predictions[-sum(map(len, probabilities.values())) :]
     for row, values in zip(newest, itertools.chain(*(probabilities[split] for split in runs.splits)), strict=True):
         row["probabilities"] = list(map(float, values))  # every digit: the bins of the calibration error are computed from these

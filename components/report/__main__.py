@@ -102,7 +102,7 @@ def _page(
         calibration=frames["calibration"], pretraining=frames["pretraining"], costs=frames["costs"],
         evaluations=_asked(frames["evaluations"]), spaces=spaces.section(all_params, metrics), writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
-        price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.beside,
+        price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.ratio,
         contexts={key: context(model) for key, model in all_params.main("models").items()},
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.main("models").items()},

@@ -119,7 +119,7 @@ def moved(all_params: params.Params, pair: str, words: int = WORDS) -> tuple[pd.
     table["control"] = np.polyval(line, table["rarity"])
     table["change"] = table["distance"] - table["control"]
     chance = (pooled["distance"] - np.polyval(line, pooled["rarity"])).to_numpy()
-    table["falsely"] = verdicts.falsely_discovered(table["change"].to_numpy(), chance)
+    table["falsely"] = verdicts.false_discovery_rates(table["change"].to_numpy(), chance)
     facts = {
         "words": len(table), "controls": list(floors), "mean": table["distance"].mean(), "control_mean": pooled["distance"].mean(),
         "changed": int((table["falsely"] <= verdicts.LEVEL).sum()),

@@ -201,7 +201,7 @@ def once(metrics: dict[tuple[str, str], dict]) -> list[str]:
 def costs(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
     """A row for each stage; energy is estimated, not measured, and what follows from it, too."""
     rows = [
-        {"stage": f"{group}@{name}"} | measured["cost"] | asdict(price.of(all_params, group, measured["cost"]))
+        {"stage": f"{group}@{name}"} | measured["cost"] | asdict(price.run_price(all_params, group, measured["cost"]))
         for (group, name), measured in metrics.items()
     ]
     return pd.DataFrame(rows, columns=COSTS)
@@ -210,7 +210,7 @@ def costs(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd
 def price_tags(all_params: params.Params, metrics: dict[tuple[str, str], dict], published: dict) -> list[dict]:
     """Strubell et al. 2019, table 3, with a row for each of our pre-trainings and one for all stages; their watts are without the PUE."""
     rows = [{"model": model} | figures for model, figures in published["rows"].items()]
-    prices = {key: price.of(all_params, key[0], measured["cost"]) for key, measured in metrics.items()}
+    prices = {key: price.run_price(all_params, key[0], measured["cost"]) for key, measured in metrics.items()}
     ours = {f"{name}, ours": own for (group, name), own in prices.items() if group == "pretrain"}
     for model, own in (ours | {"all stages here": price.total(prices.values())}).items():
         if not own.seconds:

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullFormatter
 from components import params
 from components.comparison import scaling
 from components.comparison.plots import styles
-from components.comparison.scaling import Promise, Surface
+from components.comparison.scaling import Estimate, Surface
 from components.core.errors import SesameError
 from components.studies.folders import LAST
 
@@ -22,7 +22,7 @@ class Rung:
     """A variant that was predicted."""
 
     variant: str
-    foretold: Promise
+    foretold: Estimate
     """With the noise of as many trainings as were run."""
     measured: float
 
@@ -46,7 +46,7 @@ class Ladder:
     def sentence(self) -> str:
         """What came of it."""
         told = [f"{rung.variant} {rung.verdict} ({rung.measured:.2f}; {rung.foretold.shown})" for rung in self.rungs]
-        said, size = f"Loss fitted to {self.fitted} variants, the rest foretold: {'; '.join(told)}.", self.surface.to_size
+        said, size = f"Loss fitted to {self.fitted} variants, the rest foretold: {'; '.join(told)}.", self.surface.size_exponent
         if size is None:
             return f"{said} Neither size nor tokens bring anything."
         factor = f"{10**size.value:.1f} [{10**size.low:.1f}, {10**size.high:.1f}]"

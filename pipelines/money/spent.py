@@ -55,7 +55,7 @@ class Book:
 def read(all_params: params.Params) -> Book:
     """Every run that the ledger or a result tells of."""
     results = {name: metrics["cost"] for name, metrics in estimates.lasting(graph.lock_entries()).items()}
-    made = {name: Spent(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
+    made = {name: Spent(name, ELSEWHERE, price.run_price(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
     if missing := no_ledger():
         return Book([*made.values(), *(own for name in all_params.studies for own in of_table(all_params, name, made))], missing)
     runs, endless, flows = of_ledger(all_params)
@@ -102,7 +102,7 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
             if "stage" not in tags or "name" not in tags:  # a flow, or one seed, trial or variant of a stage, whose run has it all
                 continue
             if run.info.status == "FINISHED" and {"seconds", "kwh"} <= cost.keys():
-                finished.append(Spent(run.info.run_name, "FINISHED", price.of(all_params, tags["stage"], cost)))
+                finished.append(Spent(run.info.run_name, "FINISHED", price.run_price(all_params, tags["stage"], cost)))
                 by_flow[tags.get(tracking.FLOW, "")] += cost["kwh"]
             elif run.info.end_time is None or run.info.status == "RUNNING":  # it has the end of its last attempt
                 endless += 1
@@ -114,7 +114,7 @@ def of_ledger(all_params: params.Params) -> tuple[list[Spent], int, list[dict[st
     for name, state, seconds in without_cost:
         group = name.partition("@")[0]
         kwh = watts[group] * seconds / 3.6e6 if group in watts else stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
-        finished.append(Spent(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))
+        finished.append(Spent(name, state, price.run_price(all_params, group, {"seconds": seconds, "kwh": kwh})))
     return finished, endless, [own | {"estimated": by_flow[flow]} for flow, own in flows.items()]
 
 
@@ -141,7 +141,7 @@ def of_table(all_params: params.Params, name: str, known: Collection[str]) -> li
     def add(kind: str, row: dict, seconds: float, flops: float) -> None:
         seconds, flops = seconds * int(row["n"]), flops * int(row["n"])
         kwh = stage.energy_kwh(all_params.energy, seconds, seconds, 0, 0)
-        own = price.of(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
+        own = price.run_price(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
         spent.append(Spent(f"{kind}@{name}-{row['variant']}", ELSEWHERE, own))
 
     for variant, row in last.items():

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from components import params
-from components.comparison.verdicts import falsely_discovered
+from components.comparison.verdicts import false_discovery_rates
 from components.core.errors import SesameError
 from components.embeddings import group, history
 from components.embeddings.space import Space, save
@@ -188,7 +188,7 @@ def test_a_few_words_of_large_spread_do_not_hide_the_others():
     planted = np.arange(300, 1000, 35)
     deals[0, planted] += 5 * spread[planted]
     own, chance = group.scores(deals, counts)
-    found = np.flatnonzero(falsely_discovered(own, chance.ravel()) <= 0.05)
+    found = np.flatnonzero(false_discovery_rates(own, chance.ravel()) <= 0.05)
     assert len(set(planted) & set(found)) >= 0.75 * len(planted) and len(set(found) - set(planted)) <= 1
 
 

@@ -10,8 +10,8 @@ from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.evaluations.bits_per_byte.config import BitsPerByte
 from components.evaluations.contract import Answers
+from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import scoring
-from components.evaluations.reading import AnyTokenizer
 from components.models.contract import LanguageModel
 from components.text import corpora
 

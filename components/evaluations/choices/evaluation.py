@@ -10,8 +10,8 @@ from components.core.errors import SesameError
 from components.evaluations.choices.config import Choices
 from components.evaluations.choices.readers import READERS, Candidate, Item
 from components.evaluations.contract import Answers, check_answers, group_weights
+from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import scoring
-from components.evaluations.reading import AnyTokenizer
 from components.models.contract import LanguageModel
 from components.text import sources
 

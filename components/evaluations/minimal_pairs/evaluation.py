@@ -7,11 +7,11 @@ import pandas as pd
 
 from components.core import storage
 from components.evaluations.contract import MIN_ITEMS, Answers
+from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import pairs, readers, rules, scoring
 from components.evaluations.minimal_pairs.accuracy import TIE, accuracies, is_right
 from components.evaluations.minimal_pairs.config import MinimalPairs, PairColumns
 from components.evaluations.minimal_pairs.ngrams import NGrams
-from components.evaluations.reading import AnyTokenizer
 from components.models.contract import LanguageModel
 from components.text import corpora, sources
 

@@ -159,7 +159,7 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
 
 def _temperatures(setup: TaskSetup, dev: np.ndarray) -> list[float]:
     """One for each exit, on dev (examples, exits, labels)."""
-    labels = calibration.gold(setup.task, setup.examples["dev"])
+    labels = calibration.label_indices(setup.task, setup.examples["dev"])
     return [calibration.fitted_temperature(dev[:, exit], labels) for exit in range(dev.shape[1])]
 
 
@@ -184,7 +184,7 @@ def _left(leaving: exits.Leaving, logits: np.ndarray) -> Given:
 def _judge(setup: TaskSetup, outcome: Outcome, init: str, seed: int, by_split: dict[str, Given]) -> None:
     """Score a run's answers, and where they were given, into its outcome."""
     for split, (logits, calibrated, shares) in by_split.items():
-        rows, labels = setup.examples[split], calibration.gold(setup.task, setup.examples[split])
+        rows, labels = setup.examples[split], calibration.label_indices(setup.task, setup.examples[split])
         values = [setup.task.labels[i] for i in logits.argmax(1)]
         outcome.rows += runs.prediction_rows(init, seed, split, rows, values)
         outcome.scores[split].append(metrics.evaluate(setup.task, split, rows, values))

@@ -86,12 +86,12 @@ def test_what_brings_nothing_gets_no_compute():
 def test_two_sizes_or_one_seed_fit_no_surface():
     with pytest.raises(SesameError, match="needs three sizes and three budgets or more; fitted are 2 sizes and 3 budgets"):
         scaling.fit_surface(SIZES[:6], BUDGETS[:6], [3.0] * 6, [0.1] * 6, [2] * 6)
-    with pytest.raises(SesameError, match="there is one seed"):
+    with pytest.raises(SesameError, match="there is a single seed"):
         scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [0.0] * 9, [1] * 9)
 
 
 def test_three_budgets_or_one_seed_are_too_few():
     with pytest.raises(SesameError, match="needs 4 budgets or more, and there are 3"):
         scaling.fit(TOKENS[:3], [4, 3.5, 3.2], [0.1] * 3, [3] * 3)
-    with pytest.raises(SesameError, match="there is one seed"):
+    with pytest.raises(SesameError, match="there is a single seed"):
         scaling.fit(TOKENS, [4, 3.5, 3.2, 3.1], [0.0] * 4, [1] * 4)

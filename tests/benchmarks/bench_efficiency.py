@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from components import params
-from components.derive.pruned import best, cut, norms, parts_of
+from components.derive.pruned import best, cut, norms, units_of
 from components.finetune import kinds, methods
 from components.finetune.data import Encoded
 from components.labs.efficiency import measure, quantised
@@ -58,7 +58,7 @@ def test_units_taken_out(split):
     """Half of the inner units; the limit is what the FLOPs promise."""
     whole, narrow = EncoderArchitecture(**SIZES), EncoderArchitecture(**SIZES | {"intermediate_size": 512})
     plain, less = classifier(whole), classifier(narrow)
-    every = parts_of(plain.model, narrow)
+    every = units_of(plain.model, narrow)
     kept = [best(score, parts.left) for score, parts in zip(norms(plain.model.state_dict(), every), every, strict=True)]
     less.model.load_state_dict(cut(plain.model.state_dict(), every, kept))
     promised = measure.flops(plain, split, EXAMPLES) / measure.flops(less, split, EXAMPLES)

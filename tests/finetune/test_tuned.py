@@ -86,7 +86,7 @@ def test_an_exported_regression_is_in_units_of_the_scores(project, tokens, start
         ("elmo", {}, "elmo_same is a bilm, and transformers has no such model"),
         ("bert", {"pair": "apart"}, "has head pooled, pair apart, and transformers' classifiers read head pooled, pair joined"),
         ("bert", {"head": "mix"}, "has head mix, pair joined"),
-        ("bert", {"positions": "rotary"}, "transformers' roformer reads a text's vector otherwise"),
+        ("bert", {"positions": "rotary"}, "transformers' roformer pools a text differently"),
     ],
 )
 def test_what_transformers_has_no_classifier_for_is_one_line(project, tokens, start, recipe, said):

@@ -204,7 +204,7 @@ def test_tuning_and_freezing_side_by_side():
 def test_cards_show_notes_and_no_password():
     raw = tiny_params()
     raw["tasks"]["same"] |= {
-        "note": "dev and test differ",
+        "run_id_file": "dev and test differ",
         "train": {"source": {"kind": "url", "url": "https://joe:secret@host/a.tsv", "sha256": "0" * 64}},
     }
     keys = [("corpus", "base"), ("mix", "tiny"), ("task", "same")]

@@ -316,7 +316,7 @@ def test_a_page_of_maps(models):
     ("arguments", "said"),
     [
         (["bert", "the dog " * 20], "the text has 42 tokens, and model bert reads 32: shorten it"),
-        (["bert", ""], "the text '' has no token: give it a word at least"),
+        (["bert", ""], "the text '' has no token: give at least one word"),
         (["nobody", "the dog"], "data/models/nobody: no model there; run the stage that makes nobody first"),
         (["elmo", "the dog"], "model elmo has no attention between tokens: use a Transformer"),
         (

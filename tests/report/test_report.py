@@ -204,7 +204,7 @@ def test_tuning_and_freezing_side_by_side():
 def test_cards_show_notes_and_no_password():
     raw = tiny_params()
     raw["tasks"]["same"] |= {
-        "run_id_file": "dev and test differ",
+        "note": "dev and test differ",
         "train": {"source": {"kind": "url", "url": "https://joe:secret@host/a.tsv", "sha256": "0" * 64}},
     }
     keys = [("corpus", "base"), ("mix", "tiny"), ("task", "same")]
@@ -282,7 +282,7 @@ def test_words_over_time_and_groups_of_writers_are_on_the_page(tmp_path, monkeyp
     pd.DataFrame(used).to_csv("data/align/writers/used.csv", index=False)
     figures = {"documents": [9, 8], "words": 1234, "used_differently": 1, "beyond_family": 0}
     metrics = {("vectors", name): {"words": 400, "vocabulary": 20} for name in ("one", "two")} | {("group", "writers"): figures}
-    metrics["history", "speeches"] = history.body(all_params, "speeches", None)
+    metrics["history", "speeches"] = history.trace(all_params, "speeches", None)
 
     shown = spaces.section(all_params, metrics)
     drawn = {key: Markup(plots.svg(figure)) for key, figure in spaces.figures(all_params).items()}

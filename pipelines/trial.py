@@ -43,9 +43,9 @@ def show() -> None:
     all_params, folder = params.load(), Path("data/models", MODEL)
     block = all_params.models[MODEL]
     compute.prepare(block.trainer.threads)
-    answers = evaluate.asked("minimal_pairs", EVALUATION, folder)
+    answers = evaluate.evaluate_model("minimal_pairs", EVALUATION, folder)
     score, random = (
-        float(np.nanmean(own.values)) for own in (answers, evaluate.asked("minimal_pairs", EVALUATION, folder, 1))
+        float(np.nanmean(own.values)) for own in (answers, evaluate.evaluate_model("minimal_pairs", EVALUATION, folder, 1))
     )
     judged, written = _judged(answers.items), _samples(block, folder)
     with Path("data/study_curves", f"{MODEL}.csv").open(newline="") as file:

@@ -70,28 +70,28 @@ def test_the_interval_of_a_rung_covers_the_surface_and_trainings_to_come():
 def test_without_noise_the_surface_is_found():
     fitted = scaling.fit_surface(SIZES, BUDGETS, surface(SIZES, BUDGETS), [1e-9] * 9, [3] * 9)
     assert fitted.at(4e6, 9e6).value == pytest.approx(surface(4e6, 9e6), abs=5e-3)
-    assert fitted.to_size.value == pytest.approx(0.3 / 0.65, abs=0.02)
+    assert fitted.size_exponent.value == pytest.approx(0.3 / 0.65, abs=0.02)
     flat = scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [1e-9] * 9, [3] * 9)
     assert flat.at(1e9, 1e9).value == pytest.approx(3.0)  # nothing is gained where nothing was
 
 
 def test_what_brings_nothing_gets_no_compute():
     fitted = scaling.fit_surface(SIZES, BUDGETS, 2 + (BUDGETS / 1e6) ** -0.3, [1e-9] * 9, [3] * 9)
-    assert fitted.to_size.value == 0
+    assert fitted.size_exponent.value == 0
     fitted = scaling.fit_surface(SIZES, BUDGETS, 2 + (SIZES / 7e5) ** -0.3, [1e-9] * 9, [3] * 9)
-    assert fitted.to_size.value == 1
-    assert scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [1e-9] * 9, [3] * 9).to_size is None
+    assert fitted.size_exponent.value == 1
+    assert scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [1e-9] * 9, [3] * 9).size_exponent is None
 
 
 def test_two_sizes_or_one_seed_fit_no_surface():
     with pytest.raises(SesameError, match="needs three sizes and three budgets or more; fitted are 2 sizes and 3 budgets"):
         scaling.fit_surface(SIZES[:6], BUDGETS[:6], [3.0] * 6, [0.1] * 6, [2] * 6)
-    with pytest.raises(SesameError, match="there is one seed"):
+    with pytest.raises(SesameError, match="there is a single seed"):
         scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [0.0] * 9, [1] * 9)
 
 
 def test_three_budgets_or_one_seed_are_too_few():
     with pytest.raises(SesameError, match="needs 4 budgets or more, and there are 3"):
         scaling.fit(TOKENS[:3], [4, 3.5, 3.2], [0.1] * 3, [3] * 3)
-    with pytest.raises(SesameError, match="there is one seed"):
+    with pytest.raises(SesameError, match="there is a single seed"):
         scaling.fit(TOKENS, [4, 3.5, 3.2, 3.1], [0.0] * 4, [1] * 4)

@@ -104,7 +104,7 @@ def test_a_stage_writes_its_output_metrics_and_cost(folder):
         (("components.text.tokenizer", "tiny", "small"), "tokenizer@tiny: unexpected argument small; a stage takes one name"),
         (("components.text.tokenizer", "tiny"), "tokenizer@tiny: data/corpora/tiny/train.txt: no such file"),
         (("components.pretrain", "bert"), "pretrain@bert: data/encoded/tiny: no such encoding; run `sesame run encode@tiny` first"),
-        (("components.finetune", "bert-none"), "finetune@bert-none: no such pair in finetune of params.yaml"),
+        (("components.finetune", "bert-none"), "finetune@bert-none: bert-none is not in finetune of params.yaml"),
     ],
 )
 def test_errors_are_one_line(folder, start, command, said):

@@ -1,2 +1,1 @@
-"""Shared parts of comparisons: verdicts and their calibration, scaling fits, prices, plots, and the pages that show
-them."""
+"""Statistics of comparisons, scaling fits, prices, plots and pages, for the report, the studies and the labs."""

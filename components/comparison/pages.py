@@ -1,4 +1,4 @@
-"""HTML pages out of templates that extend `base.html.j2`."""
+"""HTML pages from templates that extend `base.html.j2`."""
 
 import hashlib
 import platform
@@ -13,7 +13,7 @@ from components.params import files
 
 
 def write(path: Path, template: Path, title: str, **values: object) -> None:
-    """Render a template, which may use those of this folder, to `path`. Each page says of which commit, params and machine it is."""
+    """Render a template, which may use those of this folder, to `path`. Each page shows its commit, params and machine."""
     loader = FileSystemLoader([template.parent, Path(__file__).parent])
     environment = Environment(loader=loader, autoescape=select_autoescape(default=True, default_for_string=True))
     environment.tests["number"] = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
@@ -25,6 +25,6 @@ def write(path: Path, template: Path, title: str, **values: object) -> None:
 
 
 def machine() -> str:
-    """The machine in words."""
+    """Describe the machine."""
     gib = psutil.virtual_memory().total / 2**30
     return f"{psutil.cpu_count()} CPU cores, {gib:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"

@@ -1,4 +1,4 @@
-"""The pictures of the report, as SVG text."""
+"""The plots of the report, as SVG."""
 
 import io
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ from matplotlib.figure import Figure
 from components.report import STARTS
 
 COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000", "#882255"]
-"""Eight that the colour-blind tell apart, too (Okabe and Ito 2008; wine is here for their yellow, which is faint on white)."""
+"""Eight colours for colour-blind readers (Okabe and Ito 2008; wine instead of yellow, which is faint on white)."""
 MARKERS = "osD^vPX*"
-FEWEST = 20
-"""Answers that a point of a reliability diagram stands for."""
+MIN_ANSWERS = 20
+"""Answers in a point of a reliability diagram."""
 HIGHER, LOWER, GREY = COLOURS[2], COLOURS[4], "#9b9a97"
-"""Of effects beyond noise, and of those that are not."""
+"""Of effects beyond noise, and of others."""
 
 
 def styles() -> Iterator[dict[str, str]]:
-    """Colour and marker of one series after another: the first eight differ in both, and no pair comes twice in 64."""
+    """Colours and markers of successive series: the first eight differ in both, and no pair repeats within 64."""
     for i in count():
         yield {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]}
 
@@ -52,8 +52,8 @@ READS = {
 
 
 def curves(table: pd.DataFrame) -> Figure:
-    """Validation loss against tokens, a panel for each way to read, since no two of them compare; bits per byte of models that read in one
-    direction."""
+    """Validation loss against tokens, one panel per way of reading, since these are not comparable; bits per byte of models that read in
+    one direction."""
     panels = [(f"Loss, {READS[reads]} (nats a target)", "loss", rows) for reads, rows in table.groupby("reads", sort=False)]
     panels += [
         ("Bits per byte, in one direction", "bits_per_byte", rows)
@@ -63,8 +63,8 @@ def curves(table: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.2), constrained_layout=True, squeeze=False)
     style = dict(zip(table["model"].unique(), styles(), strict=False))
     for axis, (title, column, rows) in zip(axes.flat, panels, strict=True):
-        for model, own in rows.groupby("model", sort=False):
-            axis.plot(own["tokens"] / 1e6, own[column], markersize=4.5, label=model, **style[model])
+        for model, points in rows.groupby("model", sort=False):
+            axis.plot(points["tokens"] / 1e6, points[column], markersize=4.5, label=model, **style[model])
         axis.set_title(title)
         axis.set_xlabel("tokens (millions)")
         axis.locator_params(axis="x", nbins=4)  # the panels are narrow
@@ -73,7 +73,7 @@ def curves(table: pd.DataFrame) -> Figure:
 
 
 def scores(gains: list[dict]) -> Figure:
-    """Each task's scores: of each start with the spread over seeds, the baseline as a line."""
+    """The scores of each task: of each start with the deviation over seeds, the best baseline as a line."""
     tasks = list(dict.fromkeys(row["task"] for row in gains))
     columns = min(len(tasks), 3)
     lines = -(-len(tasks) // columns)
@@ -97,7 +97,7 @@ def scores(gains: list[dict]) -> Figure:
 
 
 def evaluations(table: pd.DataFrame) -> Figure:
-    """The score by group of items, a panel an evaluation: of each model, of its random twins, and a bigram's over all."""
+    """Scores by group of items, one panel per evaluation: of each model, its random twins, and a bigram over all items."""
     names = list(table["evaluation"].unique())
     groups_of = {name: list(table[table["evaluation"] == name]["group"].unique()) for name in names}
     size = (4.6 * len(names), 0.5 * max(map(len, groups_of.values())) + 1.4)
@@ -106,10 +106,10 @@ def evaluations(table: pd.DataFrame) -> Figure:
         rows, groups = table[table["evaluation"] == name], groups_of[name]
         models = list(rows["model"].unique())
         for (i, model), style in zip(enumerate(models), styles(), strict=False):
-            own = rows[rows["model"] == model]
-            places = [groups.index(group) + 0.22 * (i - (len(models) - 1) / 2) for group in own["group"]]
-            axis.errorbar(own["score"], places, xerr=own["error"].fillna(0), linestyle="", capsize=3, label=model, **style)
-            axis.plot(own["random"], places, linestyle="", markerfacecolor="none", markersize=5, **style)
+            points = rows[rows["model"] == model]
+            heights = [groups.index(group) + 0.22 * (i - (len(models) - 1) / 2) for group in points["group"]]
+            axis.errorbar(points["score"], heights, xerr=points["error"].fillna(0), linestyle="", capsize=3, label=model, **style)
+            axis.plot(points["random"], heights, linestyle="", markerfacecolor="none", markersize=5, **style)
         if "bigram" in rows and (bigram := rows["bigram"].dropna()).size:
             axis.axvline(0.5, color=GREY, linewidth=1)
             axis.axvline(bigram.iloc[0], color=COLOURS[6], linestyle="--", linewidth=1.2, label="bigram, all")
@@ -121,14 +121,14 @@ def evaluations(table: pd.DataFrame) -> Figure:
 
 
 def layers(table: pd.DataFrame) -> Figure:
-    """The score by layer, a panel an evaluation: of each model (filled), and of its random twins (hollow)."""
+    """Scores by layer, one panel per evaluation: of each model (filled), and of its random twins (hollow)."""
     names = list(table["evaluation"].unique())
     figure, axes = plt.subplots(1, len(names), figsize=(4.2 * len(names), 3.2), constrained_layout=True, squeeze=False)
     for axis, name in zip(axes.flat, names, strict=True):
         rows = table[table["evaluation"] == name]
-        for (model, own), style in zip(rows.groupby("model", sort=False), styles(), strict=False):
-            axis.plot(own["layer"], own["score"], label=model, **style)
-            axis.plot(own["layer"], own["random_score"], **style | {"linestyle": ":"}, markerfacecolor="none")
+        for (model, points), style in zip(rows.groupby("model", sort=False), styles(), strict=False):
+            axis.plot(points["layer"], points["score"], label=model, **style)
+            axis.plot(points["layer"], points["random_score"], **style | {"linestyle": ":"}, markerfacecolor="none")
         axis.set_xticks(range(int(rows["layer"].max()) + 1))
         axis.set_xlabel("layer (0: embedding)")
         axis.set_title(name.replace("_", " "))
@@ -140,7 +140,7 @@ LABELS = {"pretrained": "pre-trained", **STARTS}
 
 
 def learning(table: pd.DataFrame) -> Figure:
-    """Score against labelled examples, a panel for each model and task."""
+    """Scores against labelled examples, one panel per model and task."""
     panels = list(table.groupby(["task", "model"], sort=False))
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
@@ -148,9 +148,9 @@ def learning(table: pd.DataFrame) -> Figure:
     for axis in axes.flat[len(panels) :]:
         axis.remove()
     for axis, ((task, model), rows) in zip(axes.flat, panels, strict=False):
-        for (start, own), style in zip(rows.groupby("start", sort=False), styles(), strict=False):
+        for (start, points), style in zip(rows.groupby("start", sort=False), styles(), strict=False):
             label = LABELS.get(start, start.replace("_", " "))
-            axis.errorbar(own["examples"], own["mean"], yerr=own["std"], capsize=3, markersize=5, label=label, **style)
+            axis.errorbar(points["examples"], points["mean"], yerr=points["std"], capsize=3, markersize=5, label=label, **style)
         sizes = sorted(rows["examples"].unique())
         axis.set_xscale("log")
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
@@ -162,15 +162,15 @@ def learning(table: pd.DataFrame) -> Figure:
 
 
 def seed_pairs(table: pd.DataFrame) -> Figure:
-    """P@1 against the size of the seed dictionary, a panel for each pair of spaces."""
+    """P@1 against the size of the seed dictionary, one panel per pair of spaces."""
     panels = list(table.groupby("pair", sort=False))
     figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3), constrained_layout=True, squeeze=False)
     style, labelled = dict(zip(table["method"].unique(), styles(), strict=False)), set()
     for axis, (pair, rows) in zip(axes.flat, panels, strict=True):
-        for method, own in rows.groupby("method", sort=False):
-            spread = [own["p1"] - own["p1_low"], own["p1_high"] - own["p1"]]
+        for method, points in rows.groupby("method", sort=False):
+            spread = [points["p1"] - points["p1_low"], points["p1_high"] - points["p1"]]
             label = None if method in labelled else method  # once for the legend
-            axis.errorbar(own["seed_pairs"], own["p1"], yerr=spread, capsize=3, markersize=5, label=label, **style[method])
+            axis.errorbar(points["seed_pairs"], points["p1"], yerr=spread, capsize=3, markersize=5, label=label, **style[method])
             labelled.add(method)
         sizes = sorted(rows["seed_pairs"].unique())
         axis.set_xscale("log")
@@ -183,13 +183,13 @@ def seed_pairs(table: pd.DataFrame) -> Figure:
 
 
 def hubs(table: pd.DataFrame) -> Figure:
-    """How many targets are among the ten best of at least so many queries, a panel for each pair of spaces: hubs are far right."""
+    """How many targets are among the ten nearest of at least so many queries, one panel per pair of spaces: hubs are on the right."""
     panels = list(table.groupby("pair", sort=False))
     figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3), constrained_layout=True, squeeze=False)
     for axis, (pair, rows) in zip(axes.flat, panels, strict=True):
-        for (retrieval, own), style in zip(rows.groupby("retrieval", sort=False), styles(), strict=False):
-            own = own.sort_values("times", ascending=False)
-            axis.plot(own["times"], own["targets"].cumsum(), markersize=4, label=retrieval, **style)
+        for (retrieval, points), style in zip(rows.groupby("retrieval", sort=False), styles(), strict=False):
+            points = points.sort_values("times", ascending=False)
+            axis.plot(points["times"], points["targets"].cumsum(), markersize=4, label=retrieval, **style)
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlabel("found by at least so many queries")
@@ -199,33 +199,28 @@ def hubs(table: pd.DataFrame) -> Figure:
 
 
 def trajectories(table: pd.DataFrame, periods: list[str]) -> Figure:
-    """Chosen words through the periods, among their neighbours of the first and of the last."""
+    """Words over the periods, with their neighbours in the first and in the last."""
     figure, axis = plt.subplots(figsize=(8, 6), constrained_layout=True)
-    for (of, rows), style in zip(table.groupby("of", sort=False), styles(), strict=False):
+    for (word, rows), style in zip(table.groupby("of", sort=False), styles(), strict=False):
         near = rows[rows["period"].isna()]
         for row in near.itertuples():
             axis.annotate(row.word, (row.x, row.y), color=style["color"], fontsize=8, alpha=0.75, ha="center", va="center")
-        way = rows.dropna(subset="period").set_index("period").loc[periods]
-        axis.plot(way["x"], way["y"], markersize=4, linewidth=1.2, **style)
-        axis.annotate(f"{of} ({periods[0]})", (way["x"].iloc[0], way["y"].iloc[0]), fontsize=9, xytext=(4, 4), textcoords="offset points")
-        axis.annotate(
-            f"{of} ({periods[-1]})",
-            (way["x"].iloc[-1], way["y"].iloc[-1]),
-            fontsize=9,
-            weight="bold",
-            xytext=(4, 4),
-            textcoords="offset points",
-        )
-        axis.scatter(near["x"], near["y"], s=0)  # so that the axes reach the words
+            path = rows.dropna(subset="period").set_index("period").loc[periods]
+            axis.plot(path["x"], path["y"], markersize=4, linewidth=1.2, **style)
+            for period, weight in ((0, "normal"), (-1, "bold")):
+                position = (path["x"].iloc[period], path["y"].iloc[period])
+                label = f"{word} ({periods[period]})"
+                axis.annotate(label, position, fontsize=9, weight=weight, xytext=(4, 4), textcoords="offset points")
+            axis.scatter(near["x"], near["y"], s=0)  # extends the axes to the words
     axis.set_xticks([])
     axis.set_yticks([])
     return figure
 
 
 def attention(seen: dict) -> Figure:
-    """Where each written piece looked in the source, the mean over the heads, a panel for the lowest and one for the highest layer."""
+    """The attention of each generated token to the source, averaged over the heads, for the lowest and the highest layer."""
     layers = {f"layer {number}": seen["weights"][number - 1] for number in sorted({1, len(seen["weights"])})}
-    source, written = ([piece.strip() or "·" for piece in seen[side]] for side in ("source", "written"))
+    source, written = ([token.strip() or "·" for token in seen[side]] for side in ("source", "written"))
     width, height = max(3.2, 0.26 * len(source)), max(2.4, 0.24 * len(written))
     figure, panels = plt.subplots(1, len(layers), figsize=(width * len(layers) + 0.8, height + 0.9), sharey=True, squeeze=False)
     for panel, (title, weights) in zip(panels[0], layers.items(), strict=True):
@@ -240,7 +235,7 @@ def attention(seen: dict) -> Figure:
 
 
 def costs(table: pd.DataFrame) -> Figure:
-    """Seconds of each group of stages."""
+    """Seconds by group of stages."""
     seconds = table.assign(group=table["stage"].str.split("@").str[0]).groupby("group", sort=False)["seconds"].sum()
     figure, axis = plt.subplots(figsize=(7, 0.32 * len(seconds) + 0.8), constrained_layout=True)
     axis.barh(seconds.index, seconds, color=COLOURS[0])
@@ -252,12 +247,12 @@ def costs(table: pd.DataFrame) -> Figure:
 
 
 def reliability(drawn: dict[str, dict[str, np.ndarray]]) -> Figure:
-    """How often answers of a probability are right: a panel for each task, a line for each model by bins (bins, 3)."""
+    """Accuracy against probability: one panel per task, one line per model by bins (bins, 3)."""
     figure, axes = plt.subplots(1, len(drawn), figsize=(3.9 * len(drawn), 3.7), constrained_layout=True, squeeze=False)
     for axis, (task, models) in zip(axes.flat, drawn.items(), strict=True):
         axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
         for style, (model, bins) in zip(styles(), models.items(), strict=False):
-            some = bins[bins[:, 0] >= FEWEST]
+            some = bins[bins[:, 0] >= MIN_ANSWERS]
             axis.plot(some[:, 1], some[:, 2], linewidth=1.2, markersize=5, label=model, **style)
         axis.set_title(task)
         axis.set_xlabel("probability of the answer")

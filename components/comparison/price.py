@@ -1,6 +1,6 @@
-"""What a run costs beside its time: devices, CO2e and money, out of what each stage has kept of its own (`cost` of its metrics).
+"""The cost of runs besides time: devices, CO2e and money, from the `cost` in each stage's metrics.
 
-All of it is *estimated*: the kWh by `stages.cost.energy_kwh` from the watts in params.yaml, and what follows from them.
+All of it is *estimated*: the kWh by `stages.cost.energy_kwh` from the watts in params.yaml, and everything derived from them.
 """
 
 import math
@@ -12,28 +12,29 @@ from components.stages import registry
 
 KG_PER_LB = 0.45359237
 
+
 @dataclass(frozen=True)
 class Price:
-    """What one or several runs have cost."""
+    """The cost of one or several runs."""
 
     seconds: float = 0.0
-    """Wall clock, added up over runs."""
+    """Wall clock time, summed over runs."""
     core_hours: float = 0.0
-    """Of CPU cores without a GPU beside them, whose price has its host in it: at least one for as long as a run lasts."""
+    """Of runs without a GPU, whose price includes its host: at least one core for the duration of a run."""
     gpu_hours: float = 0.0
     flops: float = 0.0
     """Of training."""
     kwh: float = 0.0
-    """PUE included."""
+    """Including PUE."""
     co2e_kg: float = 0.0
     usd_preemptible: float = 0.0
     usd_on_demand: float = 0.0
 
     def __add__(self, other: "Price") -> "Price":
-        return Price(*(getattr(self, own.name) + getattr(other, own.name) for own in fields(self)))
+        return Price(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     def __mul__(self, factor: float) -> "Price":
-        return Price(*(getattr(self, own.name) * factor for own in fields(self)))
+        return Price(*(getattr(self, field.name) * factor for field in fields(self)))
 
     @property
     def co2e_lb(self) -> float:
@@ -41,14 +42,14 @@ class Price:
 
 
 def total(prices: Iterable[Price]) -> Price:
-    """Of all together."""
+    """The sum of prices."""
     return sum(prices, start=Price())
 
 
 def devices(energy: params.Energy, cost: Mapping[str, float], on_gpu: bool) -> tuple[float, int]:
-    """Busy cores on average, and GPUs, that the kWh of a cost were estimated from: `stages.cost.energy_kwh` the other way round.
+    """The mean number of busy cores, and of GPUs, from which a kWh figure was estimated: the inverse of `stages.cost.energy_kwh`.
 
-    Right while a stage keeps fewer cores busy beside its GPUs than draw the watts of one (30 by default), and `energy` is what it was.
+    Correct while the busy cores next to GPUs draw less than one GPU (30 cores by default), and `energy` is unchanged.
     """
     if not cost["seconds"]:
         return 0.0, 0
@@ -58,7 +59,7 @@ def devices(energy: params.Energy, cost: Mapping[str, float], on_gpu: bool) -> t
     return (watts - gpus * energy.watts_per_gpu) / energy.watts_per_core, gpus
 
 
-def of(all_params: params.Params, group: str, cost: Mapping[str, float]) -> Price:
+def run_price(all_params: params.Params, group: str, cost: Mapping[str, float]) -> Price:
     """The price of one run of a stage of a group (`pretrain`), from its `cost`: seconds, kwh, memory_mib, flops."""
     cores, gpus = devices(all_params.energy, cost, registry.trains(group))
     hours, price = cost["seconds"] / 3600, all_params.price
@@ -74,7 +75,7 @@ def of(all_params: params.Params, group: str, cost: Mapping[str, float]) -> Pric
 
 
 def short(value: float) -> str:
-    """Three digits and no exponent but of what is very small: `656,000`, `1,420`, `12.3`, `0.00052`, `3.1e-06`."""
+    """Three digits, with an exponent only for very small values: `656,000`, `1,420`, `12.3`, `0.00052`, `3.1e-06`."""
     if not value or not math.isfinite(value):
         return "0" if value == 0 else "–"
     digits = 2 - math.floor(math.log10(abs(value)))
@@ -83,6 +84,6 @@ def short(value: float) -> str:
     return f"{round(value, digits):,.{max(0, digits)}f}"
 
 
-def beside(ours: float, theirs: float) -> str:
+def ratio(ours: float, theirs: float) -> str:
     """`1/20,200 of`, `3.20 times`."""
     return f"{short(ours / theirs)} times" if ours >= theirs else f"1/{short(theirs / ours)} of"

@@ -1,6 +1,5 @@
-"""Models derived from other models (`python -m components.derive NAME`): section `derived`, one stage, a file for each
-way.
+"""Models derived from other models (`python -m components.derive NAME`): section `derived`, one stage, a file for each method.
 
-One more way is a file here with `derive(all_params, name, folder, run) -> metrics`, which writes a model to `folder` by `store.save`
-with one more step in its lineage; a block in `components.params.derived`, a `Way` that says what it is done on, in the union of `Derived`.
+To add a method, write a file with `derive(all_params, name, folder, run) -> metrics`, which saves a model to `folder` with `store.save`
+and one more step in its lineage; and a block in `components.params.derived`, a `Way` in the union of `Derived`.
 """

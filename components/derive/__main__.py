@@ -1,4 +1,4 @@
-"""`python -m components.derive NAME`: data/models/<start> and what it is done on -> data/models/<name>, a model like others."""
+"""`python -m components.derive NAME`: data/models/<start> and other inputs -> data/models/<name>."""
 
 from importlib import import_module
 from pathlib import Path
@@ -9,24 +9,24 @@ from components.core.tracking import Run
 from components.stages import stage
 
 
-def way(all_params: params.Params, name: str) -> ModuleType:
-    """How a model is derived."""
+def method(all_params: params.Params, name: str) -> ModuleType:
+    """The module that derives a model."""
     return import_module(f"components.derive.{all_params.derived[name].by.name}")
 
 
 def previous_run(all_params: params.Params, name: str) -> str | None:
-    """The ledger's run of a killed attempt, where this way can go on with it."""
-    if name not in all_params.derived or not hasattr(way(all_params, name), "note"):
+    """The MLflow run of a killed attempt, for methods that can resume."""
+    if name not in all_params.derived or not hasattr(method(all_params, name), "run_id_file"):
         return None
-    noted = way(all_params, name).note(all_params, name)
-    return noted.read_text() if noted and noted.exists() else None
+    file = method(all_params, name).run_id_file(all_params, name)
+    return file.read_text() if file and file.exists() else None
 
 
 def derive(all_params: params.Params, name: str, run: Run) -> dict:
     block = all_params.derived[name]
     run.tag(model=block.start, method=block.by.name, on=block.on)
-    made = way(all_params, name).derive(all_params, name, Path("data/models", name), run)
-    return {"model": block.start, "by": block.by.name, "on": block.on, **made} if made else {}
+    metrics = method(all_params, name).derive(all_params, name, Path("data/models", name), run)
+    return {"model": block.start, "by": block.by.name, "on": block.on, **metrics} if metrics else {}
 
 
 if __name__ == "__main__":

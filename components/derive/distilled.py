@@ -1,5 +1,5 @@
-"""A smaller student trained on text by what a teacher says of it (DistilBERT, Sanh et al. 2019). Everything but the losses is a
-pre-training, with its curve, and a killed one's going on."""
+"""Distillation: a smaller student is trained on text with the outputs of a teacher (DistilBERT, Sanh et al. 2019). Apart from the loss
+this is a pre-training, with its curve and checkpoints."""
 
 import hashlib
 from pathlib import Path
@@ -10,7 +10,7 @@ from components import params
 from components.core import processes, storage
 from components.core.tracking import Run
 from components.derive import smaller
-from components.derive.pretrained import keep
+from components.derive.pretrained import save_curve
 from components.models import store
 from components.objectives.distillation.config import Distillation
 from components.pretrain.training import checkpoint_folder, pretrain
@@ -18,13 +18,13 @@ from components.stages.closure import fingerprint
 
 
 class Lessons(params.Model):
-    """As if the whole were one pre-training."""
+    """The settings of the distillation as those of a pre-training."""
 
     objective: Distillation
 
 
 def _paths(all_params: params.Params, name: str) -> tuple[Path, Path, Path]:
-    """The teacher, the text, and the student as it begins."""
+    """The folders of the teacher, the text, and the initial student."""
     block = all_params.derived[name]
     return Path("data/models", block.start), Path("data", block.on), storage.STATE / "students" / name
 
@@ -42,8 +42,8 @@ def _block(all_params: params.Params, name: str) -> Lessons:
     return Lessons.model_construct(**training, encoding=encoding.name, architecture=architecture)
 
 
-def note(all_params: params.Params, name: str) -> Path | None:
-    """Where a killed attempt has left the ledger's run; None before there is anything to begin with."""
+def run_id_file(all_params: params.Params, name: str) -> Path | None:
+    """The file with the MLflow run of a killed attempt; None while inputs are missing."""
     teacher, encoding, student = _paths(all_params, name)
     if not all(path.exists() for path in (teacher / "model.safetensors", encoding / "meta.json", student / "model.safetensors")):
         return None
@@ -51,32 +51,32 @@ def note(all_params: params.Params, name: str) -> Path | None:
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Teach; the curve is in the student's folder. Raises SesameError where the text is in other pieces than the teacher's."""
+    """Train the student; the curve is in its folder. Raises SesameError where text and teacher have different tokenizers."""
     teacher, encoding, student = _paths(all_params, name)
     by, block = all_params.derived[name].by, _block(all_params, name)
-    share = begin(block, by, teacher, encoding, student)
+    share = initialise(block, by, teacher, encoding, student)
     trained = pretrain(block, name, folder, run, start=student)
     if trained is None:  # a rank that is not the first
         return {}
     config = storage.read_json(folder / "config.json")
     config["lineage"][-1] |= {"by": "distilled", "objective": by.objective.name, "layers": by.layers}
     storage.write_json(folder / "config.json", config)
-    keep(trained, folder)
+    save_curve(trained, folder)
     return trained.metrics | {"from_teacher": share, "bytes": smaller.bytes_of(folder), "bytes_before": smaller.bytes_of(teacher)}
 
 
-def begin(block: Lessons, by: params.Distilled, teacher: Path, encoding: Path, student: Path) -> float:
-    """Write the student as it begins: the same every time. Returns the share of its weights that are the teacher's."""
-    (model, tokens), its = store.load(teacher), store.about(teacher)
+def initialise(block: Lessons, by: params.Distilled, teacher: Path, encoding: Path, student: Path) -> float:
+    """Write the initial student, the same every time. Returns the share of its weights that come from the teacher."""
+    (model, tokens), about = store.load(teacher), store.about(teacher)
     objective = smaller.objective(by.objective, model, teacher, encoding)
     torch.manual_seed(by.seed)
-    made = store.build(block.architecture, tokens)
-    taken = by.taken(its.architecture, made.num_layers)
-    drawn = smaller.keep(made, model, taken) if taken else made.state_dict()
-    # what this training leaves alone, too, was never trained
-    fresh = {key.partition(".")[0] for key in drawn} | {*its.absent}
-    absent = [part for part in objective.untrained(made) if part in fresh]
-    if processes.rank_zero():  # before the others begin, which `pretrain` starts
+    initial = store.build(block.architecture, tokens)
+    taken = by.taken(about.architecture, initial.num_layers)
+    drawn = smaller.copy_weights(initial, model, taken) if taken else initial.state_dict()
+    # modules that this training does not touch, either, are untrained
+    fresh = {key.partition(".")[0] for key in drawn} | {*about.absent}
+    absent = [name for name in objective.untrained(initial) if name in fresh]
+    if processes.rank_zero():  # before `pretrain` starts the other ranks
         with storage.output(student) as target:
-            store.save(target, made.state_dict(), block.architecture, tokens, absent, its.lineage)
-    return 1 - sum(value.numel() for value in drawn.values()) / sum(value.numel() for value in made.state_dict().values())
+            store.save(target, initial.state_dict(), block.architecture, tokens, absent, about.lineage)
+    return 1 - sum(value.numel() for value in drawn.values()) / sum(value.numel() for value in initial.state_dict().values())

@@ -1,4 +1,4 @@
-"""All weights tuned on several tasks at once, a head for each (MT-DNN, Liu et al. 2019) or the answers written (T5)."""
+"""Multi-task fine-tuning: all weights are trained on several tasks, with a head for each (MT-DNN, Liu et al. 2019) or as text (T5)."""
 
 import time
 from collections import Counter
@@ -18,10 +18,10 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.core.flops import flop_counter
 from components.core.tracking import Run
-from components.derive.tuned import parts
+from components.derive.tuned import module_weights
 from components.finetune import loop, methods
-from components.finetune.bench import Bench, Ready, readable
 from components.finetune.data import Batch, Encoded, Texts, batches
+from components.finetune.task_setup import PreparedModel, TaskSetup, check_max_length
 from components.models import store
 from components.optimizers import factor
 from components.optimizers.config import OptimizerBlock
@@ -29,69 +29,69 @@ from components.tasks import metrics
 
 
 class Tasks(nn.Module):
-    """One model under the heads of several tasks."""
+    """One model with the heads of several tasks."""
 
-    def __init__(self, ready: dict[str, Ready]):
+    def __init__(self, prepared: dict[str, PreparedModel]):
         super().__init__()
-        self.tuned = nn.ModuleDict({task: own.module for task, own in ready.items()})
+        self.tuned = nn.ModuleDict({task: model.module for task, model in prepared.items()})
 
     def forward(self, task: str, texts: Texts, segments: Tensor) -> Tensor:
         return self.tuned[task](texts, segments)
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Tune and write the model; its heads are thrown away. Raises SesameError when the loss is not a number."""
+    """Train and save the model without its heads. Raises SesameError when the loss is not finite."""
     block = all_params.derived[name]
     return tune(all_params, block.tasks, block.by, Path("data/models", block.start), folder)
 
 
 def tune(all_params: params.Params, tasks: Sequence[str], by: params.MultiTask, start: Path, folder: Path) -> dict:
-    """A model's folder -> another one."""
+    """Fine-tune the model of a folder on several tasks and save it."""
     recipe = by.recipe
-    readable(start, recipe)
+    check_max_length(start, recipe)
     sizes = {task: {"train": by.examples_of(task), "dev": all_params.finetune.evaluated("dev")} for task in tasks}
-    benches = {task: Bench.of(all_params, task, sizes[task]) for task in tasks}
-    ready = heads(benches, start, by)
-    data = {task: own.encode(benches[task].rows) for task, own in ready.items()}
-    first, its = next(iter(ready.values())), store.about(start)
-    model, fabric = first.module.model, next(iter(benches.values())).fabric
-    drawn = {part: parts(model, part) for part in model.absent}
-    module, tokens, flops, seen = fit(fabric, ready, {task: own["train"] for task, own in data.items()}, by)
+    setups = {task: TaskSetup.load(all_params, task, sizes[task]) for task in tasks}
+    prepared = heads(setups, start, by)
+    data = {task: model.encode(setups[task].examples) for task, model in prepared.items()}
+    first, about = next(iter(prepared.values())), store.about(start)
+    model, fabric = first.module.model, next(iter(setups.values())).fabric
+    drawn = {name: module_weights(model, name) for name in model.absent}
+    module, tokens, flops, seen = fit(fabric, prepared, {task: splits["train"] for task, splits in data.items()}, by)
 
     module.eval()
     dev = {}
-    for task, bench in benches.items():
-        predictions = loop.predictions(fabric, partial(module, task), ready[task].kind, data[task]["dev"]).values
-        dev[task] = metrics.evaluate(bench.task, "dev", bench.rows["dev"], predictions)
+    for task, setup in setups.items():
+        predictions = loop.predict(fabric, partial(module, task), prepared[task].kind, data[task]["dev"]).values
+        dev[task] = metrics.evaluate(setup.task, "dev", setup.examples["dev"], predictions)
         print(f"{task}: dev {' '.join(f'{metric} {metrics.shown(value)}' for metric, value in dev[task].items())}", flush=True)
-    absent = [part for part, before in drawn.items() if all(map(torch.equal, before, parts(model, part)))]
+    absent = [name for name, before in drawn.items() if all(map(torch.equal, before, module_weights(model, name)))]
     step = {"by": "multitask", "on": " + ".join(tasks), "method": recipe.method, "tokens": tokens, "flops": flops}
     with storage.output(folder) as target:
-        store.save(target, model.state_dict(), its.architecture, first.tokens, absent, [*its.lineage, step])
-    gpus = int(next(iter(benches.values())).on_gpu)
-    protocols = {task: bench.protocol(recipe, "dev") for task, bench in benches.items()}
+        store.save(target, model.state_dict(), about.architecture, first.tokens, absent, [*about.lineage, step])
+    gpus = int(next(iter(setups.values())).on_gpu)
+    protocols = {task: setup.protocol(recipe, "dev") for task, setup in setups.items()}
     cost = {"tokens": tokens, "flops": flops, "gpus": gpus}
     return {"tasks": list(tasks), "dev": dev, "protocol": protocols, "examples": seen, "cost": cost}
 
 
-def heads(benches: dict[str, Bench], start: Path, by: params.MultiTask) -> dict[str, Ready]:
-    """Of each task its module, all around the same model."""
-    ready: dict[str, Ready] = {}
-    for task, bench in benches.items():
-        if not ready:
-            ready[task] = bench.ready(start, by.recipe, by.seed)
+def heads(setups: dict[str, TaskSetup], start: Path, by: params.MultiTask) -> dict[str, PreparedModel]:
+    """A module for each task, all with the same model."""
+    prepared: dict[str, PreparedModel] = {}
+    for task, setup in setups.items():
+        if not prepared:
+            prepared[task] = setup.prepare(start, by.recipe, by.seed)
             continue
-        first, kind = next(iter(ready.values())), methods.reading(bench.task, by.recipe, task)
-        module = methods.build(first.module.model, first.tokens, by.recipe, kind, bench.pair)
-        ready[task] = Ready(bench.fabric.to_device(module), kind, first.tokens, first.parameters, by.seed)
-    return ready
+        first, kind = next(iter(prepared.values())), methods.build_kind(setup.task, by.recipe, task)
+        module = methods.build(first.module.model, first.tokens, by.recipe, kind, setup.pair)
+        prepared[task] = PreparedModel(setup.fabric.to_device(module), kind, first.tokens, first.parameters, by.seed)
+    return prepared
 
 
 def order(examples: dict[str, int], by: params.MultiTask, epoch: int, rng: np.random.Generator) -> list[str]:
-    """The tasks of an epoch's steps, as many as it takes to see all examples once."""
+    """The tasks of an epoch's steps: as many steps as one pass over all examples needs."""
     steps = {task: -(-count // by.recipe.batch_size) for task, count in examples.items()}
     counts, epochs = np.array([min(count, by.cap or count) for count in examples.values()], dtype=float), by.recipe.epochs
-    if by.sampling == "proportional" and by.cap is None and by.temperature == 1:  # each example once, not only on average
+    if by.sampling == "proportional" and by.cap is None and by.temperature == 1:  # each example exactly once
         return rng.permutation([task for task, count in steps.items() for _ in range(count)]).tolist()
     powers = {"uniform": 0.0, "annealed": 1 - 0.8 * epoch / max(1, epochs - 1), "proportional": 1 / by.temperature}
     weights = counts ** powers[by.sampling]
@@ -99,29 +99,31 @@ def order(examples: dict[str, int], by: params.MultiTask, epoch: int, rng: np.ra
 
 
 def endless(data: Encoded, size: int, rng: np.random.Generator) -> Iterator[Batch]:
-    """Batches of a task, over and over in another order."""
+    """Batches of a task without end, in a new order after each pass."""
     while True:
         yield from batches(data, size, rng)
 
 
 def fit(
-    fabric: Fabric, ready: dict[str, Ready], data: dict[str, Encoded], by: params.MultiTask
+    fabric: Fabric, prepared: dict[str, PreparedModel], data: dict[str, Encoded], by: params.MultiTask
 ) -> tuple[nn.Module, int, int, dict[str, int]]:  # fmt: skip
-    """Train; the tasks' modules as one, the tokens read, the FLOPs spent, and the examples seen of each task. Raises SesameError when a
-    loss is not a number."""
+    """Train; returns the module of all tasks, the number of tokens, the FLOPs, and the examples seen of each task. Raises SesameError when
+    a loss is not finite."""
     recipe, rng = by.recipe, np.random.default_rng([by.seed, 1])
-    for task, own in ready.items():
-        own.kind.prepare(data[task])
-    first, *others = (own.module for own in ready.values())
-    groups = loop.groups(first, recipe)
+    for task, model in prepared.items():
+        model.kind.prepare_targets(data[task])
+    first, *others = (model.module for model in prepared.values())
+    groups = loop.optimizer_groups(first, recipe)
     for module in others:
-        groups += loop.groups(module.head, recipe)  # the model's weights are those of the first
-    module, optimizer = fabric.setup(Tasks(ready), AdamW(groups, fused=True))
+        groups += loop.optimizer_groups(module.head, recipe)  # the model's weights are in the first group
+    module, optimizer = fabric.setup(Tasks(prepared), AdamW(groups, fused=True))
     schedule = OptimizerBlock(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
-    streams = {task: endless(own, recipe.batch_size, np.random.default_rng([by.seed, 2, i])) for i, (task, own) in enumerate(data.items())}
-    examples = {task: len(own) for task, own in data.items()}
+    streams = {
+        task: endless(split, recipe.batch_size, np.random.default_rng([by.seed, 2, i])) for i, (task, split) in enumerate(data.items())
+    }
+    examples = {task: len(split) for task, split in data.items()}
     steps = recipe.epochs * sum(-(-count // recipe.batch_size) for count in examples.values())
-    tokens, flops, rates, step, all_seen = 0, 0.0, {}, 0, Counter()
+    tokens, flops, flops_per_token, step, all_seen = 0, 0.0, {}, 0, Counter()
 
     for epoch in range(recipe.epochs):
         started, total, seen = time.perf_counter(), dict.fromkeys(examples, 0.0), dict.fromkeys(examples, 0)
@@ -132,12 +134,12 @@ def fit(
                 group["lr"] = group["full_lr"] * factor(schedule, (step + 0.5) / steps)
             texts, segments = fabric.to_device((batch.texts, batch.segments))
             padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
-            with flop_counter() if task not in rates else nullcontext() as counter:
-                loss = ready[task].kind.loss(module(task, texts, segments).float(), data[task], batch)
+            with flop_counter() if task not in flops_per_token else nullcontext() as counter:
+                loss = prepared[task].kind.loss(module(task, texts, segments).float(), data[task], batch)
                 fabric.backward(loss)
             if counter:
-                rates[task] = counter.get_total_flops() / padded
-            flops += rates[task] * padded
+                flops_per_token[task] = counter.get_total_flops() / padded
+            flops += flops_per_token[task] * padded
             tokens += sum(int(lengths.sum()) for _, lengths in batch.texts)
             fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # the check below names the epoch
             optimizer.step()
@@ -146,7 +148,7 @@ def fit(
             seen[task] += len(batch.index)
             step += 1
         if not np.isfinite(sum(total.values())):
-            raise SesameError(f"the loss is not a number in epoch {epoch + 1} of multi-task tuning; lower the recipe's learning_rate")
+            raise SesameError(f"the loss is not finite in epoch {epoch + 1} of multi-task tuning; lower the recipe's learning_rate")
         all_seen.update(seen)
         losses = ", ".join(f"{task} {total[task] / max(1, seen[task]):.4f}" for task in examples)
         print(f"epoch {epoch + 1}: loss {losses}; {time.perf_counter() - started:.1f} s", flush=True)

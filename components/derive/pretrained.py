@@ -1,4 +1,4 @@
-"""Pre-trained on, on other text: of a domain or a task (Gururangan et al. 2020), or ULMFiT's second step (Howard and Ruder 2018)."""
+"""Continued pre-training on other text: of a domain or a task (Gururangan et al. 2020), or ULMFiT's second step (Howard and Ruder 2018)."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def _start(all_params: params.Params, name: str) -> Path:
 
 
 def _block(all_params: params.Params, name: str) -> params.Model:
-    """As if the whole were one pre-training: the architecture is that of the model that it goes on with."""
+    """The settings of the continuation as those of a pre-training, with the architecture of the start."""
     derived = all_params.derived[name]
     training = {key: getattr(derived.by, key) for key in params.Training.model_fields}
     architecture = store.about(_start(all_params, name)).architecture
@@ -25,8 +25,8 @@ def _block(all_params: params.Params, name: str) -> params.Model:
     return params.Model.model_construct(**training, encoding=derived.on.partition("/")[2], architecture=architecture)
 
 
-def note(all_params: params.Params, name: str) -> Path | None:
-    """Where a killed attempt has left the ledger's run; None before there is anything to begin with."""
+def run_id_file(all_params: params.Params, name: str) -> Path | None:
+    """The file with the MLflow run of a killed attempt; None while inputs are missing."""
     block = all_params.derived[name]
     if not (_start(all_params, name) / "config.json").exists() or not Path("data", block.on, "meta.json").exists():
         return None
@@ -34,15 +34,15 @@ def note(all_params: params.Params, name: str) -> Path | None:
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Go on with the pre-training of a model; its curve is in the model's folder."""
+    """Continue the pre-training of a model; the curve is in its folder."""
     block = _block(all_params, name)
     trained = pretrain(block, name, folder, run, start=_start(all_params, name))
     if trained is None:  # a rank that is not the first
         return {}
-    keep(trained, folder)
+    save_curve(trained, folder)
     return trained.metrics
 
 
-def keep(trained: TrainingResult, folder: Path) -> None:
-    """A pre-training's curve, in the model's folder."""
+def save_curve(trained: TrainingResult, folder: Path) -> None:
+    """Next to the model, where tables of derived models read it."""
     write_curve(folder / "curve.csv", trained.curve)

@@ -1,5 +1,5 @@
-"""The smallest weights set to zero (Han et al. 2015), of all layers together or of each matrix alone. The matrices stay as large as they
-were, and dense kernels as fast: it shows how many weights a model needs, and is a start for lottery tickets. Fine-tuning keeps zeros."""
+"""Unstructured pruning: the smallest weights are set to zero (Han et al. 2015), over all layers or in each matrix. The matrices keep their
+size, and dense kernels their speed: this shows how many weights a model needs, and starts lottery tickets. Fine-tuning keeps the zeros."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ from components.models import sparse, store
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Set weights to zero; zeros that are there already count."""
+    """Set weights to zero; existing zeros count."""
     block = all_params.derived[name]
     start, architecture = Path("data/models", block.start), smaller.architecture(all_params, name)
     model, tokens = store.load(start)
@@ -27,9 +27,9 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
 
 @torch.no_grad()
 def to_zero(matrices: Iterable[nn.Parameter], share: float) -> None:
-    """Set the smallest weights of some matrices, compared with each other, to zero: exactly this share."""
+    """Set exactly this share of the weights of some matrices, the smallest of all, to zero."""
     sizes = torch.cat([matrix.abs().flatten() for matrix in matrices])
     kept = torch.ones(len(sizes), dtype=torch.bool)
     kept[sizes.argsort(stable=True)[: round(share * len(sizes))]] = False
-    for matrix, own in zip(matrices, kept.split([matrix.numel() for matrix in matrices]), strict=True):
-        matrix *= own.view_as(matrix)
+    for matrix, mask in zip(matrices, kept.split([matrix.numel() for matrix in matrices]), strict=True):
+        matrix *= mask.view_as(matrix)

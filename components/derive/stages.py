@@ -1,4 +1,4 @@
-"""The stages that make a model of weights which are there: checkpoint, derive."""
+"""The stages that create models without pre-training: checkpoint, derive."""
 
 from collections.abc import Iterator
 
@@ -28,9 +28,9 @@ def derived_models(p: Params) -> Iterator[Entry]:
         modules, family = ("components.derive.__main__", f"components.derive.{derived.by.name}"), p.family(name)
         modules += ("components.objectives.distillation.objective",) if derived.by.name == "distilled" else ()
         if derived.tasks:
-            judged = {task: judging_settings(p.tasks[task], derived.by.recipe) for task in derived.tasks}
-            asked = {"task": judged[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": judged}
-            settings = {"finetune": tuning_settings(p), **asked, **derived.settings()}
+            tasks = {task: judging_settings(p.tasks[task], derived.by.recipe) for task in derived.tasks}
+            by_kind = {"task": tasks[derived.tasks[0]]} if derived.by.name == "tuned" else {"tasks": tasks}
+            settings = {"finetune": tuning_settings(p), **by_kind, **derived.settings()}
             modules += (*model_modules(p, name), *method_modules(derived.by.recipe, family))
             yield Entry("derive", name, modules, settings)
         elif getattr(derived.by, "objective", None):

@@ -1,4 +1,4 @@
-"""Some of the layers, as they are: the baseline of all ways to a smaller model (Sajjad et al. 2020, "Poor man's BERT")."""
+"""Some of the layers, unchanged: the baseline of all methods for smaller models (Sajjad et al. 2020, "Poor man's BERT")."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from components.models import store
 
 
 def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict:
-    """Take the layers out. Raises SesameError for one that is not there."""
+    """Remove layers. Raises SesameError for one that does not exist."""
     block = all_params.derived[name]
     start, architecture = Path("data/models", block.start), smaller.architecture(all_params, name)
     model, tokens = store.load(start)
-    made = store.build(architecture, tokens)
-    smaller.keep(made, model, block.by.kept)
+    truncated = store.build(architecture, tokens)
+    smaller.copy_weights(truncated, model, block.by.kept)
     step = {"by": "truncated", "on": block.start, "layers": block.by.kept}
-    return smaller.write(folder, made, architecture, tokens, start, step)
+    return smaller.write(folder, truncated, architecture, tokens, start, step)

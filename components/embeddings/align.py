@@ -1,8 +1,8 @@
 """Stage `align`: `python -m components.embeddings.align NAME` writes data/align/NAME.
 
-scores.csv (method, retrieval, p1, p5, p10, intervals and more), examples.csv (some test words and what was found), hubs.csv (how many
-targets are found how often), curve.csv (P@1 against seed pairs, where one is asked for), view.csv (both spaces in two dimensions, before
-and after), mapping.npz (two (d, k) matrices per method, from the normalised spaces to the one they share: `<method>_source`,
+scores.csv (method, retrieval, p1, p5, p10, intervals and more), examples.csv (test words and the words found for them), hubs.csv (how often
+targets are found), curve.csv (P@1 against seed pairs, if requested), view.csv (both spaces in two dimensions, before
+and after), mapping.npz (two (d, k) matrices per method, from the normalised spaces to the common one: `<method>_source`,
 `<method>_target`), and for two spaces of one language moved.csv (how far each word moved).
 """
 
@@ -27,35 +27,35 @@ from components.embeddings.space import Space, load
 from components.stages import stage
 
 EXAMPLES = 20
-"""Test words of which each method and retrieval shows what it found."""
+"""Test words in examples.csv for each method and retrieval."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two spaces, and a dictionary of theirs."""
+    """Two spaces with a dictionary."""
 
     source: Space
     target: Space
     pairs: Dictionary
 
     def rows(self, words: list[tuple[str, str]]) -> np.ndarray:
-        """(pairs, 2) rows of pairs of words that both vocabularies have."""
+        """Rows of pairs of words that both vocabularies have, (pairs, 2)."""
         here, there = evaluate.index(self.source), evaluate.index(self.target)
         return np.array([(here[a], there[b]) for a, b in words], dtype=np.int64).reshape(-1, 2)
 
 
-def body(all_params: params.Params, name: str, run) -> dict:
-    """Learn each mapping, look the held-out words up with each retrieval, score.
+def align(all_params: params.Params, name: str, run) -> dict:
+    """Learn each mapping, translate the held-out words with each retrieval, and score the translations.
 
-    Raises SesameError where the two spaces don't fit each other, or there are too few words to learn from or to ask for.
+    Raises SesameError where the two spaces have different sizes, or there are too few words to learn from or to test.
     """
     alignment = all_params.alignments[name]
     compute.prepare(alignment.threads)
-    with threadpool_limits(limits=alignment.threads):  # one: the same figures on any number of cores, and other stages run beside this one
-        return _aligned(alignment, Path("data/align", name))
+    with threadpool_limits(limits=alignment.threads):  # one, so that results do not depend on the cores, which other stages use, too
+        return _align(alignment, Path("data/align", name))
 
 
-def _aligned(alignment: params.Alignment, path: Path) -> dict:
+def _align(alignment: params.Alignment, path: Path) -> dict:
     source, target = (load(Path("data/vectors", side), alignment.max_vocabulary) for side in (alignment.source, alignment.target))
     if source.vectors.shape[1] != target.vectors.shape[1]:
         raise SesameError(
@@ -63,14 +63,14 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
             f"{target.vectors.shape[1]}; give both the same vector_size"
         )
     if alignment.controls and not (source.counts.any() and target.counts.any()):
-        raise SesameError("vectors from elsewhere have no counts of their words, without which it can't be told which words moved")
+        raise SesameError("imported vectors have no counts of their words, which are needed to find the words that moved")
     build = dictionaries.load(alignment.dictionary.kind)
     pair = Pair(source, target, build(alignment.dictionary, source.words, target.words, alignment.seed))
     queries = evaluate.covered(pair.pairs.test, source, target)
     if not queries:
         raise SesameError("no test word has a translation in the target vocabulary; raise max_vocabulary or take more text")
 
-    # What is the same for all methods: precision means little without how many were asked, and what a guess would get.
+    # the same for all methods; precision depends on the number of queries and on chance
     x, z = normalise(source.vectors), normalise(target.vectors)
     facts = {
         "coverage": len(queries) / len(pair.pairs.test),
@@ -84,17 +84,17 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
     print(f"{len(queries)} queries, {shares}, {len(pair.pairs.train)} train pairs", flush=True)
     scores, examples, hubs, matrices, references, best_p1, shown = [], [], [], {}, {}, -1.0, None
     for method in alignment.methods:
-        brought = learned(pair, method)
-        metrics["methods"][method.name] = dict(brought.how)
-        matrices |= {f"{method.name}_source": brought.fitted.source, f"{method.name}_target": brought.fitted.target}
-        unseen = np.array([not pair.pairs.test[word] & brought.taught for word in queries])
-        for retrieval, found, mutual, figures in looked_up(pair, brought, alignment.retrievals, queries, alignment.csls_k):
+        aligned = learn_alignment(pair, method)
+        metrics["methods"][method.name] = dict(aligned.how)
+        matrices |= {f"{method.name}_source": aligned.fitted.source, f"{method.name}_target": aligned.fitted.target}
+        unseen = np.array([not pair.pairs.test[word] & aligned.taught for word in queries])
+        for retrieval, found, mutual, figures in translate(pair, aligned, alignment.retrievals, queries, alignment.csls_k):
             hits = evaluate.hits(found, queries, pair.pairs.test, target.words)
             figures |= {"mutual": float(mutual.mean()), "p1_mutual": float(hits[mutual, 0].mean()) if mutual.any() else None}
-            reference = references.setdefault(retrieval, hits[:, 0])  # the first method's, by the same retrieval: all else is alike
+            reference = references.setdefault(retrieval, hits[:, 0])  # that of the first method with the same retrieval
             figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
             metrics["methods"][method.name][retrieval] = figures
-            scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | brought.how)
+            scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | aligned.how)
             print(f"{method.name}, {retrieval}: " + ", ".join(f"{k} {figures[k]:.1%}" for k in ("p1", "p5", "p10")), flush=True)
             hubs += [{"method": method.name, "retrieval": retrieval} | row for row in evaluate.found_often(found)]
             examples += [
@@ -105,21 +105,21 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
                 for word, rows in zip(queries[:EXAMPLES], found, strict=False)
             ]  # fmt: skip
             if figures["p1"] > best_p1:
-                best_p1, shown = figures["p1"], brought
+                best_p1, shown = figures["p1"], aligned
 
     with storage.output(path) as folder:
         folder.mkdir()
         evaluate.write_csv(folder / "scores.csv", scores)
         evaluate.write_csv(folder / "examples.csv", examples)
         evaluate.write_csv(folder / "hubs.csv", hubs)
-        places = view.rows((x, z), (shown.mapped.numpy(), shown.fixed.numpy()), source.words, target.words, pair.pairs.test, queries)
-        evaluate.write_csv(folder / "view.csv", places)
+        points = view.rows((x, z), (shown.mapped.numpy(), shown.fixed.numpy()), source.words, target.words, pair.pairs.test, queries)
+        evaluate.write_csv(folder / "view.csv", points)
         np.savez(folder / "mapping.npz", **matrices)
         if alignment.curve:
             evaluate.write_csv(folder / "curve.csv", _curve(pair, alignment, queries))
         if alignment.dictionary.kind == "identical" and source.counts.any():
             learning = pair.rows(pair.pairs.train)
-            rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # lengths stay: only a rotation leaves distances comparable
+            rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # only a rotation keeps distances comparable
             moved = evaluate.moved(source, target, rotated, z, alignment.dictionary.min_count)
             if not moved:
                 least = alignment.dictionary.min_count
@@ -130,8 +130,8 @@ def _aligned(alignment: params.Alignment, path: Path) -> dict:
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What a method made of two spaces."""
+class Aligned:
+    """Two spaces in a common one."""
 
     fitted: Fitted
     mapped: Tensor
@@ -139,36 +139,36 @@ class Brought:
     fixed: Tensor
     """(m, k) the target's."""
     how: dict
-    """Pairs it began with and ended with, rounds, their mean cosine."""
+    """The numbers of seed pairs, final pairs and rounds, and their mean cosine."""
     taught: set[str]
-    """Targets of the pairs that it began with, which the map pulls near: they are found more easily."""
+    """Targets of the seed pairs: the map pulls their sources towards them, so that they are found more easily."""
 
 
-def learned(pair: Pair, method: params.Method) -> Brought:
-    """Bring two spaces together. Raises SesameError where there is no pair to begin with; says where there are too few."""
+def learn_alignment(pair: Pair, method: params.Method) -> Aligned:
+    """Align two spaces. Raises SesameError where there are no seed pairs; prints a warning where there are too few."""
     x, z = (normalise(side.vectors, method.normalise) for side in (pair.source, pair.target))
     rows = pair.rows(seeds(pair, method)) if method.start != "similarity" else self_learning.by_similarity(x, z, method.csls_k)
-    asked = np.array([word in pair.pairs.test for word in pair.source.words])
-    rows = rows[~asked[rows[:, 0]]]  # a word that is asked for is taught nothing, however the pairs were found
+    is_query = np.array([word in pair.pairs.test for word in pair.source.words])
+    rows = rows[~is_query[rows[:, 0]]]  # queries are never trained on, however the pairs were found
     taught = {pair.target.words[row] for row in rows[:, 1]}
     if method.self_learning:
         rows = rows[(rows < method.self_learning.vocabulary).all(axis=1)]
     if not len(rows):
         among = f" among the {method.self_learning.vocabulary} most frequent words" if method.self_learning else ""
-        raise SesameError(f"method {method.name}: the two vocabularies have no pair to begin with{among} (start: {method.start})")
+        raise SesameError(f"method {method.name}: the two vocabularies have no seed pairs{among} (start: {method.start})")
     how: dict = {"seed_pairs": len(rows), "pairs": len(rows), "rounds": None, "objective": None}
     if method.self_learning:
-        found = self_learning.learn(x, z, rows, method)
-        rows, how = found.rows, how | {"pairs": len(found.rows), "rounds": found.rounds, "objective": found.objective}
+        learned = self_learning.learn(x, z, rows, method)
+        rows, how = learned.rows, how | {"pairs": len(learned.rows), "rounds": learned.rounds, "objective": learned.objective}
     if (method.map == "least_squares" or method.whiten) and len(rows) < x.shape[1]:
         step = "whitening" if method.whiten else "least squares"
         print(
-            f"{method.name}: {len(rows)} pairs are fewer than the {x.shape[1]} dimensions: {step} fits them and nothing else; "
-            "take a rotation alone (xing_2015), or self_learning",
+            f"{method.name}: {len(rows)} pairs are fewer than the {x.shape[1]} dimensions, and {step} overfits them; "
+            "use only a rotation (xing_2015), or self_learning",
             flush=True,
         )
     fitted = fit(x, z, rows, method)
-    return Brought(fitted, *map(torch.from_numpy, fitted.bring(x, z)), how, taught)
+    return Aligned(fitted, *map(torch.from_numpy, fitted.apply(x, z)), how, taught)
 
 
 STARTS = {
@@ -177,43 +177,43 @@ STARTS = {
     "numerals": lambda pair: dictionaries.numerals(pair.source.words, pair.target.words),
     "similarity": lambda pair: [],
 }
-"""First pairs of words, most frequent first."""
+"""Seed pairs of words, most frequent first."""
 
 
 def seeds(pair: Pair, method: params.Method) -> list[tuple[str, str]]:
-    """The pairs of words that a method begins with; none of a word that is asked for."""
+    """The seed pairs of a method, without queries."""
     return [words for words in STARTS[method.start](pair) if words[0] not in pair.pairs.test][: method.seed_pairs]
 
 
-def looked_up(
-    pair: Pair, brought: Brought, retrievals: list[str], queries: list[str], csls_k: int
+def translate(
+    pair: Pair, aligned: Aligned, retrievals: list[str], queries: list[str], csls_k: int
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray, dict]]:  # fmt: skip
     """For each retrieval its name, the rows of the targets found (queries, 10), best first, for which queries the best one finds the
-    query in turn (queries,), and figures over them."""
+    query in the other direction (queries,), and figures."""
     here, there = evaluate.index(pair.source), evaluate.index(pair.target)
     rows = torch.tensor([here[word] for word in queries])
-    asked = brought.mapped[rows]
+    vectors = aligned.mapped[rows]
     golds = [[there[word] for word in pair.pairs.test[query] if word in there] for query in queries]
     for retrieval in retrievals:
-        # The price is of the whole vocabulary: it depends on the neighbourhoods of all words.
-        price = RETRIEVALS[retrieval](brought.fixed, brought.mapped, csls_k)
-        best = nearest(asked, brought.fixed, max(evaluate.RANKS), price)[1].numpy()
-        mrr = evaluate.mean_reciprocal_rank(asked, brought.fixed, price, golds)
-        price_back = RETRIEVALS[retrieval](brought.mapped, brought.fixed, csls_k)
-        back = nearest(brought.fixed[best[:, 0]], brought.mapped, 1, price_back)[1][:, 0]
-        yield retrieval, best, (back == rows).numpy(), {"mrr": mrr} | evaluate.hubness(best, len(brought.fixed))
+        # the correction depends on the neighbourhoods of all words, not only of the queries
+        price = RETRIEVALS[retrieval](aligned.fixed, aligned.mapped, csls_k)
+        best = nearest(vectors, aligned.fixed, max(evaluate.RANKS), price)[1].numpy()
+        mrr = evaluate.mean_reciprocal_rank(vectors, aligned.fixed, price, golds)
+        price_back = RETRIEVALS[retrieval](aligned.mapped, aligned.fixed, csls_k)
+        back = nearest(aligned.fixed[best[:, 0]], aligned.mapped, 1, price_back)[1][:, 0]
+        yield retrieval, best, (back == rows).numpy(), {"mrr": mrr} | evaluate.hubness(best, len(aligned.fixed))
 
 
 def _curve(pair: Pair, alignment: params.Alignment, queries: list[str]) -> Iterator[dict]:
-    """P@1 of each method from ever more seed pairs, by the last retrieval. Raises SesameError where there are fewer pairs than any size."""
+    """P@1 of each method from growing numbers of seed pairs, with the last retrieval. Raises SesameError where there are too few pairs."""
     if min(alignment.curve.seed_pairs) > len(pair.pairs.train):
         raise SesameError(f"curve.seed_pairs: there are {len(pair.pairs.train)} train pairs, fewer than the smallest size")
     for method in alignment.curve.methods:
         for size in sorted(alignment.curve.seed_pairs):
-            own = method.model_copy(update={"seed_pairs": size})
-            if len(seeds(pair, own)) < size:
+            sized = method.model_copy(update={"seed_pairs": size})
+            if len(seeds(pair, sized)) < size:
                 break
-            [(retrieval, best, *_)] = looked_up(pair, learned(pair, own), alignment.retrievals[-1:], queries, alignment.csls_k)
+            [(retrieval, best, *_)] = translate(pair, learn_alignment(pair, sized), alignment.retrievals[-1:], queries, alignment.csls_k)
             first = evaluate.hits(best, queries, pair.pairs.test, pair.target.words)[:, 0]
             figures = evaluate.intervals(first, first, np.ones(len(first), bool))
             row = {"method": method.name, "retrieval": retrieval, "seed_pairs": size, "p1": float(first.mean())}
@@ -231,4 +231,4 @@ def _distances(moved: list[dict]) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("align", body)
+    stage.main("align", align)

@@ -1,6 +1,6 @@
-"""A word in its context among words in theirs, by a layer of any model: Peters et al. 2018, table 4, with a word of one's own.
+"""Nearest neighbours of a word in context among words in context, in a layer of any model (Peters et al. 2018, table 4).
 
-A word's vector in context is the mean over its pieces; a list of words without context, beside it, mixes its senses.
+The vector of a word in context is the mean over its tokens; the neighbours of a static vector, for comparison, mix the word's senses.
 """
 
 import re
@@ -29,7 +29,7 @@ from components.text.tokenizer import PAD, Tokenizer
 MARKED = re.compile(r"\*(\S[^*]*)\*")
 BATCH = 64
 AROUND = 40
-"""Characters shown to each side of a word."""
+"""Characters shown on each side of a word."""
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,24 @@ class Word:
     text: str
     start: int
     end: int
-    """Characters."""
+    """Characters of the word."""
 
     def lowered(self) -> str:
-        """The word alone, in lower case."""
+        """The word in lower case."""
         return self.text[self.start : self.end].lower()
 
     def shown(self) -> str:
-        """The word between stars, with what stands around it."""
+        """The word between stars, with its context."""
         before, after = self.text[max(0, self.start - AROUND) : self.start], self.text[self.end : self.end + AROUND]
         return f"{before}*{self.text[self.start : self.end]}*{after}"
 
 
 def marked(prompt: str) -> Word:
-    """The word between stars of `a *play* in context`. Raises SesameError where there is none, or more than one."""
-    found = list(MARKED.finditer(prompt))
-    if len(found) != 1:
-        raise SesameError(f"one word between stars expected, as in 'a *play* in context'; {len(found)} found")
-    [mark] = found
+    """The word between stars in `a *play* in context`. Raises SesameError where there is not exactly one."""
+    matches = list(MARKED.finditer(prompt))
+    if len(matches) != 1:
+        raise SesameError(f"one word between stars expected, as in 'a *play* in context'; {len(matches)} found")
+    [mark] = matches
     return Word(prompt[: mark.start()] + mark[1] + prompt[mark.end() :], mark.start(), mark.end() - 2)
 
 
@@ -64,35 +64,35 @@ def marked(prompt: str) -> Word:
 def embedded(
     model: LanguageModel, tokens: Tokenizer, texts: list[str], words: list[list[Word]], layer: int
 ) -> Iterator[tuple[Word, Tensor]]:
-    """Each of the `words` of each text, with its unit vector (width,) in that layer; 0 is below all context.
+    """The `words` of each text with their unit vectors (width,) in a layer; 0 is the embedding.
 
-    A text that is longer than the model reads is read in several windows, which end before a word.
+    A text that is longer than the model reads is split into windows at words.
     """
     room = model.max_length - len(tokens.prefix) - len(tokens.suffix)
-    rows, asked = [], []
-    for (ids, offsets), own in zip(tokens.encode_offsets(texts), words, strict=True):
+    rows, words_of = [], []
+    for (ids, offsets), targets in zip(tokens.encode_offsets(texts), words, strict=True):
         starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
-        # of each word its first piece, and the one after its last
-        places = np.stack([np.searchsorted(ends, [word.start for word in own], side="right"),
-                           np.searchsorted(starts, [word.end for word in own])], 1)  # fmt: skip
-        there = np.flatnonzero(places[:, 0] < places[:, 1])
-        for first, end in windows(len(ids), places[there], room):
+        # the first token of each word, and the one after its last
+        spans = np.stack([np.searchsorted(ends, [word.start for word in targets], side="right"),
+                          np.searchsorted(starts, [word.end for word in targets])], 1)  # fmt: skip
+        present = np.flatnonzero(spans[:, 0] < spans[:, 1])
+        for first, end in windows(len(ids), spans[present], room):
             rows.append(torch.tensor([*tokens.prefix, *ids[first:end], *tokens.suffix]))
-            inside = there[slice(*np.searchsorted(places[there, 0], [first, end]))].tolist()
-            pieces = (range(places[i, 0] - first, min(places[i, 1], end) - first) for i in inside)
-            asked.append(list(zip((own[i] for i in inside), pieces, strict=True)))
-    for at in range(0, len(rows), BATCH):
-        part = rows[at : at + BATCH]
-        lengths = torch.tensor([len(row) for row in part])
-        hidden = model.layers(pad_sequence(part, batch_first=True, padding_value=PAD), lengths)[layer]
-        for inside, vectors_of in zip(asked[at : at + BATCH], hidden, strict=True):
-            for word, pieces in inside:
-                yield word, normalize(vectors_of[[i + len(tokens.prefix) for i in pieces]].mean(dim=0).float(), dim=0)
+            inside = present[slice(*np.searchsorted(spans[present, 0], [first, end]))].tolist()
+            positions = (range(spans[i, 0] - first, min(spans[i, 1], end) - first) for i in inside)
+            words_of.append(list(zip((targets[i] for i in inside), positions, strict=True)))
+    for start in range(0, len(rows), BATCH):
+        batch = rows[start : start + BATCH]
+        lengths = torch.tensor([len(row) for row in batch])
+        hidden = model.layers(pad_sequence(batch, batch_first=True, padding_value=PAD), lengths)[layer]
+        for inside, vectors_of in zip(words_of[start : start + BATCH], hidden, strict=True):
+            for word, positions in inside:
+                yield word, normalize(vectors_of[[i + len(tokens.prefix) for i in positions]].mean(dim=0).float(), dim=0)
 
 
 def windows(size: int, words: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """The first piece of each window of at most `room` of so many pieces, and its end. `words` (n, 2) are the first piece
-    of each word and the one after its last: no window ends within a word, unless that word alone is longer."""
+    """First token and end of each window of at most `room` of the `size` tokens. `words` (n, 2) has the first token of each word
+    and the one after its last: no window ends inside a word, unless the word alone is longer."""
     first = 0
     while first < size:
         end = min(first + room, size)
@@ -104,32 +104,31 @@ def windows(size: int, words: np.ndarray, room: int) -> Iterator[tuple[int, int]
 
 
 def layer_of(model: LanguageModel, name: str, layer: int | None) -> int:
-    """The layer that is asked for, None for the last. Raises SesameError where the model has no such layer."""
+    """The layer, by default the last. Raises SesameError where the model has no such layer."""
     if layer is not None and not 0 <= layer <= model.num_layers:
-        raise SesameError(f"model {name} has no layer {layer} (0, below all context, to {model.num_layers})")
+        raise SesameError(f"model {name} has no layer {layer} (0, the embedding, to {model.num_layers})")
     return model.num_layers if layer is None else layer
 
 
 def words_in(text: str) -> list[Word]:
-    """Every word of a text."""
+    """All words of a text."""
     return [Word(text, match.start(), match.end()) for match in WORD.finditer(text)]
 
 
 def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments: int, k: int) -> tuple[int, list[tuple[float, str]]]:
-    """The layer, and the k words in context of a corpus' validation text nearest to the marked one: cosine, context.
+    """The layer, and the k words in context in a corpus' validation text that are nearest to the marked one: cosine, context.
 
-    Of the model `data/models/<name>`. Raises SesameError where the model has no such layer, or does not read all of the
-    prompt.
+    `name` is a model of data/models. Raises SesameError where the model has no such layer, or the prompt is too long.
     """
-    asked = marked(prompt)
+    query = marked(prompt)
     compute.prepare(None)
     model, tokens = store.load(Path("data/models", name))
     model.eval()
     layer = layer_of(model, name, layer)
-    size = len(tokens.prefix) + len(tokens.encode([asked.text])[0]) + len(tokens.suffix)
+    size = len(tokens.prefix) + len(tokens.encode([query.text])[0]) + len(tokens.suffix)
     if size > model.max_length:
         raise SesameError(f"the prompt has {size} tokens, and model {name} reads {model.max_length}: shorten it")
-    found = list(embedded(model, tokens, [asked.text], [[asked]], layer))
+    found = list(embedded(model, tokens, [query.text], [[query]], layer))
     if not found:
         raise SesameError(f"model {name} has no token for the marked word of {prompt!r}: mark another one")
     bank: list[Tensor] = []
@@ -141,27 +140,27 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
             words.append(word)
             bank.append(vector)
     if not bank:
-        raise SesameError(f"data/corpora/{corpus} has no validation text to look for neighbours in")
+        raise SesameError(f"data/corpora/{corpus} has no validation text to search for neighbours")
     scores, rows = nearest(found[0][1][None], torch.stack(bank), 10 * k)
     shown: dict[str, float] = {}
     for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True):
-        shown.setdefault(words[row].shown(), score)  # a sentence that comes again is shown once
+        shown.setdefault(words[row].shown(), score)  # repeated sentences are shown once
     return layer, [(score, text) for text, score in islice(shown.items(), k)]
 
 
 def without_context(name: str, word: str, k: int) -> list[tuple[float, str]]:
-    """The k words nearest to a word by the vectors `data/vectors/<name>`. Raises SesameError where they have no such word."""
+    """The k nearest words by the static vectors `data/vectors/<name>`. Raises SesameError where they do not have the word."""
     space = load(Path("data/vectors", name))
-    own = next((own for own in (written(word, small) for small in (False, True)) if own in space.words), word)
-    if own not in space.words:
-        raise SesameError(f"data/vectors/{name} has no vector of {own!r}")
-    row, rows = space.words.index(own), torch.from_numpy(normalise(space.vectors).astype(np.float32))
-    scores, places = nearest(rows[row][None], rows, k + 1)
-    return [(score, space.words[place]) for score, place in zip(scores[0].tolist(), places[0].tolist(), strict=True) if place != row][:k]
+    word = next((form for form in (written(word, lowercase) for lowercase in (False, True)) if form in space.words), word)
+    if word not in space.words:
+        raise SesameError(f"data/vectors/{name} has no vector of {word!r}")
+    row, rows = space.words.index(word), torch.from_numpy(normalise(space.vectors).astype(np.float32))
+    scores, indices = nearest(rows[row][None], rows, k + 1)
+    return [(score, space.words[i]) for score, i in zip(scores[0].tolist(), indices[0].tolist(), strict=True) if i != row][:k]
 
 
 def corpus_of(all_params: params.Params, name: str) -> str:
-    """The text that a model was trained on. Raises SesameError where it was trained elsewhere."""
+    """The corpus that a model was trained on. Raises SesameError for an imported model."""
     root = all_params.root(name)
     if root not in all_params.models:
         raise SesameError(f"model {name} was not pre-trained here: name a corpus of params.yaml with --corpus")

@@ -1,8 +1,8 @@
-"""Stage `contextual_vectors`: `python -m components.embeddings.contextual NAME` averages what a model makes of each
-word: data/vectors/NAME.
+"""Stage `contextual_vectors`: `python -m components.embeddings.contextual NAME` averages a model's vectors of each word:
+data/vectors/NAME.
 
-A word's vector is the mean over its occurrences in a text, each in its sentence and of length one (Schuster et al. 2019, section 3:
-the anchors). So what is read in context can be looked up, aligned and compared like any word vectors.
+The vector of a word is the mean over its occurrences in a text, each in its sentence and scaled to length one (Schuster et al. 2019,
+section 3: the anchors). So contextual vectors can be aligned and compared like any word vectors.
 """
 
 from collections import Counter
@@ -21,8 +21,8 @@ from components.models import store
 from components.stages import stage
 
 
-def body(all_params: params.Params, name: str, run) -> dict:
-    """Read the text, average, write the vectors `name`; the counts.
+def contextual_vectors(all_params: params.Params, name: str, run) -> dict:
+    """Read the text, average and save the vectors; returns the counts.
 
     Raises SesameError where the model has no such layer, or no word is frequent enough.
     """
@@ -39,27 +39,27 @@ def body(all_params: params.Params, name: str, run) -> dict:
             f"no word occurs min_count ({settings.min_count}) times in corpus {settings.corpus!r}: lower it or take more text"
         )
 
-    # By length, so that a batch is hardly padded; what a word's vectors add up to does not depend on the order but for the last digits.
+    # sorted by length for less padding; the order changes the sums of a word's vectors only by rounding
     sentences.sort(key=lambda words: len(words[0].text))
     row = {word: i for i, word in enumerate(words)}
     seen, sums = np.zeros(len(words), dtype=np.int64), None
     for i in range(0, len(sentences), BATCH):
         batch = sentences[i : i + BATCH]
-        asked = [[word for word in own if word.lowered() in row] for own in batch]
-        for word, vector in embedded(model, tokens, [own[0].text for own in batch], asked, layer):
+        targets = [[word for word in sentence if word.lowered() in row] for sentence in batch]
+        for word, vector in embedded(model, tokens, [sentence[0].text for sentence in batch], targets, layer):
             sums = np.zeros((len(words), len(vector)), dtype=np.float32) if sums is None else sums
             sums[row[word.lowered()]] += vector.numpy()
             seen[row[word.lowered()]] += 1
     if sums is None:
         raise SesameError(f"model {settings.model} reads no word of corpus {settings.corpus!r}")
-    read = np.flatnonzero(seen)  # a word that the tokenizer makes nothing of has no vector
+    read = np.flatnonzero(seen)  # a word without tokens has no vector
     space = Space([words[i] for i in read], seen[read], sums[read] / seen[read, None])
     save(space, Path("data/vectors", name))
     total = sum(counts.values())
     print(f"{settings.model}, layer {layer}: {len(space.words)} vectors out of {total} words", flush=True)
-    figures = {"intrinsic": intrinsic.judged(space, settings.tests)} if settings.tests else {}
+    figures = {"intrinsic": intrinsic.evaluate(space, settings.tests)} if settings.tests else {}
     return {"words": total, "vocabulary": len(space.words), "layer": layer, "cost": {"tokens": total}} | figures
 
 
 if __name__ == "__main__":
-    stage.main("contextual_vectors", body)
+    stage.main("contextual_vectors", contextual_vectors)

@@ -1,4 +1,4 @@
-"""How well a mapping finds translations, how alike two spaces are, and which words moved."""
+"""Scores of a mapping's translations, the similarity of two spaces, and words that moved."""
 
 import csv
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from components.embeddings.space import Space
 
 RANKS = (1, 5, 10)
 AS_FREQUENT = 101
-"""Words, among which the median is what is usual."""
+"""Words of similar frequency whose median is subtracted."""
 
 
 def index(space: Space) -> dict[str, int]:
@@ -24,29 +24,29 @@ def index(space: Space) -> dict[str, int]:
 
 
 def covered(test: dict[str, set[str]], source: Space, target: Space) -> list[str]:
-    """The test words that can be asked for: in the source vocabulary, with a translation in the target's.
+    """The test words that are queries: in the source vocabulary, with a translation in the target's.
 
-    Precision is over these; their share of all test words is the *coverage* and is next to it.
+    Precision is over these; their share of all test words is the *coverage*.
     """
     here, there = set(source.words), set(target.words)
     return [word for word, gold in test.items() if word in here and gold & there]
 
 
 def hits(best: np.ndarray, queries: list[str], test: dict[str, set[str]], words: list[str]) -> np.ndarray:
-    """Whether each of the words found, (queries, k) rows of the target vocabulary, best first, is a translation."""
+    """Whether each of the words found (queries, k), rows of the target vocabulary, best first, is a translation."""
     return np.array([[words[row] in test[query] for row in rows] for query, rows in zip(queries, best, strict=True)], dtype=bool)
 
 
 def precision(found: np.ndarray) -> dict[str, float]:
-    """P@1, P@5, P@10 as shares: a query is a hit when any of its translations is among the k best. `found` as `hits` gives it."""
+    """P@1, P@5, P@10 as shares: a query is a hit when any of its translations is among the k best. `found` is that of `hits`."""
     return {f"p{k}": float(found[:, :k].any(axis=1).mean()) for k in RANKS}
 
 
 def intervals(first: np.ndarray, reference: np.ndarray, unseen: np.ndarray) -> dict[str, float | int | None]:
-    """Of P@1: its 95 % interval (Wilson), what it has less the reference's with the paired one, and P@1 of queries taught nothing of.
+    """For P@1: its 95 % interval (Wilson), its difference from the reference with a paired interval, and P@1 of unseen queries.
 
-    All (queries,): whether the best word is a hit, the same of the reference, and whether no right answer was a target in training:
-    a mapping is pulled towards those, so that they are found more easily.
+    All (queries,): whether the best word is a hit, the same for the reference, and whether no translation was a target in training:
+    the map pulls queries towards those, so that they are found more easily.
     """
     size, less = len(first), first.astype(float) - reference
     wilson = binomtest(int(first.sum()), size).proportion_ci(method="wilson")
@@ -58,44 +58,43 @@ def intervals(first: np.ndarray, reference: np.ndarray, unseen: np.ndarray) -> d
 
 
 def chance(queries: list[str], test: dict[str, set[str]], words: list[str]) -> float:
-    """P@1 of a guess at random: the mean share of the target vocabulary that would count."""
+    """P@1 of a random guess: the mean share of the target vocabulary that is right."""
     there = set(words)
     return float(np.mean([len(test[query] & there) for query in queries]) / len(words))
 
 
 def mean_reciprocal_rank(queries: Tensor, targets: Tensor, price: Tensor | None, golds: list[list[int]]) -> float:
-    """Of each query's (q, d) best translation among all targets (n, d): 1 for the first place, 1/2 for the second
-    (xling-eval's MAP). Of equal targets the more frequent word comes first, as in `neighbours.top`: vectors that are
-    all the same find nothing."""
+    """The mean of 1 / rank of each query's (q, d) best translation among all targets (n, d) (xling-eval's MAP). Of equal targets the
+    more frequent word comes first, as in `neighbours.top`, so that identical vectors find nothing."""
     inverse = []
     for start, cosines in blocks(queries, targets):
         scores = cosines if price is None else cosines.sub_(price)
         for row, gold in zip(scores, golds[start : start + len(scores)], strict=True):
             best = row[gold].max()
-            place = min(own for own in gold if row[own] == best)
-            inverse.append(1 / (1 + int((row > best).sum() + (row[:place] == best).sum())))
+            position = min(i for i in gold if row[i] == best)
+            inverse.append(1 / (1 + int((row > best).sum() + (row[:position] == best).sum())))
     return float(np.mean(inverse))
 
 
 def hubness(best: np.ndarray, targets: int) -> dict[str, float]:
-    """How unevenly targets are found among the k best (q, k) of all queries: the skewness of how often each is
-    (Radovanović et al. 2010), and the share of the queries that found the most frequent one."""
+    """The skewness of how often each target is among the k best (q, k) of all queries (Radovanović et al. 2010), and the
+    share of the queries that found the most frequent one."""
     times = np.bincount(best.ravel(), minlength=targets)
     return {"hub_skew": float(skew(times)) if np.ptp(times) else 0.0, "top_hub": float(times.max() / len(best))}
 
 
 def found_often(best: np.ndarray) -> list[dict]:
-    """How many targets are among the k best (q, k) of so many queries."""
+    """How many targets are among the k best (q, k) of how many queries."""
     times, targets = np.unique(np.bincount(best.ravel()), return_counts=True)
     return [{"times": int(a), "targets": int(b)} for a, b in zip(times, targets, strict=True) if a]
 
 
 def unlikeness(x: np.ndarray, z: np.ndarray, words: int = 1000, k: int = 10) -> float:
-    """How unlike two normalised spaces (n, d), (m, d) are before any map: 0 for the same shape.
+    """The distance of two normalised spaces (n, d), (m, d) before any map; 0 for the same shape.
 
     Søgaard et al. 2018, section 3: the squared differences of the largest eigenvalues of the Laplacians of the two nearest-neighbour
-    graphs over the most frequent `words` of each, as many as make up 90 % of the sum on the side that needs fewer. Words are joined where
-    one is among the k nearest of the other.
+    graphs over the `words` most frequent of each, as many as make up 90 % of the sum on the side that needs fewer. An edge joins two words
+    if one is among the k nearest of the other.
     """
     words = min(words, len(x), len(z))
     spectra = [np.linalg.eigvalsh(laplacian(side[:words], k))[::-1] for side in (x, z)]
@@ -104,7 +103,7 @@ def unlikeness(x: np.ndarray, z: np.ndarray, words: int = 1000, k: int = 10) -> 
 
 
 def laplacian(rows: np.ndarray, k: int) -> np.ndarray:
-    """(n, n) degrees less adjacency of the graph that joins each of the unit `rows` (n, d) with its k nearest."""
+    """Degrees minus adjacency (n, n) of the graph that joins each of the unit `rows` (n, d) with its k nearest."""
     vectors = torch.from_numpy(rows.astype(np.float32))
     near = nearest(vectors, vectors, k + 1)[1].numpy()
     joined = np.zeros((len(rows), len(rows)))
@@ -115,10 +114,10 @@ def laplacian(rows: np.ndarray, k: int) -> np.ndarray:
 
 
 def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, min_count: int) -> list[dict]:
-    """Every word of both spaces with `min_count` occurrences in each, the one that moved most first.
+    """Every word with `min_count` occurrences in both spaces, in descending order of its distance.
 
     `mapped` (source words, d) and `fixed` (target words, d) are unit vectors in one space. `distance` is 1 − cosine;
-    the neighbours are the five nearest words of the word's own space.
+    the neighbours are the five nearest words in the word's space.
     """
     rows = index(target)
     shared = [
@@ -142,17 +141,17 @@ def moved(source: Space, target: Space, mapped: np.ndarray, fixed: np.ndarray, m
 
 
 def nearest_words(vectors: np.ndarray, words: list[str], rows: Sequence[int] | np.ndarray, k: int = 5) -> list[str]:
-    """Of each of the `rows` the k nearest words of its space (n, d) of unit vectors, but itself, with blanks between."""
+    """The k nearest words of each of the `rows` in a space (n, d) of unit vectors, without the word itself, separated by blanks."""
     space = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
     best = nearest(space[torch.as_tensor(rows)], space, k + 1)[1].numpy()  # the word itself is among them
     return [" ".join([words[n] for n in near if n != row][:k]) for row, near in zip(rows, best, strict=True)]
 
 
 def beyond_frequency(distance: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(n,) each distance less what words as frequent have: rare words are far from themselves in any two texts.
+    """Each distance minus that of words of similar frequency, (n,): rare words are far from themselves in any two texts.
 
-    That is the median of the AS_FREQUENT words nearest in `counts` (n,). A fit that bends to each word, as an isotonic one or a
-    polynomial, runs through a word that stands alone at either end, of which nothing is then left beyond it.
+    That is the median of the AS_FREQUENT words nearest in `counts` (n,). A smooth fit, as isotonic regression or a
+    polynomial, would follow an isolated word at either end and leave it no distance.
     """
     order = np.argsort(counts, kind="stable")
     usual = np.empty(len(distance))

@@ -1,5 +1,4 @@
-"""`sesame vectors NAME`: vectors, or both sides of an alignment and its test words, in the forms that other tools
-read."""
+"""`sesame vectors NAME`: export vectors, or both sides of an alignment with its test words, in the formats of other tools."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,11 +16,10 @@ FOLDER = Path("data/export")
 
 
 def export(all_params: params.Params, name: str, method: str | None, out: Path | None) -> list[Path]:
-    """Write `<name>.vec`; of an alignment `<name>.source.vec` and `<name>.target.vec` in the space they share by one of
-    its methods (the first if none is named), and `<name>.test.txt`, the pairs of words that are asked for as MUSE's
-    evaluation reads them.
+    """Write `<name>.vec`; for an alignment `<name>.source.vec` and `<name>.target.vec` in the common space of one of
+    its methods (by default the first), and `<name>.test.txt`, the test pairs in the format of MUSE's evaluation.
 
-    Raises SesameError where there is nothing of the name, no such method, or a folder of the name is in use.
+    Raises SesameError for an unknown name or method, and where the folder exists.
     """
     folder = storage.unused_path(out) if out else FOLDER / name
     if name not in all_params.alignments:
@@ -30,44 +28,44 @@ def export(all_params: params.Params, name: str, method: str | None, out: Path |
             raise SesameError(f"{name}: neither an alignment of params.yaml ({known}) nor vectors in data/vectors; name one")
         if method:
             raise SesameError(f"--method has no effect on vectors: it needs an alignment, and {name} is none")
-        return _written(folder, {f"{name}.vec": lines(load(Path("data/vectors", name)))})
-    alignment, learned = all_params.alignments[name], Path("data/align", name, "mapping.npz")
-    methods = [own.name for own in alignment.methods]
+            return _write(folder, {f"{name}.vec": lines(load(Path("data/vectors", name)))})
+        alignment, learned = all_params.alignments[name], Path("data/align", name, "mapping.npz")
+        methods = [candidate.name for candidate in alignment.methods]
     if (method := method or methods[0]) not in methods:
         raise SesameError(f"--method {method}: alignment {name} has {', '.join(methods)}")
     with storage.reading(learned), np.load(learned) as matrices:
         maps = {side: matrices[f"{method}_{side}"] for side in ("source", "target")}
-    how = next(own for own in alignment.methods if own.name == method)
+    how = next(candidate for candidate in alignment.methods if candidate.name == method)
     spaces = {side: load(Path("data/vectors", getattr(alignment, side)), alignment.max_vocabulary) for side in maps}
     files: dict[str, Iterable[str]] = {
-        f"{name}.{side}.vec": lines(Space(own.words, own.counts, unit(normalise(own.vectors, how.normalise) @ maps[side])))
-        for side, own in spaces.items()
+        f"{name}.{side}.vec": lines(Space(space.words, space.counts, unit(normalise(space.vectors, how.normalise) @ maps[side])))
+        for side, space in spaces.items()
     }
     build = dictionaries.load(alignment.dictionary.kind)
     test = build(alignment.dictionary, spaces["source"].words, spaces["target"].words, alignment.seed).test
     files[f"{name}.test.txt"] = (f"{_one(word)} {_one(gold)}\n" for word, golds in test.items() for gold in sorted(golds))
-    return _written(folder, files)
+    return _write(folder, files)
 
 
 def lines(space: Space) -> Iterable[str]:
-    """word2vec's text: a line with both counts, then a word and its numbers a line. Of words that are one there, `new york` and
-    `new_york`, the more frequent stays: readers take the first, and count the others all the same."""
+    """word2vec's text format: a line with the numbers of words and dimensions, then one line per word. Of words that are equal there, as
+    `new york` and `new_york`, the more frequent one is kept: readers take the first, but count the others."""
     rows: dict[str, int] = {}
     for row, word in enumerate(space.words):
         rows.setdefault(_one(word), row)
     if twice := len(space.words) - len(rows):
-        print(f"{twice:,} left out: words that are written as more frequent ones, since `_` stands for a blank", flush=True)
+        print(f"{twice:,} left out: written like a more frequent word, since `_` stands for a blank", flush=True)
     yield f"{len(rows)} {space.vectors.shape[1]}\n"
     for word, row in rows.items():
         yield f"{word} {' '.join(map(str, space.vectors[row].astype(np.float32).tolist()))}\n"
 
 
 def _one(word: str) -> str:
-    """A word without the blank that would end it there, as in word2vec's phrases: `new_york`."""
+    """A word with `_` for blanks, as in word2vec's phrases: `new_york`."""
     return word.replace(" ", "_")
 
 
-def _written(folder: Path, files: dict[str, Iterable[str]]) -> list[Path]:
+def _write(folder: Path, files: dict[str, Iterable[str]]) -> list[Path]:
     with storage.output(folder) as target:
         target.mkdir(parents=True)
         for name, content in files.items():

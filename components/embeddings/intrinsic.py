@@ -1,7 +1,7 @@
-"""What word vectors say by themselves: similarity as people judge it, and analogies. English, from the files that come with gensim.
+"""Intrinsic evaluation of word vectors: word similarity and analogies. English, with the files of gensim.
 
-The words must be in the vocabulary: the share of a test that they cover is next to its figure, and spaces
-with other shares don't compare.
+The words must be in the vocabulary: each figure comes with the share of the test that is covered, and spaces
+with different shares are not comparable.
 """
 
 import math
@@ -17,17 +17,17 @@ from components.embeddings.space import Space
 
 FILES = {"wordsim353": "wordsim353.tsv", "simlex999": "simlex999.txt", "analogies": "questions-words.txt"}
 """Finkelstein et al. 2002, Hill et al. 2015, Mikolov et al. 2013."""
-LEAST = 1e-3
-"""Added to the divisor of 3CosMul, as in Levy and Goldberg (2014)."""
+EPSILON = 1e-3
+"""In the divisor of 3CosMul (Levy and Goldberg 2014)."""
 
 
-def judged(space: Space, tests: list[str]) -> dict[str, dict[str, float | int | None]]:
-    """Each of the `tests` by its name."""
+def evaluate(space: Space, tests: list[str]) -> dict[str, dict[str, float | int | None]]:
+    """Name -> figures for each of the `tests`."""
     return {name: analogies(space) if name == "analogies" else similarity(space, name) for name in tests}
 
 
 def similarity(space: Space, name: str) -> dict[str, float | int | None]:
-    """Spearman's correlation of cosines with people's judgements, its 95 % interval, and what was asked; None of fewer than four pairs."""
+    """Spearman's correlation of cosines with human judgements, and its 95 % interval; None with fewer than four pairs."""
     rows, vectors, cosines, people, pairs = _rows(space), unit(space.vectors), [], [], 0
     for line in _lines(name):
         first, second, judgement = line.split("\t")
@@ -36,43 +36,43 @@ def similarity(space: Space, name: str) -> dict[str, float | int | None]:
             cosines.append(float(vectors[rows[first.lower()]] @ vectors[rows[second.lower()]]))
             people.append(float(judgement))
     figures: dict[str, float | int | None] = {"spearman": None, "low": None, "high": None}
-    if len(people) > 3 and (found := float(spearmanr(cosines, people).statistic)) == found:
+    if len(people) > 3 and (correlation := float(spearmanr(cosines, people).statistic)) == correlation:
         # Fisher's transformation with the variance of a rank correlation (Bonett and Wright 2000)
-        reach = norm.ppf(0.975) * math.sqrt((1 + found**2 / 2) / (len(people) - 3))
-        middle = math.atanh(min(max(found, -0.999999), 0.999999))
-        figures = {"spearman": found, "low": math.tanh(middle - reach), "high": math.tanh(middle + reach)}
+        margin = norm.ppf(0.975) * math.sqrt((1 + correlation**2 / 2) / (len(people) - 3))
+        middle = math.atanh(min(max(correlation, -0.999999), 0.999999))
+        figures = {"spearman": correlation, "low": math.tanh(middle - margin), "high": math.tanh(middle + margin)}
     return figures | {"asked": len(people), "coverage": len(people) / pairs}
 
 
 def analogies(space: Space) -> dict[str, float | int | None]:
-    """Of "a is to b as c to d" the share in which d is found, by adding cosines and by multiplying them (Levy and Goldberg 2014,
-    sections 3 and 4); a, b and c are no answers. None where no question can be asked."""
+    """The accuracy of "a is to b as c to d" by adding cosines and by multiplying them (Levy and Goldberg 2014, sections 3 and 4); a, b and
+    c are excluded as answers. None where no question is covered."""
     rows = _rows(space)
-    asked, questions = [], 0
+    covered, questions = [], 0
     for line in _lines("analogies"):
         if not line.startswith(":"):
             questions += 1
             words = line.lower().split()
             if all(word in rows for word in words):
-                asked.append([rows[word] for word in words])
-    figures: dict[str, float | int | None] = {"add": None, "multiply": None, "asked": len(asked), "coverage": len(asked) / questions}
-    if not asked:
+                covered.append([rows[word] for word in words])
+    figures: dict[str, float | int | None] = {"add": None, "multiply": None, "asked": len(covered), "coverage": len(covered) / questions}
+    if not covered:
         return figures
-    vectors, places = torch.from_numpy(unit(space.vectors).astype(np.float32)), torch.tensor(asked)
-    used, where = places[:, :3].unique(return_inverse=True)  # few words make up all questions: their cosines are taken once
+    vectors, indices = torch.from_numpy(unit(space.vectors).astype(np.float32)), torch.tensor(covered)
+    used, where = indices[:, :3].unique(return_inverse=True)  # the questions share few words, whose cosines are computed once
     cosines = torch.cat([scores.clone() for _, scores in blocks(vectors[used], vectors)])
     right = {"add": 0, "multiply": 0}
-    for question, (a, b, c) in zip(places, where, strict=True):
+    for question, (a, b, c) in zip(indices, where, strict=True):
         shifted = {side: (cosines[row] + 1) / 2 for side, row in (("a", a), ("b", b), ("c", c))}
-        scores = {"add": cosines[b] - cosines[a] + cosines[c], "multiply": shifted["b"] * shifted["c"] / (shifted["a"] + LEAST)}
-        for way, found in scores.items():
-            found[question[:3]] = -torch.inf
-            right[way] += int(found.argmax() == question[3])
-    return figures | {way: count / len(asked) for way, count in right.items()}
+        scores = {"add": cosines[b] - cosines[a] + cosines[c], "multiply": shifted["b"] * shifted["c"] / (shifted["a"] + EPSILON)}
+        for method, values in scores.items():
+            values[question[:3]] = -torch.inf
+            right[method] += int(values.argmax() == question[3])
+    return figures | {method: count / len(covered) for method, count in right.items()}
 
 
 def _rows(space: Space) -> dict[str, int]:
-    """Lower-cased word -> row, of words that differ in case the more frequent one."""
+    """Lower-cased word -> row; of words that differ in case the more frequent one."""
     return {word.lower(): row for row, word in reversed(list(enumerate(space.words)))}
 
 

@@ -1,7 +1,7 @@
-"""The nearest of many vectors, exactly, without ever holding the square of all cosines.
+"""Exact nearest neighbours of many vectors, without the full matrix of cosines in memory.
 
-Rows are unit vectors (float32), so that a product is a cosine. One pass multiplies a block of rows with all columns and reads off
-what is asked of either side: memory stays at two blocks of SCORES floats, half a GiB, whatever the vocabulary.
+Rows are unit vectors (float32), so that a dot product is a cosine. One pass multiplies a block of rows with all columns and reduces
+it: memory stays at two blocks of SCORES floats, half a GiB, for any vocabulary.
 """
 
 from collections.abc import Iterator
@@ -10,87 +10,87 @@ import torch
 from torch import Tensor
 
 SCORES = 2**26
-"""Pairs of words compared at a time."""
+"""Pairs of words in a block."""
 CHUNK = 32
-"""Scores of which the largest is taken first: the k best of a row are in the k chunks with the largest maxima, and a maximum
-costs a fraction of what sorting does."""
+"""Scores that are reduced to their maximum first: the k best of a row are in the k chunks with the largest maxima, and a maximum
+is much cheaper than a sort."""
 
 
 def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row (b, n) and their columns, best first; of equal ones among them the lower column, the more frequent word."""
+    """The k largest of each row (b, n) and their columns, best first; of equal ones the lower column, the more frequent word."""
     rows, columns = scores.shape
     k = min(k, columns)
     if columns <= k * CHUNK * 2:
-        values, places = scores.topk(k, dim=1)
+        values, indices = scores.topk(k, dim=1)
     else:
-        whole = columns // CHUNK * CHUNK
-        chunks = scores[:, :whole].unflatten(1, (-1, CHUNK)).amax(dim=2).topk(k, dim=1).indices  # (b, k)
-        places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK)).flatten(1)  # (b, k * CHUNK)
-        rest = torch.arange(whole, columns).expand(rows, -1)
-        places = torch.cat([places, rest], dim=1)
-        values, best = scores.gather(1, places).topk(k, dim=1)
-        places = places.gather(1, best)
-    places, order = places.sort(dim=1)
-    values, again = values.gather(1, order).sort(dim=1, descending=True, stable=True)
-    return values, places.gather(1, again)
+        complete = columns // CHUNK * CHUNK
+        chunks = scores[:, :complete].unflatten(1, (-1, CHUNK)).amax(dim=2).topk(k, dim=1).indices  # (b, k)
+        indices = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK)).flatten(1)  # (b, k * CHUNK)
+        rest = torch.arange(complete, columns).expand(rows, -1)
+        indices = torch.cat([indices, rest], dim=1)
+        values, best = scores.gather(1, indices).topk(k, dim=1)
+        indices = indices.gather(1, best)
+    indices, order = indices.sort(dim=1)
+    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, indices.gather(1, order)
 
 
 def nearest(queries: Tensor, targets: Tensor, k: int, price: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Of each query (q, d) the k best targets (n, d) by cosine less the target's `price` (n,): scores and rows (q, k), best first."""
-    found = [top(scores if price is None else scores.sub_(price), k) for _, scores in blocks(queries, targets)]
-    return torch.cat([values for values, _ in found]), torch.cat([places for _, places in found])
+    """For each query (q, d) the k targets (n, d) with the highest cosine minus `price` (n,): scores and rows (q, k), best first."""
+    best = [top(scores if price is None else scores.sub_(price), k) for _, scores in blocks(queries, targets)]
+    return torch.cat([values for values, _ in best]), torch.cat([indices for _, indices in best])
 
 
 def crowding(rows: Tensor, others: Tensor, k: int) -> Tensor:
-    """(n,) mean cosine of each of `rows` (n, d) with its k nearest of `others` (m, d)."""
+    """The mean cosine of each of `rows` (n, d) with its k nearest `others` (m, d), (n,)."""
     return nearest(rows, others, k)[0].mean(dim=1)
 
 
 def both_ways(x: Tensor, z: Tensor, price_x: Tensor | None = None, price_z: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """For each of x (n, d) the row of the best of z (m, d), and for each of z that of the best of x, out of one product of the two.
+    """For each of x (n, d) the row of the best of z (m, d), and for each of z that of the best of x, from one product.
 
-    A word of the other side has its price taken off, (n,) and (m,): as two more dimensions, since what a word itself costs is the same
-    for all of the other side.
+    The price of a word on the other side is subtracted, (n,) and (m,), by means of two more dimensions, since the price of the word itself
+    is the same for all words of the other side.
     """
     if price_x is not None and price_z is not None:
         x = torch.cat([x, -price_x[:, None], torch.ones(len(x), 1)], dim=1)
         z = torch.cat([z, torch.ones(len(z), 1), -price_z[:, None]], dim=1)
-    ahead, score, back = [], torch.full((len(z),), -torch.inf), torch.zeros(len(z), dtype=torch.long)
+    forward, score, back = [], torch.full((len(z),), -torch.inf), torch.zeros(len(z), dtype=torch.long)
     for start, scores in blocks(x, z):
-        ahead.append(scores.argmax(dim=1))
-        values, places = best_down(scores)
+        forward.append(scores.argmax(dim=1))
+        values, indices = best_down(scores)
         better = values > score
-        score, back = torch.where(better, values, score), torch.where(better, places + start, back)
-    return torch.cat(ahead), back
+        score, back = torch.where(better, values, score), torch.where(better, indices + start, back)
+    return torch.cat(forward), back
 
 
 def best_down(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """(n,), (n,): the largest of each column of `scores` (b, n) and its row, the first of equal ones.
+    """The largest value of each column of `scores` (b, n) and its row, the first of equal ones, (n,) and (n,).
 
-    Down the rows torch finds a maximum fifteen times as fast as its place, which is therefore looked for in one chunk of rows.
+    Over rows torch computes a maximum fifteen times faster than its index, so the index is searched in a single chunk of rows.
     """
     chunks = scores.split(CHUNK)
     values, chosen = torch.stack([chunk.amax(dim=0) for chunk in chunks]).max(dim=0)
-    places = torch.empty_like(chosen)
+    indices = torch.empty_like(chosen)
     for number, chunk in enumerate(chunks):
         columns = (chosen == number).nonzero().flatten()
-        places[columns] = number * CHUNK + chunk[:, columns].max(dim=0).indices
-    return values, places
+        indices[columns] = number * CHUNK + chunk[:, columns].max(dim=0).indices
+    return values, indices
 
 
 def crowding_both_ways(x: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """(n,), (m,): what `crowding` gives for x among z, and for z among x, out of one product of the two."""
+    """`crowding` of x among z (n,), and of z among x (m,), from one product."""
     kx, kz = min(k, len(z)), min(k, len(x))
-    own, kept = [], torch.full((len(z), 0), -torch.inf)
+    of_x, kept = [], torch.full((len(z), 0), -torch.inf)
     for _, cosines in blocks(x, z):
-        own.append(top(cosines, kx)[0].mean(dim=1))
+        of_x.append(top(cosines, kx)[0].mean(dim=1))
         kept = torch.cat([kept, top(cosines.T.contiguous(), kz)[0]], dim=1)
         kept = kept.topk(min(kz, kept.shape[1]), dim=1).values
-    return torch.cat(own), kept.mean(dim=1)
+    return torch.cat(of_x), kept.mean(dim=1)
 
 
 def blocks(rows: Tensor, columns: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The first row and the scores (b, columns) of each block of `rows`. The next block is written over the last."""
+    """The first row and the scores (b, columns) of each block of `rows`. The next block overwrites the last one."""
     size = max(1, SCORES // len(columns))
     room = torch.empty(min(size, len(rows)), len(columns))
     for start, block in zip(range(0, len(rows), size), rows.split(size), strict=True):

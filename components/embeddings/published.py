@@ -1,7 +1,7 @@
-"""Stage `published_vectors`: `python -m components.embeddings.published NAME` brings word vectors from elsewhere to data/vectors/NAME.
+"""Stage `published_vectors`: `python -m components.embeddings.published NAME` imports word vectors to data/vectors/NAME.
 
-What can't be used is left out and counted (a word that was there before, a vector that is zero or not finite); a file that is
-broken, cut off or of another format is refused with its line.
+Unusable entries are left out and counted (a repeated word, a vector that is zero or not finite); a broken or truncated file, or one of
+another format, is an error with its line.
 """
 
 import itertools
@@ -23,15 +23,15 @@ from components.text.sources.file import SourceFile
 from components.text.sources.text import lines
 
 UNREADABLE = "\ufffd"
-"""In the place of bytes that are no UTF-8, as those of a file in Latin-1."""
+"""Replaces bytes that are not UTF-8, as of a file in Latin-1."""
 Entries = Iterator[tuple[str, str, np.ndarray]]
-"""Where it stands, word, vector (d,)."""
+"""Place in the file, word, vector (d,)."""
 
 
-def body(all_params: params.Params, name: str, run) -> dict:
-    """Read, sift and write the vectors `name`; what was taken and what was left out.
+def import_vectors(all_params: params.Params, name: str, run) -> dict:
+    """Read, filter and save the vectors; returns the counts.
 
-    Raises SesameError where a file is not of its format, or has no usable vector.
+    Raises SesameError where a file is not in its format, or has no usable vector.
     """
     settings = all_params.published_vectors[name]
     dropped = {"repeated": 0, "zero": 0, "not_finite": 0, "no_word": 0, "not_utf8": 0}
@@ -40,7 +40,7 @@ def body(all_params: params.Params, name: str, run) -> dict:
     entries = itertools.chain.from_iterable(FORMATS[settings.format](file, settings.max_vocabulary) for file in files)
     first_not_finite = ""
     for place, word, vector in itertools.islice(entries, settings.max_vocabulary):
-        word = written(word, settings.lowercase)  # a line of vocabulary.txt is a word
+        word = written(word, settings.lowercase)  # a line of vocabulary.txt has one word
         if not word:
             dropped["no_word"] += 1
         elif UNREADABLE in word:
@@ -55,23 +55,23 @@ def body(all_params: params.Params, name: str, run) -> dict:
         else:
             taken[word] = vector
     if not taken:
-        raise SesameError(f"{settings.source.shown}: no usable vector in it")
+        raise SesameError(f"{settings.source.shown}: no usable vector")
     widths = {len(vector) for vector in taken.values()}
     if len(widths) > 1:
         raise SesameError(f"{settings.source.shown}: its files have vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
     space = Space(list(taken), np.zeros(len(taken), dtype=np.int64), np.array(list(taken.values()), dtype=np.float32))
     save(space, Path("data/vectors", name))
-    said = format_counts(dropped) if any(dropped.values()) else ""
-    said += f" (the first is {first_not_finite})" if first_not_finite else ""
-    print(f"{len(taken)} vectors of {widths.pop()} dimensions{f'; left out: {said}' if said else ''}", flush=True)
-    figures = {"intrinsic": intrinsic.judged(space, settings.tests)} if settings.tests else {}
+    left_out = format_counts(dropped) if any(dropped.values()) else ""
+    left_out += f" (the first is {first_not_finite})" if first_not_finite else ""
+    print(f"{len(taken)} vectors of {widths.pop()} dimensions{f'; left out: {left_out}' if left_out else ''}", flush=True)
+    figures = {"intrinsic": intrinsic.evaluate(space, settings.tests)} if settings.tests else {}
     return {"vocabulary": len(taken), "vector_size": space.vectors.shape[1], "left_out": dropped} | figures
 
 
 def text(file: SourceFile, most: int) -> Entries:
-    """A word and its numbers a line; a first line of two whole numbers says how many of both there should be."""
+    """One word with its numbers per line; a first line of two integers is the number of words and dimensions."""
     promised = width = None
-    number = last = 0  # of lines that are not empty; the last of them
+    number = last = 0  # of lines that are not empty, and the position of the last one
     for at, line in lines(file, errors="replace"):
         if not line.strip():
             continue
@@ -88,7 +88,7 @@ def text(file: SourceFile, most: int) -> Entries:
         if width < 1 or not word:
             header = f", the first line says {width}" if promised else f", {width} expected as in the first line" if number > 1 else ""
             raise SesameError(f"{place}: a word and its numbers expected, {len(fields)} fields found{header}")
-        # a longer line, and no word with spaces, as `1 000`
+        # too many numbers, rather than a word with spaces such as `1 000`
         if len(fields) > width + 1 and all(map(_is_number, fields[1:])) and not all(map(str.isdecimal, fields[:-width])):
             raise SesameError(f"{place}: {len(fields) - 1} numbers, {width} expected")
         try:
@@ -98,7 +98,7 @@ def text(file: SourceFile, most: int) -> Entries:
     if promised is not None and number - 1 != promised and number - 1 < most:
         raise SesameError(
             f"{file.name}, line 1: {promised} vectors promised, {number - 1} are there, the last on line {last}: the file may be cut off, "
-            "or of several; give the whole one, or mend its first line"
+            "or of several; give the complete one, or correct its first line"
         )
 
 
@@ -111,7 +111,7 @@ def _is_number(field: str) -> bool:
 
 
 def word2vec_binary(file: SourceFile, most: int) -> Entries:
-    """The form of word2vec's own program, through gensim."""
+    """word2vec's binary format, with gensim."""
     from gensim.models import KeyedVectors
 
     with _on_disk(file, "word2vec's binary form") as path:
@@ -120,7 +120,7 @@ def word2vec_binary(file: SourceFile, most: int) -> Entries:
 
 
 def fasttext_binary(file: SourceFile, most: int) -> Entries:
-    """fastText's .bin, through gensim: a word's vector with those of its n-grams."""
+    """fastText's .bin, with gensim: the vector of a word includes those of its n-grams."""
     from gensim.models.fasttext import load_facebook_vectors
 
     with _on_disk(file, "fastText's .bin") as path:
@@ -129,7 +129,7 @@ def fasttext_binary(file: SourceFile, most: int) -> Entries:
 
 
 def npz(file: SourceFile, most: int) -> Entries:
-    """numpy's arrays `words` (words,) of text and `vectors` (words, d)."""
+    """numpy arrays `words` (words,) of str and `vectors` (words, d)."""
     with _on_disk(file, "npz") as path, np.load(path, allow_pickle=False) as arrays:
         words, vectors = arrays["words"][:most].tolist(), arrays["vectors"][:most].astype(np.float32)
         if arrays["words"].dtype.kind != "U" or arrays["words"].ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
@@ -144,20 +144,20 @@ def _in_order(file: SourceFile, words: list[str], vectors: np.ndarray) -> Entrie
 
 @contextmanager
 def _on_disk(file: SourceFile, form: str) -> Iterator[Path]:
-    """The file where a library can open it by its path; what the library can't read is one line."""
+    """A copy of the file that a library can open by its path; errors of the library become one line."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "vectors")
         with file.open() as stream, path.open("wb") as written:
             shutil.copyfileobj(stream, written)
         try:
             yield path
-        except Exception as error:  # of many kinds: none of the forms says where it ends
+        except Exception as error:  # of many kinds: no format marks its end
             raise SesameError(f"{file.name}: can't be read as {form}: {one_line(error)}") from None
 
 
 FORMATS = {"text": text, "word2vec_binary": word2vec_binary, "fasttext_binary": fasttext_binary, "npz": npz}
-"""file, the most vectors to take -> (where, word, vector (d,)), most frequent first."""
+"""(file, maximal number of vectors) -> (place, word, vector (d,)), most frequent first."""
 
 
 if __name__ == "__main__":
-    stage.main("published_vectors", body)
+    stage.main("published_vectors", import_vectors)

@@ -13,18 +13,18 @@ from components.core import storage
 from components.core.words import LETTERS
 
 WORD = re.compile(LETTERS)
-"""What a word is here: a run of letters with their marks. Digits, punctuation and the apostrophe separate."""
+"""A run of letters with their marks. Digits, punctuation and the apostrophe separate words."""
 
 
 def written(text: str, lowercase: bool) -> str:
-    """A word of a list, or a sentence, as vocabularies have it: in NFC, the form of Unicode that corpora are cleaned to,
-    and white space of any kind in it is one blank."""
+    """A word of a list, or a sentence, in the form of the vocabularies: in NFC, like the cleaned corpora,
+    with single blanks for white space."""
     text = unicodedata.normalize("NFC", text)
     return " ".join((text.lower() if lowercase else text).split())
 
 
 def has_capitals(words: Iterable[str]) -> bool:
-    """Whether any word of a vocabulary has."""
+    """Whether any word of a vocabulary has a capital."""
     return any(word != word.lower() for word in words)
 
 
@@ -34,13 +34,13 @@ class Space:
 
     words: list[str]
     counts: np.ndarray
-    """(words,) occurrences in the training text; 0 where they are not known."""
+    """Occurrences in the training text, (words,); 0 where unknown."""
     vectors: np.ndarray
     """(words, vector_size) float32."""
 
 
 def load(path: str | Path, limit: int | None = None) -> Space:
-    """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when a file is not there, or broken."""
+    """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when a file is missing or broken."""
     path = Path(path)
     with storage.reading(path / "vocabulary.txt"):
         lines = (path / "vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -54,7 +54,7 @@ def load(path: str | Path, limit: int | None = None) -> Space:
 
 
 def save(space: Space, path: Path) -> None:
-    """Write a space where `load` reads it."""
+    """Write a space in the format of `load`."""
     with storage.output(path) as folder:
         folder.mkdir()
         np.save(folder / "vectors.npy", space.vectors)

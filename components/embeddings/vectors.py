@@ -19,51 +19,51 @@ from components.text import corpora
 Sentence = list[Any]
 """The words of a segment."""
 OR_NUMERAL = re.compile(f"{LETTERS}|[0-9]+")
-"""What a word is where numerals are words, too."""
+"""A word where numerals count as words."""
 
 
 def sentences_of(settings: params.Vectors) -> list[list[str]]:
-    """The lower-cased words of each segment of a corpus' training split, or of a half of it; no more than `max_words`."""
+    """The lower-cased words of each segment of a corpus' training split, or of a half of it; at most `max_words`."""
     word = OR_NUMERAL if settings.numerals else WORD
     return taken(settings, lambda segment: word.findall(segment.lower()))
 
 
 def taken(settings: params.Vectors | params.ContextualVectors, words_of: Callable[[str], Sentence]) -> list[Sentence]:
-    """The segments of a corpus' training split as lists of words, of the half that is asked for, no more than `max_words`."""
+    """The segments of a corpus' training split, or of a half of it, as lists of words; at most `max_words`."""
     folder = Path("data/corpora", settings.corpus)
     documents = [[words_of(segment) for segment in document] for document in corpora.read(folder, "train")]
     if settings.half:
         if len(documents) < 2:
-            raise SesameError(f"{folder} has one document, of which there are no halves")
+            raise SesameError(f"{folder} has a single document, which cannot be halved")
         documents = halves(documents, settings.half.split)[settings.half.side == "second"]
     return cut([sentence for document in documents for sentence in document], settings.max_words)
 
 
 def halves(documents: list[list[Sentence]], split: int) -> tuple[list, list]:
-    """Documents in two groups of as many words: in an order drawn by `split`, each goes where there are fewer; the larger group is cut."""
+    """Two halves with equal numbers of words: documents in an order drawn with `split` go to the smaller half; the larger one is cut."""
     sizes = [sum(map(len, document)) for document in documents]
-    parts: tuple[list[int], list[int]] = ([], [])
+    indices: tuple[list[int], list[int]] = ([], [])
     words = [0, 0]
     for i in np.random.default_rng(split).permutation(len(documents)).tolist():
         smaller = int(words[1] < words[0])
-        parts[smaller].append(i)
+        indices[smaller].append(i)
         words[smaller] += sizes[i]
-    sides = [[documents[i] for i in sorted(part)] for part in parts]
+    sides = [[documents[i] for i in sorted(side)] for side in indices]
     larger = int(words[1] > words[0])
     sides[larger] = [cut([sentence for document in sides[larger] for sentence in document], words[1 - larger])]
     return sides[0], sides[1]
 
 
 def cut(sentences: list[Sentence], words: int | None) -> list[Sentence]:
-    """The first sentences with so many words together; None: all."""
+    """The first sentences with at most so many words in total; None: all."""
     if words is None:
         return sentences
     total = np.cumsum([len(sentence) for sentence in sentences])
     return sentences[: int(np.searchsorted(total, words, side="right"))]
 
 
-def body(params: params.Params, name: str, run) -> dict:
-    """Train the vectors `name`; the counts. Raises SesameError where the corpus is not there, or too short."""
+def train_vectors(params: params.Params, name: str, run) -> dict:
+    """Train and save vectors; returns the counts. Raises SesameError where the corpus is missing or too short."""
     settings = params.vectors[name]
     sentences = sentences_of(settings)
     corpus_words = sum(map(len, sentences))
@@ -74,7 +74,7 @@ def body(params: params.Params, name: str, run) -> dict:
     print(f"{settings.kind}: {len(space.words)} vectors out of {corpus_words} words in {seconds:.1f} s", flush=True)
     figures = {}
     if settings.tests:
-        figures = {"intrinsic": intrinsic.judged(space, settings.tests)}
+        figures = {"intrinsic": intrinsic.evaluate(space, settings.tests)}
         print(", ".join(f"{name} {figure}" for name, figure in figures["intrinsic"].items()), flush=True)
     return figures | {
         "words": corpus_words,
@@ -85,4 +85,4 @@ def body(params: params.Params, name: str, run) -> dict:
 
 
 if __name__ == "__main__":
-    stage.main("vectors", body)
+    stage.main("vectors", train_vectors)

@@ -1,8 +1,8 @@
-"""What a model knows without being tuned.
+"""Evaluation of pre-trained models without fine-tuning.
 
-One more kind of evaluation is a folder and its name in `EVALUATIONS` of `components.params.evaluations`. In the folder:
+To add a kind of evaluation, write a folder and add its name to `EVALUATIONS` of `components.params.evaluations`. In the folder:
 `config.py` with its settings, an EvaluationBlock, as `Evaluation` (no torch), and `evaluation.py` with
 
-- `prepare(folder, block)`: write to data/evaluations/NAME what models are asked; its figures
-- `ask(folder, model, tokens, name)`: put that to one model; `contract.Answers`
+- `prepare(folder, block)`: write the items to data/evaluations/NAME; returns figures
+- `evaluate(folder, model, tokens, name)`: evaluate one model; returns `contract.Answers`
 """

@@ -1,21 +1,21 @@
-"""`python -m components.evaluations NAME`: what models are asked -> data/evaluations/NAME."""
+"""`python -m components.evaluations NAME`: the items of an evaluation -> data/evaluations/NAME."""
 
 from importlib import import_module
 from pathlib import Path
 
 from components.core import storage
 from components.core.tracking import Run
-from components.evaluations import enough
+from components.evaluations.contract import check_size
 from components.params import Params
 from components.stages import stage
 
 
 def evaluation(params: Params, name: str, run: Run) -> dict:
-    """Prepare the evaluation `name`; its figures. Raises SesameError where there is not enough to ask about."""
+    """Prepare the evaluation `name`; returns its figures. Raises SesameError where it has too few items."""
     block = params.evaluations[name]
     with storage.output(Path("data/evaluations", name)) as folder:
         folder.mkdir()
-        return enough.prepared(import_module(f"components.evaluations.{block.kind}.evaluation").prepare(folder, block))
+        return check_size(import_module(f"components.evaluations.{block.kind}.evaluation").prepare(folder, block))
 
 
 if __name__ == "__main__":

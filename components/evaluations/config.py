@@ -1,4 +1,4 @@
-"""What all evaluations have in common."""
+"""Settings that all evaluations share."""
 
 from typing import Annotated
 
@@ -8,21 +8,21 @@ from components.core.config import Block, CorpusName, Count, Label
 from components.params.sources import BucketSource, FilesSource, PypiSource, UrlSource
 
 LOWER_IS_BETTER = frozenset({"bits_per_byte"})
-"""Measures of which less is better; of all others, more."""
+"""Measures for which lower is better; for all others, higher."""
 
 
 Files = Annotated[PypiSource | UrlSource | FilesSource | BucketSource, Field(discriminator="kind")]
-"""Sources that bring files, which evaluations are read from."""
+"""Sources of files."""
 
 
 class EvaluationBlock(Block):
-    """What models are asked without being tuned."""
+    """An evaluation of models without fine-tuning."""
 
     corpus: CorpusName
-    """Of `corpora` or `mixes`: the text that the models read. Its training part says what n-grams know, its held-out
-    parts are asked about."""
+    """Of `corpora` or `mixes`: the text that the models were trained on. Its training split is the text of n-gram
+    baselines, its held-out splits are evaluated."""
     licence: Annotated[str | None, Label()] = None
-    """Of what is fetched."""
+    """Of the files."""
 
 
 CONLL_U = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
@@ -30,31 +30,31 @@ COLUMNS_READ = ("form", "upos", "head", "deprel")
 
 
 class Treebank(Block):
-    """Sentences with a part of speech, a head and a relation for each word: CoNLL-U, or columns of it."""
+    """Sentences with a part of speech, a head and a relation for each word: CoNLL-U, or some of its columns."""
 
     source: Files
-    """The files: a word a line with tabs between its fields, an empty line after each sentence."""
+    """The files: one word per line with tabs between the fields, an empty line after each sentence."""
     columns: Annotated[list[str], Field(min_length=4)] = CONLL_U
-    """What the fields are, in their order: `form`, `upos`, `head` and `deprel` are read, and `id` tells words of
-    several tokens."""
+    """Names of the fields in their order: `form`, `upos`, `head` and `deprel` are needed, `id` marks multiword
+    tokens."""
 
     @model_validator(mode="after")
     def columns_are_there(self):
         for name in COLUMNS_READ:
             if (count := self.columns.count(name)) != 1:
-                there = f"{count} times" if count else "missing"
-                raise ValueError(f"columns: {name} {there}; {', '.join(COLUMNS_READ)} are read, each once")
+                found = f"is there {count} times" if count else "is missing"
+                raise ValueError(f"columns: {name} {found}; name each of {', '.join(COLUMNS_READ)} once")
         return self
 
 
 class TreebankEvaluation(EvaluationBlock):
-    """What is asked about the words of a treebank."""
+    """An evaluation on the words of a treebank."""
 
     train: Treebank
-    """What is learnt or chosen from."""
+    """To train probes on, or to choose heads."""
     test: Treebank
-    """What is judged."""
+    """To evaluate on."""
     train_words: Count = 20_000
-    """Of sentences that are drawn, the same ones each time."""
+    """Number of words, in sentences that are drawn with a fixed seed."""
     test_words: Count = 10_000
-    """Of sentences that are drawn, the same ones each time."""
+    """Number of words, in sentences that are drawn with a fixed seed."""

@@ -1,4 +1,4 @@
-"""What an evaluation makes of one model."""
+"""The result of evaluating one model, and checks that all kinds of evaluation share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,47 +8,84 @@ import numpy as np
 import pandas as pd
 
 from components.comparison import verdicts
+from components.core.errors import SesameError
 from components.core.keyed import generator
+
+MIN_ITEMS = 2
+"""Items, or clusters of items, needed to estimate an error."""
+ITEM_COUNTS = ("pairs", "items", "sentences", "test_sentences")
+"""Names of the number of items in the figures of `prepare`."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Of one model to all items of an evaluation."""
+    """The answers of one model to all items of an evaluation."""
 
     protocol: str
-    """By which rule it was scored. Models are compared within one."""
+    """The scoring rule. Only models with the same protocol are compared."""
     values: np.ndarray
     """(items,): the score of each, as 1 for a right answer, 0 for a wrong one, .5 for a tie; NaN where the item could
-    not be put to the model."""
+    not be scored."""
     groups: np.ndarray
-    """(items,) of texts: what the figures are told apart by, as phenomena."""
+    """(items,) of str: groups with figures of their own, as phenomena."""
     weights: np.ndarray
-    """(items,): how much each counts in the whole; their mean is 1."""
+    """(items,): weights in the overall score; their mean is 1."""
     items: pd.DataFrame
-    """What is kept of each, a row an item."""
+    """The table to write, one row per item."""
     figures: dict[str, Any]
-    """Besides the score: `error`, its standard error, and `references`, the scores of what is no model."""
+    """More figures: `error`, the standard error of the score, and `references`, scores of baselines."""
     measure: str = "accuracy"
-    """What the values are."""
+    """The unit of the values."""
     clusters: np.ndarray | None = None
-    """(items,): items that are no independent ones have one number, as the words of a sentence; None: each is by
-    itself."""
+    """(items,): items that depend on each other have the same number, as the words of a sentence; None: all are
+    independent."""
     layers: Sequence[Mapping[str, float]] = ()
-    """Figures of every layer, the embedding first, where an evaluation reads them one by one."""
+    """Figures of every layer, the embedding first, for evaluations of single layers."""
 
 
-def side(
-    values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None
-) -> verdicts.Side:
-    """A side of a comparison, of the answers of some runs to the same items.
+def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None) -> verdicts.Side:
+    """One side of a comparison: the answers of several runs to the same items.
 
     Args:
         values: (runs, items)
         weights: (items,)
-        drawn: Whether the runs are a sample of those that there could be.
-        clusters: (items,): those with one number are left out together.
+        drawn: Whether the runs are a sample of all possible runs.
+        clusters: (items,): items with the same number are left out together.
     """
     numbers = np.arange(len(weights)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
-    several = np.array_split(generator(0).permutation(numbers.max() + 1), min(verdicts.BLOCKS, numbers.max() + 1))
-    blocks = several if clusters is None else [np.flatnonzero(np.isin(numbers, own)) for own in several]
+    count = numbers.max() + 1
+    blocks = []
+    if count > 1:  # the variance of a single item or cluster is unknown
+        blocks = np.array_split(generator(0).permutation(count), min(verdicts.BLOCKS, count))
+        if clusters is not None:
+            blocks = [np.flatnonzero(np.isin(numbers, block)) for block in blocks]
     return verdicts.of_values(values * weights / weights.mean(), blocks, drawn)
+
+
+def group_weights(groups: Sequence[str]) -> np.ndarray:
+    """Weights (items,) with mean 1, by which all groups count the same."""
+    names = pd.Series(groups)
+    weights = 1 / names.map(names.value_counts()).to_numpy(float)
+    return weights / weights.mean()
+
+
+def check_size(figures: dict) -> dict:
+    """The figures of a prepared evaluation. Raises SesameError where it has too few items for any model."""
+    key = next(key for key in ITEM_COUNTS if key in figures)
+    if figures[key] < MIN_ITEMS:
+        count = f"{key.replace('_', ' ')}: {figures[key]}"
+        raise SesameError(f"{count}, and the error of a score needs {MIN_ITEMS} or more; give more of them")
+    return figures
+
+
+def check_answers(answers: Answers, name: str) -> Answers:
+    """The answers of the model `name`. Raises SesameError where it could read too few items."""
+    clusters = np.arange(len(answers.values)) if answers.clusters is None else np.asarray(answers.clusters)
+    scored = len(np.unique(clusters[np.isfinite(answers.values)]))
+    if scored < MIN_ITEMS:
+        items = "items" if answers.clusters is None else "sentences"
+        raise SesameError(
+            f"{name} can read {scored} of {len(np.unique(clusters))} {items}, and the error of a score needs {MIN_ITEMS} or more; "
+            "give more of them, or shorter ones"
+        )
+    return answers

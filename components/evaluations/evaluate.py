@@ -1,6 +1,6 @@
-"""`python -m components.evaluations.evaluate MODEL-EVALUATION`: one model's answers, next to those of random weights.
+"""`python -m components.evaluations.evaluate MODEL-EVALUATION`: evaluate a model, next to randomly initialised ones.
 
--> data/evaluated/MODEL/EVALUATION/items.csv, an item a row. All pre-trainings of the model are asked.
+-> data/evaluated/MODEL/EVALUATION/items.csv, one row per item. All pre-trainings of the model are evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ import torch
 
 from components.comparison import verdicts
 from components.core import compute, storage
+from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.evaluations.contract import Answers, side
 from components.models import store
@@ -24,83 +25,88 @@ from components.stages import stage
 
 
 def evaluate(params: Params, name: str, run: Run) -> dict:
-    """Ask a model and its random twins; the figures. Raises SesameError for a model that can't be asked so."""
+    """Evaluate a model and its random twins. Raises SesameError for a model that this evaluation does not support."""
     model, _, evaluation = name.partition("-")
     compute.prepare(params.finetune.threads)
     kind = params.evaluations[evaluation].kind
     first, *others = pretrainings(Path("data/models", model))
-    answers = asked(kind, evaluation, first)
-    trained = np.stack([answers.values, *(asked(kind, evaluation, other).values for other in others)])
-    of_twins = [asked(kind, evaluation, first, seed) for seed in params.evaluate.twins]
+    answers = evaluate_model(kind, evaluation, first)
+    trained = np.stack([answers.values, *(evaluate_model(kind, evaluation, other).values for other in others)])
+    of_twins = [evaluate_model(kind, evaluation, first, seed) for seed in params.evaluate.twins]
     twins = np.stack([twin.values for twin in of_twins])
     columns = {f"score_{other.name}": values for other, values in zip(others, trained[1:], strict=True)}
     columns |= {f"random_{seed}": values for seed, values in zip(params.evaluate.twins, twins, strict=True)}
     with storage.output(Path("data/evaluated", model, evaluation)) as folder:
         folder.mkdir()
-        write(folder / "items.csv", answers, columns)
-    figures = compared(answers, trained, twins)
+        write_items(folder / "items.csv", answers, columns)
+        figures = compare(answers, trained, twins)
     runs = f"{len(trained)} pre-trainings, " if others else ""
     print(
         f"{answers.protocol}: {answers.measure} {figures['score']:.3f}, from random weights {figures['random']['mean']:.3f}; "
         f"{runs}{figures['items']:,} items, {figures['left_out']:,} left out"
     )
     layers = by_layer(answers, of_twins)
-    for place, layer in enumerate(layers):
-        print(f"layer {place}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in layer.items()))
+    for number, layer in enumerate(layers):
+        print(f"layer {number}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in layer.items()))
     about = {"protocol": answers.protocol, "measure": answers.measure}
     return about | figures | answers.figures | ({"layers": layers} if layers else {})
 
 
 def by_layer(answers: Answers, twins: Sequence[Answers]) -> list[dict[str, float]]:
-    """Figures of every layer, and `random_score`: the mean of the random weights' there."""
+    """Figures of every layer, and `random_score`: the mean score of the random twins."""
     return [
-        {**layer, "random_score": float(np.mean([twin.layers[place]["score"] for twin in twins]))}
-        for place, layer in enumerate(answers.layers)
+        {**layer, "random_score": float(np.mean([twin.layers[number]["score"] for twin in twins]))}
+        for number, layer in enumerate(answers.layers)
     ]
 
 
-def asked(kind: str, evaluation: str, weights: Path, seed: int | None = None) -> Answers:
-    """The answers of the model in a folder: from its weights, or from random ones that `seed` draws."""
+def evaluate_model(kind: str, evaluation: str, weights: Path, seed: int | None = None) -> Answers:
+    """Evaluate the model in a folder with its weights, or with random ones drawn from `seed`."""
     if seed is not None:
         torch.manual_seed(seed)
     model, tokens = store.load(weights, pretrained=seed is None)
-    ask = import_module(f"components.evaluations.{kind}.evaluation").ask
-    return ask(Path("data/evaluations", evaluation), model, tokens, str(weights))
+    module = import_module(f"components.evaluations.{kind}.evaluation")
+    return module.evaluate(Path("data/evaluations", evaluation), model, tokens, str(weights))
 
 
-def write(file: Path, answers: Answers, others: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
-    """An item a row: what is kept of it, its weight, its score, and those of `others`: further pre-trainings, random weights."""
+def write_items(file: Path, answers: Answers, others: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
+    """Write one row per item with its weight, its score, and the scores of `others`: more pre-trainings, random weights."""
     clusters = {} if answers.clusters is None else {"cluster": answers.clusters}
     items = answers.items.assign(**clusters, weight=answers.weights, score=answers.values, **others)
     items.to_csv(file, index=False, float_format="%.6g", lineterminator="\n")
 
 
-def compared(answers: Answers, trained: np.ndarray, twins: np.ndarray) -> dict[str, Any]:
-    """The score; that of random weights; their difference, with its interval.
+def compare(answers: Answers, trained: np.ndarray, twins: np.ndarray) -> dict[str, Any]:
+    """The score, the score of random weights, and their difference with its interval.
 
-    Several pre-trainings are a sample of those that there could be, and the interval is over them, items and random weights. One is a
-    model that is there: its interval is over items and random weights alone, and another pre-training may come out differently.
+    Several pre-trainings are a sample of all possible ones, and the interval is over them, items and random weights. A single
+    pre-training is taken as given: its interval is over items and random weights, and another pre-training may differ. A single item has
+    neither error nor interval. Raises SesameError where no item was scored.
 
     Args:
         answers: of the first pre-training
         trained: (pre-trainings, items), the first one's values first
-        twins: (twins, items), values of random weights
+        twins: (twins, items), scores of random weights
     """
     known = np.isfinite(trained).all(0) & np.isfinite(twins).all(0)
+    if not known.any():
+        raise SesameError(f"none of {len(known):,} items was scored: each is longer than the model reads; give shorter ones")
     weights, groups = answers.weights[known], answers.groups[known]
     clusters = None if answers.clusters is None else answers.clusters[known]
-    ours, theirs = side(trained[:, known], weights, len(trained) > 1, clusters), side(twins[:, known], weights, True, clusters)
+    ours = side(trained[:, known], weights, len(trained) > 1, clusters)
+    theirs = side(twins[:, known], weights, True, clusters)
+    error = sqrt(verdicts.jackknife(ours.without.mean(1)) + (ours.variance if ours.drawn else 0)) if len(ours.without) else None
     difference = verdicts.difference(ours, theirs)
     gain = {key: getattr(difference, key) for key in ("difference", "low", "high", "p", "detectable")}
     by_group = {
         group: {
-            "score": float(np.average(trained[:, known][:, own].mean(0), weights=weights[own])), "items": int(own.sum()),
-            "random": float(np.average(twins[:, known][:, own].mean(0), weights=weights[own])),
+            "score": float(np.average(trained[:, known][:, inside].mean(0), weights=weights[inside])), "items": int(inside.sum()),
+            "random": float(np.average(twins[:, known][:, inside].mean(0), weights=weights[inside])),
         }
-        for group in dict.fromkeys(groups.tolist()) for own in [groups == group]
+        for group in dict.fromkeys(groups.tolist()) for inside in [groups == group]
     }  # fmt: skip
     return {
-        "score": ours.mean, "error": sqrt(verdicts.jackknife(ours.without.mean(1)) + (ours.variance if ours.drawn else 0)),
+        "score": ours.mean, "error": error,
         "items": int(known.sum()), "left_out": int((~known).sum()),
         "pretrainings": [float(score) for score in ours.scores],
         "random": {"mean": theirs.mean, "std": float(theirs.scores.std(ddof=1)), "n": theirs.runs},

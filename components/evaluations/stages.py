@@ -1,4 +1,4 @@
-"""The stages `evaluation`, which prepares what models are asked, and `evaluate`, which asks one."""
+"""The stages `evaluation`, which prepares the items, and `evaluate`, which evaluates a model on them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def evaluations(p: Params) -> Iterator[Entry]:
         yield Entry("evaluation", name, modules, block.settings())
 
 
-def evaluated(p: Params) -> Iterator[Entry]:
+def evaluate_entries(p: Params) -> Iterator[Entry]:
     for model, name in p.asked:
         kind = p.evaluations[name].kind
         modules = ("components.evaluations.evaluate", f"components.evaluations.{kind}.evaluation", *model_modules(p, model))
@@ -23,16 +23,18 @@ def evaluated(p: Params) -> Iterator[Entry]:
 
 
 def table(metrics: Mapping[tuple[str, str], dict]) -> Table:
-    rows = [
-        [*name.split("-"), measured["measure"], f"{measured['score']:.3f} ± {measured['error']:.3f}", f"{measured['random']['mean']:.3f}",
-         best_reference(measured), f"{measured['items']:,}"]
-        for (_, name), measured in metrics.items()
-    ]  # fmt: skip
+    rows = []
+    for (_, name), measured in metrics.items():
+        error = "–" if measured["error"] is None else f"{measured['error']:.3f}"
+        rows.append([
+            *name.split("-"), measured["measure"], f"{measured['score']:.3f} ± {error}", f"{measured['random']['mean']:.3f}",
+            best_reference(measured), f"{measured['items']:,}",
+        ])  # fmt: skip
     return Table(["model", "evaluation", "measure", "score ± error", "random weights", "best reference", "items"], rows)
 
 
 def best_reference(measured: Mapping[str, Any]) -> str:
-    """Of what is no model, as a bigram, the best: its score and its name."""
+    """Score and name of the best reference, such as a bigram."""
     if not (references := measured.get("references")):
         return "–"
     name = (min if measured["measure"] in LOWER_IS_BETTER else max)(references, key=references.get)
@@ -41,5 +43,5 @@ def best_reference(measured: Mapping[str, Any]) -> str:
 
 STAGES = (
     Stage("evaluation", evaluations, "evaluations/{0}", section="evaluations", fetches=True),
-    Stage("evaluate", evaluated, "evaluated/{0}/{1}", table=table),
+    Stage("evaluate", evaluate_entries, "evaluated/{0}/{1}", table=table),
 )

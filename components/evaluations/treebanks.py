@@ -1,5 +1,4 @@
-"""Treebanks: sentences whose words have a tag, a head and a relation to it, and what a model has at each of these
-words."""
+"""Treebanks: sentences whose words have a tag, a head and a relation to it, and a model's vectors of these words."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +15,9 @@ from torch import Tensor
 from components.core import storage
 from components.core.errors import SesameError
 from components.core.keyed import generator
-from components.evaluations.config import TreebankEvaluation
+from components.evaluations.config import COLUMNS_READ, TreebankEvaluation
+from components.evaluations.inference import AnyTokenizer, by_length, device_of, inference, padded
 from components.evaluations.minimal_pairs.words import tokens
-from components.evaluations.reading import AnyTokenizer, by_length, device_of, padded, reading
 from components.models.contract import LanguageModel
 from components.text import corpora, sources
 from components.text.sources.file import SourceFile
@@ -26,7 +25,7 @@ from components.text.sources.text import lines
 
 PUNCTUATION = "PUNCT"
 TOKENS = 4096
-"""Of a batch at most, padding among them."""
+"""In a batch at most, with padding."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Sentence:
 
     words: list[str]
     tags: list[str]
-    """Of each word its part of speech."""
+    """The part of speech of each word."""
     heads: list[int]
-    """Of each word the number of the one that it depends on, from 1; 0: the root."""
+    """The index of each word's head, from 1; 0: the root."""
     relations: list[str]
-    """Of each word what it is to its head, without the language's subtype."""
+    """The relation of each word to its head, without the language's subtype."""
 
     @cached_property
     def text(self) -> str:
@@ -47,18 +46,18 @@ class Sentence:
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
-        """Of each word its characters in the text, (first, end)."""
+        """The characters of each word in the text, (first, end)."""
         ends = np.cumsum([len(word) + 1 for word in self.words]) - 1
         return [(int(end) - len(word), int(end)) for end, word in zip(ends, self.words, strict=True)]
 
     @cached_property
     def depths(self) -> list[int]:
-        """Of each word how many steps it is from the root."""
-        return [len(above) - 1 for above in self._paths]
+        """The number of edges between each word and the root."""
+        return [len(path) - 1 for path in self._paths]
 
     @cached_property
     def distances(self) -> np.ndarray:
-        """(words, words) float32: how many edges of the tree are between two words."""
+        """(words, words) float32: the number of edges of the tree between two words."""
         distances = np.zeros((len(self.words), len(self.words)), np.float32)
         for i, one in enumerate(self._paths):
             for j, other in enumerate(self._paths[:i]):
@@ -67,7 +66,7 @@ class Sentence:
 
     @cached_property
     def _paths(self) -> list[list[int]]:
-        """Of each word itself, its head, the head of that, up to the root."""
+        """For each word the path from it to the root."""
         paths = []
         for word in range(len(self.words)):
             path = [word]
@@ -78,20 +77,20 @@ class Sentence:
 
 
 def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Sentence]:
-    """Sentences of files: a word a line with a tab between its `columns`, `#` before comments, an empty line after each
+    """Read sentences: one word per line with a tab between its `columns`, `#` before comments, an empty line after each
     sentence.
 
-    Multiword tokens (`3-4`) and empty words (`8.1`) of CoNLL-U are left out. Raises SesameError that names file and
-    line for another number of columns, a head that is no word of the sentence, a word without a form, a sentence
-    without a root, and heads in a circle.
+    Multiword tokens (`3-4`) and empty words (`8.1`) of CoNLL-U are left out. Raises SesameError with file and
+    line for another number of columns, a head that is not a word of the sentence, a word without a form, a sentence
+    without a root, and a cycle of heads.
     """
-    places = {name: columns.index(name) for name in ("form", "upos", "head", "deprel")}
+    fields_read = {name: columns.index(name) for name in COLUMNS_READ}
     for file in files:
         words, start = [], 1
         for number, line in chain(lines(file), [(0, "")]):
             if line.strip():
                 fields = line.split("\t")
-                if line.startswith("#") and ("id" in columns or len(fields) != len(columns)):  # `#` is a word, too
+                if line.startswith("#") and ("id" in columns or len(fields) != len(columns)):  # `#` can be a word
                     continue
                 if not words:
                     start = number
@@ -101,7 +100,7 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
                     )
                 if "id" in columns and not fields[columns.index("id")].isdecimal():
                     continue
-                words.append([fields[place] for place in places.values()])
+                words.append([fields[index] for index in fields_read.values()])
             elif words:
                 yield _checked(words, f"{file.name}, line {start}")
                 words = []
@@ -110,31 +109,29 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
 def _checked(rows: list[list[str]], place: str) -> Sentence:
     words, tags, heads, relations = map(list, zip(*rows, strict=True))
     if wrong := [head for head in heads if not head.isdecimal() or int(head) > len(words)]:
-        raise SesameError(
-            f"{place}: head {wrong[0]!r}: a number from 0 to {len(words)}, the words of the sentence, expected"
-        )
+        raise SesameError(f"{place}: head {wrong[0]!r}: a number from 0 to {len(words)}, the words of the sentence, expected")
     if not all(word.strip() for word in words):
         raise SesameError(f"{place}: a form is empty; fill it, or leave the sentence out")
     numbers = [int(head) for head in heads]
     if numbers.count(0) != 1:
         raise SesameError(f"{place}: {numbers.count(0)} words have head 0: one root expected")
     for word in range(len(words)):
-        steps, at = 0, word
-        while numbers[at]:
-            at, steps = numbers[at] - 1, steps + 1
+        steps, current = 0, word
+        while numbers[current]:
+            current, steps = numbers[current] - 1, steps + 1
             if steps > len(words):
-                raise SesameError(f"{place}: the heads of word {word + 1} go in a circle")
+                raise SesameError(f"{place}: the heads of word {word + 1} form a cycle")
     return Sentence(words, tags, numbers, [relation.partition(":")[0] for relation in relations])
 
 
 def write(file: Path, sentences: Iterable[Sentence]) -> None:
-    """A sentence a line, as JSON."""
+    """Write one sentence per line, as JSON."""
     with file.open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(asdict(sentence), ensure_ascii=False) + "\n" for sentence in sentences)
 
 
 def read_written(file: Path) -> list[Sentence]:
-    """Raises SesameError for a file that is not there, or not as `write` writes it."""
+    """Read the file of `write`. Raises SesameError where it is missing or malformed."""
     with storage.reading(file):
         if not (sentences := [Sentence(**row) for row in storage.read_lines(file)]):
             raise ValueError("it is empty")
@@ -142,8 +139,7 @@ def read_written(file: Path) -> list[Sentence]:
 
 
 def drawn(sentences: Sequence[Sentence], count: int) -> list[Sentence]:
-    """Sentences that have so many words together, or all: files begin with one genre, so they are drawn, the same ones
-    each time."""
+    """Sentences with `count` words in total, or all of them: drawn with a fixed seed, since files begin with one genre."""
     chosen, words = [], 0
     for i in generator(0).permutation(len(sentences)):
         if words >= count:
@@ -153,23 +149,22 @@ def drawn(sentences: Sequence[Sentence], count: int) -> list[Sentence]:
     return chosen
 
 
-class Rows(NamedTuple):
-    """Sentences as a model reads them."""
+class EncodedSentences(NamedTuple):
+    """Sentences as inputs of a model."""
 
     ids: list[list[int]]
-    """With the specials around each."""
+    """With special tokens."""
     words: list[list[int]]
-    """Of each id the number of its word from 0; -1: a special, or a character of no word."""
+    """The index of each id's word, from 0; -1: a special token, or a character outside words."""
     fits: np.ndarray
-    """(sentences,): false where one is longer than the model reads, or a word has no id."""
+    """(sentences,): False where one is longer than the model reads, or a word has no id."""
 
 
-def rows(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sentence]) -> Rows:
-    """An id belongs to the word that most of its characters are of."""
+def encode(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sentence]) -> EncodedSentences:
+    """Encode sentences; an id belongs to the word of most of its characters."""
     all_ids, all_words, fits = [], [], []
-    for sentence, (ids, spans) in zip(
-        sentences, tokenizer.encode_offsets([own.text for own in sentences]), strict=True
-    ):
+    encoded = tokenizer.encode_offsets([sentence.text for sentence in sentences])
+    for sentence, (ids, spans) in zip(sentences, encoded, strict=True):
         owner = np.full(len(sentence.text) + 1, -1)
         for number, (first, end) in enumerate(sentence.spans):
             owner[first:end] = number
@@ -180,87 +175,78 @@ def rows(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sent
         all_ids.append([*tokenizer.prefix, *ids, *tokenizer.suffix])
         all_words.append([*[-1] * len(tokenizer.prefix), *words, *[-1] * len(tokenizer.suffix)])
         fits.append(len(all_ids[-1]) <= model.max_length and set(range(len(sentence.words))) <= set(words))
-    return Rows(all_ids, all_words, np.array(fits, bool))
+    return EncodedSentences(all_ids, all_words, np.array(fits, bool))
 
 
-def batches(own: Rows) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Which sentences, their ids (batch, length) and lengths (batch,): those that fit, the shortest first."""
-    order = sorted(np.flatnonzero(own.fits).tolist(), key=lambda i: len(own.ids[i]))
-    for batch in by_length([len(own.ids[i]) for i in order], 0, TOKENS):
+def batches(encoded: EncodedSentences) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Indices of sentences, their ids (batch, length) and lengths (batch,): those that fit, in ascending order of length."""
+    order = sorted(np.flatnonzero(encoded.fits).tolist(), key=lambda i: len(encoded.ids[i]))
+    for batch in by_length([len(encoded.ids[i]) for i in order], 0, TOKENS):
         some = order[batch.start : batch.stop]
-        yield some, *padded([own.ids[i] for i in some], torch.device("cpu"))
+        yield some, *padded([encoded.ids[i] for i in some], torch.device("cpu"))
 
 
-def windows(model: LanguageModel, tokenizer: AnyTokenizer, own: Rows) -> tuple[Rows, list[int]]:
-    """Sentences in as few parts of whole words as the model can read, and of each part the number of its sentence.
+def windows(model: LanguageModel, tokenizer: AnyTokenizer, encoded: EncodedSentences) -> tuple[EncodedSentences, list[int]]:
+    """Split sentences at words into as few windows as the model needs; returns them and the index of each one's sentence.
 
-    A word with more ids than the model reads, and one without any, fits into none.
+    A word with more ids than the model reads, or without ids, is in no window.
     """
     before, after = list(tokenizer.prefix), list(tokenizer.suffix)
     room = model.max_length - len(before) - len(after)
     all_ids, all_words, sentences = [], [], []
-    for number, (ids, words) in enumerate(zip(own.ids, own.words, strict=True)):
+    for number, (ids, words) in enumerate(zip(encoded.ids, encoded.words, strict=True)):
         text = range(len(before), len(ids) - len(after))
-        starts = [at for at in text if at == text.start or words[at] != words[at - 1]]
-        parts, start = [], text.start
-        for at, end in zip(starts, [*starts[1:], text.stop], strict=True):
-            if end - start > room:  # this word opens the next part
-                parts.append((start, at))
-                start = at
-        for first, last in [*parts, (start, text.stop)]:
+        starts = [i for i in text if i == text.start or words[i] != words[i - 1]]
+        spans, start = [], text.start
+        for first, end in zip(starts, [*starts[1:], text.stop], strict=True):
+            if end - start > room:  # this word begins the next window
+                spans.append((start, first))
+                start = first
+        for first, last in [*spans, (start, text.stop)]:
             if first < last <= first + room:
                 all_ids.append([*before, *ids[first:last], *after])
                 all_words.append([*[-1] * len(before), *words[first:last], *[-1] * len(after)])
                 sentences.append(number)
-    return Rows(all_ids, all_words, np.ones(len(all_ids), bool)), sentences
+    return EncodedSentences(all_ids, all_words, np.ones(len(all_ids), bool)), sentences
 
 
 def word_vectors(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[Sentence]) -> list[Tensor]:
-    """Of each sentence the mean over the ids of each word, in every layer, the embedding first: (layers + 1, words,
-    width) float32.
+    """For each sentence the vectors of its words in every layer, the embedding first, as means over their ids: (layers + 1,
+    words, width) float32.
 
-    A sentence that is longer than the model reads is read in parts. What no part has, as a word without an id, is NaN.
+    A sentence that is longer than the model reads is split into windows. Words in no window are NaN.
     """
     device = device_of(model)
-    parts, of = windows(model, tokenizer, rows(model, tokenizer, sentences))
-    vectors = [torch.full((model.num_layers + 1, len(own.words), model.width), torch.nan) for own in sentences]
-    with reading(model):
+    parts, sentence_of = windows(model, tokenizer, encode(model, tokenizer, sentences))
+    vectors = [torch.full((model.num_layers + 1, len(sentence.words), model.width), torch.nan) for sentence in sentences]
+    with inference(model):
         for some, ids, lengths in batches(parts):
             # (layers + 1, batch, length, width)
             states = torch.stack(model.layers(ids.to(device), lengths.to(device))).float()
             for row, i in enumerate(some):
-                words, own = torch.tensor(parts.words[i], device=device), vectors[of[i]]
+                words, target = torch.tensor(parts.words[i], device=device), vectors[sentence_of[i]]
                 real = words >= 0
-                sums = states.new_zeros(len(states), own.shape[1], states.shape[3])
+                sums = states.new_zeros(len(states), target.shape[1], states.shape[3])
                 sums.index_add_(1, words[real], states[:, row, : len(words)][:, real])
-                counts = torch.bincount(words[real], minlength=own.shape[1])
-                there = counts > 0  # each word is in one part
-                own[:, there.cpu()] = (sums[:, there] / counts[there, None]).cpu()
+                counts = torch.bincount(words[real], minlength=target.shape[1])
+                found = counts > 0  # each word is in one window
+                target[:, found.cpu()] = (sums[:, found] / counts[found, None]).cpu()
     return vectors
 
 
 def prepare(folder: Path, block: TreebankEvaluation) -> dict:
-    """Write train.jsonl and test.jsonl; how many sentences and words each has, and how many words of test the corpus
-    has.
-
-    Raises SesameError where a split has no sentence.
+    """Write train.jsonl and test.jsonl; returns the numbers of sentences and words, and how many words of test occur in the
+    corpus. Raises SesameError where a split has no sentence.
     """
-    known = {
-        word
-        for document in corpora.read(Path("data/corpora", block.corpus), "train")
-        for line in document
-        for word in tokens(line)
-    }
+    known = {word for document in corpora.read(Path("data/corpora", block.corpus), "train") for line in document for word in tokens(line)}
     figures: dict[str, int] = {}
     for split, treebank, count in (("train", block.train, block.train_words), ("test", block.test, block.test_words)):
         chosen = drawn([*read(sources.open_files(treebank.source), treebank.columns)], count)
         if not chosen:
-            raise SesameError(f"{treebank.source.shown}: no sentence in it")
+            raise SesameError(f"{treebank.source.shown}: no sentences")
         write(folder / f"{split}.jsonl", chosen)
-        figures |= {f"{split}_sentences": len(chosen), f"{split}_words": sum(len(own.words) for own in chosen)}
-    there = sum(word.lower() in known for own in chosen for word in own.words)
-    print(
-        ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures.items())
-        + f"; the corpus has {there:,} of test's"
-    )
-    return figures | {"test_words_in_corpus": there}
+        figures |= {f"{split}_sentences": len(chosen), f"{split}_words": sum(len(sentence.words) for sentence in chosen)}
+        in_corpus = sum(word.lower() in known for sentence in chosen for word in sentence.words)
+        shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures.items())
+        print(f"{shown}; the corpus has {in_corpus:,} of test's")
+    return figures | {"test_words_in_corpus": in_corpus}

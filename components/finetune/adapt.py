@@ -1,4 +1,4 @@
-"""`python -m components.finetune.adapt MODEL-METHOD-TASK`: one way to adapt a pre-trained model
+"""`python -m components.finetune.adapt MODEL-METHOD-TASK`: fine-tune with one of the methods in `adapt`
 -> data/adapted/<model>/<method>/<task>/."""
 
 import itertools
@@ -13,15 +13,16 @@ from components.stages import stage
 
 def adapt(all_params: params.Params, name: str, run: Run) -> dict:
     config = all_params.adapt
-    ways = itertools.product(config.models, config.methods, config.tasks)
-    declared = {"-".join(way): way for way in ways}
+    declared = {"-".join(names): names for names in itertools.product(config.models, config.methods, config.tasks)}
     if name not in declared:
-        raise SesameError(f"no such way in adapt of params.yaml (there are: {', '.join(declared) or 'none'})")
+        raise SesameError(f"{name} is not in adapt of params.yaml (there are: {', '.join(declared) or 'none'})")
     model, method, task = declared[name]
-    run.tag(model=model, task=task, method=config.recipes[method].method)
-    folders, scores = dict.fromkeys(all_params.finetune.seeds, Path("data/models", model)), Path("data/adapted", model, method, task)
+    recipe = config.recipes[method]
+    run.tag(model=model, task=task, method=recipe.method)
+    folders = dict.fromkeys(all_params.finetune.seeds, Path("data/models", model))
+    scores = Path("data/adapted", model, method, task)
     tags = {"stage": "adapt", "recipe": method}
-    return runs.over_seeds(all_params, model, folders, task, config.recipes[method], ["pretrained"], scores, run, tags) | {"recipe": method}
+    return runs.run_seeds(all_params, model, folders, task, recipe, ["pretrained"], scores, run, tags) | {"recipe": method}
 
 
 if __name__ == "__main__":

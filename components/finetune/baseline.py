@@ -1,9 +1,9 @@
-"""`python -m components.finetune.baseline TASK`: what needs no pre-training, on the same examples -> data/baselines/<task>/.
+"""`python -m components.finetune.baseline TASK`: baselines without pre-training, on the same examples -> data/baselines/<task>/.
 
-The commonest label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or of its second text alone, which
-shows what the labels owe to the way that the texts were written (Gururangan et al. 2018): all these draw no random numbers, and their
-spread is that of the training examples, one run where these are all that there are; and networks over token vectors that start at
-random: a deep averaging network, decomposable attention and a biLSTM with attention.
+The most frequent label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or over its second text only,
+which shows how much the labels depend on how the texts were written (Gururangan et al. 2018). These draw no random numbers: their
+deviation is that of the training examples, and they run once where all examples are used. Then networks over randomly initialised token
+vectors: a deep averaging network, decomposable attention and a biLSTM with attention.
 """
 
 import re
@@ -26,8 +26,8 @@ from components.comparison import calibration
 from components.core import words
 from components.core.tracking import Run
 from components.finetune import kinds, loop, runs
-from components.finetune.bench import Bench, judged
 from components.finetune.data import Encoded, stacked
+from components.finetune.task_setup import TaskSetup, reported_split
 from components.models import store
 from components.models.common.decomposable_attention import pair_head
 from components.models.common.heads import BiLSTMAttentionHead, OneLayer, mean_over_tokens, pair_features
@@ -40,30 +40,28 @@ LINEAR = {
     "linear_svm": {"classification": LinearSVC(dual=False), "regression": LinearSVR(loss="squared_epsilon_insensitive", dual=False)},
 }
 LINEAR["second_text"] = LINEAR["logistic_regression"]
-FITS = {
+SUPPORTED_KINDS = {
     "majority": {"classification", "tagging", "text"}, "logistic_regression": {"classification", "regression"},
     "second_text": {"classification", "regression"},
     "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"},
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
-"""The kinds of tasks that a baseline can do."""
+"""The kinds of tasks that a baseline supports."""
 WORD = re.compile(words.WORD)
-OF_PAIRS = ("second_text",)
+PAIRS_ONLY = ("second_text",)
 
 
-def fits(method: str, task: params.Task, pair: bool) -> bool:
-    """Whether a baseline says anything of a task."""
-    return task.kind in FITS[method] and (pair or method not in OF_PAIRS)
+def supports(method: str, task: params.Task, pair: bool) -> bool:
+    return task.kind in SUPPORTED_KINDS[method] and (pair or method not in PAIRS_ONLY)
 
 
-def usable(methods: Sequence[str], bench: Bench) -> list[str]:
-    """The baselines that say anything of a task; a bag of words is left out, with a line, where no training text has a
-    word."""
-    chosen = [method for method in methods if fits(method, bench.task, bench.pair)]
-    texts = {method: [row.text_b if method == "second_text" else f"{row.text_a} {row.text_b or ''}" for row in bench.rows["train"]]
+def usable(methods: Sequence[str], setup: TaskSetup) -> list[str]:
+    """The baselines that support a task. Bags of words are left out, with a message, where no training text has a word."""
+    chosen = [method for method in methods if supports(method, setup.task, setup.pair)]
+    texts = {method: [row.text_b if method == "second_text" else f"{row.text_a} {row.text_b or ''}" for row in setup.examples["train"]]
              for method in LINEAR}  # fmt: skip
     for method in [method for method in chosen if method in LINEAR and not any(map(WORD.search, texts[method]))]:
-        print(f"{method}: left out, since no training text of {bench.name} has a letter or a digit to count words by", flush=True)
+        print(f"{method}: left out, since no training text of {setup.name} has a letter or a digit to count words by", flush=True)
         chosen.remove(method)
     return chosen
 
@@ -82,30 +80,31 @@ def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse
     return features
 
 
-class Fitted(NamedTuple):
-    """A baseline that has learned."""
+class FittedBaseline(NamedTuple):
+    """A fitted baseline and its predictions."""
 
     predictions: list[dict[str, list]]
-    """Of every split, by each seed; by one run where nothing is drawn, neither weights nor training examples."""
+    """Split -> predictions, for each seed; for a single run where neither weights nor training examples depend on the seed."""
     parameters: int
     tokens: int = 0
     """Read in training."""
     flops: int = 0
     logits: Sequence[dict[str, np.ndarray]] = ()
-    """Of the labels, (examples, labels), likewise; nothing where it has no probabilities."""
+    """Split -> logits (examples, labels), for each run; empty where it has no probabilities."""
 
-    def score(self, bench: Bench, split: str) -> dict[str, dict]:
+    def score(self, setup: TaskSetup, split: str) -> dict[str, dict]:
         """Metric -> its summary over the runs."""
-        return metrics.summary([metrics.evaluate(bench.task, split, bench.rows[split], predicted[split]) for predicted in self.predictions])
+        examples = setup.examples[split]
+        return metrics.summary([metrics.evaluate(setup.task, split, examples, predictions[split]) for predictions in self.predictions])
 
-    def likely(self, bench: Bench, splits: list[str], scaled: bool) -> list[tuple[dict[str, np.ndarray], float]]:
-        """Of each run the probabilities of the labels, and the temperature that made them."""
-        labels = calibration.gold(bench.task, bench.rows["dev"]) if self.logits else None
-        return [calibration.of_splits({split: own[split] for split in splits}, labels, scaled) for own in self.logits]
+    def probabilities(self, setup: TaskSetup, splits: list[str], scaled: bool) -> list[tuple[dict[str, np.ndarray], float]]:
+        """For each run: split -> the labels' probabilities, and their temperature."""
+        labels = calibration.label_indices(setup.task, setup.examples["dev"]) if self.logits else None
+        return [calibration.split_probabilities({split: logits[split] for split in splits}, labels, scaled) for logits in self.logits]
 
 
 def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list]:
-    """The commonest label, or for tags that of each word, everywhere; for a text the source, which has no commonest answer."""
+    """The most frequent label, for tagging that of each word; for a text the source itself."""
     if task.kind == "text":
         return {split: [row.text_a for row in examples] for split, examples in rows.items()}
     if rows["train"][0].words is None:
@@ -120,27 +119,30 @@ def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, lis
     return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
 
 
-def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> Fitted:
+def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> FittedBaseline:
     """A linear model over bags of words."""
     if method == "second_text":
-        rows, pair = {split: [replace(row, text_a=row.text_b, text_b=None) for row in part] for split, part in rows.items()}, False
+        rows = {split: [replace(row, text_a=row.text_b, text_b=None) for row in examples] for split, examples in rows.items()}
+        pair = False
     features = bag_of_words(rows, pair)
     model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
     size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
-    logits = [{split: logarithms(model, task, part) for split, part in features.items()}] if isinstance(model, LogisticRegression) else ()
-    return Fitted([{split: model.predict(part).tolist() for split, part in features.items()}], size, logits=logits)
+    logits = ()
+    if isinstance(model, LogisticRegression):
+        logits = [{split: label_logits(model, task, x) for split, x in features.items()}]
+    return FittedBaseline([{split: model.predict(x).tolist() for split, x in features.items()}], size, logits=logits)
 
 
-def logarithms(model: LogisticRegression, task: params.Task, features: sparse.csr_matrix) -> np.ndarray:
-    """Of the probabilities of the task's labels in their order, (examples, labels); one that no example had is impossible,
-    whatever temperature they are divided by."""
-    made, known = np.full((features.shape[0], len(task.labels)), -1e9), model.classes_.tolist()
-    made[:, [task.labels.index(label) for label in known]] = model.predict_log_proba(features)
-    return made
+def label_logits(model: LogisticRegression, task: params.Task, features: sparse.csr_matrix) -> np.ndarray:
+    """Log-probabilities of the task's labels, (examples, labels); a label without training examples stays impossible at any
+    temperature."""
+    logits = np.full((features.shape[0], len(task.labels)), -1e9)
+    logits[:, [task.labels.index(label) for label in model.classes_]] = model.predict_log_proba(features)
+    return logits
 
 
 def token_vectors(vocab_size: int, block: params.Baselines) -> nn.Embedding:
-    """Normal, of the deviation that the params name."""
+    """Normally distributed, with `embedding_std`."""
     vectors = nn.Embedding(vocab_size, block.embedding_size)
     vectors.weight.data *= block.embedding_std
     return vectors
@@ -164,8 +166,8 @@ class Averaging(nn.Module):
 
 
 class DecomposableAttention(nn.Module):
-    """Token vectors under the head of that name: a pair is compared token by token (Parikh et al. 2016), a text is the mean of its
-    vectors."""
+    """Token vectors and a decomposable attention head: a pair is compared token by token (Parikh et al. 2016), a text is the mean of
+    its vectors."""
 
     def __init__(self, vocab_size: int, block: params.Baselines, kind: kinds.Kind, pair: bool):
         super().__init__()
@@ -180,7 +182,7 @@ class DecomposableAttention(nn.Module):
 
 
 class BiLSTM(nn.Module):
-    """The GLUE baseline without pre-training (Wang et al. 2018): token vectors, biLSTM, attention."""
+    """GLUE's baseline without pre-training (Wang et al. 2018): token vectors, biLSTM, attention."""
 
     def __init__(self, vocab_size: int, block: params.Baselines, kind: kinds.Kind, pair: bool):
         super().__init__()
@@ -199,77 +201,80 @@ NETWORKS = {"averaging": Averaging, "decomposable_attention": DecomposableAttent
 
 
 def baseline(all_params: params.Params, name: str, run: Run) -> dict:
-    block, bench = all_params.baselines, Bench.of(all_params, name)
-    task, rows = bench.task, bench.rows
-    labelled = [split for split, part in task.splits.items() if part.labelled and split != "train"]
-    baselines, believed, lines, tokens, flops = {}, {}, [], 0, 0
-    for method in usable(block.methods, bench):
-        fitted = fit(all_params, bench, method)
-        tokens, flops = tokens + fitted.tokens, flops + fitted.flops
+    block = all_params.baselines
+    setup = TaskSetup.load(all_params, name)
+    task, split_shown = setup.task, reported_split(setup.task)
+    labelled = [split for split, config in task.splits.items() if config.labelled and split != "train"]
+    baselines, calibrations, rows, tokens, flops = {}, {}, [], 0, 0
+    for method in usable(block.methods, setup):
+        fitted = fit(all_params, setup, method)
+        tokens += fitted.tokens
+        flops += fitted.flops
         seeds = all_params.finetune.seeds if len(fitted.predictions) > 1 or method in NETWORKS else [None]
-        likely = fitted.likely(bench, labelled, block.recipe.temperature_scaling)
-        for seed, predicted, own in zip(seeds, fitted.predictions, likely or [None] * len(seeds), strict=True):
+        probabilities = fitted.probabilities(setup, labelled, block.recipe.temperature_scaling)
+        for seed, predictions, of_run in zip(seeds, fitted.predictions, probabilities or [None] * len(seeds), strict=True):
             for split in labelled:
-                made = runs.predicted(method, seed, split, rows[split], predicted[split])
-                if own:
-                    for row, shares in zip(made, own[0][split], strict=True):
+                new = runs.prediction_rows(method, seed, split, setup.examples[split], predictions[split])
+                if of_run:
+                    for row, shares in zip(new, of_run[0][split], strict=True):
                         row["probabilities"] = list(map(float, shares))
-                lines += made
-        if likely:
-            believed[method] = {split: summary_of(bench, split, likely) for split in labelled}
-        baselines[method] = {"trainable_parameters": fitted.parameters} | {split: fitted.score(bench, split) for split in labelled}
-        shown = baselines[method][judged(task)][task.metric]["mean"]
-        print(f"{method}: {judged(task)} {task.metric} {metrics.shown(shown)}", flush=True)
-    runs.write_predictions(Path("data/baselines", name), lines, labelled)
+                rows += new
+        if probabilities:
+            calibrations[method] = {split: calibration_summary(setup, split, probabilities) for split in labelled}
+        baselines[method] = {"trainable_parameters": fitted.parameters} | {split: fitted.score(setup, split) for split in labelled}
+        print(f"{method}: {split_shown} {task.metric} {metrics.shown(baselines[method][split_shown][task.metric]['mean'])}", flush=True)
+    runs.write_predictions(Path("data/baselines", name), rows, labelled)
     run.tag(model="baseline", task=name)
     return {
-        "task": name, "metric": task.metric, "split": judged(task), "baselines": baselines, "calibration": believed,
-        "protocol": bench.protocol(block.recipe, note=" (networks)"),
-        "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)},
+        "task": name, "metric": task.metric, "split": split_shown, "baselines": baselines, "calibration": calibrations,
+        "protocol": setup.protocol(block.recipe, note=" (networks)"),
+        "cost": {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)},
     }  # fmt: skip
 
 
-def summary_of(bench: Bench, split: str, likely: list[tuple[dict[str, np.ndarray], float]]) -> dict[str, dict]:
-    """How far the probabilities of all runs are to be believed on a split."""
-    labels = calibration.gold(bench.task, bench.rows[split])
-    return metrics.summary([calibration.evaluate(own[split], labels) | {"temperature": temperature} for own, temperature in likely])
+def calibration_summary(setup: TaskSetup, split: str, probabilities: list[tuple[dict[str, np.ndarray], float]]) -> dict[str, dict]:
+    """Calibration metrics of a split, summarised over the runs."""
+    labels = calibration.label_indices(setup.task, setup.examples[split])
+    return metrics.summary(
+        [calibration.evaluate(of_run[split], labels) | {"temperature": temperature} for of_run, temperature in probabilities]
+    )
 
 
-def fit(all_params: params.Params, bench: Bench, method: str) -> Fitted:
-    """Learn what a baseline learns, on the training examples that each seed draws."""
+def fit(all_params: params.Params, setup: TaskSetup, method: str) -> FittedBaseline:
+    """Fit a baseline to the training examples that each seed draws."""
     if method in NETWORKS:
-        return networks(all_params, bench, method)
-    seeds = all_params.finetune.seeds if bench.draws else all_params.finetune.seeds[:1]
-    fitted = [_one(method, bench.of_seed(seed)) for seed in seeds]
-    return Fitted([own.predictions[0] for own in fitted], fitted[0].parameters, logits=[part for own in fitted for part in own.logits])
+        return fit_networks(all_params, setup, method)
+    fitted = []
+    for seed in all_params.finetune.seeds if setup.samples_train else all_params.finetune.seeds[:1]:
+        examples = setup.for_seed(seed).examples
+        if method == "majority":
+            fitted.append(FittedBaseline([majority(setup.task, examples)], 0))
+        else:
+            fitted.append(linear(method, setup.task, examples, setup.pair))
+    logits = [of_run for baseline in fitted for of_run in baseline.logits]
+    return FittedBaseline([baseline.predictions[0] for baseline in fitted], fitted[0].parameters, logits=logits)
 
 
-def _one(method: str, bench: Bench) -> Fitted:
-    """What draws no random numbers, on one set of training examples."""
-    if method == "majority":
-        return Fitted([majority(bench.task, bench.rows)], 0)
-    return linear(method, bench.task, bench.rows, bench.pair)
-
-
-def networks(all_params: params.Params, bench: Bench, method: str) -> Fitted:
-    """A network of each seed."""
+def fit_networks(all_params: params.Params, setup: TaskSetup, method: str) -> FittedBaseline:
+    """Train a network with each seed."""
     block, tokens = all_params.baselines, tokenizer.load(Path("data/tokenizers", all_params.baselines.tokenizer))
-    predictions, logits, read, flops = [], [], 0, 0
+    predictions, logits, tokens_read, flops = [], [], 0, 0
     encoded: dict[str, Encoded] = {}
     for seed in all_params.finetune.seeds:
         torch.manual_seed(seed)
-        kind, rows = kinds.build(bench.task, block.recipe), bench.of_seed(seed).rows
-        module = bench.fabric.to_device(NETWORKS[method](tokens.vocab_size, block, kind, bench.pair))
-        # what is judged is the same for every seed
-        encoded |= {split: kind.encode(part, tokens) for split, part in rows.items() if split == "train" or split not in encoded}
-        fitted = loop.fit(
-            bench.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, bench.judge(), encoded["dev"],
+        kind, examples = kinds.build(setup.task, block.recipe), setup.for_seed(seed).examples
+        module = setup.fabric.to_device(NETWORKS[method](tokens.vocab_size, block, kind, setup.pair))
+        # only the training split depends on the seed
+        encoded |= {split: kind.encode(rows, tokens) for split, rows in examples.items() if split == "train" or split not in encoded}
+        result = loop.fit(
+            setup.fabric, module, kind, encoded["train"], block.recipe, seed, lambda epoch, loss: None, setup.dev_score(), encoded["dev"],
         )  # fmt: skip
-        said = {split: fitted.predict(part) for split, part in encoded.items()}
-        predictions.append({split: own.values for split, own in said.items()})
-        logits += [{split: own.logits for split, own in said.items()}] if kind.outputs_are_labels else []
-        read, flops = read + fitted.tokens, flops + fitted.flops
-    return Fitted(predictions, store.count_parameters(module), read, flops, logits)
+        by_split = {split: result.predict(data) for split, data in encoded.items()}
+        predictions.append({split: predicted.values for split, predicted in by_split.items()})
+        logits += [{split: predicted.logits for split, predicted in by_split.items()}] if kind.outputs_are_labels else []
+        tokens_read += result.tokens
+        flops += result.flops
+    return FittedBaseline(predictions, store.count_parameters(module), tokens_read, flops, logits)
 
 
 if __name__ == "__main__":

@@ -16,25 +16,25 @@ Texts = list[tuple[Tensor, Tensor]]
 
 @dataclass
 class Encoded:
-    """The inputs of a split and what is asked of them."""
+    """The inputs and targets of a split."""
 
     texts: list[list[Tensor]]
-    """Of each example: one input, the two texts of a pair read apart, or an input for each choice. An input is
-    ids with specials (length,), or frozen features (length, layers, width)."""
+    """One list for each example: one input, the two texts of a pair, or one input for each choice. An input is
+    ids with special tokens (length,), or frozen features (length, layers, width)."""
     segments: list[list[Tensor]]
-    """Segment ids like `texts`, (length,)."""
+    """Segment ids, parallel to `texts`, (length,)."""
     targets: list[Any]
-    """What the kind of task makes of the labels; None without one."""
+    """One for each example, as the kind of task needs it; None without a label."""
     notes: list[Any] = field(default_factory=list)
-    """What the kind needs to say a prediction in the task's own words."""
+    """What the kind needs to turn outputs into predictions."""
     choices: bool = False
-    """The inputs of an example are choices, to be scored side by side."""
+    """The inputs of an example are choices, scored against each other."""
     cut: int = 0
-    """Examples that did not fit max_length."""
+    """Number of examples that did not fit max_length."""
     lost: int = 0
-    """Examples of which the answer or a marked word was cut away."""
+    """Number of examples whose answer or marked word was cut."""
     flops: int = 0
-    """Spent on reading frozen features."""
+    """Of computing frozen features."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -42,13 +42,13 @@ class Encoded:
 
 class Batch(NamedTuple):
     texts: list[tuple[Tensor, Tensor]]
-    """Of each text: ids or features (inputs, length, ...), padded to the longest, and lengths (inputs,)."""
+    """For each text: ids or features (inputs, length, ...), padded to the longest, and lengths (inputs,)."""
     segments: Tensor
     """Segment ids of the first text, (inputs, length)."""
     sizes: list[int]
-    """Inputs of each example."""
+    """Number of inputs of each example."""
     index: list[int]
-    """Examples."""
+    """Indices of the examples."""
 
 
 class Joined(NamedTuple):
@@ -57,14 +57,14 @@ class Joined(NamedTuple):
     ids: Tensor
     segments: Tensor
     first: int
-    """Kept tokens of the first text."""
+    """Tokens of the first text that fit."""
     second: int
     start: int
-    """Where the second text stands."""
+    """Position of the second text."""
 
 
 def join(tokens: Tokenizer, a: list[int], b: list[int] | None, max_length: int, cut: str = "longest") -> Joined:
-    """Prefix, a, middle, b, suffix. Too long a pair loses tokens of the longer text, or with `cut: text_a` of the first alone."""
+    """Prefix, a, middle, b, suffix. A pair that is too long loses tokens of the longer text, or with `cut: text_a` of the first only."""
     room = max_length - len(tokens.prefix) - len(tokens.suffix) - (len(tokens.middle) if b is not None else 0)
     if b is None:
         first, second = min(len(a), room), 0
@@ -81,15 +81,15 @@ def join(tokens: Tokenizer, a: list[int], b: list[int] | None, max_length: int, 
 
 
 def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterator[Batch]:
-    """Examples of similar length together. With `rng` (training) examples and batches come in a random order."""
+    """Batches of examples of similar length, in random order with `rng`."""
     lengths = np.array([sum(map(len, texts)) for texts in data.texts])
     order = rng.permutation(len(lengths)) if rng else np.arange(len(lengths))
     window = size * 20 if rng else len(order)
     groups = []
     for start in range(0, len(order), window):
-        part = order[start : start + window]
-        part = part[np.argsort(lengths[part], kind="stable")]
-        groups += [part[i : i + size].tolist() for i in range(0, len(part), size)]
+        chunk = order[start : start + window]
+        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
+        groups += [chunk[i : i + size].tolist() for i in range(0, len(chunk), size)]
     for i in rng.permutation(len(groups)) if rng else range(len(groups)):
         index, sizes = groups[i], [len(data.texts[j]) for j in groups[i]]
         if data.choices:
@@ -102,12 +102,12 @@ def batches(data: Encoded, size: int, rng: np.random.Generator | None) -> Iterat
 
 
 def padded(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Rows filled with 0 to (batch, longest, ...), and lengths (batch,)."""
+    """Tensors padded with 0 to (batch, longest, ...), and lengths (batch,)."""
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
 
 def stacked(texts: Texts) -> tuple[Tensor, Tensor]:
-    """One text or two as one batch, so that a model makes one pass over both: (texts * batch, longest, ...), lengths (texts * batch,)."""
+    """One or two texts as one batch for a single forward pass: (texts * batch, longest, ...), lengths (texts * batch,)."""
     longest = max(rows.shape[1] for rows, _ in texts)
     filled = [nn.functional.pad(rows, (0, 0) * (rows.dim() - 2) + (0, longest - rows.shape[1])) for rows, _ in texts]
     return torch.cat(filled), torch.cat([lengths for _, lengths in texts])

@@ -1,6 +1,6 @@
-"""Kinds of tasks: how examples become inputs, what the loss is, and what an output says in the task's own words.
+"""Kinds of tasks: how examples become inputs, the loss, and how outputs become predictions in the task's terms.
 
-A kind knows the task, not the model: a method gives `(inputs, outputs)`, or `(inputs, length, outputs)` where `per_token`.
+A kind knows the task, not the model: a method's outputs are `(inputs, outputs)`, or `(inputs, length, outputs)` with `per_token`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,35 +16,35 @@ from components.tasks import Example
 from components.text.tokenizer import Tokenizer
 
 MAX_ANSWER = 30
-"""Tokens of the longest answer that is given, as in BERT's SQuAD code; more where one of the training examples is
-longer, as every name is where a token is a character."""
+"""Tokens of the longest answer that can be predicted, as in BERT's SQuAD code; more where an answer in the training examples is
+longer, as with a tokenizer of characters."""
 
 
 class Kind:
-    """What the kinds share: a text or a pair as input, a target for each example."""
+    """The base of the kinds: the input is a text or a pair, and each example has one target."""
 
     per_token = False
-    """An output for every token, in place of one for the input."""
+    """One output for every token instead of one for the input."""
     apart = True
-    """Whether a pair can be read as two inputs."""
+    """Whether a pair can be encoded as two inputs."""
     outputs_are_labels = False
-    """Whether an output is a logit of each of the task's labels."""
-    drawn = False
-    """Whether inputs depend on the seed."""
-    outside: int | None = None
-    """Predictions so far that were no answer to the task; None where there can be none."""
+    """Whether the outputs are logits of the task's labels."""
+    depends_on_seed = False
+    """Whether the inputs depend on the seed."""
+    invalid: int | None = None
+    """Number of predictions so far that were not valid answers; None where all are valid."""
     learned: tuple[str, ...] = ()
-    """Attributes that `prepare` takes from the training targets and `predict` needs."""
+    """Attributes that `prepare_targets` computes from the training targets and `predict` needs."""
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         self.task, self.recipe, self.joined = task, recipe, joined(task, recipe)
         self.outputs = len(task.labels) or 1
 
-    def begin(self, train: Sequence[Example], seed: int) -> None:
-        """Take from the training examples what the inputs need."""
+    def prepare_inputs(self, train: Sequence[Example], seed: int) -> None:
+        """Prepare from the training examples what the inputs need."""
 
     def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
-        """Tokenise; what a cut takes away is counted. A pair is one input of two segments, or where the recipe reads apart two inputs."""
+        """Tokenise the examples and count those that are cut. A pair is one input of two segments, or two inputs with `pair: apart`."""
         first, second, offsets = tokenised(examples, tokens)
         data = Encoded([], [], [self.target(example) for example in examples])
         for i, example in enumerate(examples):
@@ -62,22 +62,22 @@ class Kind:
         return data
 
     def target(self, example: Example) -> Any:
-        """What the loss is compared with; None without a label."""
+        """The target of the loss; None without a label."""
         raise NotImplementedError
 
-    def counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
-        """What else was cut or can't be answered, for the metrics; `splits` are those that were encoded."""
+    def extra_counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
+        """More counts of the encoded splits for the metrics."""
         return {}
 
-    def prepare(self, train: Encoded) -> None:
-        """Take from the training targets what the loss needs."""
+    def prepare_targets(self, train: Encoded) -> None:
+        """Compute from the training targets what the loss needs."""
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         """The mean loss of a batch."""
         raise NotImplementedError
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[Any]:
-        """A prediction for each example of the batch: a label's name, a score, a choice's name, an answer, tags."""
+        """A prediction for each example of the batch: a label's name, a score, a choice's name, an answer or tags."""
         raise NotImplementedError
 
 
@@ -93,14 +93,14 @@ class Classification(Kind):
     def target(self, example: Example) -> int | None:
         return None if example.label is None else self.task.labels.index(example.label)
 
-    def prepare(self, train: Encoded) -> None:
+    def prepare_targets(self, train: Encoded) -> None:
         if self.recipe.class_weights == "balanced":
             self.weights = balanced(train.targets, self.outputs)
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
-        return self.against([data.targets[i] for i in batch.index], output)
+        return self.label_loss([data.targets[i] for i in batch.index], output)
 
-    def against(self, targets: list[int], output: Tensor) -> Tensor:
+    def label_loss(self, targets: list[int], output: Tensor) -> Tensor:
         """Cross-entropy, with the recipe's class weights and smoothing."""
         weights = None if self.weights is None else self.weights.to(output.device)
         return cross_entropy(output, torch.tensor(targets, device=output.device), weights, label_smoothing=self.recipe.label_smoothing)
@@ -110,7 +110,7 @@ class Classification(Kind):
 
 
 class Regression(Kind):
-    """A score; learned in units of the training scores' deviation."""
+    """A score; the model learns it in units of the standard deviation of the training scores."""
 
     learned = ("centre", "scale")
 
@@ -121,7 +121,7 @@ class Regression(Kind):
     def target(self, example: Example) -> float | None:
         return example.label
 
-    def prepare(self, train: Encoded) -> None:
+    def prepare_targets(self, train: Encoded) -> None:
         scores = torch.tensor(train.targets)
         self.centre, self.scale = float(scores.mean()), float(scores.std(correction=0)) or 1.0
 
@@ -134,7 +134,7 @@ class Regression(Kind):
 
 
 class Choice(Kind):
-    """One of the example's own choices, each read with text_a as a pair and scored by one output."""
+    """One of the example's choices; each forms a pair with text_a and gets one score."""
 
     apart = False
 
@@ -154,7 +154,7 @@ class Choice(Kind):
         return data
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
-        """The probability of all right choices together, -log of it."""
+        """Minus the logarithm of the total probability of all correct choices."""
         losses = []
         for scores, i in zip(output[:, 0].split(batch.sizes), batch.index, strict=True):
             losses.append(scores.logsumexp(0) - scores[data.targets[i]].logsumexp(0))
@@ -166,7 +166,7 @@ class Choice(Kind):
 
 
 class Extraction(Kind):
-    """A piece of text_b: its first and last token (Devlin et al. 2019, section 4.2)."""
+    """A span of text_b, given by its first and last token (Devlin et al. 2019, section 4.2)."""
 
     per_token, apart = True, False
     learned = ("longest_answer",)
@@ -186,36 +186,36 @@ class Extraction(Kind):
             data.segments.append([row.segments])
             data.cut += row.first < len(a) or row.second < len(b)
             data.notes.append((row.start, kept, example.text_b))
-            data.targets.append(self.place(example, kept))
+            data.targets.append(self.answer_tokens(example, kept))
             data.lost += example.label is not None and data.targets[-1] is None
         return data
 
-    def place(self, example: Example, kept: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """First and last token of the first answer that was kept, counted from the start of text_b; None where all were cut."""
+    def answer_tokens(self, example: Example, kept: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """First and last token, counted from the start of text_b, of the first answer that is not cut; None where all are cut."""
         for _, start, end in example.spans or []:
             inside = [i for i, (first, last) in enumerate(kept) if first < end and last > start]
             if inside and end <= kept[-1][1]:
                 return inside[0], inside[-1]
         return None
 
-    def prepare(self, train: Encoded) -> None:
+    def prepare_targets(self, train: Encoded) -> None:
         self.longest_answer = max([MAX_ANSWER, *(end - start + 1 for start, end in filter(None, train.targets))])
 
-    def counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
-        """Of each split the answers that can't be given, since they are longer than any that is; said where there are any."""
+    def extra_counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
+        """Count for each split the answers that are too long to be predicted; print where there are any."""
         too_long = {
             split: sum(end - start >= self.longest_answer for start, end in filter(None, data.targets)) for split, data in splits.items()
         }
         for split, count in too_long.items():
             if count:
-                print(f"{split}: {count:,} of {len(splits[split]):,} answers are longer than the {self.longest_answer} tokens of the "
-                      "longest that is given", flush=True)  # fmt: skip
+                print(f"{split}: {count:,} of {len(splits[split]):,} answers are longer than {self.longest_answer} tokens, the longest "
+                      "that can be predicted", flush=True)  # fmt: skip
         return {"too_long": too_long}
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         losses = []
         for row, i in zip(output, batch.index, strict=True):
-            if data.targets[i] is not None:  # an answer that was cut away teaches nothing
+            if data.targets[i] is not None:  # an answer that was cut has no loss
                 start, kept, _ = data.notes[i]
                 target = torch.tensor(data.targets[i], device=output.device)
                 losses.append(cross_entropy(row[start : start + len(kept)].T, target))
@@ -237,22 +237,22 @@ class Extraction(Kind):
 
 
 class Tagging(Classification):
-    """A tag for every word, read off its first piece (Devlin et al. 2019, section 5.3)."""
+    """A tag for every word, predicted at its first token (Devlin et al. 2019, section 5.3)."""
 
     per_token, apart, outputs_are_labels = True, False, False
 
     def encode(self, examples: list[Example], tokens: Tokenizer) -> Encoded:
-        # a space before each word but the first: byte-level BPE tells a word within a text from one at its beginning
-        pieces = iter(tokens.encode([" " * (i > 0) + word for example in examples for i, word in enumerate(example.words)]))
+        # a space before each word but the first: byte-level BPE encodes a word inside a text differently from one at its start
+        word_tokens = iter(tokens.encode([" " * (i > 0) + word for example in examples for i, word in enumerate(example.words)]))
         data = Encoded([], [], [])
         for example in examples:
-            words = [next(pieces) for _ in example.words]
+            words = [next(word_tokens) for _ in example.words]
             firsts, ids = [], []
             for word in words:
                 firsts.append(len(tokens.prefix) + len(ids))
-                ids += word or [tokens.unknown]  # a word of which normalisation leaves nothing
+                ids += word or [tokens.unknown]  # a word that normalisation removes
             row = join(tokens, ids, None, self.recipe.max_length)
-            kept = [place for place in firsts if place < len(tokens.prefix) + row.first]
+            kept = [position for position in firsts if position < len(tokens.prefix) + row.first]
             data.texts.append([row.ids])
             data.segments.append([row.segments])
             data.cut += row.first < len(ids)
@@ -261,46 +261,46 @@ class Tagging(Classification):
             data.targets.append(None if example.label is None else [self.task.labels.index(tag) for tag in example.label[: len(kept)]])
         return data
 
-    def prepare(self, train: Encoded) -> None:
+    def prepare_targets(self, train: Encoded) -> None:
         if self.recipe.class_weights == "balanced":
             self.weights = balanced([tag for tags in train.targets for tag in tags], self.outputs)
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         scores = torch.cat([row[data.notes[i][0].to(row.device)] for row, i in zip(output, batch.index, strict=True)])
-        return self.against([tag for i in batch.index for tag in data.targets[i]], scores)
+        return self.label_loss([tag for i in batch.index for tag in data.targets[i]], scores)
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[list[str]]:
-        """Words that were cut away get the tag that says nothing."""
+        """Words that were cut get the neutral tag: O, or the first."""
         nothing = "O" if "O" in self.task.labels else self.task.labels[0]
         tagged = []
         for row, i in zip(output, batch.index, strict=True):
-            places, words = data.notes[i]
-            tags = [self.task.labels[tag] for tag in row[places.to(row.device)].argmax(1).tolist()]
+            positions, words = data.notes[i]
+            tags = [self.task.labels[tag] for tag in row[positions.to(row.device)].argmax(1).tolist()]
             tagged.append(tags + [nothing] * (words - len(tags)))
         return tagged
 
 
-# a text is read as such by the methods that write
+# `text` is missing: only the methods that generate text support it
 KINDS = {"classification": Classification, "regression": Regression, "choice": Choice, "extraction": Extraction, "tagging": Tagging}
 
 
 def build(task: params.Task, recipe: params.Recipe) -> Kind:
-    """The kind of a task, as all methods read it that bring no reading of their own."""
+    """The kind of a task, for all methods without a `TaskKind` class."""
     return KINDS[task.kind](task, recipe)
 
 
 def joined(task: params.Task, recipe: params.Recipe) -> bool:
-    """Whether a pair is one input of two segments, not two inputs."""
+    """Whether a pair is one input of two segments rather than two inputs."""
     return recipe.pair == "joined" or task.kind not in KINDS or not KINDS[task.kind].apart
 
 
 def balanced(targets: list[int], classes: int) -> Tensor:
-    """Class weights by inverse frequency, as scikit-learn defines them, (classes,)."""
+    """Class weights by inverse frequency as in scikit-learn, (classes,)."""
     return len(targets) / (classes * torch.bincount(torch.tensor(targets), minlength=classes).clamp(min=1))
 
 
 def tokenised(examples: list[Example], tokens: Tokenizer) -> tuple[list[list[int]], list[list[int] | None], list[dict]]:
-    """Ids of each text_a and text_b, and where marked words matter the characters that the tokens stand for."""
+    """Ids of each text_a and text_b, and for examples with spans the characters of each token."""
     if all(example.spans is None for example in examples):
         first = tokens.encode([example.text_a for example in examples])
         second = tokens.encode([example.text_b or "" for example in examples])
@@ -313,5 +313,5 @@ def tokenised(examples: list[Example], tokens: Tokenizer) -> tuple[list[list[int
 
 
 def reach(offsets: list[tuple[int, int]], kept: int) -> int:
-    """The last character that the kept tokens stand for."""
+    """The end, in characters, of the tokens that fit."""
     return offsets[kept - 1][1] if kept else 0

@@ -1,4 +1,4 @@
-"""One fine-tuning: a fixed number of epochs of which the last counts, or the best on dev where the recipe says so."""
+"""The training loop of fine-tuning: a fixed number of epochs, of which the last counts, or the best on dev where the recipe says so."""
 
 import time
 from collections.abc import Callable
@@ -18,71 +18,74 @@ from components.core.errors import SesameError
 from components.core.flops import flop_counter
 from components.finetune.data import Encoded, Texts, batches
 from components.finetune.kinds import Kind
-from components.finetune.methods import distance
+from components.finetune.methods import layers_below_head
 from components.optimizers import factor, parameter_groups
 from components.optimizers.config import OptimizerBlock
 
 EVAL_BATCH_SIZE = 128
 
 
-class Predicted(NamedTuple):
-    """What a module says of a split."""
+class Predictions(NamedTuple):
+    """The predictions of a module for the examples of a split."""
 
     values: list[Any]
-    """Of each example, in the task's own words."""
+    """One for each example, in the task's terms: a label's name, a score, an answer."""
     logits: np.ndarray | None
-    """Of each of the task's labels, (examples, labels); None where the kind of task has no such."""
+    """Of the task's labels, (examples, labels); None where the kind of task has none."""
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A trained module."""
+class FitResult:
+    """A trained module and the cost of its training."""
 
-    predict: Callable[[Encoded], "Predicted"]
-    """From a split to what is said of each example."""
+    predict: Callable[[Encoded], "Predictions"]
+    """Predict the examples of a split."""
     trained_parameters: int
-    """Those that got a gradient: a language model's own heads take no part."""
+    """Those that got a gradient: a language model's pre-training heads get none."""
     epochs: int
-    """How many the kept weights were trained for."""
+    """Epochs after which the weights in use were taken."""
     tokens: int
-    """Read in training, padding not counted."""
+    """Read in training, without padding."""
     seconds: float
-    """Of training, without dev."""
+    """Training time, without evaluation on dev."""
     flops: int
-    """Of training: a batch's, counted again where other weights learn, times the padded tokens of all."""
+    """Of training: those of one batch, counted again when other weights are trained, times the padded tokens."""
 
 
 def fit(
     fabric: Fabric, module: nn.Module, kind: Kind, data: Encoded, recipe: params.Recipe, seed: int, report: Callable[[int, float], None],
-    judge: Callable[[list[Any]], float | None] | None = None, dev: Encoded | None = None,
+    dev_score: Callable[[list[Any]], float | None] | None = None, dev: Encoded | None = None,
     stop: Callable[[int, float | None], bool] | None = None,
-) -> Fitted:  # fmt: skip
-    """Train `module` on what its `inputs` gave, where and in the precision that `fabric` says; `report(epoch, loss)` after each epoch.
+) -> FitResult:  # fmt: skip
+    """Train `module` on the encoded training split; call `report(epoch, loss)` after each epoch.
 
-    With `recipe.patience` the epoch that `judge` likes best on `dev` is kept. Where `stop(epoch, score on dev)` says so, training
-    ends after that epoch. Raises SesameError when the loss is not a number.
+    With `recipe.patience` the weights of the epoch with the best `dev_score` on `dev` are used. Training ends after an epoch for which
+    `stop(epoch, score on dev)` is true. Raises SesameError when the loss is not finite.
     """
     rng = np.random.default_rng([seed, 1])
-    kind.prepare(data)
-    if not any(parameter.requires_grad for parameter in module.parameters()):  # a method that only asks
+    kind.prepare_targets(data)
+    if not any(parameter.requires_grad for parameter in module.parameters()):  # a method without training
         module = fabric.setup(module.eval())
-        return Fitted(partial(predictions, fabric, module, kind), 0, 0, 0, 0.0, 0)
-    unfrozen = [(distance(name, module), p) for name, p in module.named_parameters() if p.requires_grad]
-    module, optimizer = fabric.setup(module, AdamW(groups(module, recipe), fused=True))
+        return FitResult(partial(predict, fabric, module, kind), 0, 0, 0, 0.0, 0)
+    unfrozen = [(layers_below_head(name, module), p) for name, p in module.named_parameters() if p.requires_grad]
+    module, optimizer = fabric.setup(module, AdamW(optimizer_groups(module, recipe), fused=True))
     schedule = OptimizerBlock(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
-    tokens, flops, rate, seconds, best, best_epoch, best_state = 0, 0.0, 0.0, 0.0, -np.inf, 0, None
+    tokens = 0
+    flops = flops_per_token = seconds = 0.0
+    best, best_epoch, best_state = -np.inf, 0, None
     per_epoch = -(-len(data) // recipe.batch_size)
-    steps, step = recipe.epochs * per_epoch, 0
+    steps = recipe.epochs * per_epoch
+    step = 0
 
-    def predict(split: Encoded) -> Predicted:
+    def predict_split(split: Encoded) -> Predictions:
         module.eval()
-        return predictions(fabric, module, kind, split)
+        return predict(fabric, module, kind, split)
 
     for epoch in range(recipe.epochs):
         started = time.perf_counter()
         if recipe.gradual_unfreezing:
             for depth, parameter in unfrozen:
-                parameter.requires_grad_(depth <= epoch)  # the head alone, then a layer more in each epoch
+                parameter.requires_grad_(depth <= epoch)  # the head alone, then one more layer in each epoch
         module.train()
         total = 0.0
         for batch in batches(data, recipe.batch_size, rng):
@@ -94,8 +97,8 @@ def fit(
                 fabric.backward(loss)
             padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
             if counter:
-                rate = counter.get_total_flops() / padded
-            flops += rate * padded
+                flops_per_token = counter.get_total_flops() / padded
+            flops += flops_per_token * padded
             tokens += sum(int(lengths.sum()) for _, lengths in batch.texts)
             fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # the check below names the epoch
             optimizer.step()
@@ -103,10 +106,10 @@ def fit(
             total += float(loss.detach()) * len(batch.index)
             step += 1
         if not np.isfinite(total):
-            raise SesameError(f"the loss is not a number in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
+            raise SesameError(f"the loss is not finite in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
         seconds += time.perf_counter() - started
         report(epoch + 1, total / len(data))
-        score = judge(predict(dev).values) if recipe.patience is not None or stop else None
+        score = dev_score(predict_split(dev).values) if recipe.patience is not None or stop else None
         if stop and stop(epoch + 1, score):
             break
         if recipe.patience is not None:
@@ -118,26 +121,27 @@ def fit(
     if best_state:
         module.load_state_dict(best_state)
     trained = sum(parameter.numel() for parameter in optimizer.state)
-    return Fitted(predict, trained, best_epoch if best_state else step // per_epoch, tokens, seconds, int(flops))
+    return FitResult(predict_split, trained, best_epoch if best_state else step // per_epoch, tokens, seconds, int(flops))
 
 
 @torch.no_grad()
-def predictions(fabric: Fabric, module: Callable[[Texts, Tensor], Tensor], kind: Kind, split: Encoded) -> Predicted:
-    """Of each example. Raises SesameError when an output is not a number."""
+def predict(fabric: Fabric, module: Callable[[Texts, Tensor], Tensor], kind: Kind, split: Encoded) -> Predictions:
+    """Predict each example of a split. Raises SesameError when an output is not finite."""
     values: list[Any] = [None] * len(split)
     logits = np.zeros((len(split), kind.outputs)) if kind.outputs_are_labels else None
     size = EVAL_BATCH_SIZE // (max(map(len, split.texts)) if split.choices else 1)
     for batch in batches(split, max(1, size), None):
         output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
         if not torch.isfinite(output).all():
-            raise SesameError("the outputs are not numbers after fine-tuning; lower the recipe's learning_rate")
+            raise SesameError("the outputs are not finite after fine-tuning; lower the recipe's learning_rate")
         for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
             values[i] = value
         if logits is not None:
             logits[batch.index] = output
-    return Predicted(values, logits)
+    return Predictions(values, logits)
 
 
-def groups(module: nn.Module, recipe: params.Recipe) -> list[dict[str, Any]]:
-    """Trainable weights, each layer at the recipe's rate for it."""
-    return parameter_groups(module, recipe.learning_rate, recipe.weight_decay, recipe.layer_decay, partial(distance, module=module))
+def optimizer_groups(module: nn.Module, recipe: params.Recipe) -> list[dict[str, Any]]:
+    """The trainable parameters in groups, each layer with its learning rate."""
+    depth = partial(layers_below_head, module=module)
+    return parameter_groups(module, recipe.learning_rate, recipe.weight_decay, recipe.layer_decay, depth)

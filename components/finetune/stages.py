@@ -1,4 +1,4 @@
-"""The stages that put models to tasks: finetune, adapt, learning_curve, baseline."""
+"""The stages that fine-tune models on tasks: finetune, adapt, learning_curve, baseline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -54,14 +54,14 @@ def table(metrics: Mapping[tuple[str, str], dict]) -> Table:
 
 
 def scores_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Of rows of the report's scores."""
-    about = ("model", "task", "method", "init", "metric")
-    cells = [[*(str(row[key] or "") for key in about), spread(row["mean"], row["std"], row["n"])] for row in rows]
-    return Table([*about, "mean ± std (n)"], cells)
+    """A printable table of rows of the report's scores."""
+    keys = ("model", "task", "method", "init", "metric")
+    cells = [[*(str(row[key] or "") for key in keys), spread(row["mean"], row["std"], row["n"])] for row in rows]
+    return Table([*keys, "mean ± std (n)"], cells)
 
 
 def spread(mean: float | str | None, std: float | str | None, n: float | str) -> str:
-    """`0.512 ± 0.010 (3)`; what is undefined is left out."""
+    """`0.512 ± 0.010 (3)`; undefined values are left out."""
     known = [f"{float(figure):.3f}" for figure in (mean, std) if figure not in ("", None) and float(figure) == float(figure)]
     return f"{' ± '.join(known)} ({int(float(n))})"
 

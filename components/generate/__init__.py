@@ -1,6 +1,6 @@
-"""Text generation. `search` decodes (greedy, beam search, sampling), `writing` gives it a model and inputs, `novelty`
-measures how much of the text is copied, `word_by_word` is the baseline of a translation; `python -m components.generate
-NAME` generates and scores an entry of `generations` in params.yaml.
+"""Text generation. `search` decodes (greedy, beam search, sampling), `writing` runs it on a model and its inputs, `filling` fills the
+masks of a masked model, `novelty` measures how much of the text is copied, `word_by_word` is a baseline for translation;
+`python -m components.generate NAME` generates and scores an entry of `generations` in params.yaml.
 
-A family writes where its folder has a `decoding.py` with a class `Decoding`: (model, ids, lengths, room) -> `opening`, `read`, `select`.
+A family can generate if its folder has a `decoding.py` with a class `Decoding`: (model, ids, lengths, room) -> `opening`, `read`, `select`.
 """

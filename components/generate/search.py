@@ -1,4 +1,4 @@
-"""Search for a text: the likeliest piece each time, beams, or draws. All rows at once; what is found does not depend on the batch."""
+"""Decoding: greedy search, beam search, sampling. Whole batches at once; results do not depend on the batch."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from components.params import Beam, Greedy, Sample
 
 
 class Decoding(Protocol):
-    """A model with texts that grow, as the families' `decoding.py` have it."""
+    """A model with growing texts, as in the families' `decoding.py`."""
 
     def opening(self) -> Tensor: ...
 
@@ -23,19 +23,19 @@ class Decoding(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be written."""
+    """Constraints on generated texts."""
 
     end: int
-    """The piece that ends a text."""
+    """The end token."""
     forbidden: Tensor
-    """Ids that are no text, (n,)."""
+    """Ids that are not text, (n,)."""
     most: int
-    """New tokens."""
+    """The maximal number of new tokens."""
     last: int | None = None
-    """The last of so many; None: any."""
+    """The last token of a text of maximal length; None: any."""
 
     def score(self, scores: Tensor, step: int) -> None:
-        """Make -inf of the scores of what may not be written in this step, (rows, vocab)."""
+        """Set the scores of forbidden tokens of a step to -inf, (rows, vocab)."""
         scores[:, self.forbidden] = -torch.inf
         if self.last is not None and step + 1 == self.most:
             scores[:] = -torch.inf
@@ -43,7 +43,7 @@ class Limits:
 
 
 class State:
-    """The rows that are still written, and the scores of the next token of each, (rows, vocab)."""
+    """The texts in progress, and the scores of their next tokens, (rows, vocab)."""
 
     def __init__(self, decoding: Decoding, logits: Callable[[Tensor], Tensor]):
         self.decoding, self.logits = decoding, logits
@@ -51,11 +51,11 @@ class State:
         self.scores = logits(decoding.read(self.ids)[:, -1]).float()
 
     def add(self, tokens: Tensor) -> None:
-        """Write a token to each row, (rows,)."""
+        """Append a token to each text, (rows,)."""
         self.scores = self.logits(self.decoding.read(tokens[:, None])[:, 0]).float()
 
     def select(self, rows: Tensor, width: int = 1) -> None:
-        """Keep these rows, each `width` of which are of one source."""
+        """Select rows, of which each `width` belong to the same source."""
         self.decoding.select(rows, width)
 
 
@@ -63,8 +63,8 @@ class State:
 def one_by_one(
     decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Greedy | Sample, limits: Limits, keys: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:  # fmt: skip
-    """Which rows are written on, and the next token of each, until all have ended or are as long as they may be. `keys` (rows,) number
-    the texts: the same number draws the same text in whatever batch."""
+    """Yield which rows are in progress and their next tokens, until all have ended or have the maximal length. `keys` (rows,) number the
+    texts: a text with the same number is the same in any batch."""
     state = State(decoding, logits)
     alive, written = torch.arange(len(state.ids)), state.ids.tolist()
     for step in range(limits.most):
@@ -86,24 +86,24 @@ def one_by_one(
 
 
 def penalised(scores: Tensor, written: list[list[int]], penalty: float) -> Tensor:
-    """Scores of pieces that were read or written already are divided by the penalty, negative ones multiplied (Keskar et al. 2019)."""
+    """Divide the scores of tokens that occur already by the penalty, multiply negative ones (Keskar et al. 2019)."""
     scores = scores.clone()
-    for row, own in zip(scores, written, strict=True):
-        met = torch.tensor(sorted(set(own)))
-        row[met] = torch.where(row[met] > 0, row[met] / penalty, row[met] * penalty)
+    for row, ids in zip(scores, written, strict=True):
+        seen = torch.tensor(sorted(set(ids)))
+        row[seen] = torch.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
     return scores
 
 
 def draw(scores: Tensor, how: Sample, keys: Tensor, step: int) -> Tensor:
-    """scores (rows, vocab) -> a token each, (rows,), among the likeliest `top_k` and those that together have `top_p` (Holtzman et al.
-    2020)."""
+    """Sample a token for each row of scores (rows, vocab), among the `top_k` most probable and those with a total probability of `top_p`
+    (Holtzman et al. 2020)."""
     ranked, order = (scores / how.temperature).sort(dim=1, descending=True, stable=True)
     shares = ranked.softmax(1)
     if how.top_k:
         shares[:, how.top_k :] = 0
     if how.top_p < 1:
         shares = shares / shares.sum(1, keepdim=True)
-        shares[shares.cumsum(1) - shares >= how.top_p] = 0  # the one that goes over the bound is in
+        shares[shares.cumsum(1) - shares >= how.top_p] = 0  # the token that crosses the bound is included
     sums = shares.double().cumsum(1)
     numbers = torch.from_numpy(uniform(how.seed, keys.numpy(), step))[:, None] * sums[:, -1:]
     return order.gather(1, torch.searchsorted(sums, numbers, right=True).clamp(max=scores.shape[1] - 1))[:, 0]
@@ -111,15 +111,15 @@ def draw(scores: Tensor, how: Sample, keys: Tensor, step: int) -> Tensor:
 
 @torch.no_grad()
 def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, limits: Limits) -> list[list[int]]:
-    """Of each row the best text that was found: the sum of its tokens' log-probabilities, its end counted, over the number of them to the
-    power of `length_penalty` (Wu et al. 2016, section 7, without the constant). A row is done when no beam can get better than the worst
-    of as many finished texts as there are beams, as `transformers` has it."""
+    """The best text of each row: the sum of its tokens' log-probabilities, including the end, divided by their number to the power of
+    `length_penalty` (Wu et al. 2016, section 7, without the constant). A row is done when no beam can become better than the worst of as
+    many finished texts as there are beams, as in `transformers`."""
     width, state = how.beams, State(decoding, logits)
     rows = len(state.ids)
     state.select(torch.arange(rows).repeat_interleave(width), width)
     scores = state.scores.repeat_interleave(width, 0)
     running = torch.full((rows, width), -1e9)
-    running[:, 0] = 0  # all beams of a row are the same at first
+    running[:, 0] = 0  # all beams of a row are equal at first
     texts = torch.zeros(rows, width, 0, dtype=torch.long)
     finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(rows)]
     alive = torch.arange(rows)
@@ -127,14 +127,14 @@ def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, lim
         steps = scores.log_softmax(1)
         limits.score(steps, step)
         sums = running[:, :, None] + steps.view(len(alive), width, -1)
-        best, at = sums.flatten(1).topk(2 * width)
-        beam, token = at // sums.shape[2], at % sums.shape[2]
+        best, index = sums.flatten(1).topk(2 * width)
+        beam, token = index // sums.shape[2], index % sums.shape[2]
         last = step + 1 == limits.most
         ends = (token == limits.end) | last
-        for i, row in enumerate(alive.tolist()):  # what ends among the best is finished; further below it is only left out
+        for i, row in enumerate(alive.tolist()):  # an end among the best finishes a text; one below them is dropped
             for k in ends[i, :width].nonzero()[:, 0].tolist():
-                own = texts[i, beam[i, k]].tolist() + ([] if token[i, k] == limits.end else [int(token[i, k])])
-                finished[row].append((float(best[i, k]) / (step + 1) ** how.length_penalty, own))
+                text = texts[i, beam[i, k]].tolist() + ([] if token[i, k] == limits.end else [int(token[i, k])])
+                finished[row].append((float(best[i, k]) / (step + 1) ** how.length_penalty, text))
             finished[row] = sorted(finished[row], key=lambda pair: -pair[0])[:width]
         if last:
             break
@@ -152,4 +152,4 @@ def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, lim
         state.select(rows_of.flatten(), width)
         state.add(token.flatten())
         scores = state.scores
-    return [own[0][1] for own in finished]
+    return [texts_of_row[0][1] for texts_of_row in finished]

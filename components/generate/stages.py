@@ -11,7 +11,7 @@ def generations(p: Params) -> Iterator[Entry]:
     for name, block in p.generations.items():
         modules = ("components.generate.__main__", *model_modules(p, block.model))
         modules += (*decoding_modules(p.family(block.model)), *source_modules(block))
-        # what it was trained on and by says what is held out, what is new, and how a hole is marked
+        # the training decides what is held out, what is new, and how a mask is marked
         trained = [
             {"encoding": encoding, "objective": objective.settings(), "lowercase": p.tokenizers[p.encodings[encoding].tokenizer].lowercase}
             for encoding, objective in p.read_by(block.model)

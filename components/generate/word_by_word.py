@@ -1,4 +1,4 @@
-"""A translation word by word, the baseline of all others: IBM's first model (Brown et al. 1993), without its empty word."""
+"""Translation word by word, the simplest baseline: IBM model 1 (Brown et al. 1993), without its empty word."""
 
 import re
 from collections.abc import Iterable
@@ -13,18 +13,20 @@ WORDS = re.compile(rf"{WORD}|[^\w\s]")
 
 
 class WordByWord:
-    """Puts in the place of each word the one that it goes with most, in the order of the source; a word never seen stays."""
+    """Replaces each word by its most probable translation, in the order of the source; unknown words stay."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]):
-        """Learned from sentences and their translations by expectation maximisation, from equal shares."""
+        """Trained on sentences and their translations by expectation maximisation, from uniform probabilities."""
         ids: tuple[dict[str, int], dict[str, int]] = ({}, {})
         links, slots, slot = [], [], 0
         for pair in pairs:
-            source, target = ([own.setdefault(word, len(own)) for word in WORDS.findall(text)] for own, text in zip(ids, pair, strict=True))
+            source, target = (
+                [index.setdefault(word, len(index)) for word in WORDS.findall(text)] for index, text in zip(ids, pair, strict=True)
+            )
             if source and target:
                 grid = np.stack(np.meshgrid(source, target, indexing="ij"), 2).reshape(-1, 2)
                 links.append(grid)
-                slots.append(slot + np.tile(np.arange(len(target)), len(source)))  # each target word came of one of the source
+                slots.append(slot + np.tile(np.arange(len(target)), len(source)))  # each target word has one source word
                 slot += len(target)
         source, target = np.concatenate(links).T
         names = list(ids[1])

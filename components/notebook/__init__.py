@@ -1,4 +1,4 @@
-"""Models and scores from Python, as in a notebook (docs/python.md). Nothing here writes."""
+"""Models and scores from Python, for notebooks (docs/python.md). Nothing is written."""
 
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +18,16 @@ from components.tasks import Example
 
 
 class Loaded:
-    """A model with its tokenizer, ready to be read."""
+    """A model with its tokenizer, in evaluation mode."""
 
     def __init__(self, folder: Path):
-        """Raises SesameError where there is no model in the folder."""
+        """Raises SesameError where the folder has no model."""
         model, self.tokenizer = store.load(folder)
         self.folder = folder
         self.model, self.name, self.reads = model.eval(), folder.name, store.about(folder).architecture.reads
 
     def ids(self, text: str) -> list[int]:
-        """What the model reads of a text, specials around it. Raises SesameError where that is more than it reads."""
+        """The model's input for a text, with special tokens. Raises SesameError where it is longer than the model reads."""
         ids = [*self.tokenizer.prefix, *self.tokenizer.encode([text])[0], *self.tokenizer.suffix]
         if len(ids) > self.model.max_length:
             raise SesameError(
@@ -37,38 +37,37 @@ class Loaded:
 
     @torch.no_grad()
     def hidden_states(self, text: str) -> Tensor:
-        """The embedding and every layer's output at each token, specials among them: (layers + 1, tokens, width)."""
+        """The embedding and every layer's output at each token, including special tokens: (layers + 1, tokens, width)."""
         ids = self.ids(text)
         return torch.stack(self.model.layers(torch.tensor([ids]), torch.tensor([len(ids)])))[:, 0]
 
     @torch.no_grad()
     def vector(self, text: str) -> Tensor:
-        """The last layer's mean over the tokens, specials among them: (width,)."""
+        """The last layer's mean over the tokens, including special tokens: (width,)."""
         ids = self.ids(text)
         return self.model.top(torch.tensor([ids]), torch.tensor([len(ids)]))[0].mean(0)
 
     def log_probability(self, text: str) -> float:
-        """Of a text's tokens, in nats, not of the specials.
+        """The log-probability of a text's tokens in nats, without special tokens.
 
-        Left to right: of each token from those before it (the first from what opens a text, where the tokenizer has
-        such a token). From both sides: the pseudo-log-likelihood, each token hidden by itself (Salazar et al. 2020).
-        ELMo: the mean of its two models.
+        Left to right: of each token given those before it (of the first only with a start token). Both sides: the
+        pseudo-log-likelihood, each token masked on its own (Salazar et al. 2020). ELMo: the mean of its two models.
         Raises SesameError for models that predict no token, or only from another text.
         """
-        self.ids(text)  # too long a text is an error here
+        self.ids(text)  # raises for a text that is too long
         protocol = "pll_original" if isinstance(self.model, MaskedLanguageModel) else "log_probability"
         return float(scoring.score(self.model, self.tokenizer, [text], protocol, self.name).log_probability[0])
 
     @cached_property
     def tuned(self) -> TunedModel:
-        """The model with its head, read once."""
+        """The model with its task head."""
         return TunedModel(self.folder)
 
     def predict(self, text: str, second: str | None = None) -> dict[str, Any]:
-        """What a model that was tuned on a task (`derived`, `by: tuned`) says of a text or a pair.
+        """The prediction of a model that was tuned on a task (`derived`, `by: tuned`) for a text or a pair.
 
-        `prediction` is in the task's own words; a classification has `probabilities` by label, too.
-        Raises SesameError for a model without the head of a task, or one text where the task has two.
+        `prediction` is a label, a score or an answer of the task; a classification also has `probabilities` by label.
+        Raises SesameError for a model without a task head, or one text where the task has two.
         """
         tuned = self.tuned
         if (second is not None) != tuned.pair:
@@ -81,12 +80,12 @@ class Loaded:
 
 
 def load(name: str, project: Path | str = ".") -> Loaded:
-    """A model of data/models by its name. Raises SesameError where there is none."""
+    """A model of data/models by its name. Raises SesameError where it does not exist."""
     return Loaded(Path(project, "data/models", name))
 
 
 def scores(table: str = "scores", project: Path | str = ".") -> pd.DataFrame:
-    """A table of data/report: scores, pretraining, costs, alignment ... Raises SesameError where there is none."""
+    """A table of data/report: scores, pretraining, costs, alignment ... Raises SesameError where it does not exist."""
     folder = Path(project, "data/report")
     if not (folder / f"{table}.csv").exists():
         there = ", ".join(sorted(path.stem for path in folder.glob("*.csv"))) or "none: `sesame run report` writes them"

@@ -1,4 +1,4 @@
-"""A model of data/models as MLflow loads it anywhere: `components.core.tracking` logs this file with the code it imports."""
+"""A model of data/models as an MLflow model: `components.core.tracking` logs this file with the code it imports."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SIGNATURE = ModelSignature(
 
 
 class Served(PythonModel):
-    """Of each text the last layer's mean over its tokens, and its log-probability, NaN for models that have none."""
+    """The last layer's mean over the tokens of each text, and its log-probability, NaN for models without one."""
 
     def load_context(self, context):
         self.loaded = Loaded(Path(context.artifacts["model"]))
@@ -26,9 +26,9 @@ class Served(PythonModel):
     def predict(self, context, model_input: pd.DataFrame, params=None):
         texts = model_input["text"]
         vectors = [self.loaded.vector(text).tolist() for text in texts]
-        return pd.DataFrame({"vector": vectors, "log_probability": [self._likely(text) for text in texts]})
+        return pd.DataFrame({"vector": vectors, "log_probability": [self._log_probability(text) for text in texts]})
 
-    def _likely(self, text: str) -> float:
+    def _log_probability(self, text: str) -> float:
         try:
             return self.loaded.log_probability(text)
         except SesameError:

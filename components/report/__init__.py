@@ -1,8 +1,8 @@
-"""One HTML page and CSV tables out of what the stages measured (`python -m components.report`).
+"""An HTML page and CSV tables of the stages' results (`python -m components.report`).
 
-`tables` gathers the figures, `plots` draws them, `page.html.j2` lays them out, `__main__` is the stage. Only what
-`params.yaml` declares is shown. One more section: a function in `tables`, a block in the page.
+`tables` collects the figures, `page.html.j2` is the page, `__main__` the stage. Only what `params.yaml` declares is shown.
+To add a section, add a function to `tables` and a block to the page.
 """
 
 STARTS = {"random": "random weights", "token_vectors": "own token vectors alone"}
-"""What `finetune` holds a model's own weights against, as tables and pictures call it."""
+"""The starts that `finetune` compares with pre-trained weights, as tables and plots name them."""

@@ -1,4 +1,4 @@
-"""`python -m components.report`: everything measured -> data/report/: index.html, CSV tables, figures.json, and summary.json for DVC."""
+"""`python -m components.report`: all results -> data/report/: index.html, CSV tables, figures.json, and summary.json for DVC."""
 
 import statistics
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ FOLDER = Path("data/report")
 
 
 def report(all_params: params.Params, name: str, run: Run) -> dict:
-    """Write the page, the tables and `summary.json`; the scores, how many gains there are, and the costs.
+    """Write the page, the tables and `summary.json`; returns the scores, the number of gains, and the costs.
 
-    Raises SesameError that names the stage whose results are not there.
+    Raises SesameError with the name of a stage without results.
     """
     metrics = tables.read(all_params)
     frames = {
@@ -34,10 +34,10 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     }  # fmt: skip
     compared = tables.comparisons(all_params, metrics)
     gains, papers = tables.gains(frames["scores"], compared), _papers(all_params, metrics)
-    frames["gains"] = tables.judged(frames["scores"], compared)
+    frames["gains"] = tables.comparison_table(frames["scores"], compared)
     figures = _figures(all_params, frames, gains)
-    if believed := tables.reliability(all_params, metrics):
-        figures["reliability"] = plots.reliability(believed)
+    if bins := tables.reliability(all_params, metrics):
+        figures["reliability"] = plots.reliability(bins)
     for key, figure in figures.items():
         run.figure(figure, f"figures/{key}.png")
     frames |= {"bars": tables.bars(frames["scores"]), "benchmarks": benchmarks.long(papers)}
@@ -49,31 +49,31 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     for key in frames:
         run.artifact(FOLDER / f"{key}.csv")
     print(f"report: {FOLDER / 'index.html'}")
-    # `dvc metrics` lists every figure of its files: it gets the few that fit a terminal, figures.json has the others.
+    # `dvc metrics` lists every figure of its files: summary.json has the few that fit a terminal, figures.json the others
     nested, total = _nested(gains), {key: float(value) for key, value in frames["costs"].sum(numeric_only=True).items()}
     summary = {"score": {model: headline(by_task) for model, by_task in nested.items()}, "seconds": total["seconds"], "kwh": total["kwh"]}
-    asked = frames["evaluations"][frames["evaluations"]["group"] == evaluations.EVERYTHING]
-    for row in asked.itertuples():
+    overall = frames["evaluations"][frames["evaluations"]["group"] == evaluations.EVERYTHING]
+    for row in overall.itertuples():
         summary.setdefault("asked", {}).setdefault(row.model, {})[row.evaluation] = float(row.score)
     storage.write_json(FOLDER / "summary.json", summary)
-    # git has no other file of these: DVC's cache has the stages' own
+    # a copy for git: the stages' own files are in DVC's cache
     storage.write_json(storage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
     beyond = {
-        "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, helped(gains, "higher").values())),
+        "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, cases(gains, "higher").values())),
         "ahead": sum(row["ahead"] for row in gains),
     }  # fmt: skip
     return {"scores": nested, "reading": reading(gains, tables.once(metrics)), **beyond, "total": total}
 
 
 def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:
-    """The tables in the papers' layout for which enough was run."""
+    """The tables in the layout of papers for which enough tasks were run."""
     papers = {name: benchmarks.benchmark(all_params, metrics, name) for name in benchmarks.COLUMNS}
     papers["tune_or_freeze"] = benchmarks.tune_or_freeze(all_params, metrics)
     return {name: frame for name, frame in papers.items() if frame is not None}
 
 
 def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: list[dict]) -> dict[str, Figure]:
-    """The pictures of what there is."""
+    """The plots for which there are results."""
     figures = {"costs": plots.costs(frames["costs"])}
     if len(frames["evaluations"]):
         figures["evaluations"] = plots.evaluations(frames["evaluations"])
@@ -95,14 +95,15 @@ def _page(
     pages.write(
         FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
         gains=gains, starts=list(dict.fromkeys(start for row in gains for start in row["starts"])), start_names=STARTS,
-        reading=reading(gains, tables.once(metrics)), verdict=verdict, less=less, seeds=len(all_params.finetune.seeds),
+        reading=reading(gains, tables.once(metrics)), verdict=verdict, less=difference, seeds=len(all_params.finetune.seeds),
         protocols=sorted({row["pretrained"]["protocol"] for row in gains}), papers=papers, published=benchmarks.PUBLISHED,
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         calibration=frames["calibration"], pretraining=frames["pretraining"], costs=frames["costs"],
-        evaluations=_asked(frames["evaluations"]), spaces=spaces.section(all_params, metrics), writing=writing.section(all_params, metrics),
+        evaluations=_evaluations(frames["evaluations"]), spaces=spaces.section(all_params, metrics),
+        writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
-        price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.beside,
+        price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.ratio,
         contexts={key: context(model) for key, model in all_params.main("models").items()},
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.main("models").items()},
@@ -111,45 +112,45 @@ def _page(
     )  # fmt: skip
 
 
-def _asked(frame: pd.DataFrame) -> dict[str, Any]:
-    """What the page shows of evaluations; nothing where there are none."""
+def _evaluations(frame: pd.DataFrame) -> dict[str, Any]:
+    """The page's section of evaluations; empty where there are none."""
     if not len(frame):
         return {}
     rows = frame[frame["group"] == evaluations.EVERYTHING].to_dict("records")
     for row in rows:
-        row["better"] = row["verdict"] != "not beyond noise" and evaluations.better(row["measure"]) * row["difference"] > 0
+        row["beyond_noise"] = row["verdict"] in ("higher", "lower")
+        row["better"] = row["beyond_noise"] and evaluations.better(row["measure"]) * row["difference"] > 0
     about = {"references": evaluations.references_of(frame), "reading": evaluations.reading(frame), "once": evaluations.once(frame)}
     return {"rows": rows, **about}
 
 
 def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:
-    """A model's mean over its tasks, from its own weights: the figure that DVC lists; None where a score is undefined."""
+    """A model's mean score over its tasks, from pre-trained weights: the figure that DVC lists; None where a score is undefined."""
     scores = [starts["pretrained"] for starts in by_task.values()]
     return None if None in scores else statistics.fmean(scores)
 
 
 def _nested(gains: list[dict]) -> dict:
-    """model -> task -> start -> mean; None where it is undefined."""
+    """model -> task -> start -> mean; None where undefined."""
     nested: dict = {}
     for row in gains:
-        starts = {init: own["mean"] for init, own in {"pretrained": row["pretrained"], **row["starts"]}.items()}
-        figures = {init: None if mean != mean else float(mean) for init, mean in starts.items()}
-        nested.setdefault(row["model"], {})[row["task"]] = figures
+        starts = {"pretrained": row["pretrained"], **row["starts"]}
+        means = {init: None if figures["mean"] != figures["mean"] else float(figures["mean"]) for init, figures in starts.items()}
+        nested.setdefault(row["model"], {})[row["task"]] = means
     return nested
 
 
-def verdict(judged: tables.Judged | None) -> str:
-    """In a word."""
-    return "not compared" if judged is None else judged.verdict
+def verdict(compared: tables.Compared | None) -> str:
+    return "not compared" if compared is None else compared.verdict
 
 
-def less(judged: tables.Judged | None) -> str:
+def difference(compared: tables.Compared | None) -> str:
     """`+0.049 [+0.010, +0.088]`."""
-    return "–" if judged is None or np.isnan(judged.difference.difference) else judged.difference.shown
+    return "–" if compared is None or np.isnan(compared.difference.difference) else compared.difference.shown
 
 
-def helped(gains: list[dict], word: str) -> dict[str, list[str]]:
-    """Other start -> the models and tasks on which the pre-trained weights are `higher` or `lower` than it beyond noise."""
+def cases(gains: list[dict], word: str) -> dict[str, list[str]]:
+    """Other start -> the models and tasks for which pre-trained weights are `higher` or `lower` beyond noise."""
     starts = dict.fromkeys(start for row in gains for start in row["gains"])
     return {
         start: [f"{row['model']} on {row['task']}" for row in gains if start in row["gains"] and row["gains"][start].verdict == word]
@@ -158,20 +159,20 @@ def helped(gains: list[dict], word: str) -> dict[str, list[str]]:
 
 
 def reading(gains: list[dict], once: Sequence[str]) -> str:
-    """What the numbers support, a sentence for each start, and one for the baselines. `once`: the models with a single pre-training."""
-    higher, lower, sentences = helped(gains, "higher"), helped(gains, "lower"), []
+    """A sentence for each start, and one for the baselines. `once`: the models with a single pre-training."""
+    higher, lower, sentences = cases(gains, "higher"), cases(gains, "lower"), []
     for start in higher:
         compared = [row["gains"][start] for row in gains if start in row["gains"]]
-        unclear = sum(own.verdict in ("one run", "undefined") for own in compared)
+        unclear = sum(one.verdict in ("one run", "undefined") for one in compared)
         rest = len(compared) - len(higher[start]) - len(lower[start]) - unclear
-        said = f"Pre-training is ahead of {STARTS[start]} beyond noise in {len(higher[start])} of {len(compared)} cases"
-        said += f" ({', '.join(higher[start]) or 'none'})"
-        said += f"; behind in {len(lower[start])} ({', '.join(lower[start])})" if lower[start] else ""
+        text = f"Pre-training is ahead of {STARTS[start]} beyond noise in {len(higher[start])} of {len(compared)} cases"
+        text += f" ({', '.join(higher[start]) or 'none'})"
+        text += f"; behind in {len(lower[start])} ({', '.join(lower[start])})" if lower[start] else ""
         if rest:
-            could = sorted(own.difference.detectable for own in compared if own.verdict == "not beyond noise")
-            said += f"; in {rest} the difference is not beyond the noise of seeds and examples"
-            said += f" (alone, each could have seen {could[0]:.3f} to {could[-1]:.3f} in four cases of five)"
-        sentences.append(said + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
+            detectable = sorted(one.difference.detectable for one in compared if one.verdict == "not beyond noise")
+            text += f"; in {rest} the difference is not beyond the noise of seeds and examples"
+            text += f" (alone, each could have seen {detectable[0]:.3f} to {detectable[-1]:.3f} in four cases of five)"
+        sentences.append(text + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
     if not sentences:
         return "No model was compared with another start, such as random weights of its own architecture."
     ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
@@ -182,7 +183,7 @@ def reading(gains: list[dict], once: Sequence[str]) -> str:
 
 
 def formats(frame: pd.DataFrame) -> dict[str, str]:
-    """How the columns of a paper's table are shown: percent, fractions, counts."""
+    """The formats of a paper's columns: percent, fractions, counts."""
     counts = {"trainable_parameters": "%d", "trainable_share": "%.4f", "memory_mib": "%.0f", "seconds": "%.1f"}
     decimals = "%.1f" if "system" in frame else "%.3f"
     return {column: counts.get(column, decimals) for column in frame.select_dtypes("number")}
@@ -199,7 +200,7 @@ def spread(figures: dict) -> str:
 
 
 def size(metrics: dict) -> str:
-    """What a card says of how much there is."""
+    """The size of a corpus, task, model or space, for its card."""
     examples = metrics.get("examples")
     if isinstance(examples, dict):
         return ", ".join(f"{split} {rows:,}" for split, rows in examples.items())
@@ -209,7 +210,7 @@ def size(metrics: dict) -> str:
 
 
 def context(model: params.Model) -> str:
-    """What a perplexity was measured over."""
+    """The context over which a perplexity was measured."""
     if model.objective.name == "bilm":
         return f"windows of {model.objective.window} tokens with the state carried on"
     return f"rows of up to {model.architecture.max_length} tokens, no stride"

@@ -1,4 +1,4 @@
-"""Tables in the layout of the papers: a benchmark's tasks side by side, tuning against freezing, published rows beside ours."""
+"""Tables in the layout of papers: the tasks of a benchmark, tuning against freezing, with published rows."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from components.report.tables import named
 from components.tasks.benchmarks import CONVENTIONS, Score
 
 COLUMNS = {"glue": "glue_bert_paper", "superglue": "superglue"}
-"""The convention that gives a benchmark's columns and its mean."""
+"""The convention of a benchmark's columns and mean."""
 PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
 
 Metrics = dict[tuple[str, str], dict]
 
 
 def columns(benchmark: str) -> dict[str, list[Score]]:
-    """The column's name -> the scores that it is the mean of."""
+    """Name of a column -> the scores whose mean it is."""
     of_column = {}
     for scores in CONVENTIONS[COLUMNS[benchmark]]:
         task, split, _ = scores[0]
@@ -27,14 +27,14 @@ def columns(benchmark: str) -> dict[str, list[Score]]:
 
 
 def value(measured: dict, init: str, split: str, metric: str) -> float | None:
-    """The mean over seeds, in percent; None where it is undefined or not measured."""
+    """The mean over seeds, in percent; None where undefined or not measured."""
     scores = measured["baselines"].get(init, {}) if "baselines" in measured else measured.get(init, {})
     mean = scores.get(measured["split"] if split == "eval" else split, {}).get(metric, {}).get("mean")
     return None if mean is None else 100 * mean
 
 
 def benchmark(all_params: params.Params, metrics: Metrics, name: str) -> pd.DataFrame | None:
-    """A row a system, a column a task, in percent, ours before the published ones; None where fewer than two of its tasks were run."""
+    """One row per system, one column per task, in percent, ours before the published ones; None with fewer than two of its tasks."""
     wanted = columns(name)
     if sum(task in all_params.finetune.tasks for task in {scores[0][0] for scores in wanted.values()}) < 2:
         return None
@@ -48,7 +48,7 @@ def benchmark(all_params: params.Params, metrics: Metrics, name: str) -> pd.Data
 
 
 def _ours(metrics: Metrics, wanted: dict[str, list[Score]], stage: str, pattern: str, init: str, system: str) -> dict:
-    """The row of a system that was run: `pattern` makes the name of its stages out of a task."""
+    """The row of a system of ours; `pattern` gives the name of its stage for a task."""
     row, splits = {"system": system}, set()
     for column, scores in wanted.items():
         measured = metrics.get((stage, pattern.format(scores[0][0])))
@@ -58,12 +58,12 @@ def _ours(metrics: Metrics, wanted: dict[str, list[Score]], stage: str, pattern:
             splits.add(measured["split"])
             row["system"] = (named(measured) if stage == "finetune" else system) + (f", {STARTS[init]}" if init in STARTS else "")
     values = [row[column] for column in wanted]
-    # A mean over some of the tasks would be another benchmark's; and dev is not test, so that a row says which it is of.
+    # a mean over some of the tasks would be misleading; the split is shown, since dev is not test
     return row | {"mean": None if None in values else sum(values) / len(values), "from": f"ours, {' and '.join(sorted(splits))}"}
 
 
 def long(papers: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """The benchmarks' tables as one of fixed columns: benchmark, system, from, column, percent."""
+    """The benchmarks' tables in long form: benchmark, system, from, column, percent."""
     frames = [
         frame.melt(["system", "from"], var_name="column", value_name="percent").assign(benchmark=name)
         for name, frame in papers.items()
@@ -74,9 +74,9 @@ def long(papers: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame | None:
-    """A row a way to adapt a model, a column a task (its headline, mean and deviation over seeds), and what the way costs.
+    """One row per model and method, one column per task (main metric, mean and deviation over seeds), and the costs.
 
-    None where no way was tried.
+    None without results.
     """
     finetune, adapt = all_params.finetune, all_params.adapt
     tasks = [task for task in finetune.tasks if task in adapt.tasks] + [task for task in adapt.tasks if task not in finetune.tasks]
@@ -89,11 +89,11 @@ def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame 
         measured = {task: metrics[stage, pattern.format(task)] for task in tasks if (stage, pattern.format(task)) in metrics}
         if not measured:
             continue
-        pairs = next((own["pair"] for own in measured.values() if own.get("pair")), None)
+        pairs = next((one["pair"] for one in measured.values() if one.get("pair")), None)
         row = {"model": named(next(iter(measured.values()))), "method": method, "pairs": pairs, "stage": stage}
         for task in tasks:
-            there = measured.get(task)
-            scores = there["pretrained"][there["split"]][there["metric"]] if there else {}
+            result = measured.get(task)
+            scores = result["pretrained"][result["split"]][result["metric"]] if result else {}
             row[f"{task} {all_params.tasks[task].metric}"] = scores.get("mean")
             row[f"{task} std"] = scores.get("std")
         rows.append(row | _cost(list(measured.values())))
@@ -101,7 +101,7 @@ def tune_or_freeze(all_params: params.Params, metrics: Metrics) -> pd.DataFrame 
 
 
 def _cost(measured: list[dict]) -> dict[str, float]:
-    """What a way costs over its tasks: parameters and memory of the one that takes most, as a machine must have them, and all seconds."""
+    """The cost over the tasks: the most parameters and memory of one, which a machine needs, and the sum of the seconds."""
     trainings = [of_task["costs"]["pretrained"] for of_task in measured]
     return {
         "trainable_parameters": max(of_task["trainable_parameters"] for of_task in measured),

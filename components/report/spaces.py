@@ -1,4 +1,4 @@
-"""What the report says of vector spaces: alignments, words that moved, histories, groups of writers."""
+"""Results on vector spaces: alignments, words that moved, histories, groups of writers."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from components.report.benchmarks import Metrics
 from components.report.tables import csv
 
 WORDS = 20
-"""Shown of a list."""
+"""Rows of a list that are shown."""
 ALIGNMENT = [
     "pair", "method", "retrieval", "p1", "p1_low", "p1_high", "less_first", "less_low", "less_high", "p5", "p10", "mrr", "mutual",
     "p1_mutual", "p1_unseen", "queries_unseen", "hub_skew", "top_hub", "seed_pairs", "pairs", "rounds", "coverage", "queries",
@@ -21,10 +21,10 @@ ALIGNMENT = [
 
 
 def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
-    """What the page shows of vector spaces."""
+    """The page's section of vector spaces."""
     changed = {pair: moved(all_params, pair) for pair in all_params.alignments}
     return {
-        "word_vectors": word_vectors(all_params, metrics), "alignment": aligned(alignment(all_params)),
+        "word_vectors": word_vectors(all_params, metrics), "alignment": alignment_table(alignment(all_params)),
         "lookups": {pair: lookups(pair) for pair in languages(all_params)}, "views": views(all_params),
         "moved": {pair: words for pair, words in changed.items() if words is not None},
         "histories": histories(all_params, metrics), "groups": groups(all_params, metrics),
@@ -32,12 +32,12 @@ def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
 
 
 def figures(all_params: params.Params) -> dict[str, Figure]:
-    """The pictures of what there is."""
+    """The plots for which there are results."""
     drawn = {}
-    if len(seeded := seed_curves(all_params)):
-        drawn["seed_pairs"] = plots.seed_pairs(seeded)
-    if len(crowded := hubs(all_params)):
-        drawn["hubs"] = plots.hubs(crowded)
+    if len(table := seed_curves(all_params)):
+        drawn["seed_pairs"] = plots.seed_pairs(table)
+    if len(table := hubs(all_params)):
+        drawn["hubs"] = plots.hubs(table)
     for name, history in all_params.histories.items():
         if history.words:
             drawn[f"history_{name}"] = plots.trajectories(csv(Path("data/align", name, "places.csv")), history.periods)
@@ -45,12 +45,12 @@ def figures(all_params: params.Params) -> dict[str, Figure]:
 
 
 def languages(all_params: params.Params) -> list[str]:
-    """Pairs of spaces that are not of one language."""
+    """Pairs of spaces of two languages."""
     return [name for name, pair in all_params.alignments.items() if pair.dictionary.kind != "identical"]
 
 
 def word_vectors(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
-    """A row for each space of word vectors, with what its own tests say: correlation or accuracy, and the share of the test asked."""
+    """One row per space of word vectors with its intrinsic tests: correlation or accuracy, and the share of the test that was covered."""
     rows = []
     kinds = {name: ("vectors", block.kind) for name, block in all_params.vectors.items()}
     kinds |= {name: ("published_vectors", "published") for name in all_params.published_vectors}
@@ -67,32 +67,32 @@ def word_vectors(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
 
 
 def alignment(all_params: params.Params) -> pd.DataFrame:
-    """A row for each pair of spaces, method and retrieval."""
+    """One row per pair of spaces, method and retrieval."""
     frames = [csv(Path("data/align", pair, "scores.csv")).assign(pair=pair) for pair in all_params.alignments]
     return pd.concat(frames, ignore_index=True)[ALIGNMENT] if frames else pd.DataFrame(columns=ALIGNMENT)
 
 
 def lookups(pair: str, words: int = 12) -> tuple[str, pd.DataFrame]:
-    """Some held-out words and what the method and retrieval with the best P@1 found for them, with its name."""
+    """Held-out words and the words found for them by the method and retrieval with the best P@1, with its name."""
     scores, table = (csv(Path("data/align", pair, f"{name}.csv")) for name in ("scores", "examples"))
     best = scores.loc[scores["p1"].idxmax()]
-    own = table[(table["method"] == best["method"]) & (table["retrieval"] == best["retrieval"])]
-    return f"{best['method']}, {best['retrieval']}", own.head(words)[["word", "gold", "found"]]
+    rows = table[(table["method"] == best["method"]) & (table["retrieval"] == best["retrieval"])]
+    return f"{best['method']}, {best['retrieval']}", rows.head(words)[["word", "gold", "found"]]
 
 
 def seed_curves(all_params: params.Params) -> pd.DataFrame:
-    """P@1 against seed pairs, of the pairs of spaces that ask for it."""
+    """P@1 against seed pairs, for the pairs of spaces with a `curve`."""
     frames = [csv(Path("data/align", name, "curve.csv")).assign(pair=name) for name, pair in all_params.alignments.items() if pair.curve]
     return pd.concat(frames) if frames else pd.DataFrame(columns=["pair", "method", "seed_pairs", "p1"])
 
 
 def views(all_params: params.Params) -> dict[str, list[dict]]:
-    """Of each pair of two languages the places of some words and their translations, before and after."""
+    """For each pair of two languages the positions of some words and their translations, before and after the alignment."""
     return {name: csv(Path("data/align", name, "view.csv")).to_dict("records") for name in languages(all_params)}
 
 
 def hubs(all_params: params.Params) -> pd.DataFrame:
-    """How many targets are found how often, of each pair of languages by the method with the best P@1."""
+    """How often targets are found, for each pair of languages with the method with the best P@1."""
     frames = []
     for pair in languages(all_params):
         scores = csv(Path("data/align", pair, "scores.csv"))
@@ -103,11 +103,11 @@ def hubs(all_params: params.Params) -> pd.DataFrame:
 
 
 def moved(all_params: params.Params, pair: str, words: int = WORDS) -> tuple[pd.DataFrame, dict] | None:
-    """The words that moved most, beyond what words as frequent move between two halves of one period; None without such controls.
+    """The words that moved most, beyond words of the same frequency between two halves of one period; None without such controls.
 
-    Rare words are far from themselves in any two texts: distance falls with the logarithm of the frequency, and what counts as a
-    word's change is its distance less that line's (Dubossarsky et al. 2017). It is beyond a control where 95 % of the control's are less,
-    and `falsely` is the share of false ones among the words that changed as much or more, the controls' words being what comes of chance.
+    Rare words are far from themselves in any two texts: distance falls with the logarithm of the frequency, and a word's change is its
+    distance minus that of a fitted line (Dubossarsky et al. 2017). It is beyond a control if it is larger than 95 % of the control's;
+    `falsely` is the false discovery rate among the words that changed as much or more, with the controls' words as the null distribution.
     """
     controls = all_params.alignments[pair].controls
     if not controls:
@@ -115,11 +115,11 @@ def moved(all_params: params.Params, pair: str, words: int = WORDS) -> tuple[pd.
     table, floors = _moved(pair), {control: _moved(control) for control in controls}
     pooled = pd.concat(floors.values())
     line = np.polyfit(pooled["rarity"], pooled["distance"], 1)
-    limits = {name: float((own["distance"] - np.polyval(line, own["rarity"])).quantile(0.95)) for name, own in floors.items()}
+    limits = {name: float((floor["distance"] - np.polyval(line, floor["rarity"])).quantile(0.95)) for name, floor in floors.items()}
     table["control"] = np.polyval(line, table["rarity"])
     table["change"] = table["distance"] - table["control"]
     chance = (pooled["distance"] - np.polyval(line, pooled["rarity"])).to_numpy()
-    table["falsely"] = verdicts.falsely_discovered(table["change"].to_numpy(), chance)
+    table["falsely"] = verdicts.false_discovery_rates(table["change"].to_numpy(), chance)
     facts = {
         "words": len(table), "controls": list(floors), "mean": table["distance"].mean(), "control_mean": pooled["distance"].mean(),
         "changed": int((table["falsely"] <= verdicts.LEVEL).sum()),
@@ -129,13 +129,13 @@ def moved(all_params: params.Params, pair: str, words: int = WORDS) -> tuple[pd.
 
 
 def _moved(pair: str) -> pd.DataFrame:
-    """How far each word moved, with its rarity: the logarithm of how often it stands in the text where it is rarer."""
+    """How far each word moved, and its rarity: minus the logarithm of its frequency in the text where it is rarer."""
     table = csv(Path("data/align", pair, "moved.csv"))
     return table.assign(rarity=-np.log(table[["source_count", "target_count"]].min(axis=1)))
 
 
-def aligned(frame: pd.DataFrame) -> pd.DataFrame:
-    """The scores of alignments as the page shows them, intervals in brackets."""
+def alignment_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The scores of alignments for the page, intervals in brackets."""
 
     def interval(form: str, *columns: str) -> list[str]:
         return [f"{form} [{form}, {form}]" % tuple(row[column] for column in columns) for _, row in frame.iterrows()]
@@ -152,7 +152,7 @@ def aligned(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def histories(all_params: params.Params, metrics: Metrics) -> dict[str, dict]:
-    """Of each history the chosen words in each period, the words that moved most, and whether known shifts are seen."""
+    """For each history the chosen words in each period, the words that moved most, and the known shifts."""
     shown = {}
     for name, history in all_params.histories.items():
         folder = Path("data/align", name)
@@ -165,7 +165,7 @@ def histories(all_params: params.Params, metrics: Metrics) -> dict[str, dict]:
 
 
 def groups(all_params: params.Params, metrics: Metrics) -> dict[str, dict]:
-    """Of each two sets of writers the words that they use most differently, and how many they are."""
+    """For each two sets of writers the words that they use most differently, and their number."""
     return {
         name: {"used": csv(Path("data/align", name, "used.csv")).head(WORDS), "figures": metrics["group", name], "settings": settings}
         for name, settings in all_params.groups.items()

@@ -1,4 +1,4 @@
-"""What the report says of texts that models wrote."""
+"""Results on generated texts."""
 
 from pathlib import Path
 from typing import Any
@@ -12,30 +12,33 @@ from components.core import storage
 from components.report.benchmarks import Metrics
 
 SHOWN = 6
-"""Texts of each."""
+"""Number of texts of each generation."""
 
 
 def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
-    """What the page shows of texts: a row for each generation, some texts, and which metrics in which version."""
+    """The page's section: one row per generation, some texts, and the metrics with their versions."""
     texts = {name: list(storage.read_lines(Path("data/generated", name, "texts.jsonl")))[:SHOWN] for name in all_params.generations}
     signatures = {line for name in all_params.generations for line in _card(name)["signatures"].values()}
     return {"table": table(all_params, metrics), "texts": texts, "signatures": sorted(signatures)}
 
 
 def figures(all_params: params.Params) -> dict[str, Figure]:
-    """Where the first text of each looked in its source."""
-    seen = {name: _card(name)["attention"] for name in all_params.generations}
-    return {f"attention_{name}": plots.attention(own) for name, own in seen.items() if own}
+    """The attention of the first text of each generation to its source."""
+    attention = {name: _card(name)["attention"] for name in all_params.generations}
+    return {f"attention_{name}": plots.attention(weights) for name, weights in attention.items() if weights}
 
 
 def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
-    """A row for each generation; new runs of tokens and copies beside those of what people wrote in the same place."""
+    """One row per generation; new n-grams and copies next to those of texts by people."""
     rows = []
     for name, block in all_params.generations.items():
         measured = metrics["generate", name]
-        row = {"name": name, "model": block.model, "search": how(block.decoding), "texts": measured["texts"]}
-        beside = measured.get("word_by_word", {})
-        row |= {"BLEU": measured.get("bleu"), "±": measured.get("bleu_interval"), "word by word": beside.get("bleu")}
+        row = {"name": name, "model": block.model, "search": describe(block.decoding), "texts": measured["texts"]}
+        row |= {
+            "BLEU": measured.get("bleu"),
+            "±": measured.get("bleu_interval"),
+            "word by word": measured.get("word_by_word", {}).get("bleu"),
+        }
         row |= {"solved": measured.get("solved"), "p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
         for key, title in (("novel_4", "new 4-grams"), ("copy", "copied run")):
             row |= {title: measured.get("written", {}).get(key), f"{title}, people's": measured.get("by_people", {}).get(key)}
@@ -43,8 +46,7 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
     return pd.DataFrame(rows).dropna(axis=1, how="all")
 
 
-def how(decoding: params.HowWritten) -> str:
-    """In a few words."""
+def describe(decoding: params.HowWritten) -> str:
     if decoding.kind == "beam":
         return f"{decoding.beams} beams, length penalty {decoding.length_penalty:g}"
     if decoding.kind == "greedy":

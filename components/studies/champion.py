@@ -21,17 +21,17 @@ class Champion:
     seed: int
     folder: Path
     score: float
-    """Mean over the study's tasks of the headline metric on dev."""
+    """Mean over the study's tasks of the main metric on dev."""
 
 
 def best(all_params: params.Params, study: str) -> Champion:
-    """The variant and seed with the highest mean score on dev, which the tables of test scores have no part in."""
+    """The variant and seed with the highest mean score on dev; test scores play no role."""
     if not all_params.studies[study].tasks:
         raise SesameError(f"study {study} has no tasks, and a champion is chosen by its scores on their dev splits")
     champions = []
     for variant in tables.variants(all_params, study):
         if all_params.studies[study].variants[variant].init == "random":
-            continue  # there is no model behind it
+            continue  # it has no model of its own
         results = [milestones[LAST] for milestones in tables.transferred(all_params, study, variant).values()]
         # a float array makes None a NaN
         scores = np.array([result["scores"]["dev"][result["metric"]]["values"] for result in results], dtype=float)
@@ -44,23 +44,23 @@ def best(all_params: params.Params, study: str) -> Champion:
 
 
 def registered_name(study: str) -> str:
-    """Of the model in the registry."""
+    """The name of the model in the registry."""
     return f"sesame-{study}"
 
 
 def register(study: str, chosen: Champion) -> int:
-    """Put the model into the registry and the alias onto it; the number of its version."""
+    """Register the model and set the alias; returns the number of its version."""
     try:
         return _register(study, chosen)
     except SesameError:
         raise
-    except Exception as error:  # whatever the ledger's client raises
+    except Exception as error:  # whatever MLflow's client raises
         raise SesameError(tracking.unusable(error)) from None
 
 
 def _register(study: str, chosen: Champion) -> int:
     client = tracking.client()
-    store.about(chosen.folder)  # a folder that is not there is a line
+    store.about(chosen.folder)  # raises for a missing folder
     tags = {"stage": "champion", "study": study, "variant": chosen.variant, "seed": str(chosen.seed)}
     with tracking.start(f"champion {study}", tags, {"folder": str(chosen.folder)}) as run:
         if run.id is None:

@@ -1,4 +1,4 @@
-"""What a study said beforehand, compared with what came out; and the commit that fixed it."""
+"""The expectations of a study compared with its results; and the commit that fixed them."""
 
 import subprocess
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from components.comparison import verdicts
 from components.studies.folders import REPORTS
 from components.studies.tables import UNTRAINED, Comparison
 
-MOST = 200
-"""Seeds a side beyond which nobody would go."""
+MAX_SEEDS = 200
+"""Per side, in an estimate of the seeds needed."""
 POWER = 0.8
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An expectation of a study and what became of it."""
+    """An expectation of a study and its outcome."""
 
     expected: params.Expectation
     comparison: Comparison
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
-    """An interval within the smallest difference that matters excludes one of that size; a wider one with 0 in it has resolved nothing."""
+    """An interval inside the smallest difference that matters excludes one of that size; a wider one with 0 in it is not resolved."""
     difference, verdict = comparison.difference, comparison.verdict
     if verdict in ("higher", "lower"):
         said = "as expected" if verdict == expected.direction else "the opposite"
@@ -45,29 +45,29 @@ def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
 
 
 def seeds_needed(difference: verdicts.Difference, size: float) -> int | None:
-    """Seeds a side with which a difference of `size` would be found in POWER of the cases, from the spread seen, itself an estimate.
+    """Seeds per side with which a difference of `size` is detected in POWER of the cases, estimated from the observed variances.
 
-    None where so many examples do not tell it with any number of seeds.
+    None where no number of seeds is enough with these examples.
     """
     if isnan(difference.of_runs):
         return None
-    each = difference.of_runs / sum(1 / n for n in difference.runs)  # variance of one run, of both sides in the mean
-    for n in range(2, MOST + 1):
-        parts = [(each / n, n - 1)] * 2 + [(difference.of_examples, verdicts.BLOCKS - 1)]
-        variance = sum(part for part, _ in parts)
-        free = verdicts.freedom(parts) if variance else 1.0
-        if (student.ppf(1 - verdicts.LEVEL / 2, free) + student.ppf(POWER, free)) * sqrt(variance) <= size:
+    of_run = difference.of_runs / sum(1 / n for n in difference.runs)  # variance of one run, averaged over both sides
+    for n in range(2, MAX_SEEDS + 1):
+        terms = [(of_run / n, n - 1)] * 2 + [(difference.of_examples, verdicts.BLOCKS - 1)]
+        variance = sum(term for term, _ in terms)
+        degrees = verdicts.freedom(terms) if variance else 1.0
+        if (student.ppf(1 - verdicts.LEVEL / 2, degrees) + student.ppf(POWER, degrees)) * sqrt(variance) <= size:
             return n
     return None
 
 
 def fixed(name: str, study: params.Study) -> str:
-    """Since which commit the study has said what it says now, and whether that was before its results were first committed."""
-    stated = _stated(study.model_dump(mode="json"))
+    """Describe which commit fixed the study's seeds and expectations, and whether that was before its results were first committed."""
+    fields = _fixed_fields(study.model_dump(mode="json"))
     since = None
     written_in = (params.STUDY_FOLDER / f"{name}.yaml", params.STUDIES)
     for commit in _git("log", "--format=%h %cs", "--", *map(str, written_in)).splitlines():  # newest first
-        if _stated(_study_at(commit.split()[0], name)) != stated:
+        if _fixed_fields(_study_at(commit.split()[0], name)) != fields:
             break
         since = commit
     if since is None:
@@ -83,19 +83,19 @@ def fixed(name: str, study: params.Study) -> str:
     return f"Its seeds or expectations were changed in commit {commit} ({day}), when results had been committed ({first})."
 
 
-def _stated(block: dict | None) -> dict | None:
-    """What is fixed beforehand: seeds, expectations, budget, tasks and evaluations. None where it says nothing."""
+def _fixed_fields(block: dict | None) -> dict | None:
+    """What is fixed beforehand: seeds, expectations, budget, tasks and evaluations. None without a valid study."""
     if not block:
         return None
     try:
         checked = params.Study.model_validate(block)
-    except ValueError:  # of an older form of the file
+    except ValueError:  # an earlier form of the file
         return None
     return checked.model_dump(mode="json", include={"seeds", "expects", "budget", "tasks", "evaluations", "base", "contrasts"})
 
 
 def _study_at(commit: str, name: str) -> dict | None:
-    """A study in a commit; None where there was none. Until November 2026 all were a section of one file."""
+    """A study in a commit; None where it did not exist. Until November 2026 all were sections of one file."""
     try:
         if text := _git("show", f"{commit}:{params.STUDY_FOLDER}/{name}.yaml"):
             return YAML(typ="safe").load(text)
@@ -105,5 +105,5 @@ def _study_at(commit: str, name: str) -> dict | None:
 
 
 def _git(*args: str) -> str:
-    """What git prints; empty where there is no repository, or no such file."""
+    """The output of git; empty where there is no repository, or no such file."""
     return subprocess.run(["git", *args], capture_output=True, text=True).stdout

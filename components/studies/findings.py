@@ -1,4 +1,4 @@
-"""What the studies found, each comparison beside the paper that it is of: for the page of all studies and docs/findings.md."""
+"""The results of studies next to those of their papers: for the page of all studies and docs/findings.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ REPRODUCED, OPPOSITE, ABSENT, OPEN = "reproduced", "the opposite", "absent", "ca
 
 @dataclass(frozen=True)
 class Finding:
-    """A comparison of a study that was run, and the paper's."""
+    """A comparison of a study that has run, and its paper's."""
 
     study: str
     question: str
@@ -23,7 +23,7 @@ class Finding:
     difference: float
     low: float
     high: float
-    """Of the 95 % interval."""
+    """The ends of the 95 % interval."""
     beyond_noise: bool
     """After Holm's correction over the comparisons of the study's page."""
 
@@ -33,7 +33,7 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """Whether the paper's effect came out. It is absent where the interval leaves out every difference that would matter."""
+        """Whether the paper's effect is reproduced. It is absent where the interval excludes every difference that matters."""
         paper, matters = self.expected.paper.direction, self.expected.matters
         small = -matters < self.low and self.high < matters
         if paper == "same":
@@ -53,12 +53,12 @@ class Finding:
 
 
 def findings(studies: Mapping[str, params.Study], figures: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """Of the studies that name papers and have run; `figures` has what the JSON of a study has."""
-    made = [
-        _of(name, study, expected, figures[name])
+    """The findings of studies that name papers and have run; `figures` has the JSON of each study."""
+    results = [
+        _finding(name, study, expected, figures[name])
         for name, study in studies.items() if name in figures for expected in study.expects if expected.paper
     ]  # fmt: skip
-    return [own for own in made if own]
+    return [finding for finding in results if finding]
 
 
 def committed(studies: Mapping[str, params.Study]) -> dict[str, dict]:
@@ -67,11 +67,11 @@ def committed(studies: Mapping[str, params.Study]) -> dict[str, dict]:
     return {name: storage.read_json(file) for name, file in files.items() if file.exists()}
 
 
-def _of(name: str, study: params.Study, expected: params.Expectation, figures: Mapping[str, Any]) -> Finding | None:
-    """None where the study ran in another form, without this comparison."""
-    wanted = expected.task, expected.variant, expected.against or study.base
-    for own in figures.get("comparisons", ()):
-        if (own["task"], own["variant"], own["against"]) == wanted and own["low"] is not None:
-            beyond = own["verdict"] in ("higher", "lower")
-            return Finding(name, study.question, expected, study.base, own["difference"], own["low"], own["high"], beyond)
+def _finding(name: str, study: params.Study, expected: params.Expectation, figures: Mapping[str, Any]) -> Finding | None:
+    """None where the study ran in an earlier form, without this comparison."""
+    key = expected.task, expected.variant, expected.against or study.base
+    for row in figures.get("comparisons", ()):
+        if (row["task"], row["variant"], row["against"]) == key and row["low"] is not None:
+            beyond = row["verdict"] in ("higher", "lower")
+            return Finding(name, study.question, expected, study.base, row["difference"], row["low"], row["high"], beyond)
     return None

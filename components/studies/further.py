@@ -1,4 +1,4 @@
-"""`python -m components.studies.further STUDY-VARIANT-SEED`: train on what another variant has made
+"""`python -m components.studies.further STUDY-VARIANT-SEED`: continue the pre-training of another variant
 -> data/variants/<study>/<variant>/<seed>/."""
 
 from components.stages import stage

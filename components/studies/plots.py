@@ -1,4 +1,4 @@
-"""The pictures of a study."""
+"""The plots of a study."""
 
 from collections.abc import Sequence
 
@@ -18,15 +18,13 @@ TITLES = {
     "parameters": "parameters", "tokens": "tokens of pre-training", "flops": "FLOPs of pre-training", "seconds": "seconds of pre-training",
     "loss": "validation loss", "perplexity": "validation perplexity", "bits_per_byte": "bits per byte",
 }  # fmt: skip
-
-
 LOSSES = {"loss", "perplexity", "bits_per_byte"}
 
 
-def against(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], reads: dict[str, str]) -> Figure:
-    """What the study plots against what: a point a variant with its deviation over seeds, a line through a variant's milestones.
+def scatter(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], reads: dict[str, str]) -> Figure:
+    """The study's plot: one point per variant with its deviation over seeds, a line through a variant's milestones.
 
-    `reads` has how each variant reads: a loss is drawn of those alone that read as the base does, since others don't compare.
+    `reads` has how each variant reads: losses are drawn only for variants that read like the base, since others are not comparable.
     """
     figure, axes = plt.subplots(1, len(study.plot.y), figsize=(4.3 * len(study.plot.y), 3.6), constrained_layout=True, squeeze=False)
     for axis, y in zip(axes.flat, study.plot.y, strict=True):
@@ -37,7 +35,7 @@ def against(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], r
             axis.errorbar(rows[study.plot.x], rows[y], yerr=spread, markersize=6, capsize=2.5, linewidth=1.2, label=variant, **style)
         if frame[study.plot.x].max() > 4 * frame[study.plot.x].min() > 0:
             axis.set_xscale("log")
-            axis.xaxis.set_minor_formatter(NullFormatter())  # theirs would overlap
+            axis.xaxis.set_minor_formatter(NullFormatter())  # minor labels would overlap
         axis.set_xlabel(TITLES[study.plot.x])
         axis.set_title(metrics.get(y) or TITLES[y])
     drawn = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
@@ -46,7 +44,7 @@ def against(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], r
 
 
 def effects(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure | None:
-    """Each variant minus the baseline, with the 95 % interval; None where there is only the base."""
+    """The differences from the base, with 95 % intervals; None for a study of the base only."""
     rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):
         return None
@@ -72,20 +70,20 @@ VERDICTS = {REPRODUCED: HIGHER, OPPOSITE: LOWER, ABSENT: COLOURS[0], OPEN: GREY}
 
 
 def findings(found: Sequence[Finding]) -> Figure:
-    """Each effect with its interval, in units of the smallest difference that would matter, to the right as the paper has it."""
+    """The effects with their intervals, in units of the smallest difference that matters; to the right, as in the paper."""
     figure, axis = plt.subplots(figsize=(7.5, 0.3 * len(found) + 1.3), constrained_layout=True)
-    for i, own in enumerate(found):
-        sign = -1 if own.expected.paper.direction == "lower" else 1
-        low, middle, high = (sign * value / own.expected.matters for value in (own.low, own.difference, own.high))
-        axis.plot([low, high], [i, i], color=VERDICTS[own.verdict], linewidth=2)
-        axis.plot(middle, i, marker="o", color=VERDICTS[own.verdict])
+    for i, finding in enumerate(found):
+        sign = -1 if finding.expected.paper.direction == "lower" else 1
+        low, middle, high = (sign * value / finding.expected.matters for value in (finding.low, finding.difference, finding.high))
+        axis.plot([low, high], [i, i], color=VERDICTS[finding.verdict], linewidth=2)
+        axis.plot(middle, i, marker="o", color=VERDICTS[finding.verdict])
     axis.axvspan(-1, 1, color=GREY, alpha=0.15, linewidth=0)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel("difference, in units of the smallest that would matter (shaded: smaller)\nto the right: as in the paper")
-    names = [f"{own.study}: {own.expected.variant}, {own.expected.task.replace('_', ' ')}" for own in found]
+    names = [f"{one.study}: {one.expected.variant}, {one.expected.task.replace('_', ' ')}" for one in found]
     axis.set_yticks(range(len(found)), names)
     axis.set_ylim(len(found) - 0.5, -0.5)
-    shown = {own.verdict for own in found}
+    shown = {finding.verdict for finding in found}
     handles = [Line2D([], [], color=colour, marker="o", label=verdict) for verdict, colour in VERDICTS.items() if verdict in shown]
     figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure

@@ -1,4 +1,4 @@
-"""The smallest differences that a study can show, before it runs: from the spread of seeds in studies that have run."""
+"""Power: the smallest differences that a study can detect, estimated before it runs from the deviation over seeds in past studies."""
 
 from math import sqrt
 from typing import NamedTuple
@@ -14,48 +14,51 @@ from components.studies.folders import LAST, REPORTS
 
 
 class Power(NamedTuple):
-    """Of one measure in a study."""
+    """The power of one measure in a study."""
 
     smallest: float
-    """The smallest difference between two variants that a comparison by itself finds in POWER of the cases. Test items
+    """The smallest difference between two variants that a single comparison detects in POWER of the cases. Test items
     add to it."""
     studies: int
     """How many past studies the spread is of."""
 
 
+"""Number of past studies behind the deviation."""
+
+
 def power(name: str, study: params.Study) -> dict[str, Power]:
-    """Of each measure of a study that past ones have: a task, an evaluation, bits per byte. Empty for a study of one
+    """The power of each measure that past studies have: a task, an evaluation, bits per byte. Empty for a study of one
     seed.
 
-    The spread is that of the study's own last run where there is one, else of all studies: of other models and budgets,
-    so an estimate.
+    The deviation is that of the study's last run, else of all studies: of other models and budgets,
+    and so an estimate.
     """
     if (n := len(study.seeds)) < 2:
         return {}
     last_run = REPORTS / f"{name}.csv"
     past = [pd.read_csv(path) for path in ([last_run] if last_run.exists() else sorted(REPORTS.glob("*.csv")))]
-    reach = student.ppf(1 - LEVEL / 2, 2 * (n - 1)) + student.ppf(POWER, 2 * (n - 1))
-    found = {}
+    quantiles = student.ppf(1 - LEVEL / 2, 2 * (n - 1)) + student.ppf(POWER, 2 * (n - 1))
+    powers = {}
     for measure in (LOSS, *study.measures):
         rows = [table[(table["milestone"] == LAST) & (table["n"] > 1)] for table in past if f"{measure}_std" in table]
         known = pd.concat([table[["n", f"{measure}_std"]].dropna() for table in rows]) if rows else pd.DataFrame()
         if len(known):
             degrees = known["n"] - 1
             variance = float((degrees * known[f"{measure}_std"] ** 2).sum() / degrees.sum())
-            found[measure] = Power(reach * sqrt(2 * variance / n), len(rows))
-    return found
+            powers[measure] = Power(quantiles * sqrt(2 * variance / n), len(rows))
+    return powers
 
 
 def sentence(name: str, study: params.Study) -> str:
-    """What to expect of a study before it runs."""
+    """Describe a study's power before it runs."""
     if len(study.seeds) < 2:
         return "power    one seed shows no difference: name more under seeds"
-    if not (found := power(name, study)):
+    if not (powers := power(name, study)):
         return "power    unknown: no study with these measures has run"
-    shown = ", ".join(f"{measure} {one.smallest:.3f}" for measure, one in found.items())
-    count = max(one.studies for one in found.values())
+    shown = ", ".join(f"{measure} {one.smallest:.3f}" for measure, one in powers.items())
+    count = max(one.studies for one in powers.values())
     of = f"{count} past stud{'ies' if count > 1 else 'y'}"
     return (
-        f"power    {len(study.seeds)} seeds a variant show differences from these on, in four cases of five: {shown} "
-        f"(by the spread of seeds in {of}; test items add to it)"
+        f"power    {len(study.seeds)} seeds a variant detect differences from these on, in four cases of five: {shown} "
+        f"(estimated from the deviation over seeds in {of}; test items add to it)"
     )

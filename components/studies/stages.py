@@ -1,4 +1,4 @@
-"""The stages of studies: the training of each variant and seed, its tuning, and the study's page."""
+"""The stages of studies: pre-training of each variant and seed, its fine-tuning, and the study's page."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,32 +17,32 @@ from components.stages.parts import (
 
 
 def _members(p: Params) -> Iterator[tuple[str, Study, str, Model, int]]:
-    """The name of each stage; its study, variant, model, seed."""
+    """The name of each stage with its study, variant, model and seed."""
     for member in params.members(p.studies):
         study = p.studies[member.study]
         yield member.name, study, member.variant, params.varied(p.models, study, member.variant, 0), member.seed
 
 
-def _own(p: Params, member: str) -> Params:
-    """With as many examples as the study of a stage says."""
+def _study_params(p: Params, member: str) -> Params:
+    """The params with the numbers of examples of a stage's study."""
     return p.of_study(member.partition("-")[0])
 
 
-def _trained_on_text(p: Params, stage: str, later: bool) -> Iterator[Entry]:
+def _text_trainings(p: Params, stage: str, continued: bool) -> Iterator[Entry]:
     for name, study, variant, model, seed in _members(p):
         block = study.variants[variant]
-        if block.by or block.only_tuned or (block.start is not None) != later:
+        if block.by or block.only_tuned or (block.start is not None) != continued:
             continue
         modules = (f"components.studies.{stage}", *training_modules(p, model, model.architecture.name, model.encoding))
         yield Entry(stage, name, modules, model.settings() | {"milestones": study.milestones, "seed": seed})
 
 
 def variants(p: Params) -> Iterator[Entry]:
-    return _trained_on_text(p, "variant", later=False)
+    return _text_trainings(p, "variant", continued=False)
 
 
 def further(p: Params) -> Iterator[Entry]:
-    return _trained_on_text(p, "further", later=True)
+    return _text_trainings(p, "further", continued=True)
 
 
 def intermediate(p: Params) -> Iterator[Entry]:
@@ -51,7 +51,7 @@ def intermediate(p: Params) -> Iterator[Entry]:
             family, by = model.architecture.name, block.by
             modules = ("components.studies.intermediate", f"components.derive.{by.name}", *method_modules(by.recipe, family))
             tasks = {task: judging_settings(p.tasks[task], by.recipe) for task in block.intermediate}
-            settings = {"finetune": tuning_settings(_own(p, name)), "tasks": tasks, "by": by.settings(), "seed": seed}
+            settings = {"finetune": tuning_settings(_study_params(p, name)), "tasks": tasks, "by": by.settings(), "seed": seed}
             modules += (family_module(family), *encoding_modules(p, model.encoding))
             yield Entry("intermediate", name, modules, settings)
 
@@ -62,7 +62,7 @@ def transfers(p: Params) -> Iterator[Entry]:
         modules = ("components.studies.transfer", family_module(family), *encoding_modules(p, model.encoding))
         settings: dict[str, Any] = {"milestones": study.milestones, "own_seed": seed}
         if recipe:
-            settings |= tuning_settings(_own(p, name)) | {"recipe": recipe.settings()}
+            settings |= tuning_settings(_study_params(p, name)) | {"recipe": recipe.settings()}
             settings |= {"tasks": {task: judging_settings(p.tasks[task], recipe) for task in study.tasks}}
             modules += method_modules(recipe, family)
         if block.train_examples:
@@ -79,7 +79,7 @@ def transfers(p: Params) -> Iterator[Entry]:
 def pages(p: Params) -> Iterator[Entry]:
     for name, study in p.studies.items():
         settings = study.settings() | {"judged": {task: judging_settings(p.tasks[task]) for task in study.tasks}}
-        # which text the study read, and whether that of its tasks was held out
+        # the text that the variants read decides whether the tasks' examples were held out
         read = {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"]}
         yield Entry("study", name, ("components.studies.__main__",), settings | read | {"model": p.models[study.model].settings()})
 

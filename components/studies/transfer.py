@@ -1,8 +1,8 @@
-"""`python -m components.studies.transfer STUDY-VARIANT-SEED`: fine-tune one seed of a variant, and ask it what the study asks ->
+"""`python -m components.studies.transfer STUDY-VARIANT-SEED`: fine-tune and evaluate one seed of a variant ->
 data/studies/<study>/<variant>/<seed>/.
 
-It is tuned with the same seed on every task of the study; so is each model kept on the way. The predictions are in <task>/<milestone>/, the
-answers in <evaluation>/<milestone>/items.csv.
+It is fine-tuned with the same seed on every task of the study, and so is its model at each milestone. The predictions are in
+<task>/<milestone>/, the answers in <evaluation>/<milestone>/items.csv.
 """
 
 from pathlib import Path
@@ -36,33 +36,33 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
             for task in study.tasks:
                 print(f"{task}, {milestone}", flush=True)
                 scores, tags = target / task / milestone, {"stage": "transfer", "milestone": milestone, **about}
-                result = runs.over_seeds(all_params, label, models, task, recipe, [variant.init], scores, run, tags)
+                result = runs.run_seeds(all_params, label, models, task, recipe, [variant.init], scores, run, tags)
                 results.setdefault(task, {})[milestone] = result
-        evaluations = _asked(all_params, member, target)
+        evaluations = _evaluate(all_params, member, target)
     run.tag(**about)
-    spent = [result["cost"] for milestones in results.values() for result in milestones.values()]
-    total = {key: sum(cost[key] for cost in spent) for key in ("tokens", "flops")}
-    return {"tasks": results, "evaluations": evaluations, "cost": total | {"gpus": max((cost["gpus"] for cost in spent), default=0)}}
+    costs = [result["cost"] for milestones in results.values() for result in milestones.values()]
+    total = {key: sum(cost[key] for cost in costs) for key in ("tokens", "flops")}
+    return {"tasks": results, "evaluations": evaluations, "cost": total | {"gpus": max((cost["gpus"] for cost in costs), default=0)}}
 
 
-def _asked(all_params: Params, member: Member, target: Path) -> dict[str, dict[str, dict]]:
-    """evaluation -> milestone -> protocol, measure and score, whose items are written to the folder."""
-    study, weights, found = all_params.studies[member.study], folders.weights_folder(all_params, member), {}
+def _evaluate(all_params: Params, member: Member, target: Path) -> dict[str, dict[str, dict]]:
+    """evaluation -> milestone -> protocol, measure and score; the items are written to the target folder."""
+    study, weights, results = all_params.studies[member.study], folders.weights_folder(all_params, member), {}
     seed = member.seed if study.variants[member.variant].init == "random" else None
     for evaluation in study.evaluations:
         for milestone in (*map(str, study.milestones), LAST):
             folder = weights / ("" if milestone == LAST else milestone)
-            answers = evaluate.asked(all_params.evaluations[evaluation].kind, evaluation, folder, seed)
+            answers = evaluate.evaluate_model(all_params.evaluations[evaluation].kind, evaluation, folder, seed)
             (target / evaluation / milestone).mkdir(parents=True)
-            evaluate.write(target / evaluation / milestone / "items.csv", answers)
+            evaluate.write_items(target / evaluation / milestone / "items.csv", answers)
             score = float(np.nanmean(answers.values * answers.weights))
-            found.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "measure": answers.measure, "score": score}
+            results.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "measure": answers.measure, "score": score}
             print(f"{evaluation}, {milestone}: {answers.measure} {score:.3f}", flush=True)
-    return found
+    return results
 
 
 def metrics_file(all_params: Params, name: str) -> Path:
-    """Beside the predictions: data/metrics is the root pipeline's."""
+    """Next to the predictions: data/metrics belongs to the root pipeline."""
     return folders.transferred_folder(folders.member(all_params, name)) / "metrics.json"
 
 

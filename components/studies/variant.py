@@ -12,9 +12,9 @@ from components.studies import folders
 
 
 def previous_run(all_params: Params, name: str) -> str | None:
-    """The ledger's run of a killed attempt."""
+    """The MLflow run of a killed attempt."""
     member = folders.member(all_params, name)
-    study, start = all_params.studies[member.study], folders.begun_folder(all_params, member)
+    study, start = all_params.studies[member.study], folders.start_folder(all_params, member)
     block = varied(all_params.models, study, member.variant, member.seed)
     if not Path("data/encoded", block.encoding, "meta.json").exists() or (start and not (start / "config.json").exists()):
         return None
@@ -24,16 +24,16 @@ def previous_run(all_params: Params, name: str) -> str | None:
 
 def train(all_params: Params, name: str, run: Run) -> dict:
     member = folders.member(all_params, name)
-    study, folder, start = all_params.studies[member.study], folders.pretrained_folder(member), folders.begun_folder(all_params, member)
+    study, folder, start = all_params.studies[member.study], folders.pretrained_folder(member), folders.start_folder(all_params, member)
     block = varied(all_params.models, study, member.variant, member.seed)
     run.tag(study=member.study, variant=member.variant, model=study.model, seed=str(member.seed))
     trained = pretrain(block, name, folder, run, study.milestones, start)
     if trained is None:  # a rank that is not the first
         return {}
     write_curve(folder / "curve.csv", trained.curve)
-    spent = trained.metrics["cost"]
-    figures = trained.metrics | {"seconds": trained.seconds, "flops": spent["flops"], "gpus": spent["gpus"]}
-    if start:  # what a model has cost is what all of its trainings have
+    cost = trained.metrics["cost"]
+    figures = trained.metrics | {"seconds": trained.seconds, "flops": cost["flops"], "gpus": cost["gpus"]}
+    if start:  # the cost of a model is that of all its trainings
         before = storage.read_json(start / "figures.json")
         figures |= {key: before[key] + figures[key] for key in ("tokens", "steps", "flops", "seconds")}
     storage.write_json(folder / "figures.json", figures)
@@ -41,7 +41,7 @@ def train(all_params: Params, name: str, run: Run) -> dict:
 
 
 def metrics_file(all_params: Params, name: str) -> Path:
-    """Beside the model: data/metrics is the root pipeline's."""
+    """Next to the model: data/metrics belongs to the root pipeline."""
     member: Member = folders.member(all_params, name)
     return folders.pretrained_folder(member) / "metrics.json"
 

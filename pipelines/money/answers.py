@@ -10,7 +10,7 @@ import numpy as np
 from components import params
 from components.comparison.price import short
 from components.core.errors import SesameError
-from components.finetune.bench import Bench, judged, readable
+from components.finetune.task_setup import TaskSetup, check_max_length, reported_split
 from components.labs.efficiency import measure
 from pipelines import terminal
 
@@ -59,11 +59,11 @@ def answers(all_params: params.Params, model: str) -> None:
 
 def _row(all_params: params.Params, model: str, task: str, recipe: params.Recipe) -> list[str]:
     folder = Path("data/models", model)
-    readable(folder, recipe)
-    split = judged(all_params.tasks[task])
-    bench = Bench.of(all_params, task, {"train": all_params.finetune.train_examples, split: EXAMPLES})
-    ready = bench.ready(folder, recipe, all_params.seed)
-    inputs, module = ready.encode(bench.rows)[split], ready.module.cpu().eval()
+    check_max_length(folder, recipe)
+    split = reported_split(all_params.tasks[task])
+    setup = TaskSetup.load(all_params, task, {"train": all_params.finetune.train_examples, split: EXAMPLES})
+    prepared = setup.prepare(folder, recipe, all_params.seed)
+    inputs, module = prepared.encode(setup.examples)[split], prepared.module.cpu().eval()
     size = sum(part.numel() * part.element_size() for part in measure.weights(module, inputs)) / 2**20
     answer = measure.answering(module)
     operations = measure.flops(answer, inputs, EXAMPLES) / 1e6

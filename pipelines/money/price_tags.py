@@ -95,7 +95,7 @@ def familiar(cost: Price) -> str:
     from components.report.benchmarks import PUBLISHED
 
     rows = PUBLISHED["familiar"]["rows"]
-    shares = [f"{price.beside(cost.co2e_lb, pounds)} {what} ({pounds:,})" for what, pounds in rows.items() if cost.co2e_lb]
+    shares = [f"{price.ratio(cost.co2e_lb, pounds)} {what} ({pounds:,})" for what, pounds in rows.items() if cost.co2e_lb]
     return f"{short(cost.co2e_lb)} lb CO2e: {', '.join(shares)}; {PUBLISHED['familiar']['source']}"
 
 
@@ -159,7 +159,7 @@ def _models(all_params: params.Params) -> list[str]:
 def _prices(all_params: params.Params) -> dict[str, Price]:
     """Stage with results here -> the price of the run that wrote them."""
     results = estimates.lasting(graph.lock_entries())
-    return {name: price.of(all_params, name.partition("@")[0], metrics["cost"]) for name, metrics in results.items()}
+    return {name: price.run_price(all_params, name.partition("@")[0], metrics["cost"]) for name, metrics in results.items()}
 
 
 def _last_stages(all_params: params.Params, name: str) -> list[str]:
@@ -251,7 +251,7 @@ def _forecast(all_params: params.Params, name: str, tokens: float | None, times:
         raise SesameError(
             f"{name} was not pre-trained here yet, so its speed is not known: `sesame run pretrain@{name}` first"
         )
-    read, prices = metrics["tokens"], price.of(all_params, "pretrain", metrics["cost"])
+    read, prices = metrics["tokens"], price.run_price(all_params, "pretrain", metrics["cost"])
     wanted = tokens or times * read
     encoding = all_params.models[name].encoding
     text = storage.last_metrics("encode", encoding, encoding in all_params.of_studies("encodings"))["train"]["tokens"]

@@ -55,7 +55,7 @@ class Usage:
 def read(all_params: params.Params) -> Usage:
     """Every run that MLflow or a result here has a record of."""
     results = {name: metrics["cost"] for name, metrics in estimates.lasting(graph.lock_entries()).items()}
-    local = {name: StageRun(name, ELSEWHERE, price.of(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
+    local = {name: StageRun(name, ELSEWHERE, price.run_price(all_params, name.partition("@")[0], cost)) for name, cost in results.items()}
     if missing := why_no_mlflow():
         of_tables = (run for name in all_params.studies for run in runs_of_table(all_params, name, local))
         return Usage([*local.values(), *of_tables], missing)
@@ -107,7 +107,7 @@ def runs_in_mlflow(all_params: params.Params) -> tuple[list[StageRun], int, list
             if "stage" not in tags or "name" not in tags:  # a flow; or a seed, trial or variant, which the run of its stage includes
                 continue
             if run.info.status == "FINISHED" and {"seconds", "kwh"} <= cost.keys():
-                finished.append(StageRun(run.info.run_name, "FINISHED", price.of(all_params, tags["stage"], cost)))
+                finished.append(StageRun(run.info.run_name, "FINISHED", price.run_price(all_params, tags["stage"], cost)))
                 by_flow[tags.get(tracking.FLOW, "")] += cost["kwh"]
             elif run.info.end_time is None or run.info.status == "RUNNING":  # a resumed run has the end of its last attempt
                 without_end += 1
@@ -119,7 +119,7 @@ def runs_in_mlflow(all_params: params.Params) -> tuple[list[StageRun], int, list
     for name, state, seconds in without_cost:
         group = name.partition("@")[0]
         kwh = watts[group] * seconds / 3.6e6 if group in watts else energy_kwh(all_params.energy, seconds, seconds, 0, 0)
-        finished.append(StageRun(name, state, price.of(all_params, group, {"seconds": seconds, "kwh": kwh})))
+        finished.append(StageRun(name, state, price.run_price(all_params, group, {"seconds": seconds, "kwh": kwh})))
     return finished, without_end, [kwh | {"estimated": by_flow[flow]} for flow, kwh in flows.items()]
 
 
@@ -153,7 +153,7 @@ def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) 
     def add(kind: str, row: dict, seconds: float, flops: float) -> None:
         seconds, flops = seconds * int(row["n"]), flops * int(row["n"])
         kwh = energy_kwh(all_params.energy, seconds, seconds, 0, 0)
-        cost = price.of(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
+        cost = price.run_price(all_params, kind, {"seconds": seconds, "kwh": kwh, "flops": flops})
         runs.append(StageRun(f"{kind}@{name}-{row['variant']}", ELSEWHERE, cost))
 
     for variant, row in last.items():

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from components import params
-from components.derive.pruned import best, cut, norms, parts_of
+from components.derive.pruned import best, cut, norms, units_of
 from components.finetune import kinds, methods
 from components.finetune.data import Encoded
 from components.labs.efficiency import measure, quantised
@@ -34,7 +34,7 @@ def split() -> Encoded:
 def classifier(architecture: EncoderArchitecture, recipe: params.Recipe = RECIPE) -> nn.Module:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    kind = methods.reading(TASK, recipe, "task") if recipe.method == "early_exit" else kinds.build(TASK, recipe)
+    kind = methods.build_kind(TASK, recipe, "task") if recipe.method == "early_exit" else kinds.build(TASK, recipe)
     return methods.build(store.build(architecture, PIECES), PIECES, recipe, kind, pair=False).eval()
 
 
@@ -58,7 +58,7 @@ def test_units_taken_out(split):
     """Half of the inner units; the limit is what the FLOPs promise."""
     whole, narrow = EncoderArchitecture(**SIZES), EncoderArchitecture(**SIZES | {"intermediate_size": 512})
     plain, less = classifier(whole), classifier(narrow)
-    every = parts_of(plain.model, narrow)
+    every = units_of(plain.model, narrow)
     kept = [best(score, parts.left) for score, parts in zip(norms(plain.model.state_dict(), every), every, strict=True)]
     less.model.load_state_dict(cut(plain.model.state_dict(), every, kept))
     promised = measure.flops(plain, split, EXAMPLES) / measure.flops(less, split, EXAMPLES)
@@ -71,7 +71,7 @@ def test_left_early(split, exit):
     """One example at a time, left at the same exit; the limit is what the FLOPs promise of reading to the end."""
     module = classifier(EncoderArchitecture(**SIZES), RECIPE.model_copy(update={"method": "early_exit"}))
     answers = {
-        name: lambda texts, segments, last=last: module.until(lambda at, _: at == last, texts, segments)
+        name: lambda texts, segments, last=last: module.predict_until(lambda at, _: at == last, texts, segments)
         for name, last in (("early", exit), ("late", 3))
     }  # fmt: skip
     promised = measure.flops(answers["late"], split, EXAMPLES) / measure.flops(answers["early"], split, EXAMPLES)

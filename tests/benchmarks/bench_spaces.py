@@ -76,7 +76,7 @@ def test_self_learning_to_convergence(tmp_path):
     started = time.perf_counter()
     a, b = normalise(x), normalise(y)
     learned = self_learning.learn(a, b, np.stack([np.arange(SEEDS)] * 2, axis=1), method)
-    mapped, fixed = fit(a, b, learned.rows, method).bring(a, b)
+    mapped, fixed = fit(a, b, learned.rows, method).apply(a, b)
     ours = time.perf_counter() - started
     write(tmp_path / "x.vec", "a", x)
     write(tmp_path / "y.vec", "b", y)
@@ -103,7 +103,7 @@ def test_precision_as_muse_counts_it(tmp_path):
     torch.set_num_threads(THREADS)
     x, y = clustered()
     method = params.Method(name="own", **PRESETS["xing_2015"])
-    mapped, fixed = fit(normalise(x), normalise(y), np.stack([np.arange(1000)] * 2, axis=1), method).bring(normalise(x), normalise(y))
+    mapped, fixed = fit(normalise(x), normalise(y), np.stack([np.arange(1000)] * 2, axis=1), method).apply(normalise(x), normalise(y))
     asked = np.arange(WORDS - 2000, WORDS)
     np.savez(tmp_path / "spaces.npz", x=mapped, y=fixed)
     (tmp_path / "test.txt").write_text("".join(f"a{i} b{i}\n" for i in asked))

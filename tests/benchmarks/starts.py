@@ -18,7 +18,7 @@ from torch import nn
 
 from components import params
 from components.finetune import loop
-from components.finetune.bench import Bench
+from components.finetune.task_setup import TaskSetup
 from components.models import store
 
 TABLE = Path("docs/starts.csv")
@@ -35,14 +35,14 @@ def score(model: str, start: str, scale: float, rate: float, task: str) -> float
     recipe = all_params.finetune.recipes[model]
     starts = {start: {"learning_rate": rate, "embedding_scale": scale}} if start != "pretrained" else {}
     recipe = params.Recipe.model_validate(recipe.model_dump() | {"learning_rate": rate, "starts": starts})
-    bench = Bench.of(all_params, task).of_seed(SEED)
-    ready = bench.ready(Path("data/models", model), recipe, SEED, start)
-    rows = {split: bench.rows[split] for split in ("train", "dev")}
-    inputs = {split: ready.module.inputs(texts, bench.fabric) for split, texts in ready.encode(rows).items()}
+    setup = TaskSetup.load(all_params, task).for_seed(SEED)
+    prepared = setup.prepare(Path("data/models", model), recipe, SEED, start)
+    rows = {split: setup.examples[split] for split in ("train", "dev")}
+    inputs = {split: prepared.module.inputs(texts, setup.fabric) for split, texts in prepared.encode(rows).items()}
     fitted = loop.fit(
-        bench.fabric, ready.module, ready.kind, inputs["train"], recipe, SEED, lambda *_: None, bench.judge(), inputs["dev"]
+        setup.fabric, prepared.module, prepared.kind, inputs["train"], recipe, SEED, lambda *_: None, setup.dev_score(), inputs["dev"]
     )  # fmt: skip
-    return bench.judge()(fitted.predict(inputs["dev"]).values) or 0.0
+    return setup.dev_score()(fitted.predict(inputs["dev"]).values) or 0.0
 
 
 def scalable(model: str) -> bool:

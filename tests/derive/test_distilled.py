@@ -168,7 +168,7 @@ def test_a_student_begins_with_layers_of_the_teacher(project, tokens):
         YAML().dump(settings, Path("params.yaml"))
         checked = params.check(settings)
         own, by_ = distilled._block(checked, "less"), checked.derived["less"].by
-        share = distilled.begin(own, by_, Path("data/models/bert"), encoding, student)
+        share = distilled.initialise(own, by_, Path("data/models/bert"), encoding, student)
         return store.load(student)[0], share, store.about(student).absent
 
     model, share, absent = begun()
@@ -223,8 +223,8 @@ def test_a_save_is_of_one_teacher(project, tokens):
 
     def place() -> Path:
         checked = params.check(raw(DECODER, layers="random"))
-        distilled.begin(distilled._block(checked, "less"), checked.derived["less"].by, *distilled._paths(checked, "less"))
-        return distilled.note(checked, "less")
+        distilled.initialise(distilled._block(checked, "less"), checked.derived["less"].by, *distilled._paths(checked, "less"))
+        return distilled.run_id_file(checked, "less")
 
     first = place()
     assert place() == first
@@ -295,5 +295,5 @@ def test_one_of_each_group_makes_a_student_that_shares(project, tokens):
     saved(tokens, ALBERT)
     model, _ = store.load(Path("data/models/bert"))
     student = store.build(params.check(raw(ALBERT)).architecture("less"), tokens)
-    assert smaller.keep(student, model, [0, 2]) == {}
+    assert smaller.copy_weights(student, model, [0, 2]) == {}
     assert torch.equal(student.blocks[1].attention.output.weight, model.blocks[2].attention.output.weight)

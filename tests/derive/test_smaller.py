@@ -172,7 +172,7 @@ def test_a_score_is_the_mean_over_rows_of_what_the_loss_changes_by(project, toke
     config = checked(architecture, by_gradient(architecture), "encoded/tiny").derived["less"].by.objective
     objective = objectives.build(config, tokens)
     batches = objective.batches(encode.load(Path("data/encoded/tiny"), "train"), 4, 32, 1)
-    every = pruned.parts_of(model, model_block(architecture))
+    every = pruned.units_of(model, model_block(architecture))
     scores, _ = pruned.gradients(model, every, objective, batches, 1)
     rows, counts = batches[0]
     signs = set()
@@ -350,8 +350,8 @@ def test_text_in_other_pieces_is_one_line(project, tokens):
 
 def test_a_loss_of_heads_that_were_never_trained_says_nothing(project, tokens):
     saved(tokens, ENCODER, absent=["head_transform"])
-    with pytest.raises(SesameError, match="objective mlm reads head_transform, which no training of data/models/bert has touched"):
+    with pytest.raises(SesameError, match="objective mlm needs head_transform, which is not trained in data/models/bert"):
         made(pruned, ENCODER, by_gradient(ENCODER), "encoded/tiny")
     electra = {**GRADIENT, "objective": {"name": "electra", "generator_layers": 0.5, "generator_size": 1}}
-    with pytest.raises(SesameError, match="objective electra has networks of its own, which were thrown away"):
+    with pytest.raises(SesameError, match="objective electra has networks of its own, which were not saved"):
         made(pruned, ENCODER, electra, "encoded/tiny")

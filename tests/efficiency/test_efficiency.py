@@ -63,7 +63,7 @@ def test_from_points_to_the_page(lab):
     assert np.load("data/efficiency/whole/same/train_logits.npy").shape[::2] == (2, 2)
     every = params.load()
     setting, answers = point.Setting.of(every, "coarse", "same"), point.made(every, "coarse", "same", {}).answers
-    alone = measure.logits(answers["coarse"], setting.ready(1).encode(setting.bench.rows)["train"], size=1)[:, 0]
+    alone = measure.logits(answers["coarse"], setting.prepare(1).encode(setting.setup.examples)["train"], size=1)[:, 0]
     np.testing.assert_allclose(np.load("data/efficiency/coarse/same/train_logits.npy")[0], alone, atol=1e-6)
 
     done = run_stage("components.labs.efficiency")

@@ -8,7 +8,7 @@ from lightning import Fabric
 from components import params
 from components.core.errors import SesameError
 from components.finetune import loop, methods
-from components.finetune.methods.early_exit import Exits
+from components.finetune.methods.early_exit import EarlyExitKind
 from components.labs.efficiency import exits, measure
 from components.models import store
 from components.tasks import Example
@@ -24,7 +24,7 @@ def built(tokens, name: str = "bert", layers: int = 3, **changes):
     block = CHECKED.models[name].architecture
     model = store.build(type(block).model_validate(block.model_dump() | {"num_layers": layers}), tokens)
     recipe = CHECKED.finetune.recipes["bert"].model_copy(update={"method": "early_exit", **changes})
-    kind = methods.reading(TASK, recipe, "same")
+    kind = methods.build_kind(TASK, recipe, "same")
     return methods.build(model, tokens, recipe, kind, pair=True), kind, recipe
 
 
@@ -47,7 +47,7 @@ def test_leaving_early_is_reading_no_further(name, pair, tokens, rows):
             for exit in range(3):
                 counted = []
                 hooks = [block.register_forward_hook(lambda *_, counted=counted: counted.append(1)) for block in module.model.stacked()]
-                at, logits = module.until(lambda at, _, exit=exit: at == exit, batch.texts, batch.segments)
+                at, logits = module.predict_until(lambda at, _, exit=exit: at == exit, batch.texts, batch.segments)
                 for hook in hooks:
                     hook.remove()
                 assert at == exit and len(counted) == exit + 1
@@ -56,7 +56,7 @@ def test_leaving_early_is_reading_no_further(name, pair, tokens, rows):
 
 def test_all_classifiers_learn_and_the_last_one_answers(tokens, rows):
     module, kind, recipe = built(tokens, epochs=30, learning_rate=3e-3, dropout=0.0)
-    assert isinstance(kind, Exits) and module.layers == [1, 2, 3]
+    assert isinstance(kind, EarlyExitKind) and module.layers == [1, 2, 3]
     split = kind.encode(rows, tokens)
     fitted = loop.fit(FABRIC, module, kind, split, recipe, 1, lambda epoch, loss: None)
     labels = np.array([TASK.labels.index(row.label) for row in rows])
@@ -83,7 +83,7 @@ def test_the_rule_and_the_run_leave_at_the_same_place(tokens, rows):
     for threshold in (0.4, 0.6, 0.9, 1.0):
         leaving = exits.Leaving([1.0, 2.0, 0.5], threshold)
         with torch.no_grad():
-            ran = [module.until(leaving.enough, batch.texts, batch.segments)[0] for batch in measure.in_batches(split, 1)]
+            ran = [module.predict_until(leaving.enough, batch.texts, batch.segments)[0] for batch in measure.in_batches(split, 1)]
         places[threshold] = leaving.left(logits).tolist()
         assert ran == places[threshold]
     assert places[0.4] == [0] * 6 and places[1.0] == [2] * 6, "two labels: one has half at least; and at 1 none is left"
@@ -102,7 +102,7 @@ def test_operations_fall_with_the_layers(tokens, rows):
     module.eval()
     split = kind.encode(rows[:3], tokens)
     spent = [
-        measure.flops(lambda texts, segments, exit=exit: module.until(lambda at, _: at == exit, texts, segments), split, 3)
+        measure.flops(lambda texts, segments, exit=exit: module.predict_until(lambda at, _: at == exit, texts, segments), split, 3)
         for exit in range(3)
     ]
     assert spent[0] < spent[1] < spent[2] and spent[2] - spent[1] == pytest.approx(spent[1] - spent[0], rel=0.01)

@@ -59,7 +59,7 @@ def test_errors_are_those_of_the_binomial_and_of_paradigms():
 
 
 def test_what_goes_wrong_is_a_line():
-    with pytest.raises(SesameError, match="120 pairs, 2 scores of right, 3 of wrong sentences: as many"):
+    with pytest.raises(SesameError, match="120 pairs, 2 scores of right, 3 of wrong sentences: equal numbers"):
         accuracies(PAIRS, np.zeros(2), np.zeros(3))
     with pytest.raises(SesameError, match="none of 1 pairs was scored"):
         accuracies(PAIRS[:1], np.array([np.nan]), np.zeros(1))

@@ -61,7 +61,7 @@ def test_weights_times_values_are_what_the_model_goes_on_with(tokens, ids, kind,
     model, seen = built(kind(name=name, positions=positions, **SIZES), tokens), []
     for block in model.blocks:
         block.attention.register_forward_hook(lambda module, inputs, made: seen.append((module, inputs[0], made)))
-    weights = maps.of_tokens(model, *ids, "it")
+    weights = maps.token_attention(model, *ids, "it")
     assert [own.shape for own in weights] == [(3, 2, 20, 20)] * 2 and weights[0][0].max() > 0.5
     for own, (module, x, expected) in zip(weights, seen, strict=True):
         value = module.query_key_value(x).chunk(3, 2)[2].unflatten(2, (2, -1))
@@ -81,7 +81,7 @@ def test_weights_equal_those_of_transformers(given, name):  # noqa: F811
     if name == "xlnet":  # its last token is of a segment of its own, which their tokenizer says
         inputs["token_type_ids"] = torch.zeros_like(ids).scatter(1, lengths[:, None] - 1, 2)
     expected = eager(**inputs, output_attentions=True).attentions
-    weights = maps.of_tokens(model.eval(), ids, lengths, name)
+    weights = maps.token_attention(model.eval(), ids, lengths, name)
     assert not real.all() and len(weights) == 3
     for own, other in zip(weights, expected, strict=True):
         other = other.permute(2, 3, 0, 1) if other.shape[0] == ids.shape[1] else other
@@ -103,7 +103,7 @@ FAMILIES = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_sum_to_one_and_nothing_goes_to_padding_or_ahead(tokens, ids, family):
     """Of two stacks those of the encoder."""
-    weights = maps.of_tokens(built(FAMILIES[family], tokens, 5), *ids, "it")
+    weights = maps.token_attention(built(FAMILIES[family], tokens, 5), *ids, "it")
     assert [own.shape for own in weights] == [(3, 2, 20, 20)] * 2
     for own, (row, length) in ((own, place) for own in weights for place in enumerate(ids[1])):
         inside = own[row, :, :length, :length]
@@ -115,8 +115,8 @@ def test_rows_sum_to_one_and_nothing_goes_to_padding_or_ahead(tokens, ids, famil
 def test_bf16_is_recorded_too(tokens, ids):
     """On a CPU attention has a path of its own there."""
     model = built(FAMILIES["decoder"], tokens, 10)
-    expected = maps.of_tokens(model, *ids, "it")
-    for own, other in zip(maps.of_tokens(model.bfloat16(), *ids, "it"), expected, strict=True):
+    expected = maps.token_attention(model, *ids, "it")
+    for own, other in zip(maps.token_attention(model.bfloat16(), *ids, "it"), expected, strict=True):
         torch.testing.assert_close(own, other, atol=0.05, rtol=0)
 
 
@@ -130,14 +130,14 @@ def test_bf16_is_recorded_too(tokens, ids):
     ids=lambda own: own.name,
 )
 def test_a_model_without_attention_is_one_line(tokens, ids, architecture):
-    with pytest.raises(SesameError, match="^model it has no attention between tokens: take a Transformer"):
-        maps.of_tokens(store.build(architecture, tokens).eval(), *ids, "model it")
+    with pytest.raises(SesameError, match="^model it has no attention between tokens: use a Transformer"):
+        maps.token_attention(store.build(architecture, tokens).eval(), *ids, "model it")
 
 
 def test_groups_of_characters_are_no_tokens():
     model = store.build(CanineArchitecture(name="canine", **OF_CANINE), Ascii()).eval()
     with pytest.raises(SesameError, match="^it attends between groups of tokens, as CANINE does"):
-        maps.of_tokens(model, torch.full((2, 20), 7), torch.tensor([20, 9]), "it")
+        maps.token_attention(model, torch.full((2, 20), 7), torch.tensor([20, 9]), "it")
 
 
 def test_a_split_up_word_is_attended_to_as_a_whole_and_attends_on_average():
@@ -150,7 +150,7 @@ def test_a_split_up_word_is_attended_to_as_a_whole_and_attends_on_average():
         [1.0, 0.0, 0.0, 0.0, 0.0],
     ])  # fmt: skip
     member = maps.membership([-1, 0, 0, 1, -1])
-    between = maps.of_words(weights, member)
+    between = maps.word_attention(weights, member)
     torch.testing.assert_close(between, torch.tensor([[0.4, 0.2], [0.5, 0.3]]))
     assert maps.most_attended(between).tolist() == [1, 0]
     assert maps.most_attended(torch.tensor([[1.0, 0.0], [0.4, 0.6]])).tolist() == [-1, 0], "no word ahead is seen"
@@ -158,7 +158,7 @@ def test_a_split_up_word_is_attended_to_as_a_whole_and_attends_on_average():
     sentence = Sentence(["undo", "it"], ["VERB", "PUNCT"], [0, 1], ["root", "obj"])
     special = torch.tensor([True, False, False, False, True])
     means.add(weights[None], between[None], member, special, sentence)
-    [head] = means.each()
+    [head] = means.by_head()
     entropies = -(weights[1:4] * weights[1:4].log()).sum(1)
     assert head == pytest.approx({
         "itself": 0.35, "previous": 0.5, "next": 0.2, "specials": (0.4 + 0.2) / 2, "punctuation": 0.25,
@@ -187,7 +187,7 @@ def test_the_head_of_a_relation_is_chosen_on_train_and_judged_on_test(tokens, ev
     long = Sentence(["the"] * 30, ["DET"] * 30, [0, *[1] * 29], ["root", *["det"] * 29])
     treebanks.write(tmp_path / "train.jsonl", [plain] * 3 + [turned])
     treebanks.write(tmp_path / "test.jsonl", [plain] * 30 + [turned] * 10 + [long])
-    answers = evaluation.ask(tmp_path, even, tokens, "it")
+    answers = evaluation.evaluate(tmp_path, even, tokens, "it")
     assert answers.protocol == "best head for each relation" and answers.measure == "accuracy"
     assert len(answers.values) == 30 * 5 + 10 * 4 + 29 and np.isnan(answers.values).sum() == 29, "roots are no items"
     best = answers.figures["best"]
@@ -207,17 +207,17 @@ def test_the_head_of_a_relation_is_chosen_on_train_and_judged_on_test(tokens, ev
     assert [(own["layer"], own["head"]) for own in heads] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     assert all(own["next"] == 0 and own["itself"] > own["previous"] > 0.1 and own["specials"] > 0.1 for own in heads)
     with pytest.raises(SesameError, match="^it can read none of 1 sentences: each is too long, or a single word"):
-        evaluation.looked_at(even, tokens, [long], "it")
+        evaluation.attend(even, tokens, [long], "it")
     with pytest.raises(SesameError, match="^it can read none of 2 sentences"):
-        evaluation.looked_at(even, tokens, [Sentence(["yes"], ["INTJ"], [0], ["root"])] * 2, "it")
+        evaluation.attend(even, tokens, [Sentence(["yes"], ["INTJ"], [0], ["root"])] * 2, "it")
 
 
 def test_what_is_chosen_is_not_what_is_best_on_test():
     right = np.array([[1, 1, 0, 0], [0, 1, 1, 1]], bool)
-    choice = evaluation.chosen(right, np.array(["det", "det", "obj", "obj"]))
+    choice = evaluation.select(right, np.array(["det", "det", "obj", "obj"]))
     assert choice == {"det": 0, "obj": 1}
     other = np.array([[0, 1, 1], [1, 0, 1]], bool)
-    judged = evaluation.judged(choice, other, np.array(["det", "obj", "aux"]))
+    judged = evaluation.correct(choice, other, np.array(["det", "obj", "aux"]))
     assert judged.tolist() == [False, False, False], "for aux nothing was chosen"
 
 
@@ -316,9 +316,9 @@ def test_a_page_of_maps(models):
     ("arguments", "said"),
     [
         (["bert", "the dog " * 20], "the text has 42 tokens, and model bert reads 32: shorten it"),
-        (["bert", ""], "the text '' has no token: give it a word at least"),
+        (["bert", ""], "the text '' has no token: give at least one word"),
         (["nobody", "the dog"], "data/models/nobody: no model there; run the stage that makes nobody first"),
-        (["elmo", "the dog"], "model elmo has no attention between tokens: take a Transformer"),
+        (["elmo", "the dog"], "model elmo has no attention between tokens: use a Transformer"),
         (
             ["bert", "the dog", "--out", "params.yaml"],
             "params.yaml is there already; name a new file, or remove it first",

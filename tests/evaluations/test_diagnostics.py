@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from torch.nn.functional import log_softmax
 
 from components.core.errors import SesameError
+from components.evaluations.bits_per_byte import evaluation as bits_per_byte
 from components.evaluations.choices import evaluation as choices
 from components.evaluations.choices import readers
 from components.evaluations.minimal_pairs import scoring
@@ -49,9 +50,9 @@ def test_formulas_are_read_as_they_are_written():
     }.items():  # fmt: skip
         assert formulas.holds(formula, surprisal) == holds, formula
     for formula, said in {
-        "(1;%a%) <": "its end", "(1;%a%) < (9;%a%)": "no region 9 in a condition 'a'", "[(1;%a%)": "its end",
+        "(1;%a%) <": "its end", "(1;%a%) < (9;%a%)": "no region 9 in condition 'a'", "[(1;%a%)": "its end",
         "(1;%a%) ? 2": "is unexpected", "(1;%a%) < 2 ]": "']' is unexpected", "(1;%a%) <= (1;%b%)": "'=' is unexpected",
-        "(1;%a%)": "compares no regions", "1 < 2": "compares no regions", "(1;%a%) < (1;%b%) & (2;%a%)": "a part of & compares nothing",
+        "(1;%a%)": "compares no regions", "1 < 2": "compares no regions", "(1;%a%) < (1;%b%) & (2;%a%)": "one side of & compares nothing",
         "(" * 5000: "nested too deeply", "(" + "9" * 5000 + ";%a%) < 1": "is unexpected",
     }.items():  # fmt: skip
         with pytest.raises(SesameError, match=said.replace("]", r"\]")):
@@ -111,7 +112,7 @@ def test_published_files_are_read_as_their_papers_say(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"text": "a [MASK] and a [MASK]", "choices": ["x", "y"], "answer": 0}, r"has 2 times \[MASK\]; give each text one gap"),
+        ({"text": "a [MASK] and a [MASK]", "choices": ["x", "y"], "answer": 0}, r"has 2 gaps \[MASK\]; give each text one"),
         ({"text": "a [MASK]", "choices": ["x"], "answer": 0}, "answer 0 of 1 choices; give two or more"),
         ({"text": "a [MASK]", "choices": ["x", "y"], "answer": 2}, "answer 2 of 2 choices"),
         ({"text": "a [MASK]", "choices": ["x", "x"], "answer": 0}, "two choices are the same"),
@@ -184,7 +185,7 @@ def with_regions(*regions: object, number: object = 1, first: str = "match") -> 
         (with_regions({"region_number": 3, "content": "a"}), r"regions are numbered \[3\], not 1, 2, 3"),
         (with_regions({"region_number": 1, "content": "a"}, number=float("nan")), "the number of an item is nan"),
         (with_regions({"region_number": 1, "content": "a"}, first="mismatch"), "item 1: two conditions have one name"),
-        (suite(items=[{"n": 1, "c": {"match": "xy", "mismatch": ["z"]}}]), "item 1, match: 'xy' is no list of regions"),
+        (suite(items=[{"n": 1, "c": {"match": "xy", "mismatch": ["z"]}}]), "item 1, match: 'xy' is not a list of regions"),
     ],
 )
 def test_what_is_no_suite_is_one_line(content, said, tmp_path, monkeypatch):
@@ -197,11 +198,11 @@ def test_what_is_no_suite_is_one_line(content, said, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["", "null", "[]", "{}", "[1]", '{"a": 1}'])
-@pytest.mark.parametrize("ask", [choices.ask, regions.ask])
-def test_damaged_items_are_one_line(ask, damage, tokens, tmp_path):
-    (tmp_path / "items.json").write_text(damage)
-    with pytest.raises(SesameError, match="items.json can't be read"):
-        ask(tmp_path, built("gpt", tokens), tokens, "gpt")
+@pytest.mark.parametrize("evaluation", [bits_per_byte, choices, regions])
+def test_damaged_items_are_one_line(evaluation, damage, tokens, tmp_path):
+    (tmp_path / evaluation.FILE).write_text(damage)
+    with pytest.raises(SesameError, match=f"{evaluation.FILE} can't be read"):
+        evaluation.evaluate(tmp_path, built("gpt", tokens), tokens, "gpt")
 
 
 def test_both_run_as_stages_of_any_model(project):
@@ -236,4 +237,4 @@ def test_both_run_as_stages_of_any_model(project):
     assert gpt["groups"]["number"]["score"] == gpt["groups"]["other"]["score"] == float(good[0] > bad[0])
     Path("suites/number.json").write_text(json.dumps({key: value for key, value in SUITE.items() if key != "predictions"}))
     done = run_stage("components.evaluations", "suites")
-    assert done.returncode and "number.json, suite number: no 'predictions'; SyntaxGym's form of a suite is expected" in done.stderr
+    assert done.returncode and "number.json, suite number: no 'predictions'; a suite in SyntaxGym's format is expected" in done.stderr

@@ -10,10 +10,10 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.core.errors import SesameError
-from components.evaluations import enough
+from components.evaluations import stages
 from components.evaluations.config import COLUMNS_READ
-from components.evaluations.contract import Answers
-from components.evaluations.evaluate import compared
+from components.evaluations.contract import Answers, check_answers, check_size
+from components.evaluations.evaluate import compare
 from components.evaluations.minimal_pairs import pairs
 from components.report import evaluations
 from tests.conftest import ran, tiny_params
@@ -44,7 +44,7 @@ def test_from_held_out_text_to_figures(asking):
     said = ran("evaluations", "pairs")
     asked = pairs.read(Path("data/evaluations/pairs/pairs.jsonl"))
     made = json.loads(Path("data/metrics/evaluation/pairs.json").read_text())
-    assert made["pairs"] == len(asked) == sum(made["kept"].values()) > 10 and f"a/an: {made['kept']['a/an']} pairs of" in said
+    assert made["pairs"] == len(asked) == sum(made["kept"].values()) > 10 and f"a/an: {made['kept']['a/an']} pairs, out of" in said
     held_out = Path("data/corpora/tiny/test.txt").read_text() + Path("data/corpora/tiny/valid.txt").read_text()
     assert all(pair.good in held_out and pair.bad != pair.good for pair in asked)
     ngrams = pd.read_csv("data/evaluations/pairs/ngrams.csv")
@@ -92,9 +92,9 @@ def test_published_pairs_are_a_source(asking):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"reader": "blimp"}, "reader has no effect: without a source, pairs are made"),
+        ({"reader": "blimp"}, "reader has no effect: without a source, pairs are generated"),
         ({"columns": {"good": "a"}}, "columns has no effect: without a source"),
-        ({"source": {"kind": "files", "paths": ["x"]}, "core": True}, "core has no effect: it chooses among made pairs"),
+        ({"source": {"kind": "files", "paths": ["x"]}, "core": True}, "core has no effect: it selects generated pairs"),
         ({"source": {"kind": "files", "paths": ["x"]}, "reader": "zorro", "columns": {}}, "columns has no effect: reader zorro"),
     ],
 )
@@ -113,9 +113,9 @@ FILES = {"kind": "files", "paths": ["x"]}
         ({"kind": "minimal_pairs", "source": {"kind": "hub", "path": "a/b"}}, "source: no kind 'hub' .there are: pypi, url, files, bucket"),
         ({"kind": "regions", "source": {"kind": "synthetic", "problem": "integrals", "pairs": 9}}, "source: no kind 'synthetic'"),
         ({"kind": "attention", "test": {"source": FILES}, "train": {"source": FILES, "columns": [*COLUMNS_READ, "head"]}},
-         "train: columns: head 2 times; form, upos, head, deprel are read, each once"),
+         "train: columns: head is there 2 times; name each of form, upos, head, deprel once"),
         ({"kind": "probe", "label": "tree", "test": {"source": FILES}, "train": {"source": FILES, "columns": [*COLUMNS_READ[:3], "x"]}},
-         "train: columns: deprel missing; form"),
+         "train: columns: deprel is missing; name each of form"),
     ],
 )  # fmt: skip
 def test_what_no_evaluation_can_read_is_refused(block, said):
@@ -126,18 +126,18 @@ def test_what_no_evaluation_can_read_is_refused(block, said):
 @pytest.mark.parametrize(
     ("values", "clusters", "said"),
     [
-        ([1.0], None, "gpt can be asked 1 of 1 items, and the error of a score needs 2 or more"),
-        ([1.0, np.nan], None, "gpt can be asked 1 of 2 items"),
-        ([1.0, 0.0, np.nan], [0, 0, 1], "gpt can be asked 1 of 2 sentences"),
+        ([1.0], None, "gpt can read 1 of 1 items, and the error of a score needs 2 or more"),
+        ([1.0, np.nan], None, "gpt can read 1 of 2 items"),
+        ([1.0, 0.0, np.nan], [0, 0, 1], "gpt can read 1 of 2 sentences"),
     ],
 )
 def test_too_few_items_for_an_error_are_one_line(values, clusters, said):
     values = np.array(values)
     groups, ones, clusters = np.full(len(values), "all"), np.ones(len(values)), clusters and np.array(clusters)
     with pytest.raises(SesameError, match=said):
-        enough.answered(Answers("rule", values, groups, ones, pd.DataFrame(), {}, clusters=clusters), "gpt")
+        check_answers(Answers("rule", values, groups, ones, pd.DataFrame(), {}, clusters=clusters), "gpt")
     with pytest.raises(SesameError, match="test sentences: 1, and the error of a score needs 2 or more"):
-        enough.prepared({"train_sentences": 9, "test_sentences": 1})
+        check_size({"train_sentences": 9, "test_sentences": 1})
 
 
 def test_a_gain_has_the_noise_of_items_and_twins():
@@ -146,12 +146,25 @@ def test_a_gain_has_the_noise_of_items_and_twins():
     for _ in range(100):
         values, twins = draw.integers(0, 2, 400).astype(float), draw.integers(0, 2, (3, 400)).astype(float)
         groups = np.array(["one", "two"])[draw.integers(0, 2, 400)]
-        figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), values[None], twins)
+        figures = compare(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), values[None], twins)
         found += figures["gain"]["p"] < 0.05
     assert 1 <= found <= 12
     values[:7] = np.nan
-    figures = compared(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), values[None], twins)
+    figures = compare(Answers("rule", values, groups, np.ones(400), pd.DataFrame(), {}), values[None], twins)
     assert figures["items"] == 393 and figures["left_out"] == 7
+
+
+@pytest.mark.parametrize("clusters", [None, np.array([0, 0, 1])])
+def test_a_single_item_has_neither_error_nor_interval(clusters):
+    answers = Answers("rule", np.array([1.0, np.nan, np.nan]), np.full(3, "all"), np.ones(3), pd.DataFrame(), {}, clusters=clusters)
+    twins = np.array([[0.0, 1.0, 1.0], [0.5, 1.0, 1.0]])
+    figures = compare(answers, answers.values[None], twins)
+    assert figures["score"] == 1 and figures["left_out"] == 2 and figures["random"]["mean"] == 0.25
+    assert figures["error"] is None and figures["gain"] == {"difference": 0.75, "low": None, "high": None, "p": None, "detectable": None}
+    table = stages.table({("evaluate", "gpt-pairs"): figures | {"measure": "accuracy"}})
+    assert table.rows[0][3] == "1.000 ± –"
+    with pytest.raises(SesameError, match="none of 3 items was scored"):
+        compare(answers, np.full((1, 3), np.nan), twins)
 
 
 def test_names_that_point_at_nothing_have_their_place():

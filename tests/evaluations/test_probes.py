@@ -16,7 +16,7 @@ from components.core.errors import SesameError
 from components.evaluations import treebanks
 from components.evaluations.config import CONLL_U, Treebank
 from components.evaluations.probe import linear, structural
-from components.evaluations.probe.evaluation import _classified, ask, labelled
+from components.evaluations.probe.evaluation import _classify, evaluate, labelled
 from components.evaluations.treebanks import Sentence
 from components.models import store
 from components.report import evaluations
@@ -55,7 +55,7 @@ def test_a_treebank_is_read_and_what_is_wrong_with_it_is_named(tmp_path):
     for text, said in (
         ("a\tX\t0\n", "line 1: 3 fields, where columns names 4"), ("a\tX\t3\troot\n", "head '3': a number from 0 to 1"),
         ("\n\na\tX\t2\tdet\nb\tX\t1\tdet\n", "line 3: 0 words have head 0: one root expected"),
-        ("a\tX\t0\troot\nb\tX\t3\tdet\nc\tX\t2\tdet\n", "the heads of word 2 go in a circle"),
+        ("a\tX\t0\troot\nb\tX\t3\tdet\nc\tX\t2\tdet\n", "the heads of word 2 form a cycle"),
         ("a\tX\t\u00b3\troot\n", "head '\u00b3': a number from 0 to 1"), ("a\tX\t0\troot\n \tX\t1\tdet\n", "line 1: a form is empty"),
     ):  # fmt: skip
         with pytest.raises(SesameError, match=said):
@@ -68,12 +68,12 @@ ALONE = Sentence(["dog"], ["NOUN"], [0], ["root"])
 @pytest.mark.parametrize(
     ("label", "train", "test", "said"),
     [
-        ("depth", [KEYS], [KEYS], "8 words of 4 labels to learn from, 0 in a tenth of train"),
-        ("depth", [ALONE] * 10, [KEYS], "9 words of 1 labels to learn from"),
-        ("relation", [KEYS] * 10, [ALONE], "10 in a tenth|0 to judge"),
-        ("tree", [KEYS] * 10, [ALONE], "0 to judge, and needs some of each"),
-        ("tree", [KEYS], [KEYS], "a probe of tree has 0 words to learn from"),
-        ("depth", [KEYS] * 10, [KEYS], "bert can be asked 1 of 1 sentences, and the error of a score needs 2 or more"),
+        ("depth", [KEYS], [KEYS], "8 words of 4 labels to train on, 0 in a tenth of train"),
+        ("depth", [ALONE] * 10, [KEYS], "9 words of 1 labels to train on"),
+        ("relation", [KEYS] * 10, [ALONE], "10 in a tenth|0 to test"),
+        ("tree", [KEYS] * 10, [ALONE], "0 to test, and needs some of each"),
+        ("tree", [KEYS], [KEYS], "a probe of tree has 0 words to train on"),
+        ("depth", [KEYS] * 10, [KEYS], "bert can read 1 of 1 sentences, and the error of a score needs 2 or more"),
     ],
 )
 def test_too_few_words_for_a_probe_are_one_line(label, train, test, said, tokens, tmp_path):
@@ -81,7 +81,7 @@ def test_too_few_words_for_a_probe_are_one_line(label, train, test, said, tokens
         treebanks.write(tmp_path / f"{split}.jsonl", sentences)
     (tmp_path / "card.json").write_text(json.dumps({"label": label, "seed": 1}))
     with pytest.raises(SesameError, match=said):
-        ask(tmp_path, built("bert", tokens), tokens, "bert")
+        evaluate(tmp_path, built("bert", tokens), tokens, "bert")
 
 
 @pytest.mark.parametrize("damage", ["", "null", "[]", "{}", "\xff", "text"])
@@ -92,13 +92,13 @@ def test_a_damaged_file_is_one_line(name, damage, tokens, tmp_path):
     (tmp_path / "card.json").write_text(json.dumps({"label": "depth", "seed": 1}))
     (tmp_path / name).write_bytes(damage.encode("latin-1"))
     with pytest.raises(SesameError, match=f"{name} can't be read"):
-        ask(tmp_path, built("bert", tokens), tokens, "bert")
+        evaluate(tmp_path, built("bert", tokens), tokens, "bert")
 
 
 def test_what_a_probe_reads_of_each_word():
     assert labelled([KEYS], "part_of_speech").labels == KEYS.tags and labelled([KEYS], "depth").labels[2] == "3"
     relations = labelled([KEYS], "relation")
-    assert len(relations.labels) == 7 and relations.places[0] == (0, 1) and "root" not in relations.labels
+    assert len(relations.labels) == 7 and relations.positions[0] == (0, 1) and "root" not in relations.labels
 
 
 def test_a_linear_probe_is_that_of_scikit_learn():
@@ -156,7 +156,7 @@ def test_a_tenth_of_train_chooses_the_layer_and_not_test():
 
     train, test = split(40, [range(40), range(36)]), split(20, [range(0), range(20)])
     test[1][3][:, 2] = torch.nan
-    answers = _classified(train, test, {"label": "part_of_speech", "seed": 1})
+    answers = _classify(train, test, {"label": "part_of_speech", "seed": 1})
     first, second = (layer["score"] for layer in answers.layers)
     assert answers.figures["layer"] == 0 and np.nanmean(answers.values) == first < second == 1
     assert np.flatnonzero(np.isnan(answers.values)).tolist() == [3 * 6 + 2]
@@ -238,14 +238,14 @@ def test_a_word_is_the_mean_of_its_ids_and_parts_are_whole_words(bank):
     model, tokens = store.load(Path("data/models/gpt"))
     model.eval()
     sentence = Sentence(["carries", "the", "unseenword"], ["X"] * 3, [0, 1, 1], ["x"] * 3)
-    own = treebanks.rows(model, tokens, [sentence])
+    own = treebanks.encode(model, tokens, [sentence])
     with torch.no_grad():
         states = torch.stack(model.layers(torch.tensor(own.ids), torch.tensor([len(own.ids[0])])))[:, 0]
     for word in range(3):
         expected = states[:, [i for i, number in enumerate(own.words[0]) if number == word]].mean(1)
         torch.testing.assert_close(treebanks.word_vectors(model, tokens, [sentence])[0][:, word], expected)
     long = Sentence(["the", "river"] * 60, ["X"] * 120, [0] + [1] * 119, ["x"] * 120)
-    parts, of = treebanks.windows(model, tokens, treebanks.rows(model, tokens, [long]))
+    parts, of = treebanks.windows(model, tokens, treebanks.encode(model, tokens, [long]))
     assert len(parts.ids) > 1 and of == [0] * len(parts.ids) and max(map(len, parts.ids)) <= model.max_length
     words = [number for part in parts.words for number in dict.fromkeys(part) if number >= 0]
     assert words == list(range(120)) and treebanks.word_vectors(model, tokens, [long])[0].isfinite().all()

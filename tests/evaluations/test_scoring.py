@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from components import params
 from components.core.errors import SesameError
-from components.evaluations.minimal_pairs import scoring
+from components.evaluations.minimal_pairs import alignment, scoring
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.models import store
 from components.text.tokenizer import MASK
@@ -103,7 +103,7 @@ def test_what_follows_of_a_word_is_hidden_as_well(tokens):
 )
 def test_a_word_is_a_run_of_letters_and_digits(sentence, spans, words):
     """A blank may be a piece or in one, a character several."""
-    assert scoring._words(sentence, spans) == words
+    assert alignment.word_of_tokens(sentence, spans) == words
 
 
 @torch.no_grad()
@@ -153,14 +153,14 @@ def test_what_goes_wrong_is_a_line(tokens):
     gpt, bert, t5 = (built(name, tokens) for name in ("gpt", "bert", "t5"))
     with pytest.raises(
         SesameError,
-        match="t5 has no log-probability of a text: it reads source_then_target; take a model that predicts",
+        match="t5 has no log-probability of a text: it reads source_then_target; use a model that predicts",
     ):
         scoring.score(t5, tokens, ["a"], name="t5")
-    with pytest.raises(SesameError, match="gpt has no pll_original: it reads left_to_right; take log_probability"):
+    with pytest.raises(SesameError, match="gpt has no pll_original: it reads left_to_right; use log_probability"):
         scoring.score(gpt, tokens, ["a"], "pll_original", name="gpt")
     with pytest.raises(
         SesameError,
-        match="bert has no log_probability: it reads both_sides; take pll_within_word_l2r or pll_original or",
+        match="bert has no log_probability: it reads both_sides; use pll_within_word_l2r or pll_original or",
     ):
         scoring.score(bert, tokens, ["a"], "log_probability", name="bert")
     with pytest.raises(SesameError, match="protocol 'sum': log_probability, pll_within_word_l2r"):
@@ -219,5 +219,5 @@ def test_scores_are_those_of_minicons(given, name, protocol, metric):  # noqa: F
 
 def test_a_word_goes_on_over_its_combining_marks():
     """By the characters' own classes हिन्दी and an accent that stands by itself were cut."""
-    assert scoring._words("हिन्दी", [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]) == [0] * 5
-    assert scoring._words("cafe\u0301s!", [(0, 4), (4, 5), (5, 6), (6, 7)]) == [0, 0, 0, 1]
+    assert alignment.word_of_tokens("हिन्दी", [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]) == [0] * 5
+    assert alignment.word_of_tokens("cafe\u0301s!", [(0, 4), (4, 5), (5, 6), (6, 7)]) == [0, 0, 0, 1]

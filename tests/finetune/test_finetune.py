@@ -129,10 +129,11 @@ def test_answers_are_as_long_as_the_longest_of_train(tokens):
     kind = kinds.build(other_task("extraction", metrics=["f1"]), recipe(max_length=200))
     rows = [Example(str(i), "who", text, [text[:end].strip()], spans=[("text_b", 0, end)]) for i, end in enumerate((9, 249, 309))]
     short, long, longer = (kind.encode([row], tokens) for row in rows)
-    assert kind.longest_answer == 30 and kind.counts({"dev": long}) == {"too_long": {"dev": 1}}
-    kind.prepare(kind.encode(rows[:2], tokens))
+    assert kind.longest_answer == 30 and kind.extra_counts({"dev": long}) == {"too_long": {"dev": 1}}
+    kind.prepare_targets(kind.encode(rows[:2], tokens))
     first, last = long.targets[0]
-    assert kind.longest_answer == last - first + 1 > 30 and kind.counts({"dev": long, "test": longer})["too_long"] == {"dev": 0, "test": 1}
+    assert kind.longest_answer == last - first + 1 > 30
+    assert kind.extra_counts({"dev": long, "test": longer})["too_long"] == {"dev": 0, "test": 1}
     output = torch.zeros(1, len(long.texts[0][0]), 2)
     output[0, long.notes[0][0] + first, 0] = output[0, long.notes[0][0] + last, 1] = 9.0
     assert kind.predict(output, long, only(long)) == [text[:249].strip()]
@@ -281,7 +282,7 @@ def test_a_prompt_has_no_output_of_its_own(tokens):
 
 def test_methods_that_need_a_transformer_say_so(tokens):
     for method in ("adapters", "lora"):
-        with pytest.raises(SesameError, match=f"method {method} goes into a Transformer's blocks, and BiLM has none"):
+        with pytest.raises(SesameError, match=f"method {method} needs a Transformer, which BiLM is not"):
             build("elmo", tokens, method)
     with pytest.raises(SesameError, match="layer 7: the model has 0"):
         build("bert", tokens, "linear_probe", layer=7)
@@ -316,7 +317,7 @@ def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
     module, kind, _ = build("bert", tokens)
     chosen = recipe(layer_decay=0.5, learning_rate=0.08)
     rates = {}
-    for group in loop.groups(module, chosen):
+    for group in loop.optimizer_groups(module, chosen):
         for parameter in group["params"]:
             rates[next(name for name, value in module.named_parameters() if value is parameter)] = group["full_lr"]
     assert rates["head.output.weight"] == rates["model.blocks.1.attention.output.weight"] == 0.08
@@ -352,7 +353,7 @@ def test_patience_keeps_the_best_epoch(tokens, rows):
 def test_class_weights_and_smoothing_are_those_of_the_libraries(tokens):
     kind = kinds.build(TASK, recipe(class_weights="balanced", label_smoothing=0.1))
     encoded = data.Encoded([[torch.ones(2)]] * 4, [], targets=[0, 0, 0, 1])
-    kind.prepare(encoded)
+    kind.prepare_targets(encoded)
     torch.testing.assert_close(kind.weights, torch.tensor([4 / 6, 4 / 2]))
     output = torch.randn(4, 2)
     expected = torch.nn.CrossEntropyLoss(kind.weights, label_smoothing=0.1)(output, torch.tensor([0, 0, 0, 1]))
@@ -403,7 +404,7 @@ def test_regression_is_learned_in_units_of_the_deviation(tokens):
     rows = [Example(str(i), "the dog", "a man", 100.0 * i) for i in range(3)]
     kind = kinds.build(other_task("regression", metrics=["pearson"]), recipe())
     encoded = kind.encode(rows, tokens)
-    kind.prepare(encoded)
+    kind.prepare_targets(encoded)
     right = torch.tensor([[-(1.5**0.5)], [0.0], [1.5**0.5]])
     assert kind.predict(right, encoded, only(encoded)) == pytest.approx([0.0, 100.0, 200.0], abs=1e-3)
     assert float(kind.loss(right, encoded, only(encoded))) == pytest.approx(0, abs=1e-6)
@@ -413,7 +414,7 @@ def test_regression_is_learned_in_units_of_the_deviation(tokens):
 def test_nan_is_one_line(tokens, rows):
     module, kind, chosen = build("bert", tokens)
     torch.nn.init.constant_(module.head.output.weight, float("nan"))
-    with pytest.raises(SesameError, match="not a number in epoch 1"):
+    with pytest.raises(SesameError, match="not finite in epoch 1"):
         loop.fit(FABRIC, module, kind, kind.encode(rows, tokens), chosen, 0, lambda epoch, loss: None)
 
 
@@ -465,7 +466,7 @@ def test_baselines_with_probabilities_are_judged_by_them(project):
 def test_a_label_that_no_example_has_is_all_but_impossible():
     task = params.check(tiny_params()).tasks["same"].model_copy(update={"labels": ["c", "a", "b"]})
     fitted = baseline.LINEAR["logistic_regression"]["classification"].fit(np.eye(4), ["b", "b", "c", "c"])
-    made = np.exp(baseline.logarithms(fitted, task, sparse.csr_matrix(np.eye(4))))
+    made = np.exp(baseline.label_logits(fitted, task, sparse.csr_matrix(np.eye(4))))
     assert made[:, 1].max() < 1e-9 and (made.argmax(1) == [2, 2, 0, 0]).all() and made.sum(1) == pytest.approx(1)
 
 

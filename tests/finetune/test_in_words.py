@@ -54,7 +54,7 @@ def prompt(text: str, **answers: str) -> params.Prompt:
 def build(family: str, tokens, asked: params.Task, chosen: params.Recipe, pair: bool = False):
     torch.manual_seed(0)
     model = store.build(TypeAdapter(params.Architecture).validate_python(ARCHITECTURES[family]), tokens)
-    kind = methods.reading(asked, chosen, "same")
+    kind = methods.build_kind(asked, chosen, "same")
     return methods.build(model, tokens, chosen, kind, pair), kind
 
 
@@ -76,13 +76,13 @@ def test_answers_are_learned_and_a_seed_repeats(family, tokens, rows):
 
     module, kind, fitted, found = train(80)
     assert np.mean([own == row.label for own, row in zip(found, rows, strict=True)]) > 0.8 and fitted.flops > 0
-    assert kind.outside == sum(own not in ("no", "yes") for own in found)
+    assert kind.invalid == sum(own not in ("no", "yes") for own in found)
     (once, *_), (again, *_) = train(2), train(2)
     assert all(map(torch.equal, once.state_dict().values(), again.state_dict().values()))
 
-    asked = methods.reading(task(), recipe("in_context"), "same")
+    asked = methods.build_kind(task(), recipe("in_context"), "same")
     likely = methods.build(module.model, tokens, recipe("in_context"), asked, False)
-    asked.begin(rows, 0)
+    asked.prepare_inputs(rows, 0)
     split = likely.inputs(asked.encode(list(rows), tokens), FABRIC)
     likeliest = loop.fit(FABRIC, likely, asked, split, recipe("in_context"), 0, print).predict(split).values
     same = [own == other for own, other in zip(found, likeliest, strict=True) if own in ("no", "yes")]
@@ -112,7 +112,7 @@ def test_every_kind_of_task_is_learned_by_heart(family, kind, tokens):
     )
     expected = {"regression": [1.2, 4.0], "choice": ["0", "1"], "extraction": ["dog", "river"], "text": ["the dog sleeps", "a river"]}
     assert found == pytest.approx(expected[kind]) if kind == "regression" else found == expected[kind]
-    assert read.outside == (None if kind == "text" else 0) and metrics.METRICS[kind][asked.metrics[0]](asked, rows, found) == pytest.approx(
+    assert read.invalid == (None if kind == "text" else 0) and metrics.METRICS[kind][asked.metrics[0]](asked, rows, found) == pytest.approx(
         1.0
     )
 
@@ -121,8 +121,8 @@ def test_what_is_no_answer_is_counted_and_wrong(tokens):
     row = Example("1", "the dog", None, "yes")
     asked = task(prompt=prompt("{text_a}?", yes="river"), metrics=["f1"])
     _, kind = build("decoder", tokens, asked, recipe())
-    found = [kind.read(kind.answers([text])[0], row) for text in ("no", "river", "yes", "the man")]
-    assert found == ["no", "yes", "yes", "the man"] and kind.outside == 2, "the label's name is no answer where other words stand for it"
+    found = [kind.parse(kind.answers([text])[0], row) for text in ("no", "river", "yes", "the man")]
+    assert found == ["no", "yes", "yes", "the man"] and kind.invalid == 2, "the label's name is no answer where other words stand for it"
     rows = [Example(str(i), "", None, label) for i, label in enumerate(["no", "yes", "no", "yes"])]
     assert metrics.METRICS["classification"]["f1"](asked, rows, ["no", "yes", "a river", "the man"]) == pytest.approx(2 / 3)
 
@@ -130,8 +130,8 @@ def test_what_is_no_answer_is_counted_and_wrong(tokens):
 def test_an_answer_that_is_not_in_the_passage_is_counted_and_wrong(tokens):
     row = Example("1", "what", "The man sees a red  ball", ["a red ball"])
     _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
-    found = [kind.read(kind.answers([text])[0], row) for text in ("red ball", "the river", "")]
-    assert found[1:] == ["", ""] and found[0].replace(" ", "") == "redball" and kind.outside == 2
+    found = [kind.parse(kind.answers([text])[0], row) for text in ("red ball", "the river", "")]
+    assert found[1:] == ["", ""] and found[0].replace(" ", "") == "redball" and kind.invalid == 2
     assert metrics.METRICS["extraction"]["f1"](KINDS["extraction"][1], [row] * 2, found[1:]) == 0
 
 
@@ -163,15 +163,15 @@ def test_what_nothing_frozen_can_use_is_refused(setting):
 def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     rows = [Example(str(i), "the dog", None, label) for i, label in enumerate([1.0, 2.0])]
     module, kind = build("decoder", tokens, KINDS["regression"][1], recipe())
-    kind.prepare(kind.encode(rows, tokens))
+    kind.prepare_targets(kind.encode(rows, tokens))
     texts = ["2.6", "the dog", "-1"]
-    read = [kind.read(kind.answers([text])[0], rows[0]) for text in texts]
-    assert read == [2.6, 1.5, -1.0] and kind.outside == 1
+    read = [kind.parse(kind.answers([text])[0], rows[0]) for text in texts]
+    assert read == [2.6, 1.5, -1.0] and kind.invalid == 1
     _, kind = build("decoder", tokens, KINDS["regression"][1].model_copy(update={"range": (1.0, 10.0)}), recipe())
     assert [kind.answer(Example("", "", None, label)) for label in (1.0, 1.3, 10.0)] == ["1.0", "1.4", "10.0"], "steps begin at the lowest"
     _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
     passage = Example("1", "who?", "The Dog sees a river.", ["The Dog"])
-    assert [kind.read(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", ""] and kind.outside == 1
+    assert [kind.parse(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", ""] and kind.invalid == 1
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])
@@ -226,7 +226,7 @@ def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows):
     module, kind = build(family, tokens, task(prompt=prompt("{text_a}:")), chosen)
     for parameter in module.model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    kind.begin(rows, 7)
+    kind.prepare_inputs(rows, 7)
     assert len(kind.encode(rows, tokens)) == 0, "those that the prompt's examples are drawn from are not asked about"
     asked = [Example("x", "the dog sees", None, None), Example("y", "a man", None, None)]
     read = module.inputs(kind.encode(asked, tokens), FABRIC)
@@ -236,7 +236,7 @@ def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows):
     source_first, end = family == "encoder_decoder", [SEP] if family == "encoder_decoder" else []
 
     def by_hand(text: str) -> torch.Tensor:
-        scores, source = [], [CLS, *kind.before, *tokens.encode([f"{text}:"])[0], *end]
+        scores, source = [], [CLS, *kind.context, *tokens.encode([f"{text}:"])[0], *end]
         for label in ("no", "yes"):
             answer, total = tokens.encode([label])[0] + end, 0.0
             for i, token in enumerate(answer):
@@ -252,7 +252,7 @@ def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows):
     if calibrated:
         expected -= torch.stack([by_hand(text).softmax(0) for text in ("N/A", "[MASK]", "")]).mean(0).log()
     assert torch.allclose(found, expected, atol=1e-4)
-    assert kind.before.count(SEP) == 2 and not any(parameter.requires_grad for parameter in module.parameters())
+    assert kind.context.count(SEP) == 2 and not any(parameter.requires_grad for parameter in module.parameters())
 
 
 @torch.no_grad()
@@ -260,14 +260,14 @@ def test_a_choice_is_judged_by_the_mean_over_its_tokens(tokens):
     row = Example("1", "the dog", None, ["b"], choices={"a": "a man sings in the old house", "b": "sees"})
     chosen = recipe("in_context", max_length=60)
     module, kind = build("decoder", tokens, task("choice", metrics=["accuracy"], prompt=prompt("{text_a}")), chosen)
-    kind.begin([row], 1)
+    kind.prepare_inputs([row], 1)
     read = module.inputs(kind.encode([Example("2", *list(vars(row).values())[1:])], tokens), FABRIC)
     for found, text in zip(read.texts[0], row.choices.values(), strict=True):
         [source], [answer] = tokens.encode(["the dog"]), tokens.encode([text])
         hidden = module.model.top(torch.tensor([[CLS, *source, *answer]]), torch.tensor([1 + len(source + answer)]))[0]
         logits = module.model.logits(hidden).log_softmax(1)
         assert float(found) == pytest.approx(float(np.mean([logits[len(source) + i, own] for i, own in enumerate(answer)])), abs=1e-4)
-    with pytest.raises(SesameError, match="example 3 of same has a choice that makes no token"):
+    with pytest.raises(SesameError, match="example 3 of same has a choice without a token"):
         kind.encode([Example("3", "the dog", None, None, choices={"a": "", "b": "so"})], tokens)
 
 
@@ -275,36 +275,36 @@ def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows, capsys):
     _, kind = build("decoder", tokens, task(), recipe("in_context", shots=3, max_length=60))
     said = []
     for seed in (1, 1, 2):
-        kind.begin(rows, seed)
-        said.append(kind.before)
+        kind.prepare_inputs(rows, seed)
+        said.append(kind.context)
     assert said[0] == said[1] != said[2] and all(ids.count(SEP) == 3 and len(ids) <= 45 for ids in said)
-    with pytest.raises(SesameError, match="shots: 3, and there are 2 training examples"):
-        kind.begin(rows[:2], 1)
+    with pytest.raises(SesameError, match="shots: 3, but there are only 2 training examples"):
+        kind.prepare_inputs(rows[:2], 1)
     with pytest.raises(
-        SesameError, match="of max_length 30 each of 8 examples and the one that is asked has 3 tokens: raise it or lower shots"
+        SesameError, match="max_length 30 leaves 3 tokens for each of 8 examples and the one to predict: raise it or lower shots"
     ):
         build("decoder", tokens, task(), recipe("in_context", shots=8, max_length=30))
     _, kind = build("decoder", tokens, task(), recipe("in_context", shots=4, max_length=60))
-    kind.begin([Example(str(i), "the old dog sees the river " * 9, None, "yes") for i in range(4)], 1)
+    kind.prepare_inputs([Example(str(i), "the old dog sees the river " * 9, None, "yes") for i in range(4)], 1)
     encoded = kind.encode([Example("x", "a man " * 40, None, None)], tokens)
     assert all(len(ids) <= 60 for ids in encoded.texts[0]) and encoded.cut == 1, "long ones are cut to their share"
     assert kind.cut == 4, "so are those of the prompt, and counted"
     asked = task(prompt=prompt("the old dog sees the river in the morning and {text_a} near the sea"))
     _, kind = build("decoder", tokens, asked, recipe("in_context", shots=4, max_length=60))
-    kind.begin(rows, 1)
+    kind.prepare_inputs(rows, 1)
     assert (kind.cut, kind.lost) == (4, 4)
-    said = "of 4 examples in the prompt of same 4 are cut, 4 lost their answer, 4 words of the prompt itself: each has 11 of"
+    said = "4 of 4 examples in the prompt of same are cut, 4 lost their answer, 4 words of the prompt itself: each has 11 of"
     assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("labels", "words", "said"), [
-    (["the_man", "the man"], {}, "the words 'the man' of label 'the man' of same are to the model those of 'the_man'"),
-    (["the man", "the man sings"], {}, "label 'the man sings' of same go on with those of 'the man'"),
+    (["the_man", "the man"], {}, "the text 'the man' of label 'the man' of same has the same tokens as that of 'the_man'"),
+    (["the man", "the man sings"], {}, "label 'the man sings' of same begins with that of 'the man'"),
 ])  # fmt: skip
 def test_labels_that_can_not_be_told_apart(labels, words, said, tokens):
     with pytest.raises(SesameError, match=said):
         build("decoder", tokens, task(labels=labels), recipe("in_context"))
-    if "are to the model" in said:
+    if "has the same tokens" in said:
         with pytest.raises(SesameError, match=said):
             build("decoder", tokens, task(labels=labels), recipe())
     else:
@@ -319,9 +319,9 @@ def test_an_answer_that_does_not_fit_is_counted_and_labels_that_end_otherwise_ar
     for labels, alike in (([f"a man{long}", f"some bread{long}"], False), ([f"{long} one", f"{long} two"], True)):
         _, kind = build("decoder", tokens, task(labels=labels), recipe("in_context", shots=0, max_length=32))
         rows = [Example("1", "the dog", None, labels[0])]
-        kind.begin(rows, 1)
+        kind.prepare_inputs(rows, 1)
         if alike:
-            with pytest.raises(SesameError, match="labels of same begin with the same .* tokens, which is all that there is room for"):
+            with pytest.raises(SesameError, match="labels of same begin with the same .* tokens, and no more fit"):
                 kind.encode([replace(row) for row in rows], tokens)
         else:
             assert [getattr(kind.encode([replace(row) for row in rows], tokens), key) for key in ("cut", "lost")] == [1, 1]
@@ -343,9 +343,9 @@ def test_models_with_tokenizers_from_elsewhere(family, write, tmp_path):
     )
     assert (encoded.segments[0][0] == 1).sum() == len(kind.opening) + len(answer) + 1
     _, shown = build(family, tokens, task(), recipe("in_context", shots=2))
-    shown.begin(rows, 1)
+    shown.prepare_inputs(rows, 1)
     line_break = tokens.encode(["\n"])[0]
-    assert shown.before[-len(line_break) :] == line_break != tokens.suffix, "where the pieces have one"
+    assert shown.context[-len(line_break) :] == line_break != tokens.suffix, "where the pieces have one"
     judge = lambda found: float(np.mean([own == row.label for own, row in zip(found, rows, strict=True)]))  # noqa: E731
     fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, judge, encoded)
     assert fitted.predict(encoded).values == fitted.predict(unlabelled).values == ["no", "yes", "no"] and fitted.epochs < 200

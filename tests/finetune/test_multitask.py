@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from components import params
 from components.core.errors import SesameError
 from components.derive.multitask import heads, order
-from components.finetune.bench import Bench
+from components.finetune.task_setup import TaskSetup
 from components.models import store
 from tests.conftest import run_stage, tiny_params
 
@@ -71,10 +71,10 @@ def test_one_model_stands_under_all_heads(lab):
     """What one task learns, the other reads with; each has an output of its own, and every weight learns once."""
     all_params = params.load()
     by = all_params.derived["both"].by
-    ready = heads({task: Bench.of(all_params, task) for task in by.tasks}, Path("data/models/bert"), by)
-    models = [own.module.model for own in ready.values()]
-    assert models[0] is models[1] and ready["same"].module.head is not ready["long"].module.head
-    assert [own.kind.outputs for own in ready.values()] == [2, 1]
+    prepared = heads({task: TaskSetup.load(all_params, task) for task in by.tasks}, Path("data/models/bert"), by)
+    models = [own.module.model for own in prepared.values()]
+    assert models[0] is models[1] and prepared["same"].module.head is not prepared["long"].module.head
+    assert [own.kind.outputs for own in prepared.values()] == [2, 1]
 
 
 def test_whose_batch_comes_next():

@@ -12,7 +12,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import __main__ as finetune
 from components.finetune import runs
-from components.finetune.bench import Bench
+from components.finetune.task_setup import TaskSetup
 from components.models import store
 from tests.conftest import save_random, tiny_params
 
@@ -41,8 +41,8 @@ def test_each_start_is_scored_and_predicts(project, tokens, model, recipe):
 def test_token_vectors_are_those_of_the_model_wherever_they_stand(project, tokens):
     checked = declared()
     save_random(checked, "bert", tokens)
-    bench, recipe = Bench.of(checked, "same"), checked.finetune.recipes["bert"]
-    model = bench.ready(Path("data/models/bert"), recipe, 1, "token_vectors").module.model
+    setup, recipe = TaskSetup.load(checked, "same"), checked.finetune.recipes["bert"]
+    model = setup.prepare(Path("data/models/bert"), recipe, 1, "token_vectors").module.model
     whole, _ = store.load(Path("data/models/bert"))
     ids = torch.tensor([[7, 8, 9, 10]])
     [read], [turned] = (model.layers(order, torch.tensor([4])) for order in (ids, ids.flip(1)))
@@ -53,26 +53,26 @@ def test_token_vectors_are_those_of_the_model_wherever_they_stand(project, token
 def test_another_start_takes_its_own_rate_and_scale(project, tokens):
     checked = declared(starts={"random": {"learning_rate": 0.02, "embedding_scale": 10.0}, "token_vectors": {"learning_rate": 0.01}})
     save_random(checked, "bert", tokens)
-    recipe, bench = checked.finetune.recipes["bert"], Bench.of(checked, "same")
+    recipe, setup = checked.finetune.recipes["bert"], TaskSetup.load(checked, "same")
     assert [recipe.of_start(start).learning_rate for start in STARTS] == [0.003, 0.02, 0.01]
     drawn = {
         scale: params.Recipe.model_validate(recipe.model_dump() | {"starts": {"random": {"embedding_scale": scale}}}) for scale in (1, 10)
     }
-    one, ten = (bench.ready(Path("data/models/bert"), own, 1, "random").module.model for own in drawn.values())
+    one, ten = (setup.prepare(Path("data/models/bert"), own, 1, "random").module.model for own in drawn.values())
     assert torch.equal(one.token_embedding.weight * 10, ten.token_embedding.weight)
     assert torch.equal(one.position_embedding.weight, ten.position_embedding.weight)
-    kept = bench.ready(Path("data/models/bert"), drawn[10], 1).module.model
+    kept = setup.prepare(Path("data/models/bert"), drawn[10], 1).module.model
     assert torch.equal(kept.token_embedding.weight, store.load(Path("data/models/bert"))[0].token_embedding.weight), (
         "pre-trained: as they are"
     )
 
 
 def test_each_seed_draws_its_training_examples_the_same_for_every_model(project):
-    bench = Bench.of(declared(), "same")
-    drawn = {seed: [row.id for row in bench.of_seed(seed).rows["train"]] for seed in (1, 2)}
+    setup = TaskSetup.load(declared(), "same")
+    drawn = {seed: [row.id for row in setup.for_seed(seed).examples["train"]] for seed in (1, 2)}
     assert len(drawn[1]) == len(drawn[2]) == 60 and set(drawn[1]) != set(drawn[2])
-    assert drawn[1] == [row.id for row in Bench.of(declared("gpt"), "same").of_seed(1).rows["train"]]
-    assert bench.of_seed(1).rows["test"] is bench.rows["test"] and "60 labelled examples, others for each seed" in bench.protocol(
+    assert drawn[1] == [row.id for row in TaskSetup.load(declared("gpt"), "same").for_seed(1).examples["train"]]
+    assert setup.for_seed(1).examples["test"] is setup.examples["test"] and "60 labelled examples, others for each seed" in setup.protocol(
         declared().finetune.recipes["bert"]
     )
 
@@ -80,8 +80,8 @@ def test_each_seed_draws_its_training_examples_the_same_for_every_model(project)
 def test_dev_may_be_a_part_and_test_all(project):
     raw = tiny_params()
     raw["finetune"]["eval_examples"] = {"dev": 5}
-    whole, part = Bench.of(params.check(tiny_params()), "same"), Bench.of(params.check(raw), "same")
-    assert len(part.rows["dev"]) == 5 < len(whole.rows["dev"]) and len(part.rows["test"]) == len(whole.rows["test"])
+    whole, part = TaskSetup.load(params.check(tiny_params()), "same"), TaskSetup.load(params.check(raw), "same")
+    assert len(part.examples["dev"]) == 5 < len(whole.examples["dev"]) and len(part.examples["test"]) == len(whole.examples["test"])
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_part_that_each_seed_draws_is_read_anew_for_each(project, tokens):
     """Else the head would learn on one seed's features and be judged on another's."""
     without_pooler(tokens)
     checked = declared(method="mix", head="pooled")
-    bench, arm = Bench.of(checked, "same"), runs.Arm("pretrained", ["test"], {})
-    reader, recipe = runs.Reader(bench), checked.finetune.recipes["bert"]
+    setup, group = TaskSetup.load(checked, "same"), runs.InitRuns("pretrained", ["test"], {})
+    cache, recipe = runs.InputCache(setup), checked.finetune.recipes["bert"]
     read = []
     for seed in (1, 2):
-        ready = bench.ready(Path("data/models/bert"), recipe, seed)
+        prepared = setup.prepare(Path("data/models/bert"), recipe, seed)
         with torch.no_grad():
-            ready.module.model.blocks[0].attention.output.weight.mul_(seed)  # stands for what a seed draws
-        read.append(reader.inputs(ready, Path("data/models/bert"), arm, seed)["test"].texts[0][0])
+            prepared.module.model.blocks[0].attention.output.weight.mul_(seed)  # stands for what a seed draws
+        read.append(cache.inputs(prepared, Path("data/models/bert"), group, seed)["test"].texts[0][0])
     assert not torch.equal(*read)
 
 
@@ -128,7 +128,7 @@ def test_a_part_that_each_seed_draws_is_read_anew_for_each(project, tokens):
 def test_a_vector_that_nothing_has_trained_is_refused(project, tokens, method):
     without_pooler(tokens)
     recipe = declared().finetune.recipes["bert"].model_dump() | {"method": method, "head": "pooled"}
-    bench = Bench.of(declared(), "same")
-    with pytest.raises(SesameError, match=f"method {method}: no training has touched the pooler .* set vector: mean"):
-        bench.ready(Path("data/models/bert"), params.Recipe.model_validate(recipe), 1)
-    assert bench.ready(Path("data/models/bert"), params.Recipe.model_validate(recipe | {"vector": "mean"}), 1)
+    setup = TaskSetup.load(declared(), "same")
+    with pytest.raises(SesameError, match=f"method {method}: the model's pooler was not pre-trained; set vector: mean"):
+        setup.prepare(Path("data/models/bert"), params.Recipe.model_validate(recipe), 1)
+    assert setup.prepare(Path("data/models/bert"), params.Recipe.model_validate(recipe | {"vector": "mean"}), 1)

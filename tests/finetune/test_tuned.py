@@ -11,7 +11,7 @@ from components import notebook, params
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive import tuned
-from components.finetune.bench import Bench
+from components.finetune.task_setup import TaskSetup
 from components.finetune.tuned import TunedModel
 from components.tasks import Example, metrics
 from pipelines import cli
@@ -42,15 +42,15 @@ def tune(tokens, start: str, kind: str = "classification", positions="learned", 
 )
 def test_a_kept_head_says_what_it_said_in_the_stage(project, tokens, start, recipe):
     checked, made = tune(tokens, start, **recipe)
-    model, bench = TunedModel(Path(f"data/models/{start}_same")), Bench.of(checked, "same")
-    said = model.predict(bench.rows["dev"])
-    assert metrics.evaluate(bench.task, "dev", bench.rows["dev"], said.values) == made["dev"]
+    model, setup = TunedModel(Path(f"data/models/{start}_same")), TaskSetup.load(checked, "same")
+    said = model.predict(setup.examples["dev"])
+    assert metrics.evaluate(setup.task, "dev", setup.examples["dev"], said.values) == made["dev"]
     answer = notebook.load(f"{start}_same").predict(*PAIR)
     assert answer["prediction"] == max(answer["probabilities"], key=answer["probabilities"].get)
     assert list(answer["probabilities"]) == ["no", "yes"] and sum(answer["probabilities"].values()) == pytest.approx(1)
     with pytest.raises(SesameError, match=f"{start}_same was tuned on same, which has two texts"):
         notebook.load(f"{start}_same").predict(PAIR[0])
-    with pytest.raises(SesameError, match=f"{start} has no head of a task; declare"):
+    with pytest.raises(SesameError, match=f"{start} has no task head; declare"):
         notebook.load(start).predict(*PAIR)
 
 
@@ -86,7 +86,7 @@ def test_an_exported_regression_is_in_units_of_the_scores(project, tokens, start
         ("elmo", {}, "elmo_same is a bilm, and transformers has no such model"),
         ("bert", {"pair": "apart"}, "has head pooled, pair apart, and transformers' classifiers read head pooled, pair joined"),
         ("bert", {"head": "mix"}, "has head mix, pair joined"),
-        ("bert", {"positions": "rotary"}, "transformers' roformer reads a text's vector otherwise"),
+        ("bert", {"positions": "rotary"}, "transformers' roformer pools a text differently"),
     ],
 )
 def test_what_transformers_has_no_classifier_for_is_one_line(project, tokens, start, recipe, said):
@@ -94,4 +94,4 @@ def test_what_transformers_has_no_classifier_for_is_one_line(project, tokens, st
     done = CliRunner().invoke(cli.app, ["export", f"{start}_same", "--classifier"])
     assert done.exit_code and said in str(done.exception) + done.output and not Path("data/export").exists()
     done = CliRunner().invoke(cli.app, ["export", start, "--classifier"])
-    assert done.exit_code and ("has no head of a task" in str(done.exception) + done.output or start == "elmo")
+    assert done.exit_code and ("has no task head" in str(done.exception) + done.output or start == "elmo")

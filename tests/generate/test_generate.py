@@ -18,7 +18,7 @@ from components import params
 from components.core.errors import SesameError
 from components.derive.checkpoints import export
 from components.generate import novelty, search, word_by_word, writing
-from components.generate.__main__ import scored
+from components.generate.__main__ import score
 from components.models import store
 from components.params import Beam, Greedy, Sample
 from components.stages import registry
@@ -316,13 +316,13 @@ def test_what_can_not_be_is_one_line(translated, tokens):
     assert "the beginning has 200 tokens, and the model reads 32" in said("gpt", "the " * 199)
     store.save(Path("data/models/elmo"), {}, params.check(tiny_params()).models["elmo"].architecture, tokens)
     able = "decoder, encoder_decoder, recurrent, recurrent_encoder_decoder"
-    assert f"elmo is of the family bilm, which doesn't write from left to right (those that do: {able})" in said("elmo")
+    assert f"elmo is of the family bilm, which does not generate from left to right (those that do: {able})" in said("elmo")
     raw = translated
     raw["generations"]["reversed"]["model"] = "gpt"
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     done = run_stage("components.generate", "reversed")
-    assert done.returncode == 2 and "gpt goes on with a text and rewrites none" in done.stderr
+    assert done.returncode == 2 and "gpt continues a text and has no source" in done.stderr
     Path("raw/test.back").write_text("one line\n")
     raw["generations"]["reversed"]["model"] = "back"
     with open("params.yaml", "w") as file:
@@ -336,5 +336,5 @@ def test_what_can_not_be_is_one_line(translated, tokens):
 
 def test_bleu_of_a_writing_without_blanks_is_of_its_characters():
     signatures: dict[str, str] = {}
-    figures = scored({"ours": ["他 在 河边 看到 一只 狗".replace(" ", "")]}, ["他在河边看到一只猫"], False, signatures)
+    figures = score({"ours": ["他 在 河边 看到 一只 狗".replace(" ", "")]}, ["他在河边看到一只猫"], False, signatures)
     assert figures["ours"]["bleu"] > 50 and "tok:zh" in signatures["BLEU"]

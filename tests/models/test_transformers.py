@@ -601,9 +601,9 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("gpt2", weights(lambda state: state.update({"lm_head.weight": torch.zeros(400, 32)})),
      r"lm_head\.weight in the weights is not the same as transformer\.wte\.weight"),
     ("bert", weights(lambda state: state.update({LAYER: torch.full((48, 32), torch.nan)})),
-     "transformers computes something else, by up to nan"),
+     "transformers computes other outputs, by up to nan"),
     ("bert", weights(lambda state: state.update({"bert.pooler.dense.bias": torch.full((32,), torch.nan)})),
-     "transformers computes something else, by up to nan"),
+     "transformers computes other outputs, by up to nan"),
 ])  # fmt: skip
 def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(given, name, spoil, said):
     folder = given(name)
@@ -726,7 +726,7 @@ def test_an_exported_deberta_is_read_without_what_pre_training_alone_uses(projec
     model = store.build(block, tokens).eval()
     store.save(Path("data/models/ours"), model.state_dict(), block, tokens)
     folder, difference = export.export("ours")
-    assert difference < 1e-4 and "left out, since transformers' deberta-v2 has no such part: head_bias" in capsys.readouterr().out
+    assert difference < 1e-4 and "left out, since transformers' deberta-v2 has no such module: head_bias" in capsys.readouterr().out
     theirs, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
     assert isinstance(theirs, transformers.DebertaV2Model) and not any(info.values()), info
     ids, lengths, real = batch(tokens, SENTENCES, 64)
@@ -793,7 +793,7 @@ def test_a_unigram_tokenizer_reads_and_is_not_written(project):
     figures = tokenizer_stage.train(params.check(raw), "tiny", Run(None))
     tokens = tokenizer.load(Path("data/tokenizers/tiny"))
     assert figures["vocab_size"] == 320 and tokens.decode(tokens.encode(["the dog sees 東京 ."])[0]) == "the dog sees 東京 ."
-    with pytest.raises(SesameError, match="a unigram tokenizer can't be written"):
+    with pytest.raises(SesameError, match="a unigram tokenizer can't be exported"):
         pieces.convert(tokens.path)
 
 
@@ -827,7 +827,7 @@ def test_the_command(ours):
     done = CliRunner().invoke(cli.app, ["export", "ours", "--out", "elsewhere/new"])
     assert done.exit_code == 0 and re.search(r"^elsewhere/new: .*largest difference \S+e-\d+", done.output, re.MULTILINE)
     rotary_encoder = ours.positions.kind == "rotary" and type(ours).__name__ == "Encoder"
-    without = "left out, since transformers' roformer has no such part: next_sentence, pooler"
+    without = "left out, since transformers' roformer has no such module: next_sentence, pooler"
     assert (without in done.output) == rotary_encoder
     assert transformers.AutoModel.from_pretrained("elsewhere/new").config.hidden_size == 32
     done = CliRunner().invoke(cli.app, ["export", "nobody"])

@@ -286,7 +286,7 @@ def test_cosines_need_no_training(tokens):
     recipe = params.Recipe(method="cosine", learning_rate=0.1, epochs=1, batch_size=4)
     task = params.Params.model_validate(tiny_params()).tasks
     one = next(own for own in task.values() if own.kind == "classification")
-    with pytest.raises(SesameError, match="method cosine compares two texts read apart"):
+    with pytest.raises(SesameError, match="method cosine compares two texts encoded apart"):
         methods.build(model, tokens, recipe, kinds.build(one, recipe), False)
 
 

@@ -85,7 +85,7 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     raw["studies"]["rate"]["seeds"] = [1, 2, 3]
     write_params(lab, raw, own)
     planned = lab.sesame("plan", "study@rate")
-    shown = "3 seeds a variant show differences from these on, in four cases of five: bits_per_byte 0."
+    shown = "3 seeds a variant detect differences from these on, in four cases of five: bits_per_byte 0."
     assert f"power    {shown}" in planned
     more = {line.split()[0] for line in planned.splitlines() if " to run " in line}
     assert more == {"resolve", "study@rate", *(f"{stage}@rate-{variant}-3" for stage in ("variant", "transfer") for variant in (15, 40))}

@@ -20,7 +20,7 @@ from components.embeddings.space import Space, save
 from components.models.common.config import Reads
 from components.params.variants import KINDS
 from components.report import benchmarks, spaces, tables
-from components.report.__main__ import less, reading, size, spread
+from components.report.__main__ import difference, reading, size, spread
 from tests.conftest import tiny_params
 
 STARTS = ("pretrained", "random", "token_vectors")
@@ -84,7 +84,7 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     row = gains(0.95, 0.5)
     assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("higher", "higher", True)
     assert row["baseline"]["model"] == "linear_svm"
-    assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", less(row["gains"]["random"]))
+    assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", difference(row["gains"]["random"]))
     assert reading([row], ["bert"]) == (
         "Pre-training is ahead of random weights beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond "
         "noise: bert on same. "
@@ -111,7 +111,7 @@ def test_own_token_vectors_are_a_start_to_be_ahead_of(project):
     said = reading([row], ["bert"])
     assert "ahead of random weights beyond noise in 1 of 1" in said and "ahead of own token vectors alone beyond noise in 0 of 1" in said
     compared = {("bert", "same", start): own for start, own in row["gains"].items()}
-    table = tables.judged(pd.DataFrame({"task": ["same"], "metric": ["accuracy"]}), compared).set_index("against")
+    table = tables.comparison_table(pd.DataFrame({"task": ["same"], "metric": ["accuracy"]}), compared).set_index("against")
     own = row["gains"]["random"].difference
     assert table.loc["random", ["difference", "low", "high", "verdict"]].tolist() == [own.difference, own.low, own.high, "higher"]
     assert 0 < table.loc["token_vectors", "detectable"] < 0.5 and 0 <= table.loc["token_vectors", "p"] <= 1
@@ -130,7 +130,7 @@ def test_one_seed_claims_nothing(project):
 
 def test_without_random_weights_nothing_is_claimed(project):
     row = gains(0.95, None)
-    assert not row["starts"] and not row["gains"] and less(None) == "–"
+    assert not row["starts"] and not row["gains"] and difference(None) == "–"
     assert reading([row], ["bert"]).startswith("No model was compared with another start")
 
 
@@ -255,7 +255,7 @@ def test_each_score_of_an_alignment_is_one_row_of_the_page(tmp_path, monkeypatch
         Path("data/align", pair).mkdir(parents=True)
         rows = {column: [0.5, 0.25] for column in spaces.ALIGNMENT[1:]} | {"method": ["xing_2015"] * 2, "retrieval": ["nn", "csls"]}
         pd.DataFrame(rows).to_csv(Path("data/align", pair, "scores.csv"), index=False)
-    shown = spaces.aligned(spaces.alignment(params.check(raw)))
+    shown = spaces.alignment_table(spaces.alignment(params.check(raw)))
     assert shown[["pair", "retrieval"]].values.tolist() == [["again", "nn"], ["again", "csls"], ["other", "nn"], ["other", "csls"]]
     assert shown["P@1"].tolist()[:2] == ["0.500 [0.500, 0.500]", "0.250 [0.250, 0.250]"]
 
@@ -282,7 +282,7 @@ def test_words_over_time_and_groups_of_writers_are_on_the_page(tmp_path, monkeyp
     pd.DataFrame(used).to_csv("data/align/writers/used.csv", index=False)
     figures = {"documents": [9, 8], "words": 1234, "used_differently": 1, "beyond_family": 0}
     metrics = {("vectors", name): {"words": 400, "vocabulary": 20} for name in ("one", "two")} | {("group", "writers"): figures}
-    metrics["history", "speeches"] = history.body(all_params, "speeches", None)
+    metrics["history", "speeches"] = history.trace(all_params, "speeches", None)
 
     shown = spaces.section(all_params, metrics)
     drawn = {key: Markup(plots.svg(figure)) for key, figure in spaces.figures(all_params).items()}

@@ -148,7 +148,7 @@ def test_halving_stops_trainings_for_real(project, tokens):
 def test_a_diverged_trial_is_a_result(project, tokens, capsys):
     save_models(tokens)
     found = searched(checked(space={"learning_rate": {"choices": [1e-3, 1e20]}, "epochs": {"choices": [2]}}, budget={"trials": 6}))
-    states = [(row["state"], float(row["learning_rate"]) > 1, row["score"] == "", "not a number" in row["note"]) for row in rows()]
+    states = [(row["state"], float(row["learning_rate"]) > 1, row["score"] == "", "not finite" in row["note"]) for row in rows()]
     assert set(states) == {("complete", False, False, False), ("failed", True, True, True)}
     assert found["failed"] + found["complete"] == 6 and "failed (the " in capsys.readouterr().out
     assert found["best"]["drawn"]["learning_rate"] == 1e-3

@@ -67,7 +67,7 @@ def test_the_command_shows_a_word_with_and_without_its_context(model):
     [
         ("no stars", {}, "one word between stars expected, as in 'a .play. in context'; 0 found"),
         ("*two* *words*", {}, "; 2 found"),
-        ("a *word*", {"layer": 3}, r"model bert has no layer 3 \(0, below all context, to 2\)"),
+        ("a *word*", {"layer": 3}, r"model bert has no layer 3 \(0, the embedding, to 2\)"),
         ("long " * 200 + "*word*", {}, "the prompt has [0-9]+ tokens, and model bert reads 32: shorten it"),
         ("*a* " + "long " * 200, {}, "the prompt has [0-9]+ tokens, and model bert reads 32: shorten it"),
     ],
@@ -96,7 +96,7 @@ def test_a_model_from_elsewhere_needs_a_corpus():
 
 def averaged(**options) -> tuple[dict, space.Space]:
     block = params.ContextualVectors(model="bert", corpus="tiny", min_count=3, **options)
-    metrics = contextual.body(params.Params.model_construct(contextual_vectors={"own": block}), "own", None)
+    metrics = contextual.contextual_vectors(params.Params.model_construct(contextual_vectors={"own": block}), "own", None)
     return metrics, space.load("data/vectors/own")
 
 
@@ -119,7 +119,7 @@ def test_words_beyond_what_the_model_reads_at_once_are_read_too(model):
     line = " ".join(["The dog sees the river."] * 12 + ["Two children paint a wooden house."] * 12)
     (folder / "train.txt").write_text(f"{line}\n\n{line}\n")
     block = params.ContextualVectors(model="bert", corpus="long", min_count=3)
-    contextual.body(params.Params.model_construct(contextual_vectors={"own": block}), "own", None)
+    contextual.contextual_vectors(params.Params.model_construct(contextual_vectors={"own": block}), "own", None)
     own = space.load("data/vectors/own")
     words = space.WORD.findall(f"{line} {line}".lower())
     assert dict(zip(own.words, own.counts.tolist(), strict=True)) == {word: words.count(word) for word in words}
@@ -136,18 +136,18 @@ def test_two_layers_of_a_model_are_aligned_like_two_languages(model):
     """Of the same words: a rotation finds most of them again, and by chance it would find one in forty."""
     for name, layer in (("below", 0), ("above", 2)):
         block = params.ContextualVectors(model="bert", corpus="tiny", min_count=3, layer=layer)
-        contextual.body(params.Params.model_construct(contextual_vectors={name: block}), name, None)
+        contextual.contextual_vectors(params.Params.model_construct(contextual_vectors={name: block}), name, None)
     pair = params.Alignment(
         source="below", target="above", dictionary={"kind": "identical", "train": 24, "test": 8, "min_count": 3}, methods=["xing_2015"]
     )
-    metrics = align.body(params.Params.model_construct(alignments={"layers": pair}), "layers", None)
+    metrics = align.align(params.Params.model_construct(alignments={"layers": pair}), "layers", None)
     assert metrics["methods"]["xing_2015"]["csls"]["p1"] > 0.2 > 4 * metrics["chance_p1"]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"layer": 3}, r"model bert has no layer 3 \(0, below all context, to 2\)"),
+        ({"layer": 3}, r"model bert has no layer 3 \(0, the embedding, to 2\)"),
         ({"max_words": 5}, "no word occurs min_count .3. times in corpus 'tiny': lower it or take more text"),
     ],
 )

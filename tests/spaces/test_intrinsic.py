@@ -67,7 +67,7 @@ def test_multiplying_is_its_formula(monkeypatch):
 
 def test_nothing_to_ask_is_no_figure():
     space = Space(["xx", "yy"], np.ones(2, int), np.eye(2, dtype=np.float32))
-    assert intrinsic.judged(space, ["wordsim353", "analogies"]) == {
+    assert intrinsic.evaluate(space, ["wordsim353", "analogies"]) == {
         "wordsim353": {"spearman": None, "low": None, "high": None, "asked": 0, "coverage": 0},
         "analogies": {"add": None, "multiply": None, "asked": 0, "coverage": 0},
     }

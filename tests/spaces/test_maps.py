@@ -59,7 +59,7 @@ def test_every_method_undoes_a_pure_rotation(name):
     rows = same(100)
     if chosen.self_learning:
         rows = self_learning.learn(a, b, rows, chosen).rows
-    mapped, fixed = map(tensor, fit(a, b, rows, chosen).bring(a, b))
+    mapped, fixed = map(tensor, fit(a, b, rows, chosen).apply(a, b))
     found = nearest(mapped, fixed, 1, csls(fixed, mapped, 10))[1][:, 0].numpy()
     assert (found == np.arange(600)).mean() > 0.99
 
@@ -212,7 +212,7 @@ ASKED = np.arange(3000, 3500)
 
 
 def p1(x: np.ndarray, y: np.ndarray, fitted: Fitted, retrieval: str) -> float:
-    mapped, fixed = map(tensor, fitted.bring(x, y))
+    mapped, fixed = map(tensor, fitted.apply(x, y))
     best = nearest(mapped[ASKED], fixed, 1, RETRIEVALS[retrieval](fixed, mapped, 10))[1][:, 0]
     return float((best.numpy() == ASKED).mean())
 

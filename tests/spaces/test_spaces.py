@@ -158,7 +158,7 @@ FASTTEXT = {"kind": "fasttext", "vector_size": 20, "buckets": 500}
 def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     corpus("one", "")
-    metrics = vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
+    metrics = vectors.train_vectors(settings({"v": kind | {"corpus": "one"}}), "v", None)
     assert metrics["words"] == 1500 * 8 and metrics["vocabulary"] == 120
     space = load("data/vectors/v")
     assert space.vectors.shape == (120, 20) and space.counts.sum() == 12000 and list(space.counts) == sorted(space.counts, reverse=True)
@@ -166,7 +166,7 @@ def test_vectors_know_the_topics(tmp_path, monkeypatch, kind):
     assert np.mean([space.words[n][0] == word[0] for word, row in zip(space.words, near, strict=True) for n in row]) > 0.9
     assert len(load("data/vectors/v", limit=10).words) == 10
     with pytest.raises(SesameError, match="lower min_count or take more text"):
-        vectors.body(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
+        vectors.train_vectors(settings({"v": kind | {"corpus": "one", "min_count": 10**6}}), "v", None)
 
 
 @pytest.mark.parametrize("kind", [PPMI, SGNS, CBOW], ids=lambda kind: kind["kind"])
@@ -175,14 +175,14 @@ def test_a_word_that_always_stands_alone_has_no_vector(tmp_path, monkeypatch, ca
     was the vector that was drawn."""
     monkeypatch.chdir(tmp_path)
     corpus("one", "")
-    vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
+    vectors.train_vectors(settings({"v": kind | {"corpus": "one"}}), "v", None)
     before = load("data/vectors/v")
     with open("data/corpora/one/train.txt", "a") as file:
         file.write("\n" + "(Applause.)\n(Laughter.)\n" * 50)
     capsys.readouterr()
-    vectors.body(settings({"v": kind | {"corpus": "one"}}), "v", None)
+    vectors.train_vectors(settings({"v": kind | {"corpus": "one"}}), "v", None)
     after = load("data/vectors/v")
-    assert "2 of 122 words have nothing beside them" in capsys.readouterr().out
+    assert "2 of 122 words have no neighbours to learn from" in capsys.readouterr().out
     assert after.words == before.words and (after.counts == before.counts).all() and len(after.vectors) == len(after.words)
     if kind == PPMI:
         assert abs(unit(after.vectors) @ unit(after.vectors).T - unit(before.vectors) @ unit(before.vectors).T).max() < 1e-3
@@ -198,7 +198,7 @@ def test_all_words_of_a_text_on_one_line_are_learned_from(tmp_path, monkeypatch,
     folder = Path("data/corpora/made_up")
     folder.mkdir(parents=True)
     (folder / "train.txt").write_text(" ".join(first + later) + "\n")
-    vectors.body(settings({"one": {**kind, "corpus": "made_up", "sample": 0, "epochs": 3}}), "one", None)
+    vectors.train_vectors(settings({"one": {**kind, "corpus": "made_up", "sample": 0, "epochs": 3}}), "one", None)
     read = load("data/vectors/one")
     rows = torch.from_numpy(unit(read.vectors))
     near = [read.words[n] for n in nearest(rows, rows, 2)[1][:, 1].tolist()]
@@ -282,8 +282,8 @@ def test_two_languages_end_to_end(tmp_path, monkeypatch):
     curve = {"methods": ["xing_2015"], "seed_pairs": [5, 40, 80]}
     made = settings(both, source="one", target="two", dictionary=dictionary, methods=["mikolov_2013", "artetxe_2018a"], curve=curve)
     for name in both:
-        vectors.body(made, name, None)
-    metrics = align.body(made, "pair", None)
+        vectors.train_vectors(made, name, None)
+    metrics = align.align(made, "pair", None)
     assert metrics["coverage"] == 1 and metrics["queries"] == 30 and metrics["train_pairs"] == 80
     assert metrics["methods"]["artetxe_2018a"]["csls"]["p10"] > 0.9 and metrics["chance_p1"] == pytest.approx(1 / 120)
     folder = Path("data/align/pair")
@@ -321,8 +321,8 @@ def test_two_periods_end_to_end(tmp_path, monkeypatch):
     both = {name: SGNS | {"corpus": name, "seed": seed} for seed, name in enumerate(("old", "new"))}
     made = settings(both, source="old", target="new", dictionary=params.IdenticalDictionary(kind="identical", train=80, test=30))
     for name in both:
-        vectors.body(made, name, None)
-    metrics = align.body(made, "pair", None)
+        vectors.train_vectors(made, name, None)
+    metrics = align.align(made, "pair", None)
     moved = table(Path("data/align/pair/moved.csv"))
     assert {row["word"] for row in moved[:2]} == {"aa", "bb"} and metrics["moved"]["words"] == len(moved)
     assert float(moved[0]["distance"]) > 0.5 > metrics["moved"]["mean_distance"]
@@ -334,9 +334,9 @@ def test_spaces_of_different_width(tmp_path, monkeypatch):
     both = {"one": PPMI | {"corpus": "one"}, "two": PPMI | {"corpus": "one", "vector_size": 10}}
     made = settings(both, source="one", target="two", dictionary=params.IdenticalDictionary(kind="identical", train=80, test=30))
     for name in both:
-        vectors.body(made, name, None)
+        vectors.train_vectors(made, name, None)
     with pytest.raises(SesameError, match="have 20 dimensions and vectors.two 10"):
-        align.body(made, "pair", None)
+        align.align(made, "pair", None)
 
 
 # ---------------------------------------------------------------- from elsewhere
@@ -351,7 +351,7 @@ def lines_of(words: list[str] = WORDS, rows: np.ndarray = ROWS) -> str:
 
 def brought(path: Path, **options) -> tuple[dict, Space]:
     block = params.PublishedVectors(source={"kind": "files", "paths": [str(path)]}, licence="none", **options)
-    metrics = published.body(params.Params.model_construct(published_vectors={"own": block}), "own", None)
+    metrics = published.import_vectors(params.Params.model_construct(published_vectors={"own": block}), "own", None)
     return metrics, load("data/vectors/own")
 
 
@@ -431,7 +431,7 @@ def test_a_start_by_similarity_teaches_nothing_that_is_asked_for():
     asked = {word: {word} for word in words[::3]}
     pair = align.Pair(both, both, dictionaries.Dictionary([], asked, {}))
     method = params.Method.model_validate({"name": "alone", "start": "similarity", "self_learning": {"vocabulary": 60}})
-    brought = align.learned(pair, method)
+    brought = align.learn_alignment(pair, method)
     assert not brought.taught & asked.keys() and len(brought.taught) > 30 and brought.how["seed_pairs"] <= 80
 
 
@@ -462,8 +462,8 @@ def test_words_with_a_space_are_words(tmp_path, monkeypatch):
             "5 3\nthe 1 2 3\n\nof 1 2 3\n",
             "vectors.txt, line 1: 5 vectors promised, 2 are there, the last on line 4: the file may be cut off",
         ),
-        ("the 0 0\n", "no usable vector in it"),
-        ("", "no usable vector in it"),
+        ("the 0 0\n", "no usable vector"),
+        ("", "no usable vector"),
     ],
 )
 def test_a_broken_file_of_vectors_is_one_line(tmp_path, monkeypatch, content, said):
@@ -525,7 +525,7 @@ def test_lists_of_pairs(tmp_path, monkeypatch):
         ),
         ("the der\n", "fish fisch\n", {}, "dictionary.test: none of its 1 pairs is in the two vocabularies"),
         ("the der\nthe\n", "cat katze\n", {}, "train.txt, line 2: two words expected, 1 found"),
-        ("the der\n", "\n", {}, "dictionary.test: no pair is in test.txt, so that nothing can be asked for: give it lines"),
+        ("the der\n", "\n", {}, "dictionary.test: no pair is in test.txt, so that nothing can be tested: give it lines"),
         ("the der das\n", "cat katze\n", {}, "train.txt, line 1: two words expected, 3 found"),
         ('{"source": 1}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "line 1: a JSON object with source and target expected"),
         ('{"source": "a", "source": "b", "target": "c"}\n', "cat katze\n", {"train": {"format": "jsonl"}}, "an object has 'source' twice"),
@@ -543,7 +543,7 @@ def test_a_header_and_an_empty_list_to_learn_from_are_said(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     built = dictionaries.load("pairs")(listed("English\tGerman\nthe\tder\n", "cat katze\n"), ENGLISH, GERMAN, 1)
     assert built.train == [("the", "der")]
-    assert "train.txt, line 1: 'English German' is taken for a pair; if it is a header, take that line out" in capsys.readouterr().out
+    assert "train.txt, line 1: 'English German' is read as a pair; if it is a header, remove that line" in capsys.readouterr().out
     dictionaries.load("pairs")(listed("of von\nthe der\n", "cat katze\n"), ENGLISH, GERMAN, 1)
     assert not capsys.readouterr().out
     assert not dictionaries.load("pairs")(listed("\n", "cat katze\n"), ENGLISH, GERMAN, 1).train
@@ -594,8 +594,8 @@ def own_spaces(**alignment) -> params.Params:
 def test_few_pairs_are_warned_of_and_numerals_alone_do(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     methods = [{"preset": "mikolov_2013", "seed_pairs": 8}, {"preset": "artetxe_2018b", "name": "numerals", "start": "numerals"}]
-    metrics = align.body(own_spaces(methods=methods), "pair", None)
-    assert "mikolov_2013: 8 pairs are fewer than the 12 dimensions: least squares fits them and nothing else" in capsys.readouterr().out
+    metrics = align.align(own_spaces(methods=methods), "pair", None)
+    assert "mikolov_2013: 8 pairs are fewer than the 12 dimensions, and least squares overfits them" in capsys.readouterr().out
     assert metrics["methods"]["numerals"]["seed_pairs"] == 30 and metrics["methods"]["numerals"]["csls"]["p1"] > 0.95
     assert metrics["methods"]["numerals"]["csls"]["queries_unseen"] == 70, "no gold is among what numerals taught"
     assert metrics["unlikeness"] == pytest.approx(0, abs=1)
@@ -606,7 +606,7 @@ def test_gensim_reads_vectors_and_an_alignment(tmp_path, monkeypatch):
     by `align`."""
     monkeypatch.chdir(tmp_path)
     made = own_spaces(methods=[{"preset": "xing_2015"}])
-    found = align.body(made, "pair", None)["methods"]["xing_2015"]["nn"]["p1"]
+    found = align.align(made, "pair", None)["methods"]["xing_2015"]["nn"]["p1"]
     [file] = interchange.export(made, "one", None, None)
     keyed, space = KeyedVectors.load_word2vec_format(str(file)), load("data/vectors/one")
     assert keyed.index_to_key == space.words and np.array_equal(keyed.vectors, space.vectors)
@@ -644,8 +644,8 @@ def test_nothing_to_begin_with_is_one_line(tmp_path, monkeypatch):
         Path("data/vectors/two"),
     )
     save(Space(space.words[:270], space.counts[:270], space.vectors[:270]), Path("data/vectors/two"))
-    with pytest.raises(SesameError, match=r"method xing_2015: the two vocabularies have no pair to begin with \(start: numerals\)"):
-        align.body(made, "pair", None)
+    with pytest.raises(SesameError, match=r"method xing_2015: the two vocabularies have no seed pairs \(start: numerals\)"):
+        align.align(made, "pair", None)
 
 
 def test_no_method_begins_with_what_is_asked_for(tmp_path, monkeypatch):
@@ -657,7 +657,7 @@ def test_no_method_begins_with_what_is_asked_for(tmp_path, monkeypatch):
         rows = draw.standard_normal((60, 100)).astype(np.float32)
         save(Space(words, np.zeros(60, int), rows), Path(f"data/vectors/{name}"))
     identical = {"kind": "identical", "train": 30, "test": 30}
-    metrics = align.body(
+    metrics = align.align(
         settings({}, source="one", target="two", dictionary=identical, methods=[{"preset": "xing_2015", "start": "identical"}]),
         "pair",
         None,
@@ -665,13 +665,13 @@ def test_no_method_begins_with_what_is_asked_for(tmp_path, monkeypatch):
     assert metrics["methods"]["xing_2015"]["nn"]["p1"] < 0.2 and metrics["methods"]["xing_2015"]["seed_pairs"] == 30
     assert not Path("data/align/pair/moved.csv").exists(), "without counts"
     taught = listed("wab wab\nwac wac\n", "wad wab\nwae wae\n")
-    metrics = align.body(settings({}, source="one", target="two", dictionary=taught, methods=["xing_2015"]), "pair", None)
+    metrics = align.align(settings({}, source="one", target="two", dictionary=taught, methods=["xing_2015"]), "pair", None)
     assert metrics["methods"]["xing_2015"]["nn"]["queries_unseen"] == 1
     assert 1 / 60 <= metrics["methods"]["xing_2015"]["nn"]["mrr"] < 0.5
     with pytest.raises(SesameError, match="vectors from elsewhere have no counts of their words"):
-        align.body(settings({}, source="one", target="two", dictionary=identical, controls=["same"]), "pair", None)
+        align.align(settings({}, source="one", target="two", dictionary=identical, controls=["same"]), "pair", None)
     with pytest.raises(SesameError, match="curve.seed_pairs: there are 2 train pairs, fewer than the smallest size"):
-        align.body(
+        align.align(
             settings({}, source="one", target="two", dictionary=taught, curve={"methods": ["xing_2015"], "seed_pairs": [5, 9]}),
             "pair",
             None,
@@ -689,8 +689,8 @@ def test_one_word_that_can_be_asked_for_is_enough(tmp_path, monkeypatch, width):
             Path(f"data/vectors/{name}"),
         )
     made = settings({}, source="one", target="two", dictionary=listed("wa wa\nwb wb\n", "wd wd\n"), methods=["xing_2015"])
-    assert align.body(made, "pair", None)["queries"] == 1
-    storage.write_json(Path("metrics.json"), align.body(made, "pair", None))  # no NaN
+    assert align.align(made, "pair", None)["queries"] == 1
+    storage.write_json(Path("metrics.json"), align.align(made, "pair", None))  # no NaN
 
 
 ORDER = {"the": "the", "dog": "hund", "cat": "katze", "house": "haus", "red": "rot", "old": "alt", "sleeps": "schläft", "runs": "läuft"}
@@ -748,8 +748,8 @@ def test_found_both_ways_and_found_often():
     pair = align.Pair(space(words, d=10), space(words, d=10), dictionaries.Dictionary([], {word: {word} for word in words[:8]}, {}))
 
     def looked(fixed: np.ndarray) -> tuple:
-        brought = align.Brought(None, torch.from_numpy(x), torch.from_numpy(fixed), {}, set())
-        [(_, best, mutual, _)] = align.looked_up(pair, brought, ["nn"], words[:8], 10)
+        brought = align.Aligned(None, torch.from_numpy(x), torch.from_numpy(fixed), {}, set())
+        [(_, best, mutual, _)] = align.translate(pair, brought, ["nn"], words[:8], 10)
         return best, mutual
 
     best, mutual = looked(x)

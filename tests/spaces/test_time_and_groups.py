@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from components import params
-from components.comparison.verdicts import falsely_discovered
+from components.comparison.verdicts import false_discovery_rates
 from components.core.errors import SesameError
 from components.embeddings import group, history
 from components.embeddings.space import Space, save
@@ -38,7 +38,7 @@ def centuries(tmp_path, monkeypatch) -> None:
 
 def told(**options) -> dict:
     block = params.History(periods=PERIODS, **options)
-    return history.body(params.Params.model_construct(histories={"own": block}), "own", None)
+    return history.trace(params.Params.model_construct(histories={"own": block}), "own", None)
 
 
 @pytest.mark.parametrize(("row", "count"), [(3, 90_000), (250, 55)])
@@ -85,11 +85,11 @@ def test_a_shift_the_other_way_is_not_as_known(centuries):
 def test_periods_that_do_not_fit_are_one_line(centuries):
     with pytest.raises(
         SesameError,
-        match="no two words occur 5000 times in every period: lower min_count, or take more text .least is in early: 451500 words",
+        match="no two words occur 5000 times in every period: lower min_count, or take more text .the smallest is early: 451500 words",
     ):
         told(min_count=5000)
     save(Space(WORDS, np.zeros(300, int), np.ones((300, 20), np.float32)), Path("data/vectors/late"))
-    with pytest.raises(SesameError, match="vectors late come from elsewhere, without the counts of their words"):
+    with pytest.raises(SesameError, match="vectors late are imported, without the counts of their words"):
         told()
     save(Space(WORDS, np.ones(300, int), np.ones((300, 7), np.float32)), Path("data/vectors/late"))
     with pytest.raises(SesameError, match="periods of different vector_size"):
@@ -127,7 +127,7 @@ def corpora(different: bool) -> params.Groups:
 
 
 def compared(groups: params.Groups) -> dict:
-    return group.body(params.Params.model_construct(groups={"own": groups}), "own", None)
+    return group.compare_groups(params.Params.model_construct(groups={"own": groups}), "own", None)
 
 
 def test_the_word_that_two_sets_use_differently_is_found_and_no_other(tmp_path, monkeypatch):
@@ -188,7 +188,7 @@ def test_a_few_words_of_large_spread_do_not_hide_the_others():
     planted = np.arange(300, 1000, 35)
     deals[0, planted] += 5 * spread[planted]
     own, chance = group.scores(deals, counts)
-    found = np.flatnonzero(falsely_discovered(own, chance.ravel()) <= 0.05)
+    found = np.flatnonzero(false_discovery_rates(own, chance.ravel()) <= 0.05)
     assert len(set(planted) & set(found)) >= 0.75 * len(planted) and len(set(found) - set(planted)) <= 1
 
 
@@ -204,5 +204,5 @@ def test_too_few_documents_are_one_line(tmp_path, monkeypatch):
     groups = corpora(different=True)
     with pytest.raises(SesameError, match="no word occurs 10000 times in both one and two: lower min_count"):
         compared(groups.model_copy(update={"min_count": 10_000}))
-    with pytest.raises(SesameError, match="one has 1 documents in its training text and two 1: there are 1 other ways to deal them"):
+    with pytest.raises(SesameError, match="one has 1 documents in its training text and two 1: there are 1 other ways to divide them"):
         compared(groups.model_copy(update={"max_words": 600}))

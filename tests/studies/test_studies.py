@@ -26,7 +26,7 @@ from components.params.variants import laid_over, varied
 from components.pretrain.training import checkpoint_folder
 from components.stages import registry, resolve
 from components.studies import __main__ as study_stage
-from components.studies import champion, expectations, intermediate, ladder, tables, transfer, variant
+from components.studies import champion, expectations, intermediate, ladder, readings, tables, transfer, variant
 from components.tasks import Example
 from tests.conftest import run_stage, tiny_params
 
@@ -380,7 +380,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"loss": 5.0, "context_free_loss": 5.2}))
     compared = tables.comparisons(everything, "rate")
     assert {own.verdict for own in compared if own.milestone == "last"} == {"not trained"}
-    said = tables.readings(everything, "rate", tables.table(everything, "rate", compared), compared, tables.untrained(everything, "rate"))
+    said = readings.readings(everything, "rate", tables.table(everything, "rate", compared), compared, tables.untrained(everything, "rate"))
     assert re.search(r"No verdict on tasks for .*40 \(loss 5.00, without context 5.20\): within 0.3 nats of the best guess", said[0])
 
     results = [Path(transfer.metrics_file(everything, own.name)) for own in params.members(everything.studies)]
@@ -392,7 +392,7 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
         if file == results[-1]:
             told = tables.blind(everything, "rate")
             assert list(told) == ([] if scale else ["same"])
-    [first, *_] = tables.readings(everything, "rate", tables.table(everything, "rate", compared), compared, {}, {"same": (0.0, 0.55)})
+    [first, *_] = readings.readings(everything, "rate", tables.table(everything, "rate", compared), compared, {}, {"same": (0.0, 0.55)})
     assert first == "same says nothing here: no variant is above a bag of words over the second text alone (0.000, 0.550)."
 
 
@@ -493,7 +493,7 @@ def test_the_reading_says_no_more_than_the_numbers():
     def read(side, flops=1.0) -> list[str]:
         common = {"milestone": "last", "flops": 100.0, "tokens": 10, "steps": 2}
         frame = pd.DataFrame([{"variant": "15", **common}, {"variant": "40", **common, "flops": 100.0 * flops}])
-        return tables.readings(CHECKED, "rate", frame, [compared("same", "40", "15", side, scores(*BASE[: side.runs]))])
+        return readings.readings(CHECKED, "rate", frame, [compared("same", "40", "15", side, scores(*BASE[: side.runs]))])
 
     [said] = read(scores(0.72, 0.69, 0.70))
     said, _, could = said.partition(" By itself one on a task ")
@@ -528,7 +528,7 @@ def test_a_ladder_tells_what_it_foretold():
     of_ten_times = r"Of ten times the compute the fit would put a factor \S+ \[(\S+), (\S+)\] into parameters"
     [share] = re.findall(of_ten_times, found.sentence)
     assert float(share[0]) < 10 ** (0.3 / (0.35 + 0.3)) < float(share[1]), "equation 4 of Hoffmann et al. (2022)"
-    [axis] = ladder.drawn(block, frame, found).axes
+    [axis] = ladder.plot(block, frame, found).axes
     assert [text.get_text() for text in axis.get_legend().get_texts()] == [f"{n:,.0f} parameters" for n in (2e5, 7e5, 2e6, 4e6)]
     assert ladder.climb(CHECKED.studies["rate"], frame, reads) is None
     with pytest.raises(SesameError, match="its variants read in different ways: both_sides, left_to_right"):

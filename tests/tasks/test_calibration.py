@@ -37,8 +37,8 @@ def test_temperature_brings_back_what_is_too_sure(judged):
     logits, labels = judged
     assert calibration.fitted_temperature(logits, labels) == pytest.approx(3, rel=0.1)
     splits = {"dev": logits[:2000], "test": logits[2000:]}
-    plain, one = calibration.of_splits(splits, labels[:2000], scaled=False)
-    scaled, temperature = calibration.of_splits(splits, labels[:2000], scaled=True)
+    plain, one = calibration.split_probabilities(splits, labels[:2000], scaled=False)
+    scaled, temperature = calibration.split_probabilities(splits, labels[:2000], scaled=True)
     assert one == 1 and temperature == pytest.approx(3, rel=0.15)
     for split, own in (("dev", labels[:2000]), ("test", labels[2000:])):
         before, after = calibration.evaluate(plain[split], own), calibration.evaluate(scaled[split], own)
@@ -50,9 +50,9 @@ def test_temperature_brings_back_what_is_too_sure(judged):
 def test_a_half_of_dev_does_not_see_its_own_labels(judged):
     """Labels of the even rows that say the opposite change the odd rows' probabilities only."""
     logits, labels = judged[0][:400], judged[1][:400].copy()
-    before, _ = calibration.of_splits({"dev": logits}, labels, scaled=True)
+    before, _ = calibration.split_probabilities({"dev": logits}, labels, scaled=True)
     labels[::2] = (labels[::2] + 1) % 3
-    after, _ = calibration.of_splits({"dev": logits}, labels, scaled=True)
+    after, _ = calibration.split_probabilities({"dev": logits}, labels, scaled=True)
     assert (before["dev"][::2] == after["dev"][::2]).all() and (before["dev"][1::2] != after["dev"][1::2]).any()
 
 

@@ -164,9 +164,9 @@ def test_sides_are_read_from_what_the_stages_wrote(project):
 def test_false_discoveries_are_rare_where_nothing_changed_and_changes_are_found():
     draw = np.random.default_rng(0)
     null = draw.standard_normal(2000)
-    quiet = [verdicts.falsely_discovered(draw.standard_normal(300), null) for _ in range(100)]
+    quiet = [verdicts.false_discovery_rates(draw.standard_normal(300), null) for _ in range(100)]
     assert sum((values <= 0.05).any() for values in quiet) <= 12, "in about 5 of 100 tables a word is taken for changed"
-    mixed = verdicts.falsely_discovered(np.concatenate([draw.standard_normal(280), 6 + draw.standard_normal(20)]), null)
+    mixed = verdicts.false_discovery_rates(np.concatenate([draw.standard_normal(280), 6 + draw.standard_normal(20)]), null)
     assert (mixed[280:] <= 0.05).mean() > 0.9 and (mixed[:280] <= 0.05).mean() < 0.02
-    by_hand = verdicts.falsely_discovered(np.array([5.0, -5, 0.5]), np.arange(1, 10) / 10)  # p: 1/10, 1, 6/10
+    by_hand = verdicts.false_discovery_rates(np.array([5.0, -5, 0.5]), np.arange(1, 10) / 10)  # p: 1/10, 1, 6/10
     np.testing.assert_allclose(by_hand, [0.3, 1, 0.9])

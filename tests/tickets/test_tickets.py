@@ -59,10 +59,10 @@ def made(project, tokens) -> params.Params:
 
 
 def test_a_ticket_begins_where_the_model_did_and_keeps_its_zeros(made, monkeypatch):
-    from components.finetune.bench import Bench
+    from components.finetune.task_setup import TaskSetup
 
-    bench = Bench.of(made, "same", {"train": 40, "dev": 20, "test": 20})
-    tuning = Tuning(bench, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1)
+    setup = TaskSetup.load(made, "same", {"train": 40, "dev": 20, "test": 20})
+    tuning = Tuning(setup, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1)
     whole = tuning.train()
     kept = masks.pruned([torch.ones_like(own, dtype=torch.bool) for own in whole.weights], whole.weights, 0.5)
     start = sparse.matrices(store.load(Path("data/models/gpt"))[0])
@@ -85,13 +85,13 @@ def test_a_ticket_begins_where_the_model_did_and_keeps_its_zeros(made, monkeypat
 
 
 def test_weights_drawn_anew_are_those_of_the_layers_alone(made, monkeypatch):
-    from components.finetune.bench import Bench
+    from components.finetune.task_setup import TaskSetup
 
     begun = {}
     monkeypatch.setattr("components.finetune.loop.fit", lambda fabric, module, *_: begun.update(module.state_dict()) or 1 / 0)
-    bench = Bench.of(made, "same", {"train": 40, "dev": 20, "test": 20})
+    setup = TaskSetup.load(made, "same", {"train": 40, "dev": 20, "test": 20})
     with pytest.raises(ZeroDivisionError):
-        Tuning(bench, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1).train(pretrained=False)
+        Tuning(setup, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1).train(pretrained=False)
     start = store.load(Path("data/models/gpt"))[0].state_dict()
     same = {name for name, value in start.items() if torch.equal(begun[f"model.{name}"], value)}
     assert "token_embedding.weight" in same and "blocks.0.attention.query_key_value.weight" not in same

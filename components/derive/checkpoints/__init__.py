@@ -1,8 +1,8 @@
-"""Models in the form of `transformers`: brought in (`python -m components.derive.checkpoints NAME`) and written out (`sesame export`).
+"""Models in the format of `transformers`: imported (`python -m components.derive.checkpoints NAME`) and exported (`sesame export`).
 
-`parity` checks each time that both give the same numbers; `pieces` turns a sentencepiece tokenizer into a
-`tokenizer.json`. Each family maps the names and shapes of `transformers` to its modules in its `hub.py`; one more kind
-of model is a table there.
+`parity` checks each time that both compute the same numbers; `pieces` converts a sentencepiece tokenizer to a
+`tokenizer.json`. Each family maps the names and shapes of `transformers` to its modules in its `hub.py`; to add a kind
+of model, add a table there.
 """
 
 from importlib import import_module
@@ -11,6 +11,6 @@ from types import ModuleType
 
 
 def hub(family: str) -> ModuleType | None:
-    """How `transformers` lays out a family; None where it has no such model."""
+    """The layout of a family in `transformers`; None where it has no such model."""
     name = f"components.models.{family}.hub"
     return import_module(name) if find_spec(name) else None

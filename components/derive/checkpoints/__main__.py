@@ -1,5 +1,5 @@
-"""`python -m components.derive.checkpoints NAME`: the source of a checkpoint -> data/models/<name>, in the form that
-pre-training writes."""
+"""`python -m components.derive.checkpoints NAME`: the source of a checkpoint -> data/models/<name>, in the format of
+pre-training."""
 
 import shutil
 from copy import copy
@@ -26,19 +26,19 @@ from components.text.tokenizer import code_points
 from components.text.tokenizer.fast import FILE, SETTINGS, FastTokenizer
 
 PICKLED = "pytorch_model*.bin"
-"""Weights as they were saved before safetensors, read where there are no others; by torch without running what a pickle
-may hold."""
-KEPT = ("*.json", "*.txt", "*.model", "*.safetensors", PICKLED)
+"""The format of weights before safetensors, read where there are no others; torch does not execute code in these
+pickles."""
+READ = ("*.json", "*.txt", "*.model", "*.safetensors", PICKLED)
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 SENTINEL = "<extra_id_"
-"""What T5's names of hidden spans begin with: as special as `[MASK]`, and so no piece of a text."""
+"""The prefix of T5's sentinel tokens: special like `[MASK]`, and never part of a text."""
 
 
 def fetch(source: params.Source, folder: Path) -> None:
-    """The files of a checkpoint, by their own names, into a folder."""
+    """Copy the files of a checkpoint, by their names, into a folder."""
     for file in sources.open_files(source):
         name = PurePosixPath(file.name.rpartition(": ")[2]).name
-        if not any(fnmatchcase(name, pattern) for pattern in KEPT):
+        if not any(fnmatchcase(name, pattern) for pattern in READ):
             continue
         if (folder / name).exists():
             raise SesameError(f"two files of the source are called {name}, the second is {file.name}; name the files one by one")
@@ -49,11 +49,11 @@ def fetch(source: params.Source, folder: Path) -> None:
 
 
 def _require(folder: Path, patterns: tuple[str, ...]) -> None:
-    """Raises SesameError where a checkpoint has no file of such a name."""
-    there = sorted(path.name for path in folder.iterdir())
-    if not any(fnmatchcase(name, pattern) for name in there for pattern in patterns):
-        wanted, known = " or ".join(patterns), " ".join(KEPT)
-        raise SesameError(f"the source has no {wanted}; of the kinds that are read ({known}) it has: {', '.join(there) or 'none'}")
+    """Raises SesameError where a checkpoint has no file with such a name."""
+    found = sorted(path.name for path in folder.iterdir())
+    if not any(fnmatchcase(name, pattern) for name in found for pattern in patterns):
+        wanted, known = " or ".join(patterns), " ".join(READ)
+        raise SesameError(f"the source has no {wanted}; of the kinds that are read ({known}) it has: {', '.join(found) or 'none'}")
 
 
 def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, int]:
@@ -80,7 +80,7 @@ def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, in
 
 
 def of_generation(folder: Path) -> dict:
-    """What ends a text that is as long as it may be: a file of settings for writing, where there is one, overrides the model's own."""
+    """The token that ends a text of maximal length: a file with settings for generation overrides those of the model."""
     if not (path := folder / "generation_config.json").exists():
         return {}
     given = tables.parsed(path.name, path.read_bytes())
@@ -90,7 +90,7 @@ def of_generation(folder: Path) -> dict:
 
 
 def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:
-    """The tokenizer that `transformers` makes of a checkpoint's files, old kinds of files included; where there are none, code points."""
+    """The tokenizer that `transformers` builds from a checkpoint's files, including old formats; where there are none, code points."""
     if layout.code_points:
         (folder / "whole").mkdir()
         code_points.write(folder / "whole")
@@ -108,9 +108,8 @@ def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:
 
 
 def with_markers(file: Path, settings: Path) -> None:
-    """Make a piece of text of each token that the checkpoint added as special for its own use, as `<ent>`: texts are
-    written with it. What frames a text, stands for a hidden or an unknown piece or pads stays out of reach of a
-    text."""
+    """Make tokens that the checkpoint added as special for its own use, as `<ent>`, ordinary tokens: texts contain them. Tokens that
+    surround a text, mask, pad or stand for unknown ones stay special."""
     raw, named = storage.read_json(file), storage.read_json(settings)
     roles = {value["content"] if isinstance(value, dict) else value for key, value in named.items() if key.endswith("_token") and value}
     for token in raw["added_tokens"]:
@@ -119,7 +118,7 @@ def with_markers(file: Path, settings: Path) -> None:
 
 
 def never_read(tokens: FastTokenizer) -> list[str]:
-    """Pieces with capitals of a tokenizer that makes small letters of every text, so that none can occur."""
+    """Tokens with capitals of a tokenizer that lower-cases every text, so that none can occur."""
     normalizer = tokens.tokenizer.normalizer
     if normalizer is None or normalizer.normalize_str("A") == "A":
         return []
@@ -128,16 +127,16 @@ def never_read(tokens: FastTokenizer) -> list[str]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All weights of a checkpoint, which may be cut into several files."""
+    """All weights of a checkpoint, which may be in several files."""
     weights = {}
     for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob(PICKLED)):
         try:
-            part = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+            chunk = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
         except (SafetensorError, RuntimeError, UnpicklingError, EOFError) as error:
             raise SesameError(f"{path.name} can't be read: {one_line(error)}") from None
-        if twice := weights.keys() & part.keys():
+        if twice := weights.keys() & chunk.keys():
             raise SesameError(f"{min(twice)} is in {path.name} and in another file, too; name the files of the source one by one")
-        weights |= part
+        weights |= chunk
     return weights
 
 
@@ -153,7 +152,7 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
             raise SesameError(
                 f"the tokenizer has {tokens.vocab_size:,} ids, but config.json says vocab_size {vocab_size:,}: they don't belong together"
             )
-        # an embedding may have been made larger, a multiple of 64 for speed: the rows that no id has are left out
+        # an embedding may be padded to a multiple of 64 for speed: rows without an id are left out
         wide = copy(tokens)
         wide.vocab_size = vocab_size
         with torch.device("meta"):

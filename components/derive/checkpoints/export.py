@@ -17,11 +17,11 @@ FOLDER = Path("data/export")
 
 
 LIBRARY = "transformers"
-"""In the front matter of a model card: which library loads it."""
+"""The library in the front matter of a model card."""
 
 
 def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
-    """The model card: licences, what the model is, and what made it, step by step."""
+    """The model card: licences, what the model is, and each step of its lineage."""
     licences = licences_of(name)
     steps = [
         " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items()) for step in lineage
@@ -42,36 +42,36 @@ How it was made:
 
 
 def licences_of(name: str) -> list[str]:
-    """Of a model's weights from elsewhere and of the texts that it was trained on, as params.yaml states them."""
-    if not Path("params.yaml").exists():  # a model that was carried away by itself
+    """The licences of a model's imported weights and of its training texts, as params.yaml states them."""
+    if not Path("params.yaml").exists():  # a model outside its project
         return []
     declared = params.load()
     if name not in {**declared.models, **declared.checkpoints, **declared.derived}:
         return []
     root = declared.root(name)
-    found = [declared.checkpoints[root].licence] if root in declared.checkpoints else []
+    licences = [declared.checkpoints[root].licence] if root in declared.checkpoints else []
     for encoding in [encoding for encoding, _ in declared.read_by(name)]:
         corpus = declared.encodings[encoding].corpus
         if mix := declared.mixes.get(corpus):
-            found += [] if mix.only_tasks else [declared.corpora[mix.corpus].licence]
-            found += [declared.tasks[task].licence for task in mix.tasks]
+            licences += [] if mix.only_tasks else [declared.corpora[mix.corpus].licence]
+            licences += [declared.tasks[task].licence for task in mix.tasks]
         else:
-            found.append(declared.corpora[corpus].licence)
-    return list(dict.fromkeys(found))
+            licences.append(declared.corpora[corpus].licence)
+    return list(dict.fromkeys(licences))
 
 
 def export(name: str, out: Path | None = None, classifier: bool = False) -> tuple[Path, float]:
-    """Write a model; where it stands and the largest difference between what it computes here and there.
+    """Write a model; returns its folder and the largest difference between our outputs and those of `transformers`.
 
-    `classifier`: with the head of the task that it was tuned on, in place of those of pre-training.
-    Raises SesameError when there is no such model or head, `transformers` has nothing like it, or `out` is in use.
+    `classifier`: with the head of its fine-tuning task instead of those of pre-training.
+    Raises SesameError when there is no such model or head, `transformers` has no such model, or `out` exists.
     """
     folder = Path("data/models", name)
     target = storage.unused_path(out) if out else FOLDER / (f"{name}_classifier" if classifier else name)
     architecture = store.about(folder).architecture
     if (form := hub(architecture.name)) is None:
         written = ", ".join(family for family in ARCHITECTURES if hub(family))
-        raise SesameError(f"{name} is a {architecture.name}, and transformers has no such model; what can be written: {written}")
+        raise SesameError(f"{name} is a {architecture.name}, which transformers does not have; families that can be exported: {written}")
     kind = form.model_type(architecture)
     layout = form.LAYOUTS[kind]
     settings = layout.config(architecture)
@@ -80,8 +80,8 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
     absent = model.absent
     if layout.code_points and isinstance(tokens, Tokenizer):
         raise SesameError(
-            f"{name} reads characters of one form and case, by numbers of its own (tokenizers' kind: characters), and transformers' {kind} "
-            "any text by its code points: it would read other ones"
+            f"{name} reads characters of one form and case, with ids of its own (tokenizers' kind: characters), and transformers' {kind} "
+            "reads any text by code points: the ids would differ"
         )
     state = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] not in absent}
     transformers = parity.quiet_transformers()
@@ -89,7 +89,7 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         written.mkdir(parents=True)
         if layout.code_points:
             transformers.CanineTokenizer(model_max_length=architecture.max_length).save_pretrained(written)
-        elif isinstance(tokens, Tokenizer):  # trained here
+        elif isinstance(tokens, Tokenizer):  # trained by Sesame
             pieces.write(tokens, form, architecture.max_length, written, classifier)
         else:
             tokens.save(written)
@@ -116,5 +116,5 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
         difference = parity.check(written, model, layout, tokens, [*absent, *without])
     if without:
-        print(f"left out, since transformers' {kind} has no such part: {', '.join(without)}")
+        print(f"left out, since transformers' {kind} has no such module: {', '.join(without)}")
     return target, difference

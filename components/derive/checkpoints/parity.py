@@ -1,4 +1,4 @@
-"""Whether `transformers` and our modules read the same ids out of a text and compute the same numbers from them."""
+"""Checks that `transformers` and our modules have the same ids for a text and compute the same outputs."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from components.text.tokenizer import Tokenizer
 from components.text.tokenizer.fast import FastTokenizer
 
 TOLERANCE = 1e-4
-"""Largest absolute difference of hidden states, pooled vectors and logits."""
+"""The largest allowed absolute difference of hidden states, pooled vectors and logits."""
 
 TEXTS = (
     "The quick brown fox jumps over the lazy dog.",
@@ -39,10 +39,11 @@ def check(
     folder: Path, model: LanguageModel, layout: Layout, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
     texts: Sequence[str] = TEXTS,
 ) -> float:  # fmt: skip
-    """The largest absolute difference between `model`, laid out like that, and what `transformers` makes of `folder`, on `texts`.
+    """The largest absolute difference between the outputs of `model` and those of `transformers` from `folder`, on `texts`.
 
-    Compares the last layer (of two stacks that of the first) and, where the checkpoint has them, pooled vectors and logits, in float32.
-    Where that is above TOLERANCE it is computed again in float64, because a model with large activations rounds that much.
+    Compares the last layer (of an encoder-decoder, the encoder's) and, where the checkpoint has them, pooled vectors and logits,
+    in float32.
+    Above TOLERANCE it is computed again in float64, because a model with large activations has large rounding errors.
     Raises SesameError when it is above TOLERANCE there, too, or when a text has other ids.
     """
     transformers = quiet_transformers()
@@ -50,7 +51,7 @@ def check(
     encoded = tokens.encode(list(texts))
     for text, ids in zip(texts, encoded, strict=True):
         if theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] != ids:
-            raise SesameError(f"{folder}: transformers splits {text!r} in another way")
+            raise SesameError(f"{folder}: transformers tokenises {text!r} differently")
     behind = layout.padding_after(model)
     frame = len(tokens.prefix) + len(tokens.suffix)
     room = model.max_length - frame - behind
@@ -67,7 +68,7 @@ def check(
         if len(tokens.suffix) > 1:  # XLNet's texts end with a token of a third kind
             segments[torch.arange(len(rows)), lengths - 1] = 2
     inputs = {"input_ids": ids, "attention_mask": real.long()} | ({"token_type_ids": segments} if layout.reads_segments else {})
-    if layout.decodes:  # the texts once more, as what is to be written
+    if layout.decodes:  # the texts again, as targets
         inputs["decoder_input_ids"] = torch.cat([torch.full_like(ids[:, :1], model.start), ids[:, :-1]], 1)
 
     @torch.no_grad()
@@ -90,6 +91,6 @@ def check(
 
     difference = largest(torch.float32)
     if not difference < TOLERANCE and not (exact := largest(torch.float64)) < TOLERANCE:  # NaN is not, either
-        said = difference if math.isnan(exact) else exact  # some of transformers' masks are NaN in float64
-        raise SesameError(f"{folder}: transformers computes something else, by up to {said:.2g} ({TOLERANCE:g} is allowed)")
+        shown = difference if math.isnan(exact) else exact  # some masks of transformers are NaN in float64
+        raise SesameError(f"{folder}: transformers computes other outputs, by up to {shown:.2g} ({TOLERANCE:g} is allowed)")
     return difference

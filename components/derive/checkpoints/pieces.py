@@ -1,4 +1,4 @@
-"""A sentencepiece model as a `tokenizer.json`, so that `AutoTokenizer` gives the same ids."""
+"""Converts a sentencepiece model to a `tokenizer.json`, so that `AutoTokenizer` gives the same ids."""
 
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,7 @@ AS_WRITTEN = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fu
 
 
 def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
-    """Every pair of pieces that together are a piece, those of the best piece first. Special and byte pieces are never merged."""
+    """Every pair of tokens that together are a token, the best first. Special and byte tokens are never merged."""
     pieces = {piece.piece: number for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL}  # the best first
     cuts = ((number, piece[:i], piece[i:]) for piece, number in pieces.items() for i in range(1, len(piece)))
     merges = [(number, pieces[left], pieces[right], left, right) for number, left, right in cuts if left in pieces and right in pieces]
@@ -27,31 +27,31 @@ def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
 
 
 def convert(path: Path) -> Fast:
-    """`tokenizer.model` -> the same as a pipeline of the `tokenizers` library, without the form of a pair.
+    """Convert `tokenizer.model` to a pipeline of the `tokenizers` library, without the template of a pair.
 
-    The ids are the same for all text whose combining marks stand in the order of NFC or NFD; a stack of marks out of order,
-    or one that composes across another mark, is normalised a little further here than by sentencepiece.
+    The ids are the same for all text whose combining marks are in the order of NFC or NFD; other orders of marks
+    are normalised slightly further here than by sentencepiece.
     Raises SesameError for a unigram model.
     """
     model = sentencepiece_model_pb2.ModelProto()
     model.ParseFromString(path.read_bytes())
     byte_fallback = model.trainer_spec.byte_fallback
     if model.trainer_spec.model_type == model.trainer_spec.UNIGRAM:
-        # `tokenizers` takes "[MASK]" in a text for that piece there, whatever its score, where a letter of it is unknown
-        raise SesameError("a unigram tokenizer can't be written with the same ids for every text; bpe, characters and bytes can")
-    # characters and bytes are pieces that never merge
+        # `tokenizers` reads "[MASK]" in a text as that token, whatever its score, where one of its letters is unknown
+        raise SesameError("a unigram tokenizer can't be exported with the same ids for every text; bpe, characters and bytes can")
+    # characters and bytes are tokens that never merge
     vocabulary = {piece.piece: number for number, piece in enumerate(model.pieces)}
     fast = Fast(BPE(vocabulary, _merges(model), unk_token="[UNK]", fuse_unk=True, byte_fallback=byte_fallback))
     fast.normalizer = normalizers.Sequence([
-        # The library looks a whole grapheme up by its first character and drops the rest of it ("É" of two characters
-        # becomes "e"). So compose what can be, and part the rest by a control character, which the map itself deletes.
+        # The library looks up a grapheme by its first character and drops the rest ("É" of two characters becomes "e").
+        # So compose what can be composed, and separate the rest by a control character, which the map deletes.
         normalizers.NFC(),
         normalizers.Replace(Regex(r"(?<=.)(?=[^\x00-\x7f])"), "\x01"),
         normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
         normalizers.Replace(Regex(" {2,}"), " "),
-        normalizers.Replace(Regex(" $"), ""),  # and not Strip, which takes other white space, too
+        normalizers.Replace(Regex(" $"), ""),  # not Strip, which removes other white space, too
     ])  # fmt: skip
-    # a blank that the text begins with is the one that is put before it; what follows on a [MASK] in it gets none
+    # a blank at the start of a text is the one that is added; text after a [MASK] gets none
     fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     fast.decoder = decoders.Sequence([*AS_WRITTEN, decoders.Strip(" ", 1, 0)])
     control = [piece.piece for piece in model.pieces[len(SPECIALS) :] if piece.type == piece.CONTROL]  # T5's sentinels
@@ -60,8 +60,7 @@ def convert(path: Path) -> Fast:
 
 
 def within_a_text(fast: Fast) -> None:
-    """Have a byte-level tokenizer put its blank before a whole text alone, and not before what follows on a `[MASK]` in
-    it."""
+    """Make a byte-level tokenizer add its blank only before a text, and not after a `[MASK]` in it."""
     lower = [normalizers.Lowercase()] if fast.normalizer.normalize_str("A") == "a" else []
     fast.normalizer = normalizers.Sequence([
         normalizers.NFKC(), *lower, normalizers.Replace(Regex(r"^\s+"), " "), normalizers.Strip(left=False, right=True),
@@ -71,11 +70,10 @@ def within_a_text(fast: Fast) -> None:
 
 
 def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path, classifier: bool = False) -> None:
-    """Put `tokenizer.json` and its settings into a folder. `form`: a family's `hub`, which says how a text and a pair
-    are framed, which inputs the model takes, on which side it is padded and whether it goes on where a text ends. `classifier`: for
-    a model that says something of a text, and does not go on.
+    """Write `tokenizer.json` and its settings. `form`: a family's `hub`, with the templates of a text and a pair, the inputs of the model,
+    the side of padding, and whether the model continues texts. `classifier`: for a model that classifies.
 
-    Unlike ours this tokenizer takes `[MASK]` in a text for the mask, as its users expect; `split_special_tokens=True`
+    Unlike ours this tokenizer reads `[MASK]` in a text as the mask token, as users expect; `split_special_tokens=True`
     turns that off."""
     fast = convert(tokens.path) if isinstance(tokens, SentencePieces) else Fast.from_file(str(tokens.path))
     if isinstance(fast.decoder, decoders.ByteLevel):
@@ -86,10 +84,10 @@ def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path, cl
     fast.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
     quiet_transformers().PreTrainedTokenizerFast(
         tokenizer_object=fast, model_input_names=inputs, model_max_length=max_length, clean_up_tokenization_spaces=False,
-        # transformers counts positions from the padding on, unless it generates
+        # transformers counts positions from the padding, unless it generates
         padding_side="right" if classifier else getattr(form, "PADDING_SIDE", "right"),
         pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
         bos_token="[CLS]", eos_token="[SEP]",
     ).save_pretrained(folder)  # fmt: skip
     settings = storage.read_json(folder / SETTINGS)
-    storage.write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # the name that version 4 knows, too
+    storage.write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # the name in version 4, too

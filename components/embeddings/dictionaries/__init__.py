@@ -1,6 +1,6 @@
 """Word pairs: some to learn a mapping from, others, with other source words, to test it.
 
-One more kind of dictionary is one file here, `<kind>.py`, with `build(settings, source, target, seed)`, and its block in
+To add a kind of dictionary, write a file `<kind>.py` here with `build(settings, source, target, seed)`, and its block in
 `components/params/dictionaries.py`.
 """
 
@@ -17,7 +17,7 @@ from components.core.errors import SesameError
 Settings = params.WordNetDictionary | params.IdenticalDictionary | params.PairsDictionary | params.ParallelDictionary
 
 SPARE = 10
-"""Words that must be left to learn from."""
+"""The fewest words to learn from."""
 NUMERAL = re.compile(r"[0-9]+")
 
 
@@ -28,9 +28,9 @@ class Dictionary:
     train: list[tuple[str, str]]
     """All in both vocabularies."""
     test: dict[str, set[str]]
-    """Source word -> every translation that counts, in the target vocabulary or not."""
+    """Source word -> all its right translations, in the target vocabulary or not."""
     left_out: dict[str, int]
-    """Of train pairs that were listed: how many are not among them, and why."""
+    """Reason -> the number of listed train pairs that are left out."""
 
 
 def load(kind: str) -> Callable[[Settings, list[str], list[str], int], Dictionary]:
@@ -44,9 +44,9 @@ def load(kind: str) -> Callable[[Settings, list[str], list[str], int], Dictionar
 def drawn(
     candidates: list[str], translations: dict[str, Counter], target: list[str], train: int, test: int, seed: int
 ) -> Dictionary:  # fmt: skip
-    """Out of the `train` + `test` most frequent source words with a translation, a seeded `test` are held out and the others learn.
+    """Hold out a seeded sample of `test` words among the `train` + `test` most frequent source words with a translation.
 
-    A word learns from the translations that are best known (in `target`, the vocabulary), and counts as found with any.
+    A word is learned with its best known translations (in `target`, the vocabulary), and tested with all.
     Raises SesameError when there are not enough words.
     """
     pool = candidates[: train + test]
@@ -55,22 +55,22 @@ def drawn(
             f"{len(pool)} words of the source vocabulary have a translation: too few to hold out {test} and learn from the rest"
         )
     held_out = random.Random(seed).sample(pool, test)
-    asked, there = set(held_out), set(target)
+    held, there = set(held_out), set(target)
     pairs = []
     for word in pool:
         known = {translation: times for translation, times in translations[word].items() if translation in there}
-        if word not in asked and known:
-            # Only the best known: a mapping learns from few pairs, and a rare sense among them pulls it away.
+        if word not in held and known:
+            # only the best known: with few pairs a rare sense would distort the map
             pairs += [(word, translation) for translation in sorted(known) if known[translation] == max(known.values())]
     return Dictionary(pairs, {word: set(translations[word]) for word in held_out}, {})
 
 
 def spelled_alike(source: list[str], target: list[str]) -> list[tuple[str, str]]:
-    """Words spelled alike in both vocabularies."""
+    """Words with the same spelling in both vocabularies."""
     there = set(target)
     return [(word, word) for word in source if word in there]
 
 
 def numerals(source: list[str], target: list[str]) -> list[tuple[str, str]]:
-    """Numerals in both vocabularies (Artetxe et al. 2017): a dictionary that every pair of languages with these digits has."""
+    """Numerals in both vocabularies (Artetxe et al. 2017): a dictionary for all languages with these digits."""
     return [pair for pair in spelled_alike(source, target) if NUMERAL.fullmatch(pair[0])]

@@ -1,4 +1,4 @@
-"""Each word is its own translation: two spaces of one language."""
+"""Each word is its own translation, for two spaces of one language."""
 
 from collections import Counter
 
@@ -7,6 +7,6 @@ from components.embeddings.dictionaries import Dictionary, drawn, spelled_alike
 
 
 def build(settings: params.IdenticalDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
-    """The words of both vocabularies, each known once as itself."""
+    """The words of both vocabularies, as translations of themselves."""
     shared = [word for word, _ in spelled_alike(source, target)]
     return drawn(shared, {word: Counter([word]) for word in shared}, target, settings.train, settings.test, seed)

@@ -1,4 +1,4 @@
-"""Lists of word pairs, as the field shares them: those of MUSE and of xling-eval, one's own."""
+"""Lists of word pairs, such as those of MUSE and xling-eval."""
 
 import re
 from collections import defaultdict
@@ -13,14 +13,14 @@ from components.text.sources import tables
 from components.text.sources.text import fields, lines
 
 HEADER = re.compile(r"(source|target|src|trg|tgt|word|translation|english|german|french|spanish|italian|l[12])([ _]?word)?", re.IGNORECASE)
-"""What a column is named, where the first line of a list is no pair but says what the columns have."""
+"""Names of columns in the first line of a list."""
 
 
 def build(settings: params.PairsDictionary, source: list[str], target: list[str], seed: int) -> Dictionary:
-    """The pairs of the files: what is listed, what is in the vocabularies, and what is not, counted.
+    """The pairs of the files, filtered by the vocabularies; the others are counted.
 
-    Raises SesameError for a line that is no pair, a list without any, and where next to nothing fits the vocabularies, the other way
-    round or at all.
+    Raises SesameError for a line that is not a pair, a list without pairs, and where the vocabularies have almost none of the pairs, or
+    more of them in the other direction.
     """
     lowercase = lowered(settings.lowercase, source, target)
     train, test = (list(read(part, lowercase, settings.reverse)) for part in (settings.train, settings.test))
@@ -41,21 +41,20 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
 
 
 def _empty(part: str, settings: params.Pairs) -> None:
-    """Says that no pair is there to learn from, which some methods do not need; raises SesameError where none can be asked for."""
-    said = f"dictionary.{part}: no pair is in {settings.source.shown}"
+    """Prints that there are no pairs to learn from, which some methods do not need; raises SesameError where there are none to test."""
+    problem = f"dictionary.{part}: no pair is in {settings.source.shown}"
     if part == "test":
-        raise SesameError(f"{said}, so that nothing can be asked for: give it lines of two words, a word and its translation")
-    print(f"{said}: only methods with another `start` (identical, numerals, similarity) have something to begin with", flush=True)
+        raise SesameError(f"{problem}, so that nothing can be tested: give it lines of two words, a word and its translation")
+    print(f"{problem}: only methods with another `start` (identical, numerals, similarity) have seed pairs", flush=True)
 
 
-def lowered(asked: bool | None, source: list[str], target: list[str]) -> tuple[bool, bool]:
-    """Whether small letters are made of the words of either language: as asked, else where its vocabulary has nothing
-    but these."""
-    return tuple(not has_capitals(words) if asked is None else asked for words in (source, target))
+def lowered(lowercase: bool | None, source: list[str], target: list[str]) -> tuple[bool, bool]:
+    """Whether the words of each language are lower-cased: as set, else where its vocabulary has no capitals."""
+    return tuple(not has_capitals(words) if lowercase is None else lowercase for words in (source, target))
 
 
 def by_word(listed: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """Each source word with all its translations."""
+    """Source word -> all its translations."""
     golds: dict[str, set[str]] = defaultdict(set)
     for word, translation in listed:
         golds[word].add(translation)
@@ -65,33 +64,33 @@ def by_word(listed: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
 def check(
     part: str, listed: list[tuple[str, str]], otherwise: list[tuple[str, str]], here: set[str], there: set[str]
 ) -> None:  # fmt: skip
-    """Says where more pairs would be known in the other case, as `otherwise` lists them.
+    """Prints a warning where more pairs would be known in the other case, as `otherwise` lists them.
 
-    Raises SesameError where a list is of other languages than the vectors, or has its sides the other way round.
+    Raises SesameError where a list is for other languages than the vectors, or for the other direction.
     """
-    ahead = sum(word in here and translation in there for word, translation in listed)
+    found = sum(word in here and translation in there for word, translation in listed)
     known = sum(word in here and translation in there for word, translation in otherwise)
-    if known > 1.1 * ahead:
+    if known > 1.1 * found:
         print(
-            f"dictionary.{part}: {ahead:,} of {len(listed):,} pairs are in the two vocabularies, in the other case {known:,}: leave "
+            f"dictionary.{part}: {found:,} of {len(listed):,} pairs are in the two vocabularies, in the other case {known:,}: leave "
             "`lowercase` out, or set it as in the vectors",
             flush=True,
         )
-    # what is spelled alike in both languages says nothing of the direction
+    # words with the same spelling in both languages have no direction
     apart = [pair for pair in listed if pair[0] != pair[1]]
-    onward = sum(word in here and translation in there for word, translation in apart)
-    behind = sum(word in there and translation in here for word, translation in apart)
-    if behind > 2 * onward:
+    forward = sum(word in here and translation in there for word, translation in apart)
+    backward = sum(word in there and translation in here for word, translation in apart)
+    if backward > 2 * forward:
         raise SesameError(
-            f"dictionary.{part}: {onward} of {len(apart)} pairs are a word of the source and one of the target, {behind} the other way "
+            f"dictionary.{part}: {forward} of {len(apart)} pairs are a word of the source and one of the target, {backward} the other way "
             "round: set `reverse`, or swap `source` and `target`"
         )
-    if listed and not ahead:
+    if listed and not found:
         raise SesameError(f"dictionary.{part}: none of its {len(listed)} pairs is in the two vocabularies")
 
 
 def read(settings: params.Pairs, lowercase: tuple[bool, bool], reverse: bool = False) -> Iterator[tuple[str, str]]:
-    """(source word, target word), as listed; lines may have the target first. Raises SesameError for a line that is no pair."""
+    """(source word, target word), as listed; lines may have the target first. Raises SesameError for a line that is not a pair."""
     count = 0
     for file in sources.open_files(settings.source):
         for number, line in lines(file):
@@ -103,17 +102,17 @@ def read(settings: params.Pairs, lowercase: tuple[bool, bool], reverse: bool = F
             place = f"{file.name}, line {number}"
             for pair in _pairs(place, line, settings):
                 if count == 1 and pair[0] != pair[1] and all(map(HEADER.fullmatch, pair)):
-                    print(f"{place}: {' '.join(pair)!r} is taken for a pair; if it is a header, take that line out", flush=True)
+                    print(f"{place}: {' '.join(pair)!r} is read as a pair; if it is a header, remove that line", flush=True)
                 word, translation = map(written, pair[::-1] if reverse else pair, lowercase)
                 yield word, translation
 
 
 def _pairs(place: str, line: str, settings: params.Pairs) -> list[tuple[str, str]]:
     if settings.format == "lines":
-        found = fields(line)
-        if len(found) != 2 or not all(field.strip() for field in found):
-            raise SesameError(f"{place}: two words expected, {len(found)} found")
-        return [(found[0].strip(), found[1].strip())]
+        words = fields(line)
+        if len(words) != 2 or not all(field.strip() for field in words):
+            raise SesameError(f"{place}: two words expected, {len(words)} found")
+        return [(words[0].strip(), words[1].strip())]
     row = tables.parsed(place, line)
     try:
         words = [row[key] for key in settings.keys]

@@ -1,7 +1,7 @@
-"""Ways to train word vectors.
+"""Trainers of word vectors.
 
-One more kind of vectors is one file here, `<kind>.py`, with `train(sentences, settings)`, and its block in
-`components/params/vectors.py`. `vocabulary` holds what they share.
+To add a kind of vectors, write a file `<kind>.py` here with `train(sentences, settings)`, and its block in
+`components/params/vectors.py`. `vocabulary` has what they share.
 """
 
 from collections.abc import Callable

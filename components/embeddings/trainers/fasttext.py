@@ -7,8 +7,8 @@ from components.embeddings.trainers import predicted
 
 
 def train(sentences: list[list[str]], settings: params.vectors.FastText) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Words, counts, vectors: a word's own with those of its n-grams."""
+    """Words, counts, vectors, which include those of the n-grams."""
     from gensim.models import FastText
 
-    own = {"min_n": settings.min_n, "max_n": settings.max_n, "bucket": settings.buckets}
-    return predicted.trained(FastText(sg=1, **own, **predicted.options(settings)), sentences, settings)
+    subwords = {"min_n": settings.min_n, "max_n": settings.max_n, "bucket": settings.buckets}
+    return predicted.trained(FastText(sg=1, **subwords, **predicted.options(settings)), sentences, settings)

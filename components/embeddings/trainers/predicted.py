@@ -1,4 +1,4 @@
-"""What kinds of vectors share that gensim trains."""
+"""What the kinds of vectors that gensim trains share."""
 
 from typing import Any
 
@@ -7,35 +7,34 @@ import numpy as np
 from components import params
 from components.embeddings.trainers import vocabulary
 
-FEWEST = 10
-"""Words; vectors of fewer would say nothing."""
+MIN_WORDS = 10
+"""The smallest vocabulary that is worth training."""
 
 
 def options(settings: params.vectors.Predicted) -> dict[str, Any]:
-    """Gensim's names for what all of its models take. With one worker the same text and library versions give the same bits."""
+    """The arguments that all of gensim's models share. With one worker the same text and library versions give the same bits."""
     return {
         "vector_size": settings.vector_size, "window": settings.window, "min_count": settings.min_count, "negative": settings.negative,
         "sample": settings.sample, "epochs": settings.epochs, "seed": settings.seed, "workers": settings.workers, "hs": 0,
     }  # fmt: skip
 
 
-def whole(sentences: list[list[str]]) -> list[list[str]]:
-    """The same words, a sentence of more than gensim reads of one in several: it would count the others and learn nothing
-    from them."""
+def split_long(sentences: list[list[str]]) -> list[list[str]]:
+    """Split sentences that are longer than gensim reads: it would count the other words but not train them."""
     from gensim.models.word2vec import MAX_WORDS_IN_BATCH as LONGEST
 
-    return [sentence[at : at + LONGEST] for sentence in sentences for at in range(0, len(sentence), LONGEST)]
+    return [sentence[start : start + LONGEST] for sentence in sentences for start in range(0, len(sentence), LONGEST)]
 
 
 def trained(model: Any, sentences: list[list[str]], settings: params.vectors.Predicted) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Words, counts, vectors of a gensim model. Raises SesameError when the text is too short."""
-    sentences = whole(sentences)
+    sentences = split_long(sentences)
     model.build_vocab(sentences)
-    vocabulary.check(len(model.wv), FEWEST, settings)
+    vocabulary.check(len(model.wv), MIN_WORDS, settings)
     model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
     words, vectors = model.wv.index_to_key, model.wv.vectors.astype(np.float32)
     counts = np.array([model.wv.get_vecattr(word, "count") for word in words])
-    if settings.kind == "fasttext":  # whose n-grams other words have taught
+    if settings.kind == "fasttext":  # other words have trained its n-grams
         return words, counts, vectors
-    there = vocabulary.standing_beside(words, sentences)  # the others' are still those that were drawn
-    return [words[i] for i in there], counts[there], vectors[there]
+    kept = vocabulary.with_neighbours(words, sentences)  # the vectors of the others are still random
+    return [words[i] for i in kept], counts[kept], vectors[kept]

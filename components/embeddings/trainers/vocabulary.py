@@ -1,4 +1,4 @@
-"""What kinds of vectors share."""
+"""Checks that the kinds of vectors share."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from components.core.errors import SesameError
 
 
 def check(words: int, needed: int, settings: params.Vectors) -> None:
-    """Raises SesameError where fewer `words` are frequent enough than vectors can be trained of."""
+    """Raises SesameError where fewer `words` are frequent enough than are `needed`."""
     if words < needed:
         raise SesameError(
             f"{words} words occur min_count ({settings.min_count}) times or more in corpus {settings.corpus!r}, {needed} are needed: "
@@ -15,18 +15,17 @@ def check(words: int, needed: int, settings: params.Vectors) -> None:
         )
 
 
-def standing_beside(words: Sequence[str], sentences: Iterable[Sequence[str]]) -> list[int]:
-    """The places of the words that are next to another one of them somewhere; says how many do not, of which nothing
-    can be learned."""
-    known, met = set(words), set()
+def with_neighbours(words: Sequence[str], sentences: Iterable[Sequence[str]]) -> list[int]:
+    """The indices of the words that occur next to another one of them; prints how many do not, and so have no vector."""
+    known, found = set(words), set()
     for sentence in sentences:
-        own = [word for word in sentence if word in known]
-        met.update(own if len(own) > 1 else ())
-    return told([i for i, word in enumerate(words) if word in met], len(words))
+        present = [word for word in sentence if word in known]
+        found.update(present if len(present) > 1 else ())
+    return report([i for i, word in enumerate(words) if word in found], len(words))
 
 
-def told(there: list[int], of: int) -> list[int]:
-    """The places of those that have a vector, of so many; says how many have none."""
-    if alone := of - len(there):
-        print(f"{alone:,} of {of:,} words have nothing beside them to learn from, and so no vector", flush=True)
-    return there
+def report(kept: list[int], total: int) -> list[int]:
+    """The indices of the words with a vector; prints how many have none."""
+    if missing := total - len(kept):
+        print(f"{missing:,} of {total:,} words have no neighbours to learn from, and so no vector", flush=True)
+    return kept

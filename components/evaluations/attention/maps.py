@@ -1,7 +1,7 @@
-"""The weights of attention of any model, as it reads a text, and what they are between words.
+"""Attention weights of any model, between tokens and between words.
 
-Families hand their queries and keys to one function of torch, which gives back no weights. A mode of torch sees each
-such call while a model reads, and computes the weights beside it, so that no family knows of it.
+Models pass queries and keys to a function of torch that does not return the weights. A torch function mode intercepts
+each call during a forward pass and computes the weights, so that the model families need no code for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,37 +14,37 @@ from torch.overrides import TorchFunctionMode
 
 from components.core.errors import SesameError
 from components.evaluations import treebanks
-from components.evaluations.reading import device_of, reading
+from components.evaluations.inference import device_of, inference
 from components.models.contract import LanguageModel
 
-AT_ONCE = 2**18
-"""Weights of a head that are held together, in 32 bit: a batch of long texts is read in parts."""
+MAX_WEIGHTS = 2**18
+"""Float32 weights of one head in memory at once: a batch of long texts is split."""
 
 
 class Recorder(TorchFunctionMode):
-    """While it is entered, keeps the weights of all attention that is computed."""
+    """Records the weights of all attention that is computed while it is entered."""
 
     def __init__(self):
         super().__init__()
         self.weights: list[Tensor] = []
-        """Of each call (batch, heads, queries, keys) float32, before dropout."""
+        """For each call (batch, heads, queries, keys) float32, before dropout."""
 
     def __torch_function__(self, function: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if function is scaled_dot_product_attention:
             self.weights.append(_weights(*args, **kwargs))
-        made = function(*args, **kwargs)
-        # short texts in bf16 on a CPU do without that function, see `components.models.common.transformer.attention`
-        if function is Tensor.softmax and made.dim() == 4:
-            self.weights.append(made.float())
-        return made
+        result = function(*args, **kwargs)
+        # short texts in bf16 on a CPU do not use that function, see `components.models.common.transformer.attention`
+        if function is Tensor.softmax and result.dim() == 4:
+            self.weights.append(result.float())
+        return result
 
 
 def _weights(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """The weights that torch's function has for the same arguments, in float32."""
+    """The weights of torch's function with the same arguments, in float32."""
     scores = query.float() @ key.float().transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
@@ -53,57 +53,57 @@ def _weights(
     return scores.softmax(-1)
 
 
-def of_tokens(model: LanguageModel, ids: Tensor, lengths: Tensor, name: str) -> list[Tensor]:
-    """Of each layer its self-attention, (batch, heads, length, length) float32: a row is what a token attends to, and
-    sums to 1. Of an encoder-decoder it is that of the encoder.
+def token_attention(model: LanguageModel, ids: Tensor, lengths: Tensor, name: str) -> list[Tensor]:
+    """The self-attention of each layer, (batch, heads, length, length) float32: row i is the distribution of token i. For
+    an encoder-decoder it is that of the encoder.
 
-    ids (batch, length), padded on the right, lengths (batch,). Rows of padding mean nothing. `name` is for errors:
+    ids (batch, length), padded on the right, lengths (batch,). Rows of padding are undefined. `name` is for errors:
     raises SesameError for a model without attention, and for one that does not attend from token to token.
     """
-    read = model.encode if model.reads == "source_then_target" else model.layers
-    with reading(model), Recorder() as recorder:
-        read(ids, lengths)
+    forward = model.encode if model.reads == "source_then_target" else model.layers
+    with inference(model), Recorder() as recorder:
+        forward(ids, lengths)
     if not recorder.weights:
-        raise SesameError(f"{name} has no attention between tokens: take a Transformer, as BERT's or GPT's family is")
+        raise SesameError(f"{name} has no attention between tokens: use a Transformer, such as BERT or GPT")
     expected = (len(ids), ids.shape[1], ids.shape[1])
-    if any((own.shape[0], *own.shape[2:]) != expected for own in recorder.weights):
-        raise SesameError(f"{name} attends between groups of tokens, as CANINE does: nothing says what words attend to")
+    if any((weights.shape[0], *weights.shape[2:]) != expected for weights in recorder.weights):
+        raise SesameError(f"{name} attends between groups of tokens, as CANINE does, not between words")
     return recorder.weights
 
 
-def of_sentences(model: LanguageModel, rows: treebanks.Rows, name: str) -> Iterator[tuple[int, list[Tensor]]]:
-    """The number of each sentence that fits, the shortest first, and its weights in each layer, (heads, tokens, tokens)
-    float32. Raises SesameError as `of_tokens`."""
+def sentence_attention(model: LanguageModel, encoded: treebanks.EncodedSentences, name: str) -> Iterator[tuple[int, list[Tensor]]]:
+    """The index of each sentence that fits, in ascending order of length, and its attention in each layer, (heads, tokens,
+    tokens) float32. Raises SesameError as `token_attention`."""
     device = device_of(model)
-    for some, ids, lengths in treebanks.batches(rows):
-        size = max(1, AT_ONCE // ids.shape[1] ** 2)
+    for some, ids, lengths in treebanks.batches(encoded):
+        size = max(1, MAX_WEIGHTS // ids.shape[1] ** 2)
         for start in range(0, len(some), size):
-            part = slice(start, start + size)
-            layers = of_tokens(model, ids[part].to(device), lengths[part].to(device), name)
-            for row, i in enumerate(some[part]):
-                tokens = len(rows.ids[i])
+            chunk = slice(start, start + size)
+            layers = token_attention(model, ids[chunk].to(device), lengths[chunk].to(device), name)
+            for row, i in enumerate(some[chunk]):
+                tokens = len(encoded.ids[i])
                 yield i, [layer[row, :, :tokens, :tokens].cpu() for layer in layers]
 
 
 def membership(words: Sequence[int]) -> Tensor:
-    """Of each token the number of its word from 0, -1 for none -> (tokens, words), 1 where a token is of a word."""
+    """The index of each token's word from 0, -1 for none -> (tokens, words), 1 where a token belongs to a word."""
     return one_hot(torch.tensor(words) + 1)[:, 1:].float()
 
 
-def of_words(weights: Tensor, member: Tensor) -> Tensor:
-    """(..., tokens, tokens) and (tokens, words) -> (..., words, words): to a word the sum over its pieces, from it
-    their mean (Clark et al. 2019, section 4.1). What goes to specials is missing from a row."""
-    return from_words(weights, member) @ member
+def word_attention(weights: Tensor, member: Tensor) -> Tensor:
+    """(..., tokens, tokens) and (tokens, words) -> (..., words, words): the sum over the tokens of the attended word, the
+    mean over those of the attending word (Clark et al. 2019, section 4.1). Attention to special tokens is left out."""
+    return mean_over_tokens(weights, member) @ member
 
 
-def from_words(x: Tensor, member: Tensor) -> Tensor:
-    """(..., tokens, any) -> (..., words, any): the mean over the pieces of each word."""
+def mean_over_tokens(x: Tensor, member: Tensor) -> Tensor:
+    """(..., tokens, any) -> (..., words, any): the mean over the tokens of each word."""
     return (member / member.sum(0)).T @ x
 
 
 def most_attended(weights: Tensor) -> Tensor:
-    """(..., words, words) -> (..., words): to which other word each attends most; -1 where it attends to none, as the
-    first word of a model that reads from left to right."""
+    """(..., words, words) -> (..., words): the other word that each attends to most; -1 where it attends to none, as the
+    first word of a model from left to right."""
     others = weights.masked_fill(torch.eye(weights.shape[-1], dtype=torch.bool), 0)
     most = others.max(-1)
     return torch.where(most.values > 0, most.indices, -1)

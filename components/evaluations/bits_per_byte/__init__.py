@@ -1,1 +1,1 @@
-"""Bits per byte of held-out sentences, by the rule of what a model reads: one measure for all objectives."""
+"""Bits per byte of held-out sentences: one measure for models with different tokenizers."""

@@ -1,1 +1,1 @@
-"""Multiple choice without tuning: which of several words, or contexts, a model finds the likeliest."""
+"""Multiple choice without fine-tuning: the most probable of several words, or contexts."""

@@ -7,13 +7,11 @@ import pandas as pd
 
 from components.core import storage
 from components.core.errors import SesameError
-from components.evaluations import enough
 from components.evaluations.choices.config import Choices
 from components.evaluations.choices.readers import READERS, Candidate, Item
-from components.evaluations.contract import Answers
+from components.evaluations.contract import Answers, check_answers, group_weights
+from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import scoring
-from components.evaluations.reading import AnyTokenizer
-from components.evaluations.weights import by_group
 from components.models.contract import LanguageModel
 from components.text import sources
 
@@ -21,39 +19,39 @@ FILE = "items.json"
 
 
 def prepare(folder: Path, block: Choices) -> dict:
-    """Write the items; how many there are, of each group. Raises SesameError where there are none."""
+    """Write the items; returns their number, in total and by group. Raises SesameError where there are none."""
     items = list(READERS[block.reader](sources.open_files(block.source)))
     if not items:
         raise SesameError(f"{block.source.shown}: no items")
     storage.write_json(folder / FILE, items)
-    groups = pd.Series([own.group for own in items]).value_counts(sort=False).to_dict()
+    groups = pd.Series([item.group for item in items]).value_counts(sort=False).to_dict()
     print(f"{len(items):,} items: " + ", ".join(f"{group} {count:,}" for group, count in groups.items()))
     return {"items": len(items), "groups": groups}
 
 
-def ask(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
-    """Raises SesameError for a model that has no probability of a sentence, or can be asked too few items."""
+def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
+    """Raises SesameError for a model without probabilities of sentences, and where it can read too few items."""
     with storage.reading(folder / FILE):
-        read = storage.read_json(folder / FILE)
-        if not (items := [Item(group, [Candidate(*own) for own in written], answer) for group, written, answer in read]):
+        stored = storage.read_json(folder / FILE)
+        if not (items := [Item(group, [Candidate(*candidate) for candidate in rows], answer) for group, rows, answer in stored]):
             raise ValueError("no items")
-    protocol = next(iter(scoring.protocols(model)), "log_probability")
-    candidates = [own for item in items for own in item.candidates]
-    # to a chain, what stands behind the gap tells the choices apart, too; a masked model has seen it already
-    chain = protocol == "log_probability"
-    spans = [[(own.start, len(own.text) if chain else own.end)] for own in candidates]
-    sums = np.concatenate(scoring.score_spans(model, tokens, [own.text for own in candidates], spans, name))
-    of_items = np.split(sums, np.cumsum([len(item.candidates) for item in items])[:-1])
+    protocol = scoring.usual_protocol(model)
+    candidates = [candidate for item in items for candidate in item.candidates]
+    # left to right, the text after the gap differs in probability, too; a masked model has read it already
+    to_end = protocol == "log_probability"
+    spans = [[(candidate.start, len(candidate.text) if to_end else candidate.end)] for candidate in candidates]
+    sums = np.concatenate(scoring.score_spans(model, tokens, [candidate.text for candidate in candidates], spans, name))
+    by_item = np.split(sums, np.cumsum([len(item.candidates) for item in items])[:-1])
     right = np.array([
-        np.nan if np.isnan(own).any() else (own[item.answer] == own.max()) / np.sum(own == own.max())
-        for own, item in zip(of_items, items, strict=True)
+        np.nan if np.isnan(scores).any() else (scores[item.answer] == scores.max()) / np.sum(scores == scores.max())
+        for scores, item in zip(by_item, items, strict=True)
     ])  # fmt: skip
     groups = np.array([item.group for item in items])
-    weights = by_group(groups)
+    weights = group_weights(groups)
     chance = np.array([1 / len(item.candidates) for item in items])
     table = pd.DataFrame({
         "item": np.arange(len(items)), "group": groups, "answer": [item.answer for item in items],
-        "chosen": [-1 if np.isnan(own).any() else int(own.argmax()) for own in of_items],
+        "chosen": [-1 if np.isnan(scores).any() else int(scores.argmax()) for scores in by_item],
     })  # fmt: skip
     figures = {"references": {"chance": float(np.average(chance, weights=weights))}}
-    return enough.answered(Answers(protocol, right, groups, weights, table, figures), name)
+    return check_answers(Answers(protocol, right, groups, weights, table, figures), name)

@@ -1,12 +1,11 @@
-"""Files of multiple choice -> items. One more set is one function and its line in `READERS`, and its name in
-`config.py`."""
+"""Files of multiple choice -> items. To add a set, write a function, its line in `READERS`, and its name in `config.py`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from components.core.errors import SesameError
+from components.evaluations.files import WithHeader, path_in_archive
 from components.text.sources import tables
 from components.text.sources.file import SourceFile
 
@@ -17,43 +16,37 @@ class Candidate(NamedTuple):
     """One way to fill a gap, or one context of a word."""
 
     text: str
-    """The whole."""
+    """The complete text."""
     start: int
-    """The first character of what is judged."""
+    """Position of the first scored character."""
     end: int
-    """The one behind its last."""
+    """Position after the last one."""
 
 
 class Item(NamedTuple):
-    """Candidates of which one is right."""
+    """Candidates, one of which is right."""
 
     group: str
     candidates: list[Candidate]
     answer: int
-    """The number of the right one."""
-
-
-class _Table:
-    """What `tables` asks of a table with a header."""
-
-    header, fields = True, None
+    """Index of the right one."""
 
 
 def filled(place: str, text: str, choice: str) -> Candidate:
-    """Raises SesameError where a text has no gap, or two."""
+    """Fill the gap of a text. Raises SesameError where it does not have exactly one."""
     if text.count(GAP) != 1:
-        raise SesameError(f"{place}: {text[:60]!r} has {text.count(GAP)} times {GAP}; give each text one gap")
+        raise SesameError(f"{place}: {text[:60]!r} has {text.count(GAP)} gaps {GAP}; give each text one")
     start = text.index(GAP)
     return Candidate(text.replace(GAP, choice), start, start + len(choice))
 
 
-def ended(text: str, choice: str) -> Candidate:
-    """A choice behind a text."""
+def continued(text: str, choice: str) -> Candidate:
+    """A choice after a text."""
     return Candidate(f"{text.strip()} {choice}", len(text.strip()) + 1, len(text.strip()) + 1 + len(choice))
 
 
 def jsonl(files: Iterable[SourceFile]) -> Iterator[Item]:
-    """Anyone's own."""
+    """The format of this project, for any items."""
     for place, row in _rows(files, "jsonl"):
         choices, answer = _list(place, row, "choices", "texts"), tables.value(place, row, "answer")
         if not all(isinstance(choice, str) for choice in choices):
@@ -74,44 +67,45 @@ def olmpics(files: Iterable[SourceFile]) -> Iterator[Item]:
             labels = [tables.text(place, choice, "label") for choice in choices]
             candidates = [filled(place, stem, tables.text(place, choice, "text")) for choice in choices]
             if labels.count(answer) != 1:
-                raise SesameError(f"{place}: {labels.count(answer)} choices have the label {answer!r} of answerKey; label each by its own")
-            yield _checked(place, Item(_stem(file), candidates, labels.index(answer)))
+                raise SesameError(f"{place}: {labels.count(answer)} choices have the label {answer!r} of answerKey; label each differently")
+            yield _checked(place, Item(_name(file), candidates, labels.index(answer)))
 
 
-CONSTRAINT = {"H": "high constraint", "L": "low constraint"}
+CONSTRAINTS = {"H": "high constraint", "L": "low constraint"}
 
 
 def cprag(files: Iterable[SourceFile]) -> Iterator[Item]:
-    """CPRAG-102: the expected word against one of its category and one of another, by how constraining the context is."""
+    """CPRAG-102: the expected word, one of the same category and one of another, grouped by the constraint of the context."""
     for place, row in _rows(files, "tsv"):
         context = f"{_context(place, row, 'context_s1')} {_context(place, row, 'context_s2')}"
         words = [tables.text(place, row, key) for key in ("expected", "within_category", "between_category")]
-        group = CONSTRAINT.get(constraint := tables.text(place, row, "constraint"))
-        if group is None:
-            raise SesameError(f"{place}: constraint is {constraint!r}; give {' or '.join(CONSTRAINT)}")
-        yield _checked(place, Item(group, [ended(context, word) for word in words], 0))
+        constraint = tables.text(place, row, "constraint")
+        if constraint not in CONSTRAINTS:
+            raise SesameError(f"{place}: constraint is {constraint!r}; give {' or '.join(CONSTRAINTS)}")
+        yield _checked(place, Item(CONSTRAINTS[constraint], [continued(context, word) for word in words], 0))
 
 
 def role(files: Iterable[SourceFile]) -> Iterator[Item]:
-    """ROLE-88: two contexts with the roles exchanged; the word is more expected in the one that people say it in."""
+    """ROLE-88: two contexts with the roles exchanged; the word is more expected in the one with the higher cloze probability."""
     rows = list(_rows(files, "tsv"))
     if len(rows) % 2:
-        raise SesameError(f"{rows[-1][0]}: {len(rows)} rows; an even number of them expected, two contexts of each word")
+        raise SesameError(f"{rows[-1][0]}: {len(rows)} rows; an even number is expected, two contexts for each word")
     for (place, one), (_, other) in zip(rows[::2], rows[1::2], strict=True):
-        contexts = [ended(_context(place, row, "context"), tables.text(place, one, "target")) for row in (one, other)]
-        if tables.text(place, one, "target") != tables.text(place, other, "target"):
-            raise SesameError(f"{place}: its target is not that of the next row; two rows that follow each other have one word")
+        words = [tables.text(place, row, "target") for row in (one, other)]
+        if words[0] != words[1]:
+            raise SesameError(f"{place}: its target differs from that of the next row; each two rows have the same word")
+        contexts = [continued(_context(place, row, "context"), words[0]) for row in (one, other)]
         cloze = [_number(place, row, "tgt_cloze") for row in (one, other)]
         yield _checked(place, Item("role reversal", contexts, cloze.index(max(cloze))))
 
 
 def negation(files: Iterable[SourceFile]) -> Iterator[Item]:
-    """NEG-136: what is true of a thing, and what is true where it is denied."""
+    """NEG-136: words that are true of a thing and false of it, in an affirmed and in a negated sentence."""
     for place, row in _rows(files, "tsv"):
         words = [tables.text(place, row, key) for key in ("target_aff", "target_neg")]
         for answer, (key, group) in enumerate((("context_aff", "affirmed"), ("context_neg", "negated"))):
             context = _context(place, row, key)
-            candidates = [ended(context.replace("(a|an)", "an" if word.startswith((*"aeiou",)) else "a"), word) for word in words]
+            candidates = [continued(context.replace("(a|an)", "an" if word.startswith((*"aeiou",)) else "a"), word) for word in words]
             yield _checked(place, Item(group, candidates, answer))
 
 
@@ -122,13 +116,13 @@ READERS: dict[str, Callable[[Iterable[SourceFile]], Iterator[Item]]] = {
 
 def _rows(files: Iterable[SourceFile], form: str) -> Iterator[tuple[str, tables.Row]]:
     for file in files:
-        yield from tables.FORMATS[form](file, _Table())
+        yield from tables.FORMATS[form](file, WithHeader())
 
 
 def _list(place: str, row: tables.Row, column: str, of: str) -> list:
-    if not isinstance(found := tables.value(place, row, column), list):
-        raise SesameError(f"{place}: {column} is {found!r}; give a list of {of}")
-    return found
+    if not isinstance(value := tables.value(place, row, column), list):
+        raise SesameError(f"{place}: {column} is {value!r}; give a list of {of}")
+    return value
 
 
 def _context(place: str, row: tables.Row, column: str) -> str:
@@ -149,14 +143,14 @@ def _number(place: str, row: tables.Row, column: str) -> float:
 
 def _checked(place: str, item: Item) -> Item:
     if len(item.candidates) < 2 or not 0 <= item.answer < len(item.candidates):
-        raise SesameError(f"{place}: answer {item.answer} of {len(item.candidates)} choices; give two or more, and the number of one")
-    if len({own.text for own in item.candidates}) < len(item.candidates):
+        raise SesameError(f"{place}: answer {item.answer} of {len(item.candidates)} choices; give two or more, and the index of one")
+    if len({candidate.text for candidate in item.candidates}) < len(item.candidates):
         raise SesameError(f"{place}: two choices are the same; leave one out")
-    if empty := next((own for own in item.candidates if not own.text[own.start : own.end].strip()), None):
+    if empty := next((one for one in item.candidates if not one.text[one.start : one.end].strip()), None):
         raise SesameError(f"{place}: a choice of {empty.text[:60]!r} is empty; fill it, or leave it out")
     return item
 
 
-def _stem(file: SourceFile) -> str:
-    """A file's name without its endings."""
-    return PurePosixPath(file.name.rpartition(": ")[2]).name.partition(".")[0].removesuffix("_dev").removesuffix("_train")
+def _name(file: SourceFile) -> str:
+    """A file's name without its suffixes."""
+    return path_in_archive(file).name.partition(".")[0].removesuffix("_dev").removesuffix("_train")

@@ -1,4 +1,4 @@
-"""A pair, files of pairs, and what is wrong with them."""
+"""A minimal pair, files of pairs, and their checks."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,50 +10,48 @@ from components.core.storage import output, read_lines, reading
 
 
 class Pair(NamedTuple):
-    """Two sentences of which one is wrong."""
+    """Two sentences, one of which is wrong."""
 
     id: str
-    """Of this pair alone."""
+    """Unique."""
     paradigm: str
-    """What the pairs of one template or rule have in common: `is/are`, `adjunct_island`."""
+    """The name of the pair's template or rule: `is/are`, `adjunct_island`."""
     phenomenon: str
-    """What several paradigms are about: `subject_verb_agreement`."""
+    """The name of a group of paradigms: `subject_verb_agreement`."""
     good: str
     bad: str
 
 
 def checked(pairs: Iterable[Pair], place: str = "pairs") -> list[Pair]:
-    """The pairs. Raises SesameError where there are none, a field is no text or empty, both sentences are equal, or two
-    ids."""
-    found: list[Pair] = []
-    seen: set[str] = set()
+    """The pairs. Raises SesameError where there are none, a field is empty or not a text, both sentences are equal, or two
+    ids are equal."""
+    valid: dict[str, Pair] = {}
     for number, pair in enumerate(pairs, start=1):
-        own = f"{place}, pair {number}"
+        where = f"{place}, pair {number}"
         for field, value in pair._asdict().items():
             if not isinstance(value, str):
-                raise SesameError(f"{own}: {field} is {value!r}, where text is wanted")
+                raise SesameError(f"{where}: {field} is {value!r}, where text is wanted")
             if not value.strip():
-                raise SesameError(f"{own}: {field} is empty; fill it, or leave the pair out")
+                raise SesameError(f"{where}: {field} is empty; fill it, or leave the pair out")
         if pair.good == pair.bad:
-            raise SesameError(f"{own}: both sentences are {pair.good[:60]!r}; leave the pair out")
-        if pair.id in seen:
-            raise SesameError(f"{own}: its id {pair.id!r} is that of an earlier pair; rename one")
-        seen.add(pair.id)
-        found.append(pair)
-    if not found:
+            raise SesameError(f"{where}: both sentences are {pair.good[:60]!r}; leave the pair out")
+        if pair.id in valid:
+            raise SesameError(f"{where}: its id {pair.id!r} is that of an earlier pair; rename one")
+        valid[pair.id] = pair
+    if not valid:
         raise SesameError(f"{place}: no pairs")
-    return found
+    return list(valid.values())
 
 
 def write(path: Path, pairs: Sequence[Pair]) -> None:
-    """As JSON lines, whole or not at all. Raises SesameError as `checked` does."""
+    """Write JSON lines atomically. Raises SesameError as `checked` does."""
     lines = [json.dumps(pair._asdict(), ensure_ascii=False) for pair in checked(pairs, str(path))]
     with output(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> list[Pair]:
-    """What `write` wrote. Raises SesameError where the file is not there, a line is not JSON or lacks a column, and as
+    """Read the file of `write`. Raises SesameError where it is missing, a line is not JSON or lacks a column, and as
     `checked` does."""
     return checked(_rows(path), str(path))
 

@@ -1,17 +1,16 @@
-"""Files of pairs -> pairs: published sets, and tables of anyone's own.
+"""Files of pairs -> pairs: published sets, and tables.
 
-A reader takes the files that a source of `params.yaml` opens (`components.text.sources.open_files`). One more set is
-one function and one line of `READERS`.
+A reader takes the files that a source of `params.yaml` opens (`components.text.sources.open_files`). To add a set, write
+a function and its line in `READERS`.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from components.core.errors import SesameError
+from components.evaluations.files import WithHeader, path_in_archive
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.text.sources import tables
 from components.text.sources.file import SourceFile
@@ -24,38 +23,30 @@ class Columns(NamedTuple):
     good: str = "good"
     bad: str = "bad"
     paradigm: str | None = None
-    """None: the file's name is that of its paradigm."""
+    """None: the file's name is the paradigm."""
     phenomenon: str | None = None
-    """None, or an empty field: each paradigm is a phenomenon."""
-
-
-@dataclass(frozen=True)
-class _Table:
-    """What `tables` asks of a table with a header."""
-
-    header: bool = True
-    fields: int | None = None
+    """None, or an empty field: each paradigm is its own phenomenon."""
 
 
 COLUMNS = Columns("good", "bad", "uid", "phenomenon")
-"""Of this project's own copies of published sets."""
+"""Of this project's copies of published sets."""
 BLIMP = Columns("sentence_good", "sentence_bad", "UID", "linguistics_term")
 FORMATS = ("jsonl", "tsv", "csv")
 
 
 def table(files: Iterable[SourceFile], columns: Columns) -> Iterator[Pair]:
-    """Pairs of JSONL, TSV and CSV files, told apart by their names, the last two with a header; also as `.gz`.
+    """Pairs of JSONL, TSV and CSV files, by their suffixes, the last two with a header; also as `.gz`.
 
-    A pair's id is its paradigm and its number in it. Raises SesameError that names file and line for a column that is
-    not there, a field that is no text or empty, a file of another kind, and a malformed one.
+    A pair's id is its paradigm and its number. Raises SesameError with file and line for a missing column, a field that is
+    empty or not a text, another kind of file, and a malformed one.
     """
     numbers: Counter[str] = Counter()
     for file in files:
         if (kind := _suffix(file)) not in FORMATS:
-            raise SesameError(f"{file.name}: a name that ends in .{', .'.join(FORMATS)} (or that and .gz) expected")
-        for place, row in tables.FORMATS[kind](file, _Table()):
+            raise SesameError(f"{file.name}: a suffix .{', .'.join(FORMATS)} (or with .gz) is expected")
+        for place, row in tables.FORMATS[kind](file, WithHeader()):
             good, bad = (_filled(place, row, column) for column in columns[:2])
-            paradigm = _filled(place, row, columns.paradigm) if columns.paradigm else _stem(file)
+            paradigm = _filled(place, row, columns.paradigm) if columns.paradigm else path_in_archive(file).stem
             phenomenon = tables.text(place, row, columns.phenomenon).strip() if columns.phenomenon else ""
             yield Pair(f"{paradigm}-{numbers[paradigm]}", paradigm, phenomenon or paradigm, good, bad)
             numbers[paradigm] += 1
@@ -68,15 +59,15 @@ def blimp(files: Iterable[SourceFile]) -> Iterator[Pair]:
 
 
 def babylm(files: Iterable[SourceFile]) -> Iterator[Pair]:
-    """BLiMP filtered by BabyLM's words, and BabyLM's supplement (Warstadt et al. 2023): JSONL as BLiMP's, or such a
+    """BLiMP filtered by BabyLM's vocabulary, and BabyLM's supplement (Warstadt et al. 2023): JSONL like BLiMP's, or one such
     table, in which a line break of a dialogue is written `\\n`."""
     for pair in _published(files):
         yield pair._replace(good=pair.good.replace("\\n", "\n"), bad=pair.bad.replace("\\n", "\n"))
 
 
 def zorro(files: Iterable[SourceFile]) -> Iterator[Pair]:
-    """Zorro (Huebner et al. 2021): a text file a paradigm, whose odd lines are the wrong ones, each before the right
-    one of its pair; or one table of all of them. Blanks before punctuation are taken out."""
+    """Zorro (Huebner et al. 2021): one text file per paradigm, with each wrong sentence on the line before the right one;
+    or one table of all of them. Blanks before punctuation are removed."""
     for file in files:
         for pair in _alternating(file) if _suffix(file) == "txt" else _published([file]):
             yield pair._replace(good=detokenised(pair.good), bad=detokenised(pair.bad))
@@ -87,29 +78,29 @@ READERS: dict[str, Callable[[Iterable[SourceFile]], Iterator[Pair]]] = {
     "babylm": babylm,
     "zorro": zorro,
 }
-"""By name; of other tables `table` is told the columns."""
+"""By name; `table` needs the names of the columns."""
 
 
 def detokenised(text: str) -> str:
-    """Without the blank before a full stop, a comma and their like."""
+    """Remove blanks before a full stop, a comma and similar."""
     return re.sub(r"\s+([.,;:?!])", r"\1", text)
 
 
 def _published(files: Iterable[SourceFile]) -> Iterator[Pair]:
-    """Of tables those with our columns, of JSONL with BLiMP's: a file without its paradigm is named after it, as the
-    supplement's are. Pairs of equal sentences, of which BLiMP has seven, are left out."""
+    """Tables have our columns, JSONL has BLiMP's: a file without a paradigm is named after its file, as in the
+    supplement. Pairs of equal sentences, of which BLiMP has seven, are left out."""
     for file in files:
         columns = COLUMNS
         if _suffix(file) == "jsonl":
-            _, row = next(tables.FORMATS["jsonl"](file, _Table()), ("", {}))
+            _, row = next(tables.FORMATS["jsonl"](file, WithHeader()), ("", {}))
             absent = [name for name in ("paradigm", "phenomenon") if getattr(BLIMP, name) not in row]
             columns = BLIMP._replace(**dict.fromkeys(absent))
         yield from (pair for pair in table([file], columns) if pair.good != pair.bad)
 
 
 def _alternating(file: SourceFile) -> Iterator[Pair]:
-    """Wrong, right, wrong, right ... Raises SesameError where the last one is alone."""
-    name, wrong, number = _stem(file), None, 0
+    """Lines that alternate between wrong and right. Raises SesameError where the last one has no partner."""
+    name, wrong, number = path_in_archive(file).stem, None, 0
     for number, line in lines(file):
         if wrong is None:
             wrong = line
@@ -117,9 +108,7 @@ def _alternating(file: SourceFile) -> Iterator[Pair]:
             yield Pair(f"{name}-{number // 2 - 1}", name, name.partition("-")[0], line, wrong)
             wrong = None
     if wrong is not None:
-        raise SesameError(
-            f"{file.name}: {number} lines; an even number of them expected, a wrong sentence before each right one"
-        )
+        raise SesameError(f"{file.name}: {number} lines; an even number is expected, a wrong sentence before each right one")
 
 
 def _filled(place: str, row: tables.Row, column: str) -> str:
@@ -128,14 +117,5 @@ def _filled(place: str, row: tables.Row, column: str) -> str:
     return text
 
 
-def _path(file: SourceFile) -> PurePosixPath:
-    """Within its archive, without `.gz`."""
-    return PurePosixPath(file.name.rpartition(": ")[2].removesuffix(".gz"))
-
-
 def _suffix(file: SourceFile) -> str:
-    return _path(file).suffix.lstrip(".")
-
-
-def _stem(file: SourceFile) -> str:
-    return _path(file).stem
+    return path_in_archive(file).suffix.lstrip(".")

@@ -1,8 +1,8 @@
-"""Pairs made of held-out sentences: one word is exchanged for its partner.
+"""Pairs generated from held-out sentences: one word is replaced by its partner.
 
-Both directions of a pair of words are drawn equally often, so that whoever knows only how frequent words are is right
-in one half. What people write either way is left out: precision goes before yield. Each paradigm is its two words,
-`is/are`; the rules are of English.
+Both directions of a pair of words are drawn equally often, so that word frequencies alone solve one half. Whatever people
+write either way is left out: precision matters more than yield. Each paradigm is its two words, `is/are`; the rules are
+for English.
 """
 
 import re
@@ -17,8 +17,8 @@ from components.evaluations.minimal_pairs.ngrams import NGrams
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.evaluations.minimal_pairs.words import TOKEN, tokens
 
-SHORTEST, LONGEST = 4, 30
-"""Words of a sentence, as blanks part them."""
+MIN_WORDS, MAX_WORDS = 4, 30
+"""Of a sentence, separated by blanks."""
 
 
 def words(text: str) -> frozenset[str]:
@@ -34,27 +34,27 @@ COLLECTIVE = words(
     "collection assortment house board court commission militia population nation enemy force squad cast club "
     "faculty jury mob cavalry gathering kind kinds type types sort sorts tribe genus order"
 )
-"""Read as one or as many."""
+"""Nouns that take a singular or a plural verb."""
 INVARIANT = words(
     "fish sheep deer species series aircraft data offspring means moose salmon trout bison shrimp swine fowl craft "
     "media headquarters works crossroads gallows barracks politics mathematics physics statistics ethics economics "
     "athletics acoustics gymnastics tactics news glass pants scissors jeans shorts goods others graffiti bacteria "
     "criteria spaghetti elk squid buffalo pike cod tuna bass percent stuff"
 )
-"""One and many look alike, or the writers of English don't agree."""
+"""Nouns whose singular and plural are equal, or on which writers disagree."""
 OPEN = words(
     "all some none any most more half rest either neither such what who which that same one ones there's whose "
     "whatever whichever whoever how where why when here only as than enough each every both or nor"
 )
-"""Before a verb: its number is not to be seen, or hangs on more than the sentence."""
+"""Before a verb: its number is unclear, or depends on more than the sentence."""
 INFINITIVE = words(
     "to do does did don't doesn't didn't can can't cannot could couldn't will won't would wouldn't shall should "
     "shouldn't may might must let lets make makes made help helps helped see sees saw hear hears heard watch "
     "watches watching ought need"
 )
-"""Somewhere before `have` and `do`: these may be bare verbs that agree with nothing."""
+"""Anywhere before `have` and `do`: these may be infinitives, which agree with nothing."""
 SUBJUNCTIVE = words("if wish wished wishes though unless whether lest suppose supposing would rather that")
-"""Somewhere before `was` and `were`."""
+"""Anywhere before `was` and `were`."""
 SINGULAR_SUBJECTS, PLURAL_SUBJECTS = words("he she it this that"), words("they we you these those")
 SUBJECTS = SINGULAR_SUBJECTS | PLURAL_SUBJECTS | words("i there one")
 ONE, SEVERAL = words("a an one another"), words("two three four five six seven many several few some")
@@ -78,7 +78,7 @@ WITHOUT_NOUN = words(
     "such"
 )
 FUNCTION = AUXILIARY | PREPOSITIONS | WITHOUT_NOUN
-"""With which no noun begins."""
+"""Function words; no noun phrase begins with them."""
 PARTICIPLES = words("found made given used seen known shown taken held born written grown")
 BARE_PLURALS = words(
     "people men women children feet teeth mice geese oxen firemen policemen workmen sportsmen fishermen countrymen "
@@ -88,76 +88,76 @@ AMBIGUOUS_CASE = words(
     "than as but except like is are was were be been being am and or not nor 's save between both either neither "
     "it's that's ain't isn't wasn't"
 )
-"""Before a pronoun: both cases are written there."""
+"""Before a pronoun: both cases are in use."""
 OBJECT_NEXT = words(
     ". , ; : ! ? ) in on at to for from with by as into over through under about down up out off away and while "
     "when because before after during across along around again"
 )
-"""After `her`: no noun follows, and so it owns none."""
+"""After `her`: no noun follows, so it is not a possessive."""
 
 
 class Sentence(NamedTuple):
-    """A segment of a document, taken apart."""
+    """A segment of a document, split into tokens."""
 
     text: str
     spans: list[tuple[int, int]]
-    """Of each token the characters."""
+    """The characters of each token."""
     tokens: list[str]
     low: list[str]
-    """The tokens in small letters."""
+    """The tokens in lower case."""
 
     @classmethod
     def of(cls, text: str) -> "Sentence":
-        found = list(TOKEN.finditer(text))
-        tokens = [match[0] for match in found]
-        return cls(text, [match.span() for match in found], tokens, [token.lower() for token in tokens])
+        matches = list(TOKEN.finditer(text))
+        tokens = [match[0] for match in matches]
+        return cls(text, [match.span() for match in matches], tokens, [token.lower() for token in tokens])
 
     def at(self, i: int) -> str:
-        """A token in small letters, empty before the first and after the last."""
+        """A token in lower case; empty before the first and after the last."""
         return self.low[i] if 0 <= i < len(self.low) else ""
 
-    def exchanged(self, i: int, word: str) -> str:
-        """The text with another word in this place, with a capital where there was one."""
+    def replaced(self, i: int, word: str) -> str:
+        """The text with another word at a position, capitalised where the old one was."""
         first, last = self.spans[i]
-        # `I` is written so wherever it stands, and says nothing of its partner's first letter
-        opens = i == 0 or self.tokens[i - 1] in ('"', "“", "‘")
-        capital = opens if self.low[i] == "i" else self.tokens[i][0].isupper()
+        # `I` is always a capital, so its position decides about its partner
+        is_first = i == 0 or self.tokens[i - 1] in ('"', "“", "‘")
+        capital = is_first if self.low[i] == "i" else self.tokens[i][0].isupper()
         return self.text[:first] + (word.capitalize() if capital and word != "I" else word) + self.text[last:]
 
 
-Fits = Callable[[Sentence, int], bool]
+Applies = Callable[[Sentence, int], bool]
 
 
 class Rule(NamedTuple):
-    """Two words, each of which is wrong where the other is right."""
+    """Two words, each wrong where the other is right."""
 
     phenomenon: str
     words: tuple[str, str]
-    fits: Fits
-    """Whether a sentence is right with the word that stands in a place, and wrong with the other one."""
+    applies: Applies
+    """Whether a sentence is right with the word at a position, and wrong with its partner."""
 
     @property
     def paradigm(self) -> str:
         return "/".join(self.words)
 
 
-def _plural(word: str) -> bool:
-    ends = word.endswith("s") and not word.endswith(("ss", "us", "is", "'s"))
-    return word in BARE_PLURALS or (ends and len(word) > 3)
+def _is_plural(word: str) -> bool:
+    has_ending = word.endswith("s") and not word.endswith(("ss", "us", "is", "'s"))
+    return word in BARE_PLURALS or (has_ending and len(word) > 3)
 
 
 def _noun_phrase(sentence: Sentence, start: int) -> list[str]:
-    """Up to three words from here on that are no function words."""
-    found = []
+    """Up to three words from `start` that are not function words."""
+    phrase = []
     for word in sentence.low[start : start + 3]:
         if not word.isalpha() or word in FUNCTION:
             break
-        found.append(word)
-    return found
+        phrase.append(word)
+    return phrase
 
 
 def _agrees(sentence: Sentence, i: int) -> bool:
-    """The verb has a subject whose number is in the sentence and open to no taste."""
+    """Whether the verb has a subject in the sentence whose number is clear."""
     before, after = sentence.low[:i], sentence.low[i + 1 :]
     if i == 0 or not after or not before[-1].isalpha() or sentence.tokens[i].isupper():
         return False
@@ -170,12 +170,12 @@ def _agrees(sentence: Sentence, i: int) -> bool:
     if previous == "there":
         return after[0] in (ONE if singular else SEVERAL)
     if previous in (PLURAL_SUBJECTS if singular else SINGULAR_SUBJECTS):
-        return False  # a slip, or a subject that stands farther away
+        return False  # an error, or a subject farther away
     joined = "and" in before
     if singular and joined and previous not in SINGULAR_SUBJECTS:
-        return False  # who writes `A man and a woman is` is wrong, and that is not to be seen here
-    if not joined and not PREPOSITIONS & {*before}:  # the noun before the verb is its subject, else it is a slip
-        return not (_plural(previous) if singular else previous in PERSONS)
+        return False  # `A man and a woman is` would be an error that this rule cannot see
+    if not joined and not PREPOSITIONS & {*before}:  # the noun before the verb is its subject, or the sentence has an error
+        return not (_is_plural(previous) if singular else previous in PERSONS)
     return True
 
 
@@ -188,25 +188,23 @@ def _agrees_and_is_finite(sentence: Sentence, i: int) -> bool:
 
 
 def _before_a_noun(sentence: Sentence, i: int) -> bool:
-    """A demonstrative before a noun phrase whose last word says its number, as the demonstrative does."""
+    """Whether a demonstrative agrees with a noun phrase after it whose number is clear."""
     phrase = _noun_phrase(sentence, i + 1)
     if not phrase or INVARIANT & {*phrase} or COLLECTIVE & {*phrase}:
         return False
-    many = sentence.low[i] in ("these", "those")
-    if many:
-        return _plural(phrase[0]) or (len(phrase) > 1 and _plural(phrase[1]))
-    no_noun = phrase[0].endswith(("ly", "ing", "ed")) or phrase[0] in PARTICIPLES
-    return not any(map(_plural, phrase)) and not no_noun
+    if sentence.low[i] in ("these", "those"):
+        return _is_plural(phrase[0]) or (len(phrase) > 1 and _is_plural(phrase[1]))
+    not_noun = phrase[0].endswith(("ly", "ing", "ed")) or phrase[0] in PARTICIPLES
+    return not any(map(_is_plural, phrase)) and not not_noun
 
 
 def _no_conjunction(sentence: Sentence, i: int) -> bool:
-    """The same of `that` and `those` where neither can open a clause."""
-    previous = sentence.at(i - 1)
-    return _before_a_noun(sentence, i) and previous in PREPOSITIONS
+    """The same for `that` and `those`, after a preposition, where neither begins a clause."""
+    return _before_a_noun(sentence, i) and sentence.at(i - 1) in PREPOSITIONS
 
 
 def _case(sentence: Sentence, i: int) -> bool:
-    """A pronoun alone, where one of its cases is right."""
+    """Whether a pronoun stands alone, and only one case is right."""
     previous, following = sentence.at(i - 1), sentence.at(i + 1)
     if previous in AMBIGUOUS_CASE or following in words("and or & / ' ’ who that"):
         return False
@@ -218,7 +216,7 @@ def _case(sentence: Sentence, i: int) -> bool:
 
 
 def _first_person(sentence: Sentence, i: int) -> bool:
-    """And no number: `World War I`."""
+    """`_case` for `I`, which is not a number as in `World War I`."""
     if sentence.low[i] != "i":
         return _case(sentence, i)
     numbered = i > 0 and sentence.tokens[i - 1][0].isupper() and sentence.low[i - 1] not in FUNCTION
@@ -226,18 +224,18 @@ def _first_person(sentence: Sentence, i: int) -> bool:
 
 
 def _her(sentence: Sentence, i: int) -> bool:
-    """And owns nothing."""
+    """`_case` for `her`, which is not a possessive."""
     following = sentence.at(i + 1)
     wanted = AUXILIARY if sentence.low[i] == "she" else OBJECT_NEXT | {""}
     return following in wanted and _case(sentence, i)
 
 
 SPELT_OTHERWISE = re.compile(r"[hu]|e[uw]|once|one|ouija|yttr|[b-df-hj-np-tv-z]{1,3}$|.$")
-"""Words before which writers differ, or the spelling does not tell the sound."""
+"""Words before which writers differ, or whose spelling does not show the first sound."""
 
 
 def _sounds(sentence: Sentence, i: int) -> bool:
-    """An article before a word whose first sound its spelling tells."""
+    """Whether an article agrees with the first sound of the next word, where its spelling shows that."""
     following = sentence.at(i + 1)
     if not following.isalpha() or SPELT_OTHERWISE.match(following) or sentence.tokens[i + 1].isupper():
         return False
@@ -266,86 +264,86 @@ RULES = (
 
 
 class Chosen(NamedTuple):
-    """Pairs of made ones, with both directions of two words equally often."""
+    """A selection of the generated pairs, with both directions of two words equally often."""
 
     pairs: list[Pair]
     found: dict[str, tuple[int, int]]
-    """Of each paradigm the pairs that are right with its first word, and with its second, before these were chosen."""
+    """Paradigm -> the number of pairs that are right with its first word, and with its second, before the selection."""
     kept: dict[str, int]
-    """Of each paradigm, the pairs."""
+    """Paradigm -> the number of selected pairs."""
 
 
 def candidates(documents: Iterable[Sequence[str]], seed: int = 0) -> list[Pair]:
-    """All pairs that the rules make of documents of segments, most of which are right with the commoner word.
+    """All pairs that the rules generate from documents of segments; most are right with the more frequent word.
 
-    A sentence is used once for a pair of words and a direction. What is drawn of it does not depend on the others.
+    A sentence is used once for two words and a direction. What is drawn for it does not depend on the others.
     """
     sentences = [Sentence.of(text) for text in dict.fromkeys(segment for document in documents for segment in document)]
-    sentences = [sentence for sentence in sentences if SHORTEST <= len(sentence.text.split()) <= LONGEST]
+    sentences = [sentence for sentence in sentences if MIN_WORDS <= len(sentence.text.split()) <= MAX_WORDS]
     pairs: list[Pair] = []
     for rule in RULES:
-        made = []
+        generated = []
         for word, partner in (rule.words, rule.words[::-1]):
             for sentence in sentences:
-                places = [i for i, own in enumerate(sentence.low) if own == word.lower() and rule.fits(sentence, i)]
-                if places:
-                    place = places[_number(seed, rule.paradigm, sentence.text) % len(places)]
-                    made.append((sentence.text, sentence.exchanged(place, partner)))
-        pairs += [Pair(f"{rule.paradigm}-{i}", rule.paradigm, rule.phenomenon, *pair) for i, pair in enumerate(made)]
+                positions = [i for i, token in enumerate(sentence.low) if token == word.lower() and rule.applies(sentence, i)]
+                if positions:
+                    position = positions[_hash(seed, rule.paradigm, sentence.text) % len(positions)]
+                    generated.append((sentence.text, sentence.replaced(position, partner)))
+        pairs += [Pair(f"{rule.paradigm}-{i}", rule.paradigm, rule.phenomenon, *pair) for i, pair in enumerate(generated)]
     return pairs
 
 
 def balanced(pairs: Sequence[Pair], seed: int = 0) -> Chosen:
-    """As many pairs of both directions, drawn by the seed: a unigram is right in one half."""
+    """As many pairs of each direction, drawn with the seed: a unigram solves one half."""
     chosen, found, kept = [], {}, {}
     for paradigm, directions in _by_direction(pairs).items():
         found[paradigm] = (len(directions[0]), len(directions[1]))
         size = min(found[paradigm])
-        chosen += [pair for own in directions for pair in _first(own, lambda pair: _number(seed, *pair[3:]), size)]
+        chosen += [pair for side in directions for pair in _smallest(side, lambda pair: _hash(seed, *pair[3:]), size)]
         kept[paradigm] = 2 * size
     return Chosen(chosen, found, kept)
 
 
 def core(pairs: Sequence[Pair], ngrams: NGrams, orders: Sequence[int] = (2, 3)) -> Chosen:
-    """Pairs of candidates by which one can't tell what n-grams, counted on the training text alone, know: what stands
-    beside the word points the wrong way as often as the right one.
+    """A selection on which n-grams, counted on the training text only, are at chance: the neighbours of the word favour the
+    wrong sentence as often as the right one.
 
-    It is all pairs in which no n-gram of these orders prefers the right sentence, each with one of the other direction
-    in which all of them do, by as little as any. So the n-grams are right in one half (with ties in a little more), as
-    a unigram is, and so is a random model. Only the first sort, whose numbers are `found`, would be a set on which
-    whatever has learnt what an n-gram knows falls below one half.
+    It has all pairs in which no n-gram of these orders prefers the right sentence, each with one of the other direction in
+    which all of them do, with the smallest margins. So the n-grams are right in one half (with ties slightly more), like a
+    unigram and a random model. With only the first kind, counted in `found`, any model that has learnt what an n-gram knows
+    would be below one half.
     """
     good, bad = (ngrams.score([getattr(pair, side) for pair in pairs]) for side in ("good", "bad"))
     margins = np.stack([good[order] - bad[order] for order in orders])
-    margin = {pair.id: float(own) for pair, own in zip(pairs, margins.max(0), strict=True)}
-    clear = {pair.id: bool(own) for pair, own in zip(pairs, (margins > TIE).all(0), strict=True)}
+    margin = {pair.id: float(value) for pair, value in zip(pairs, margins.max(0), strict=True)}
+    solved = {pair.id: bool(value) for pair, value in zip(pairs, (margins > TIE).all(0), strict=True)}
     chosen, found, kept = [], {}, {}
     for paradigm, directions in _by_direction(pairs).items():
-        hard = [[pair for pair in own if margin[pair.id] <= TIE] for own in directions]
-        easy = [[pair for pair in own if clear[pair.id]] for own in directions]
-        own = []
+        hard = [[pair for pair in side if margin[pair.id] <= TIE] for side in directions]
+        easy = [[pair for pair in side if solved[pair.id]] for side in directions]
+        selected = []
         for side in (0, 1):
             size = min(len(hard[side]), len(easy[1 - side]))
             for some in (hard[side], easy[1 - side]):
-                own += _first(some, lambda pair: margin[pair.id], size)
-        found[paradigm], kept[paradigm] = (len(hard[0]), len(hard[1])), len(own)
-        chosen += own
+                selected += _smallest(some, lambda pair: margin[pair.id], size)
+        found[paradigm], kept[paradigm] = (len(hard[0]), len(hard[1])), len(selected)
+        chosen += selected
     return Chosen(chosen, found, kept)
 
 
 def _by_direction(pairs: Sequence[Pair]) -> dict[str, tuple[list[Pair], list[Pair]]]:
-    """Of each paradigm the pairs that are right with the first of its words, and with the second."""
-    parted: dict[str, tuple[list[Pair], list[Pair]]] = {rule.paradigm: ([], []) for rule in RULES}
+    """Paradigm -> the pairs that are right with the first of its words, and with the second."""
+    by_direction: dict[str, tuple[list[Pair], list[Pair]]] = {rule.paradigm: ([], []) for rule in RULES}
     for pair in pairs:
         first = pair.paradigm.split("/")[0].lower()
-        parted[pair.paradigm][tokens(pair.good).count(first) <= tokens(pair.bad).count(first)].append(pair)
-    return parted
+        by_direction[pair.paradigm][tokens(pair.good).count(first) <= tokens(pair.bad).count(first)].append(pair)
+    return by_direction
 
 
-def _first(pairs: list[Pair], key: Callable[[Pair], float], size: int) -> list[Pair]:
+def _smallest(pairs: list[Pair], key: Callable[[Pair], float], size: int) -> list[Pair]:
     return sorted(pairs, key=key)[:size]
 
 
-def _number(seed: int, *texts: str) -> int:
-    """Drawn for a text, whatever other texts there are."""
+def _hash(seed: int, *texts: str) -> int:
+    """A number for a text that does not depend on other texts."""
     return int.from_bytes(blake2b("\0".join((str(seed), *texts)).encode(), digest_size=8).digest(), "big")

@@ -1,18 +1,16 @@
 """Log-probabilities of sentences, in nats.
 
-One convention for the ends of a text, whatever scores it: the tokenizer's specials stand around it and are no part of
-the sum. Its first token follows from what opens a text; where a tokenizer has no such token (GPT-2), nothing predicts
-the first, and it adds nothing.
+One convention for the ends of a text: the tokenizer's special tokens surround it and are not summed. The first token is
+predicted from the start token; where a tokenizer has none (GPT-2), the first token is not predicted and adds nothing.
 
-    log_probability       of each token from those before it; of a model that reads from the end, from those behind it;
-                          of ELMo, the mean of both
-    pll_within_word_l2r   pseudo-log-likelihood: each token hidden, together with what follows of its word (Kauf and
+    log_probability       of each token given those before it; for a model from right to left, given those after it;
+                          for ELMo, the mean of both
+    pll_within_word_l2r   pseudo-log-likelihood: each token masked together with the rest of its word (Kauf and
                           Ivanova 2023)
-    pll_original          each token hidden by itself (Salazar et al. 2020), which overrates words of several pieces
-    one_word              of pairs alone (`score_pairs`): the word in which they differ hidden, two logits compared
+    pll_original          each token masked on its own (Salazar et al. 2020), which overrates words of several tokens
+    one_word              for pairs only (`score_pairs`): the word in which they differ is masked, two logits are compared
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
@@ -22,107 +20,102 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from components.core.errors import SesameError
-from components.core.words import MARKS
+from components.evaluations.inference import AnyTokenizer, by_length, device_of, inference, padded
+from components.evaluations.minimal_pairs.alignment import single_word, span_of_tokens, word_of_tokens
 from components.evaluations.minimal_pairs.pairs import Pair
-from components.evaluations.reading import AnyTokenizer, by_length, device_of, padded, reading
 from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
 from components.objectives.scoring import CPU_TARGETS
 
 Protocol = Literal["log_probability", "pll_within_word_l2r", "pll_original", "one_word"]
 CHAIN = ("left_to_right", "recurrent", "each_direction")
-"""What models read whose log-probability is that of a chain."""
+"""Values of `reads` of models with a chain-rule log-probability."""
 TOKENS = {"cpu": 2048, "cuda": 2**16}
-"""Of a batch at most, padding among them: a CPU's caches hold so many, a GPU wants more at a time."""
+"""In a batch at most, with padding: more do not fit the caches of a CPU, a GPU needs more."""
 SENTENCES_AT_ONCE = 2**14
-"""Of a masked model, each of which is as many rows as it has tokens."""
-
-OF_A_WORD = re.compile(rf"[\w{MARKS}]{{2}}")
-"""Two characters that no word ends between: letters, digits and combining marks."""
+"""For a masked model, in which a sentence has one sequence per token."""
 
 
 class Scored(NamedTuple):
-    """Sentences in the order given."""
+    """Scores of sentences, in their order."""
 
     log_probability: np.ndarray
-    """(n,) float32; NaN where a sentence was not scored, and nowhere else."""
+    """(n,) float32; NaN only where a sentence was not scored."""
     pieces: np.ndarray
-    """(n,) int32: tokens without specials."""
+    """(n,) int32: number of tokens without special tokens."""
     unknown: np.ndarray
-    """(n,) int32: of them, those that stand for what the tokenizer has no piece for."""
+    """(n,) int32: number of unknown tokens among them."""
     scored: np.ndarray
-    """(n,) bool: false where a text is longer than the model reads."""
+    """(n,) bool: False where a text is longer than the model reads."""
 
 
 def protocols(model: LanguageModel) -> tuple[str, ...]:
-    """How a model can be scored, the usual way first; empty where it can't."""
+    """The protocols that a model supports, the usual one first."""
     masked = isinstance(model, MaskedLanguageModel) and "head_transform" not in model.absent
     return get_args(Protocol)[1:] if masked else ("log_probability",) if model.reads in CHAIN else ()
+
+
+def usual_protocol(model: LanguageModel) -> Protocol:
+    """The first of `protocols`; `log_probability` where a model supports none, so that `checked` says why."""
+    return next(iter(protocols(model)), "log_probability")
 
 
 def score(
     model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[str], protocol: Protocol | None = None,
     name: str = "the model",
 ) -> Scored:  # fmt: skip
-    """Of each sentence; `protocol` is by default the usual one of how the model reads, `name` is for messages.
+    """Score each sentence; `protocol` is by default the usual one, `name` is for messages.
 
-    Raises SesameError for a model that can't be scored so, a sentence without a token, and a sum that is no number.
+    Raises SesameError for a model that does not support the protocol, a sentence without a token, and a sum that is not finite.
     """
-    protocol = checked(model, tokenizer, protocol or next(iter(protocols(model)), "log_probability"), name)
+    protocol = checked(model, tokenizer, protocol or usual_protocol(model), name)
     if protocol == "one_word":
         raise SesameError("protocol one_word compares two sentences: call `score_pairs`")
     ids, words = encoded(tokenizer, sentences, with_words=protocol == "pll_within_word_l2r")
     by_token, fits = _by_token(model, tokenizer, ids, words, protocol)
-    sums = np.array([np.nan if own is None else own.sum() for own in by_token])
-    return finished(sums, ids, fits, sentences, tokenizer, name)
+    sums = np.array([np.nan if values is None else values.sum() for values in by_token])
+    return _scored(sums, ids, fits, sentences, tokenizer, name)
 
 
 def score_spans(
     model: LanguageModel, tokenizer: AnyTokenizer, sentences: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]],
     name: str = "the model",
 ) -> list[np.ndarray]:  # fmt: skip
-    """Of parts of each sentence, by the usual protocol of the model: the log-probability of the tokens that begin there.
+    """Score spans of each sentence with the usual protocol: the log-probability of the tokens that begin in the span.
 
-    A chain has for each token those before it; of a masked model only the tokens of the parts are hidden, each together
-    with what follows of its word.
+    From left to right each token has those before it as context; for a masked model only the tokens of the spans are masked,
+    each together with the rest of its word.
 
     Args:
-        spans: of each sentence its parts, the first character of each and the one behind its last
+        spans: for each sentence its spans (first character, character after the last)
     Returns:
-        of each sentence (parts,) float64; NaN where the sentence is longer than the model reads.
+        for each sentence (spans,) float64; NaN where the sentence is longer than the model reads.
     Raises SesameError as `score` does.
     """
-    protocol = checked(model, tokenizer, next(iter(protocols(model)), "log_probability"), name)
+    protocol = checked(model, tokenizer, usual_protocol(model), name)
     ids, words = encoded(tokenizer, sentences, with_words=protocol == "pll_within_word_l2r")
-    parts = [
-        _parts(text, own, asked)
-        for text, (_, own), asked in zip(sentences, tokenizer.encode_offsets(list(sentences)), spans, strict=True)
-    ]
-    by_token, fits = _by_token(model, tokenizer, ids, words, protocol, [own >= 0 for own in parts])
-    sums = [np.full(len(asked), np.nan if own is None else 0.0) for own, asked in zip(by_token, spans, strict=True)]
-    for total, own, part in zip(sums, by_token, parts, strict=True):
-        if own is not None:
-            np.add.at(total, part[part >= 0], own[part >= 0])
-    finished(np.array([own.sum() for own in sums]), ids, fits, sentences, tokenizer, name)  # its check
+    offsets = [spans_of_ids for _, spans_of_ids in tokenizer.encode_offsets(list(sentences))]
+    members = [span_of_tokens(*sentence) for sentence in zip(sentences, offsets, spans, strict=True)]
+    by_token, fits = _by_token(model, tokenizer, ids, words, protocol, [member >= 0 for member in members])
+    sums = [np.full(len(own), np.nan if values is None else 0.0) for values, own in zip(by_token, spans, strict=True)]
+    for total, values, member in zip(sums, by_token, members, strict=True):
+        if values is not None:
+            np.add.at(total, member[member >= 0], values[member >= 0])
+    _scored(np.array([total.sum() for total in sums]), ids, fits, sentences, tokenizer, name)  # raises for sums that are not finite
     return sums
-
-
-def _parts(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Of each token the number of the span that its first character stands in, -1 for none; a blank belongs to what
-    follows."""
-    starts = [first + len(text[first:last]) - len(text[first:last].lstrip()) for first, last in offsets]
-    return np.array([next((i for i, (low, high) in enumerate(spans) if low <= at < high), -1) for at in starts], int)
 
 
 def _by_token(
     model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]], protocol: Protocol,
-    asked: Sequence[np.ndarray] | None = None,
+    selected: Sequence[np.ndarray] | None = None,
 ) -> tuple[list[np.ndarray | None], np.ndarray]:  # fmt: skip
-    """Of each sentence the log-probability of each token, (tokens,) float64, None for one that is too long; and which fit.
-    Tokens that are not `asked` may have 0."""
-    fits = np.array([len(own) + len(around(tokenizer)) <= model.max_length for own in ids], bool)
-    order, values = sorted(np.flatnonzero(fits), key=lambda i: len(ids[i])), [None] * len(ids)
-    with reading(model):
+    """For each sentence the log-probability of each token, (tokens,) float64, None where it is too long; and which fit.
+    Tokens that are not `selected` may have 0."""
+    special = len(tokenizer.prefix) + len(tokenizer.suffix)
+    fits = np.array([len(sentence) + special <= model.max_length for sentence in ids], bool)
+    order = sorted(np.flatnonzero(fits), key=lambda i: len(ids[i]))
+    values = [None] * len(ids)
+    with inference(model):
         if protocol == "log_probability":
             for some, table in _chain(model, tokenizer, ids, order):
                 for i, row in zip(some, table, strict=True):
@@ -131,225 +124,188 @@ def _by_token(
             for start in range(0, len(order), SENTENCES_AT_ONCE):
                 some = order[start : start + SENTENCES_AT_ONCE]
                 of_words = words and [words[i] for i in some]
-                hidden = _hidden(model, tokenizer, [ids[i] for i in some], of_words, asked and [asked[i] for i in some])
-                for i, own in zip(some, hidden, strict=True):
-                    values[i] = own
+                masked = _masked(model, tokenizer, [ids[i] for i in some], of_words, selected and [selected[i] for i in some])
+                for i, row in zip(some, masked, strict=True):
+                    values[i] = row
     return values, fits
 
 
 def score_pairs(
-    model: LanguageModel,
-    tokenizer: AnyTokenizer,
-    pairs: Sequence[Pair],
-    protocol: Protocol | None = None,
-    name: str = "the model",
-) -> tuple[Scored, Scored]:
-    """Of the right and the wrong sentences of pairs, by any protocol; a sentence of several pairs is read once.
+    model: LanguageModel, tokenizer: AnyTokenizer, pairs: Sequence[Pair], protocol: Protocol | None = None, name: str = "the model",
+) -> tuple[Scored, Scored]:  # fmt: skip
+    """Score the right and the wrong sentences of pairs with any protocol; a sentence of several pairs is read once.
 
     Raises SesameError as `score` does.
     """
     good, bad = [pair.good for pair in pairs], [pair.bad for pair in pairs]
     if protocol == "one_word":
         return one_word(model, tokenizer, good, bad, name)
-    places = {text: i for i, text in enumerate(dict.fromkeys([*good, *bad]))}
-    found = score(model, tokenizer, list(places), protocol, name)
-    right, wrong = ([places[text] for text in side] for side in (good, bad))
-    return Scored(*(own[right] for own in found)), Scored(*(own[wrong] for own in found))
+    index = {text: i for i, text in enumerate(dict.fromkeys([*good, *bad]))}
+    scores = score(model, tokenizer, list(index), protocol, name)
+    right, wrong = ([index[text] for text in side] for side in (good, bad))
+    return Scored(*(column[right] for column in scores)), Scored(*(column[wrong] for column in scores))
 
 
 def one_word(
     model: LanguageModel, tokenizer: AnyTokenizer, good: Sequence[str], bad: Sequence[str], name: str = "the model",
 ) -> tuple[Scored, Scored]:  # fmt: skip
-    """Of pairs, the log-probability of the word in which they differ, hidden among the others.
+    """The log-probability of the word in which a pair differs, masked.
 
-    It is ten times cheaper than a sum, and has context on both sides: not to be ranked against the sums of models that
-    have it on one.
-
-    Not scored are pairs that differ in more than one word, or whose word is several pieces on a side, and those that
-    are too long.
-    Raises SesameError as `score` does.
+    It is ten times cheaper than a sum, and has context on both sides: not comparable with sums of models with context on
+    one side. Not scored are pairs that differ in more than one word, or whose word is several tokens on a side, and those
+    that are too long. Raises SesameError as `score` does.
     """
     checked(model, tokenizer, "one_word", name)
     both = [encoded(tokenizer, sentences, with_words=True) for sentences in (good, bad)]
-    places = [_single(*pair) for pair in zip(both[0][0], both[1][0], both[0][1], both[1][1], strict=True)]
-    before, room = len(tokenizer.prefix), model.max_length - len(around(tokenizer))
-    short = [len(ids) <= room for ids in both[0][0]]
+    places = [single_word(*pair) for pair in zip(both[0][0], both[1][0], both[0][1], both[1][1], strict=True)]
+    first, special = len(tokenizer.prefix), len(tokenizer.prefix) + len(tokenizer.suffix)
+    short = [len(ids) + special <= model.max_length for ids in both[0][0]]
     fits = np.array([place is not None and fit for place, fit in zip(places, short, strict=True)], bool)
     sums = np.full((2, len(fits)), np.nan)
     order = sorted(np.flatnonzero(fits), key=lambda i: len(both[0][0][i]))
-    with reading(model):
-        for some in by_length([len(both[0][0][i]) for i in order], len(around(tokenizer)), _most(model)):
-            own = [order[i] for i in some]
-            rows = [_around(tokenizer, both[0][0][i]) for i in own]
-            at = torch.tensor([places[i] + before for i in own])
-            for row, place in zip(rows, at.tolist(), strict=True):
-                row[place] = tokenizer.mask
-            hidden = _read_masked(model, rows, at)
+    with inference(model):
+        for batch in by_length([len(both[0][0][i]) for i in order], special, _batch_tokens(model)):
+            some = [order[i] for i in batch]
+            rows = [_surrounded(tokenizer, both[0][0][i]) for i in some]
+            positions = torch.tensor([places[i] + first for i in some])
+            for row, position in zip(rows, positions.tolist(), strict=True):
+                row[position] = tokenizer.mask
+            hidden = _hidden_at(model, rows, positions)
             for side in (0, 1):
-                asked = torch.tensor([both[side][0][i][places[i]] for i in own], device=hidden.device)
-                sums[side, own] = log_likelihoods(model, hidden, asked).cpu().numpy()
-    return tuple(finished(sums[side], both[side][0], fits, (good, bad)[side], tokenizer, name) for side in (0, 1))
+                targets = torch.tensor([both[side][0][i][places[i]] for i in some], device=hidden.device)
+                sums[side, some] = log_likelihoods(model, hidden, targets).cpu().numpy()
+    return tuple(_scored(sums[side], both[side][0], fits, (good, bad)[side], tokenizer, name) for side in (0, 1))
 
 
 def checked(model: LanguageModel, tokenizer: AnyTokenizer, protocol: str, name: str) -> Protocol:
-    """The protocol. Raises SesameError where a model can't be scored so."""
+    """The protocol. Raises SesameError where a model does not support it."""
     if protocol not in get_args(Protocol):
         raise SesameError(f"protocol {protocol!r}: {', '.join(get_args(Protocol))} expected")
-    if protocol in (can := protocols(model)):
+    supported = protocols(model)
+    if protocol in supported:
         if protocol != "log_probability" and tokenizer.mask is None:
-            raise SesameError(f"{name}: its tokenizer has no [MASK] to hide a token by; take another model")
+            raise SesameError(f"{name}: its tokenizer has no [MASK] token; use another model")
         return protocol
-    if can:
-        raise SesameError(f"{name} has no {protocol}: it reads {model.reads}; take {' or '.join(can)}")
+    if supported:
+        raise SesameError(f"{name} has no {protocol}: it reads {model.reads}; use {' or '.join(supported)}")
     if isinstance(model, MaskedLanguageModel):
-        raise SesameError(f"{name} has no trained head for masked tokens; take another model")
+        raise SesameError(f"{name} has no trained head for masked tokens; use another model")
     raise SesameError(
         f"{name} has no log-probability of a text: it reads {model.reads}; "
-        f"take a model that predicts its tokens, which reads {', '.join(CHAIN)} or both_sides"
+        f"use a model that predicts its tokens, which reads {', '.join(CHAIN)} or both_sides"
     )
 
 
 def encoded(
     tokenizer: AnyTokenizer, sentences: Sequence[str], with_words: bool = False
 ) -> tuple[list[list[int]], list[list[int]]]:  # fmt: skip
-    """Ids of each sentence without specials, and where asked for the number of the word that each id is of.
+    """Ids of each sentence without special tokens, and `with_words` the index of the word of each id.
 
-    A word is a run of letters and digits, or one other character that is no blank: `don't` is three, as to BERT.
+    A word is a run of letters and digits, or one other character except blanks: `don't` is three words, as in BERT.
     Raises SesameError for a sentence without a token.
     """
     words: list[list[int]] = []
     if with_words:
-        ids = []
-        for text, (own, spans) in zip(sentences, tokenizer.encode_offsets(list(sentences)), strict=True):
-            ids.append(own)
-            words.append(_words(text, spans))
+        both = tokenizer.encode_offsets(list(sentences))
+        ids = [sentence for sentence, _ in both]
+        words = [word_of_tokens(text, spans) for text, (_, spans) in zip(sentences, both, strict=True)]
     else:
         ids = tokenizer.encode(list(sentences))
-    if (empty := next((i for i, own in enumerate(ids) if not own), None)) is not None:
+    if (empty := next((i for i, sentence in enumerate(ids) if not sentence), None)) is not None:
         raise SesameError(f"sentence {empty + 1} of {len(ids)}, {sentences[empty]!r}, has no token; leave it out")
     return ids, words
 
 
-def finished(
-    sums: np.ndarray, ids: list[list[int]], fits: np.ndarray, sentences: Sequence[str], tokenizer: AnyTokenizer,
-    name: str,
-) -> Scored:  # fmt: skip
-    """Raises SesameError where what fits got no number."""
+def _scored(
+    sums: np.ndarray, ids: list[list[int]], fits: np.ndarray, sentences: Sequence[str], tokenizer: AnyTokenizer, name: str
+) -> Scored:
+    """Raises SesameError where the score of a sentence that fits is not finite."""
     if (broken := np.flatnonzero(fits & ~np.isfinite(sums))).size:
         raise SesameError(
             f"{name}: the log-probability of {len(broken)} of {len(sums)} sentences is {sums[broken[0]]}, first of "
             f"{sentences[broken[0]][:60]!r}; its weights are broken, or the training diverged"
         )
-    unknown = [own.count(tokenizer.unknown) for own in ids]
+    unknown = [sentence.count(tokenizer.unknown) for sentence in ids]
     return Scored(sums.astype(np.float32), np.array([*map(len, ids)], np.int32), np.array(unknown, np.int32), fits)
 
 
 def log_likelihoods(model: LanguageModel, hidden: Tensor, ids: Tensor) -> Tensor:
-    """hidden (n, width), ids (n,) -> of each id its log-probability, (n,) float32.
+    """The log-probability of each id, (n,) float32; hidden (n, width), ids (n,).
 
-    A CPU makes the logits a piece at a time, as in `components.objectives.scoring`.
+    A CPU computes the logits chunk by chunk, as in `components.objectives.scoring`.
     """
     rows = CPU_TARGETS if hidden.device.type == "cpu" else 2**13
-    pieces = zip(hidden.split(rows), ids.split(rows), strict=True)
-    return -torch.cat([cross_entropy(model.logits(own).float(), wanted, reduction="none") for own, wanted in pieces])
+    chunks = zip(hidden.split(rows), ids.split(rows), strict=True)
+    return -torch.cat([cross_entropy(model.logits(states).float(), targets, reduction="none") for states, targets in chunks])
 
 
-def around(tokenizer: AnyTokenizer) -> list[int]:
-    """The specials that stand around a text."""
-    return [*tokenizer.prefix, *tokenizer.suffix]
-
-
-def _around(tokenizer: AnyTokenizer, ids: Sequence[int]) -> list[int]:
+def _surrounded(tokenizer: AnyTokenizer, ids: Sequence[int]) -> list[int]:
     return [*tokenizer.prefix, *ids, *tokenizer.suffix]
 
 
-def _most(model: LanguageModel) -> int:
+def _batch_tokens(model: LanguageModel) -> int:
     return TOKENS.get(device_of(model).type, TOKENS["cuda"])
 
 
 def _chain(
     model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], order: list[int]
 ) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
-    """Which sentences, and the log-probabilities of their tokens, (sentences, most tokens), batch by batch."""
-    back_alone = model.reads == "recurrent" and model.config.backward
+    """Batch by batch: which sentences, and the log-probabilities of their tokens, (sentences, most tokens)."""
+    backward_only = model.reads == "recurrent" and model.config.backward
     both = model.reads == "each_direction"
-    first, suffix = len(tokenizer.prefix), tokenizer.suffix if both or back_alone else []
-    for some in by_length([len(ids[i]) for i in order], first + len(suffix), _most(model)):
-        own = [order[i] for i in some]
-        whole, lengths = padded([[*tokenizer.prefix, *ids[i], *suffix] for i in own], device_of(model))
-        width = whole.shape[1]
-        places = torch.arange(width, device=whole.device)
-        text = (places >= first) & (places < lengths[:, None] - len(suffix))
-        # left to right nothing follows from the last token
-        read = (whole, lengths) if suffix else (whole[:, : max(1, width - 1)], (lengths - 1).clamp(min=1))
+    first, suffix = len(tokenizer.prefix), tokenizer.suffix if both or backward_only else []
+    for batch in by_length([len(ids[i]) for i in order], first + len(suffix), _batch_tokens(model)):
+        some = [order[i] for i in batch]
+        inputs, lengths = padded([[*tokenizer.prefix, *ids[i], *suffix] for i in some], device_of(model))
+        width = inputs.shape[1]
+        positions = torch.arange(width, device=inputs.device)
+        in_text = (positions >= first) & (positions < lengths[:, None] - len(suffix))
+        # left to right, the last token predicts nothing
+        read = (inputs, lengths) if suffix else (inputs[:, : max(1, width - 1)], (lengths - 1).clamp(min=1))
         top = model.top(*read)
-        ahead, back = top.chunk(2, 2) if both else (None, top) if back_alone else (top, None)
+        forward, backward = top.chunk(2, 2) if both else (None, top) if backward_only else (top, None)
         # a state predicts the token that its direction reads next
-        directions = [] if ahead is None else [(ahead[:, : width - 1], slice(1, None))]
-        directions += [] if back is None else [(back[:, 1:], slice(None, -1))]
-        sums = np.zeros((len(own), width))
-        for states, at in directions:
-            if (asked := text[:, at]).any():
-                values = log_likelihoods(model, states[asked], whole[:, at][asked]).cpu()
-                sums[:, at][asked.cpu().numpy()] += values.numpy()
-        yield own, sums[:, first:] / len(directions)
+        directions = [] if forward is None else [(forward[:, : width - 1], slice(1, None))]
+        directions += [] if backward is None else [(backward[:, 1:], slice(None, -1))]
+        sums = np.zeros((len(some), width))
+        for states, shifted in directions:
+            if (targets := in_text[:, shifted]).any():
+                values = log_likelihoods(model, states[targets], inputs[:, shifted][targets]).cpu()
+                sums[:, shifted][targets.cpu().numpy()] += values.numpy()
+        yield some, sums[:, first:] / len(directions)
 
 
-def _hidden(
-    model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]], asked: Sequence[np.ndarray] | None
+def _masked(
+    model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]], selected: Sequence[np.ndarray] | None
 ) -> list[np.ndarray]:
-    """Of each sentence its tokens, each hidden, with `words` together with what follows of its word. The shortest is
-    first."""
-    first, more = len(tokenizer.prefix), len(around(tokenizer))
+    """For each sentence the log-probabilities of its tokens, each masked, with `words` together with the rest of its word.
+    The sentences are in ascending order of length."""
+    first = len(tokenizer.prefix)
     sentence = np.repeat(np.arange(len(ids)), [*map(len, ids)])
-    place = np.concatenate([np.arange(len(own)) for own in ids])
-    values = [np.zeros(len(own)) for own in ids]
-    if asked:
-        wanted = np.concatenate(asked)
-        sentence, place = sentence[wanted], place[wanted]
+    position = np.concatenate([np.arange(len(row)) for row in ids])
+    values = [np.zeros(len(row)) for row in ids]
+    if selected:
+        wanted = np.concatenate(selected)
+        sentence, position = sentence[wanted], position[wanted]
     lengths = np.array([*map(len, ids)])[sentence]
-    for some in by_length(lengths, more, _most(model)):
-        rows, hidden_ids = [], []
-        for i in some:
-            own, at = sentence[i], place[i]
-            row = _around(tokenizer, ids[own])
-            hidden_ids.append(row[first + at])
-            end = at + 1
-            while words and end < len(ids[own]) and words[own][end] == words[own][at]:
+    for batch in by_length(lengths, first + len(tokenizer.suffix), _batch_tokens(model)):
+        rows, targets = [], []
+        for number, start in zip(sentence[batch.start : batch.stop], position[batch.start : batch.stop], strict=True):
+            row = _surrounded(tokenizer, ids[number])
+            targets.append(row[first + start])
+            end = start + 1
+            while words and end < len(ids[number]) and words[number][end] == words[number][start]:
                 end += 1
-            row[first + at : first + end] = [tokenizer.mask] * (end - at)
+            row[first + start : first + end] = [tokenizer.mask] * (end - start)
             rows.append(row)
-        hidden = _read_masked(model, rows, torch.from_numpy(place[some.start : some.stop] + first))
-        scores = log_likelihoods(model, hidden, torch.tensor(hidden_ids, device=hidden.device)).cpu().numpy()
-        for i, score in zip(some, scores, strict=True):
-            values[sentence[i]][place[i]] = score
+        hidden = _hidden_at(model, rows, torch.from_numpy(position[batch.start : batch.stop] + first))
+        scores = log_likelihoods(model, hidden, torch.tensor(targets, device=hidden.device)).cpu().numpy()
+        for i, score in zip(batch, scores, strict=True):
+            values[sentence[i]][position[i]] = score
     return values
 
 
-def _read_masked(model: MaskedLanguageModel, rows: list[list[int]], places: Tensor) -> Tensor:
-    """-> the hidden state at one place of each row, (rows, width)."""
+def _hidden_at(model: MaskedLanguageModel, rows: list[list[int]], positions: Tensor) -> Tensor:
+    """The hidden state at one position of each sequence, (rows, width)."""
     ids, lengths = padded(rows, device_of(model))
-    return model(ids, lengths)[torch.arange(len(rows), device=ids.device), places.to(ids.device)]
-
-
-def _words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Of each piece, as the characters it stands for, the number of its word."""
-    numbers, number, end, goes_on = [], -1, 0, False
-    for first, last in spans:
-        shown = text[first:last]
-        start = first + len(shown) - len(shown.lstrip())  # some pieces hold the blank before their word
-        inside = start == end and bool(OF_A_WORD.fullmatch(text[start - 1 : start + 1]))
-        number += not (goes_on or inside and numbers)
-        numbers.append(number)
-        # a blank that is a piece belongs to what follows; a byte of a character is nothing of the text, up to its last
-        end, goes_on = last, not shown.strip()
-    return numbers
-
-
-def _single(good: list[int], bad: list[int], words: list[int], other_words: list[int]) -> int | None:
-    """The place in which the ids of a pair differ, where that is one piece and a whole word on both sides."""
-    if len(good) != len(bad):
-        return None
-    differ = [i for i, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
-    whole = len(differ) == 1 and all(own.count(own[differ[0]]) == 1 for own in (words, other_words))
-    return differ[0] if whole else None
+    return model(ids, lengths)[torch.arange(len(rows), device=ids.device), positions.to(ids.device)]

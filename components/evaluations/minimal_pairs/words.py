@@ -1,13 +1,13 @@
-"""The words of a sentence, as rules and n-grams see them."""
+"""The words of a sentence for rules and n-grams."""
 
 import re
 
 from components.core.words import LETTERS
 
 TOKEN = re.compile(rf"(?:{LETTERS})(?:['’](?:{LETTERS}))*|\d+|\S")
-"""A word, `they're` among them, a number, or another character."""
+"""A word such as `they're`, a number, or another character."""
 
 
 def tokens(text: str) -> list[str]:
-    """In small letters."""
+    """In lower case."""
     return [token.lower() for token in TOKEN.findall(text)]

@@ -1,4 +1,4 @@
-"""Linear classifiers of vectors."""
+"""Linear classifiers of vectors, for probes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from components.evaluations.probe.standard import Standard
 
 STEPS = 100
 PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
-"""Shares of the examples after which the online code trains its classifier again (Voita and Titov 2020, section
+"""Shares of the examples after which the online code retrains its classifier (Voita and Titov 2020, section
 2.2.2)."""
 
 
@@ -35,10 +35,9 @@ class Linear:
 
 
 def fit(x: Tensor, y: Tensor, classes: int) -> Linear:
-    """The classifier of least cross-entropy plus half the squared weights over n, as scikit-learn's with C = 1: x (n,
-    width), y (n,).
+    """Minimise the cross-entropy plus half the squared weights over n, as scikit-learn with C = 1: x (n, width), y (n,).
 
-    It starts at zero and is convex, so nothing is drawn.
+    The loss is convex and starts from zero, so nothing is random.
     """
     standard = Standard.of(x)
     z = standard(x)
@@ -56,10 +55,10 @@ def fit(x: Tensor, y: Tensor, classes: int) -> Linear:
 
 
 def compression(x: Tensor, y: Tensor, classes: int) -> float:
-    """How many times shorter the online code of the labels is than a uniform one: 1 where nothing is learnt.
+    """How many times shorter the online code of the labels is than a uniform one; 1 where nothing is learnt.
 
-    Each block of examples is sent by a classifier of all blocks before it, the first by a uniform code. Labels that can
-    be read with little effort make a short code (Voita and Titov 2020).
+    Each block of examples is coded with a classifier of all blocks before it, the first one uniformly. Labels that are easy
+    to predict have a short code (Voita and Titov 2020).
     """
     ends = sorted({max(1, round(len(x) * share)) for share in PORTIONS})
     bits = ends[0] * float(np.log2(classes))
@@ -69,8 +68,8 @@ def compression(x: Tensor, y: Tensor, classes: int) -> float:
 
 
 def control_labels(words: Sequence[str], labels: np.ndarray, seed: int) -> np.ndarray:
-    """A label for each word that its form alone decides, drawn with the frequencies of `labels` (n,): what a probe
-    knows by heart of them says nothing of the model (Hewitt and Liang 2019)."""
+    """A label for each word type, drawn with the frequencies of `labels` (n,): a probe can only memorise them, which
+    says nothing about the model (Hewitt and Liang 2019)."""
     kinds = sorted(set(words))
     drawn = dict(zip(kinds, generator(seed).choice(labels, size=len(kinds)).tolist(), strict=True))
     return np.array([drawn[word] for word in words])

@@ -1,4 +1,4 @@
-"""Vectors as probes read them: each dimension with mean 0 and deviation 1."""
+"""Standardised vectors: each dimension with mean 0 and deviation 1."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Standard:
-    """The means and deviations of some vectors, by which others are read, too."""
+    """Means and deviations of some vectors, to standardise others."""
 
     mean: Tensor
     deviation: Tensor

@@ -1,1 +1,1 @@
-"""Surprisal by regions of sentences: SyntaxGym's suites, whose predictions are formulas (Hu et al. 2020)."""
+"""Surprisal of regions of sentences: SyntaxGym's suites, whose predictions are formulas (Hu et al. 2020)."""

@@ -6,13 +6,13 @@ from components.evaluations.config import EvaluationBlock, Files
 
 
 class Regions(EvaluationBlock):
-    """Items that are one sentence in several conditions, cut into regions, and predictions about the surprisal of regions:
-    `(6;%mismatch%) > (6;%match%)`. An item is right where its prediction holds. Of a masked model the surprisal is that of
-    a pseudo-log-likelihood, which the suites were not made for."""
+    """Items that are one sentence in several conditions, split into regions, and predictions about the surprisal of regions:
+    `(6;%mismatch%) > (6;%match%)`. An item is right where its prediction holds. For a masked model the surprisal is that of
+    a pseudo-log-likelihood, for which the suites were not designed."""
 
     kind: Literal["regions"]
     source: Files
-    """SyntaxGym's files: JSON, a suite each, or one object with several by name."""
+    """SyntaxGym's files: JSON, one suite each, or an object with several by name."""
 
 
 Evaluation = Regions

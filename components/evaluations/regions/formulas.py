@@ -1,9 +1,9 @@
-"""Predictions of SyntaxGym: sums and comparisons of the surprisal of regions.
+"""SyntaxGym's predictions: sums and comparisons of the surprisal of regions.
 
-    formula    = comparison ("&" comparison)*
-    comparison = sum [("<" | ">" | "=") sum]
-    sum        = part (("+" | "-") part)*
-    part       = "(" region ";" "%" condition "%" ")" | "[" formula "]" | "(" formula ")" | number
+formula    = comparison ("&" comparison)*
+comparison = sum [("<" | ">" | "=") sum]
+sum        = term (("+" | "-") term)*
+term       = "(" region ";" "%" condition "%" ")" | "[" formula "]" | "(" formula ")" | number
 """
 
 import operator
@@ -14,31 +14,31 @@ from components.core.errors import SesameError
 
 TOKEN = re.compile(r"\s*(?:\(\s*(\d{1,9})\s*;\s*%([^%]+)%\s*\)|(\d+(?:\.\d+)?)|([][()<>=&+-]))")
 COMPARE: dict[str, Callable[[float, float], bool]] = {"<": operator.lt, ">": operator.gt, "=": operator.eq}
-LIKE = "SyntaxGym's are like (1;%a%) < (1;%b%)"
+EXAMPLE = "SyntaxGym's are like (1;%a%) < (1;%b%)"
 CLOSING = {"[": "]", "(": ")"}
 
 
 def holds(formula: str, surprisal: Mapping[tuple[str, int], float]) -> bool:
     """Whether a prediction holds; `surprisal` is by condition and number of the region. Raises SesameError for a malformed
-    formula, one that compares nothing, and a region that is not there."""
-    reader = _Reader(formula, surprisal)
+    formula, one without a comparison of regions, and an unknown region."""
+    parser = _Parser(formula, surprisal)
     try:
-        value = reader.formula()
+        value = parser.formula()
     except RecursionError:
-        raise SesameError(f"prediction {formula[:60]!r}: its brackets are nested too deeply; {LIKE}") from None
-    if reader.tokens:
-        raise reader.error(reader.tokens[0])
+        raise SesameError(f"prediction {formula[:60]!r}: its brackets are nested too deeply; {EXAMPLE}") from None
+    if parser.tokens:
+        raise parser.error(parser.tokens[0])
     if not isinstance(value, bool) or not regions(formula):
-        raise SesameError(f"prediction {formula!r}: compares no regions; {LIKE}")
+        raise SesameError(f"prediction {formula!r}: compares no regions; {EXAMPLE}")
     return value
 
 
 def regions(formula: str) -> list[tuple[str, int]]:
-    """The regions that a formula names, each once, by condition and number."""
+    """The regions in a formula, each once, by condition and number."""
     return list(dict.fromkeys((match[2], int(match[1])) for match in TOKEN.finditer(formula) if match[1]))
 
 
-class _Reader:
+class _Parser:
     def __init__(self, formula: str, surprisal: Mapping[tuple[str, int], float]):
         self.text, self.surprisal, self.tokens, at = formula, surprisal, [], 0
         while formula[at:].strip():
@@ -47,9 +47,9 @@ class _Reader:
             self.tokens.append(match[4] or float(match[3] or 0) if match[1] is None else (match[2], int(match[1])))
             at = match.end()
 
-    def error(self, at: object) -> SesameError:
-        said = f"prediction {self.text[:200]!r}: {str(at)[:60]!r} is unexpected"
-        return SesameError(f"{said}; SyntaxGym's formulas have (region;%condition%), + - < > = &")
+    def error(self, token: object) -> SesameError:
+        where = f"prediction {self.text[:200]!r}: {str(token)[:60]!r} is unexpected"
+        return SesameError(f"{where}; SyntaxGym's formulas have (region;%condition%), + - < > = &")
 
     def next_is(self, signs: str) -> bool:
         return bool(self.tokens) and isinstance(self.tokens[0], str) and self.tokens[0] in signs
@@ -60,7 +60,7 @@ class _Reader:
             self.tokens.pop(0)
             values.append(self.comparison())
         if len(values) > 1 and not all(isinstance(value, bool) for value in values):
-            raise SesameError(f"prediction {self.text!r}: a part of & compares nothing; {LIKE}")
+            raise SesameError(f"prediction {self.text!r}: one side of & compares nothing; {EXAMPLE}")
         return all(values) if len(values) > 1 else values[0]
 
     def comparison(self) -> float:
@@ -70,18 +70,18 @@ class _Reader:
         return value
 
     def sum(self) -> float:
-        value = self.part()
+        value = self.term()
         while self.next_is("+-"):
-            value = value + self.part() if self.tokens.pop(0) == "+" else value - self.part()
+            value = value + self.term() if self.tokens.pop(0) == "+" else value - self.term()
         return value
 
-    def part(self) -> float:
+    def term(self) -> float:
         if not self.tokens:
             raise self.error("its end")
         token = self.tokens.pop(0)
         if isinstance(token, tuple):
             if token not in self.surprisal:
-                raise SesameError(f"prediction {self.text!r}: no region {token[1]} in a condition {token[0]!r}")
+                raise SesameError(f"prediction {self.text!r}: no region {token[1]} in condition {token[0]!r}")
             return self.surprisal[token]
         if isinstance(token, float):
             return token

@@ -1,12 +1,11 @@
-"""Ways to adapt a pre-trained model, a file each: which weights learn, and what is put on top.
+"""Fine-tuning methods, a file each: which weights are trained, and the head.
 
 A method is a module built from (model, tokenizer, recipe, kind of task, whether it is a pair); its parameters that require
-gradients are trained. `inputs` turns encoded texts into what its `forward` wants, once. One more is one file with such a
-module as `Method`, and its name in `METHODS` of `components.params.tasks`. `full` is the base of those that run the model in
-every step, `frozen` of those that read it once. One that trains a part calls `freeze()` after `Full`'s own `__init__` and then lets its
-part learn; `model.depth(name)` of `components.models.contract` says which layer a parameter belongs to. Its settings are fields
-of `Recipe`, with a default for all the others. A method that reads tasks in a way of its own has a kind of task as `Reading`,
-(task, recipe, name of the task).
+gradients are trained. `inputs` computes once, from encoded texts, what `forward` needs. To add a method, write a file with such a
+module as `Method`, and add its name to `METHODS` of `components.params.tasks`. `full` is the base of methods that run the model in
+every step, `frozen` of those that run it once. A method that trains some weights calls `freeze()` after `Full.__init__` and then unfreezes
+these; `model.depth(name)` of `components.models.contract` returns the layer of a parameter. Its settings are fields of `Recipe`
+with defaults. A method that needs another kind of task has it as `TaskKind`, built from (task, recipe, name of the task).
 """
 
 from importlib import import_module
@@ -21,14 +20,14 @@ from components.models.contract import LanguageModel
 from components.text.tokenizer import Tokenizer
 
 
-def reading(task: params.Task, recipe: params.Recipe, name: str) -> Kind:
-    """How a recipe's method reads a task: as its kind has it, or in a way of its own."""
-    own = getattr(_method(recipe), "Reading", None)
-    return own(task, recipe, name) if own else kinds.build(task, recipe)
+def build_kind(task: params.Task, recipe: params.Recipe, name: str) -> Kind:
+    """The kind of a task, or the `TaskKind` of the recipe's method."""
+    task_kind = getattr(_method(recipe), "TaskKind", None)
+    return task_kind(task, recipe, name) if task_kind else kinds.build(task, recipe)
 
 
 def build(model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
-    """The module of a recipe's method. Raises SesameError where the model has no place for it."""
+    """The module of a recipe's method. Raises SesameError where the model does not support it."""
     return _method(recipe).Method(model, tokens, recipe, kind, pair)
 
 
@@ -36,10 +35,9 @@ def _method(recipe: params.Recipe) -> ModuleType:
     return import_module(f"components.finetune.methods.{recipe.method}")
 
 
-def distance(parameter: str, module: nn.Module) -> int:
-    """How far below the head a parameter stands:
-    0 for the head and what is above the layers, 1 for the top layer, and on down to the embeddings."""
-    part, _, rest = parameter.partition(".")
-    if part != "model" or rest.endswith(".prompt"):
+def layers_below_head(parameter: str, module: nn.Module) -> int:
+    """0 for parameters of the head and above the layers, 1 for the top layer, and so on down to the embeddings."""
+    owner, _, rest = parameter.partition(".")
+    if owner != "model" or rest.endswith(".prompt"):
         return 0
     return module.model.num_layers + 1 - module.model.depth(rest)

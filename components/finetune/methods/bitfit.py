@@ -1,4 +1,4 @@
-"""Biases and the head alone."""
+"""Trains biases and the head."""
 
 from components import params
 from components.finetune.kinds import Kind
@@ -8,7 +8,7 @@ from components.text.tokenizer import Tokenizer
 
 
 class BitFit(Full):
-    """Biases and the head alone (Ben Zaken et al. 2022)."""
+    """Trains biases and the head (Ben Zaken et al. 2022)."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__(model, tokens, recipe, kind, pair)

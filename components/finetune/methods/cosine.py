@@ -1,4 +1,4 @@
-"""How near the vectors of two texts are, and nothing else."""
+"""The cosine similarity of two texts' vectors."""
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +12,18 @@ from components.models.contract import LanguageModel
 
 
 class Cosine(SentenceProbe):
-    """The cosine of a pair's two vectors: similarity without training (as Conneau and Kiela 2018 ask it of STS). What is trained scales and
-    shifts it into the task's range, which no correlation depends on, and puts classes beside each other on it."""
+    """The cosine of a pair's two vectors: similarity without training, as Conneau and Kiela (2018) evaluate STS. A trained linear function
+    maps it to the task's range, which does not change a correlation, or to the classes."""
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
         if not pair:
-            raise SesameError("method cosine compares two texts read apart: it needs a task of pairs, and pair: apart in the recipe")
+            raise SesameError("method cosine compares two texts encoded apart: it needs a task of pairs, and pair: apart in the recipe")
         super().build(model, recipe, kind, pair)  # checks the layer
         return CosineHead(kind.outputs)
 
 
 class CosineHead(nn.Module):
-    """A line in the cosine for each output."""
+    """A linear function of the cosine for each output."""
 
     def __init__(self, outputs: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Mixed layers, each token beside what it attends to in the other text."""
+"""Decomposable attention over mixed layers."""
 
 from torch import nn
 
@@ -11,7 +11,7 @@ from components.models.contract import LanguageModel
 
 
 class DecomposableAttention(Frozen):
-    """The head of that name on frozen layers (Parikh et al. 2016)."""
+    """Compares each token with its context in the other text, on frozen layers (Parikh et al. 2016)."""
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
         mix = ScalarMix(model.num_layers + 1, recipe.normalise_layers)

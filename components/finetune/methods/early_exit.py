@@ -1,4 +1,4 @@
-"""All weights tuned under a classifier on each of several layers, so that what is easy need not be read by all (Schwartz et al. 2020)."""
+"""A classifier on each of several layers, so that easy examples need fewer layers (Schwartz et al. 2020); all weights are trained."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,8 +16,8 @@ from components.models.contract import LanguageModel
 from components.text.tokenizer import Tokenizer
 
 
-class Exits(Classification):
-    """Outputs are (batch, exits, labels). All classifiers learn together; asked for one answer, the last one gives it."""
+class EarlyExitKind(Classification):
+    """Outputs are (batch, exits, labels). All classifiers are trained together; the last one predicts."""
 
     outputs_are_labels = False
 
@@ -27,14 +27,14 @@ class Exits(Classification):
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         """The sum over the exits (section 3.1)."""
         targets = [data.targets[i] for i in batch.index]
-        return sum(self.against(targets, own) for own in output.unbind(1))
+        return sum(self.label_loss(targets, logits) for logits in output.unbind(1))
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
         return super().predict(output[:, -1], data, batch)
 
 
-class Left(Exception):  # noqa: N818 - no error: how a forward pass is left between two layers
-    """A classifier's answer is enough."""
+class ExitTaken(Exception):  # noqa: N818 - not an error: stops a forward pass between two layers
+    """A classifier is confident enough."""
 
     def __init__(self, exit: int, logits: Tensor):
         self.exit, self.logits = exit, logits
@@ -49,7 +49,7 @@ class EarlyExit(nn.Module):
         chosen = recipe.exits or range(1, model.num_layers)
         if max(chosen, default=0) > model.num_layers or len(model.stacked()) != model.num_layers:
             raise SesameError(
-                f"method early_exit: exits {list(chosen)} are none of the {model.num_layers} layers of {type(model).__name__}"
+                f"method early_exit: {type(model).__name__} cannot exit after layers {list(chosen)} of its {model.num_layers}"
             )
         self.layers = [layer for layer in chosen if layer < model.num_layers] + [model.num_layers]
         apart = pair and not kind.joined
@@ -62,35 +62,35 @@ class EarlyExit(nn.Module):
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         """One or two texts (ids (batch, length), lengths (batch,)) -> (batch, exits, labels)."""
-        ids, lengths, segments = self._read(texts, segments)
+        ids, lengths, segments = self._stack(texts, segments)
         states = self.model.layers(ids, lengths, segments)
         heads = zip(self.head, self.layers, strict=True)
         return torch.stack([head(states[layer][:, :, None], lengths, len(texts)) for head, layer in heads], 1)
 
-    def until(self, enough: Callable[[int, Tensor], bool], texts: Texts, segments: Tensor) -> tuple[int, Tensor]:
-        """Read layer by layer until `enough(exit, logits (batch, labels))`, or to the end; at which exit, and its logits. What stands
-        above is not computed."""
-        ids, lengths, segments = self._read(texts, segments)
+    def predict_until(self, confident: Callable[[int, Tensor], bool], texts: Texts, segments: Tensor) -> tuple[int, Tensor]:
+        """Run layer by layer until `confident(exit, logits (batch, labels))`, or to the end. Returns the exit and its logits; layers
+        above it are not computed."""
+        ids, lengths, segments = self._stack(texts, segments)
         blocks = self.model.stacked()
 
-        def asked(exit: int, state: Tensor) -> None:
+        def classify(exit: int, state: Tensor) -> None:
             logits = self.head[exit](state[:, :, None], lengths, len(texts))
-            if enough(exit, logits):
-                raise Left(exit, logits)
+            if confident(exit, logits):
+                raise ExitTaken(exit, logits)
 
         with ExitStack() as hooks:
             for exit, layer in enumerate(self.layers[:-1]):
-                handle = blocks[layer - 1].register_forward_hook(lambda _, __, state, exit=exit: asked(exit, state))
+                handle = blocks[layer - 1].register_forward_hook(lambda _, __, state, exit=exit: classify(exit, state))
                 hooks.callback(handle.remove)
             try:
                 last = self.model.top(ids, lengths, segments)
-            except Left as left:
-                return left.exit, left.logits
+            except ExitTaken as taken:
+                return taken.exit, taken.logits
         return len(self.layers) - 1, self.head[-1](last[:, :, None], lengths, len(texts))
 
-    def _read(self, texts: Texts, segments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _stack(self, texts: Texts, segments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ids, lengths = stacked(texts)
         return ids, lengths, segments if len(texts) == 1 else torch.zeros_like(ids)
 
 
-Reading, Method = Exits, EarlyExit
+Method, TaskKind = EarlyExit, EarlyExitKind

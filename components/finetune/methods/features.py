@@ -1,4 +1,4 @@
-"""ELMo's way: a biLSTM over mixed layers."""
+"""A biLSTM over mixed layers, as in ELMo."""
 
 from torch import nn
 

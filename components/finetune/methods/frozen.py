@@ -1,4 +1,4 @@
-"""What the methods on frozen features share."""
+"""The base of the methods with frozen features."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ FEATURE_BATCH_SIZE = 256
 
 
 class Frozen(nn.Module):
-    """Weights frozen; the layers' outputs are computed once and kept in bf16: 2 * layers * width bytes a token."""
+    """The weights are frozen; the layers' outputs are computed once and stored in bf16: 2 * layers * width bytes a token."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
@@ -25,11 +25,11 @@ class Frozen(nn.Module):
         self.head = self.build(model, recipe, kind, pair and not kind.joined)
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
-        """The head: (batch, length, layers, width) of each text, and lengths, -> (batch, outputs) or (batch, length, outputs)."""
+        """Build the head: (batch, length, layers, width) of each text, and lengths, -> (batch, outputs) or (batch, length, outputs)."""
         raise NotImplementedError
 
-    def kept(self, layers: Tensor) -> Tensor:
-        """The layers that the head reads."""
+    def select_layers(self, layers: Tensor) -> Tensor:
+        """The layers that the head needs."""
         return layers
 
     @torch.no_grad()
@@ -47,7 +47,7 @@ class Frozen(nn.Module):
                     tokens = sum(len(text) for texts in data.texts for text in texts)
                     flops = counter.get_total_flops() / int(lengths[0]) * tokens
                 with fabric.autocast():
-                    layers = self.kept(self.model.features(ids, lengths, segments)).bfloat16().cpu()
+                    layers = self.select_layers(self.model.features(ids, lengths, segments)).bfloat16().cpu()
                 owners = [i for i, size in zip(batch.index, batch.sizes, strict=True) for _ in range(size if data.choices else 1)]
                 for i, row, length in zip(owners, layers, lengths.tolist(), strict=True):
                     rows[i].append(row[:length].clone())

@@ -1,4 +1,4 @@
-"""All weights tuned."""
+"""All weights are trained."""
 
 import torch
 from lightning import Fabric
@@ -15,7 +15,7 @@ from components.text.tokenizer import Tokenizer
 
 
 class Full(nn.Module):
-    """All weights are tuned; a linear layer on the pooled output, or on every token (Devlin et al. 2019), or the recipe's other head."""
+    """All weights are trained; the head is linear on the pooled output or on every token (Devlin et al. 2019), or the recipe's."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
@@ -30,7 +30,7 @@ class Full(nn.Module):
             self.head = pair_head(mix, width, recipe.hidden_size, outputs, dropout, apart, kind.per_token)
         elif recipe.head == "concat":
             if kind.per_token:
-                raise SesameError("head concat makes one vector of a text, and this task asks for one of each token; use another head")
+                raise SesameError("head concat makes one vector for a text, and this task needs one for each token; use another head")
             self.head = ConcatHead(width, recipe.hidden_size, outputs, dropout, apart)
         else:
             self.head = PooledHead((4 if apart else 1) * width, outputs, dropout)
@@ -39,10 +39,10 @@ class Full(nn.Module):
         return data
 
     def freeze(self) -> None:
-        """All of the model but the parts that no pre-training has touched, as a pooler without next-sentence prediction."""
+        """Freeze the model, except modules without pre-trained weights, as a pooler without next-sentence prediction."""
         self.model.requires_grad_(False)
-        for part in self.model.absent:
-            getattr(self.model, part).requires_grad_(True)
+        for name in self.model.absent:
+            getattr(self.model, name).requires_grad_(True)
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         """One or two texts (ids (batch, length), lengths (batch,)) -> (batch, outputs), or (batch, length, outputs)."""

@@ -1,4 +1,4 @@
-"""One layer, averaged."""
+"""A linear layer on the mean of one frozen layer."""
 
 from torch import Tensor, nn
 
@@ -11,7 +11,7 @@ from components.models.contract import LanguageModel
 
 
 class LinearProbe(Frozen):
-    """One layer, the mean over the tokens, a linear layer: what that layer makes easy to read (Alain and Bengio 2017)."""
+    """A linear layer on the mean over the tokens of one layer: what is linearly separable in that layer (Alain and Bengio 2017)."""
 
     normalises = True
 
@@ -22,7 +22,7 @@ class LinearProbe(Frozen):
         layer = OneLayer(self.normalises and recipe.normalise_layers)
         return MeanHead(layer, model.width, kind.outputs, recipe.dropout, pair, kind.per_token)
 
-    def kept(self, layers: Tensor) -> Tensor:
+    def select_layers(self, layers: Tensor) -> Tensor:
         return layers[:, :, self.layer, None]
 
 

@@ -9,13 +9,13 @@ from components.text.tokenizer import Tokenizer
 
 
 class LoRA(Full):
-    """Low-rank updates of the attention's query, key and value (Hu et al. 2022), through `peft`."""
+    """Low-rank updates of the attention's query, key and value (Hu et al. 2022), with `peft`."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         from peft import LoraConfig, inject_adapter_in_model  # takes seconds to import
 
         if not model.low_rank:
-            raise SesameError(f"method lora goes into a Transformer's blocks, and {type(model).__name__} has none; use another one")
+            raise SesameError(f"method lora needs a Transformer, which {type(model).__name__} is not; use another method")
         config = LoraConfig(r=recipe.rank, lora_alpha=recipe.alpha, lora_dropout=recipe.dropout, target_modules=list(model.low_rank))
         super().__init__(inject_adapter_in_model(config, model), tokens, recipe, kind, pair)
         self.freeze()

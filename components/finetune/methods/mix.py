@@ -1,4 +1,4 @@
-"""Mixed layers, averaged."""
+"""A linear layer on the mean of mixed layers."""
 
 from torch import nn
 
@@ -10,7 +10,7 @@ from components.models.contract import LanguageModel
 
 
 class Mix(Frozen):
-    """Layers mixed, the mean over the tokens, a linear layer (Peters et al. 2018, equation 1)."""
+    """A linear layer on the mean over the tokens of mixed layers (Peters et al. 2018, equation 1)."""
 
     def build(self, model: LanguageModel, recipe: params.Recipe, kind: Kind, pair: bool) -> nn.Module:
         mix = ScalarMix(model.num_layers + 1, recipe.normalise_layers)

@@ -1,4 +1,4 @@
-"""Learned vectors before the text."""
+"""Prompt tuning: trained vectors before the text."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from components.text.tokenizer import Tokenizer
 
 
 class PromptedEmbedding(nn.Module):
-    """A frozen embedding with learned vectors for the ids past its vocabulary, at first those of drawn tokens."""
+    """A frozen embedding with trained vectors for ids beyond its vocabulary, initialised from random tokens."""
 
     def __init__(self, embedding: nn.Module, vocab_size: int, length: int):
         super().__init__()
@@ -32,7 +32,7 @@ class PromptedEmbedding(nn.Module):
 
 
 class Prompt(Full):
-    """Vectors put before the text, and the head; the model is frozen (Lester et al. 2021)."""
+    """Trains vectors before the text, and the head; the model is frozen (Lester et al. 2021)."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__(model, tokens, recipe, kind, pair)
@@ -41,20 +41,22 @@ class Prompt(Full):
                 f"max_length {recipe.max_length} + prompt_length {recipe.prompt_length} "
                 f"is more than the {model.max_length} tokens that the model reads"
             )
-        self.at, self.length, self.first = len(tokens.prefix), recipe.prompt_length, tokens.vocab_size
+        self.position, self.length, self.first_id = len(tokens.prefix), recipe.prompt_length, tokens.vocab_size
         self.freeze()
         setattr(model, model.embedding, PromptedEmbedding(getattr(model, model.embedding), tokens.vocab_size, recipe.prompt_length))
 
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
-        """Ids that are past the vocabulary stand for the vectors."""
-        prompt = torch.arange(self.first, self.first + self.length)
-        texts = [[torch.cat([ids[: self.at], prompt, ids[self.at :]]) for ids in rows] for rows in data.texts]
+        """Insert ids beyond the vocabulary for the vectors."""
+        prompt = torch.arange(self.first_id, self.first_id + self.length)
+        texts = [[torch.cat([ids[: self.position], prompt, ids[self.position :]]) for ids in rows] for rows in data.texts]
         segments = [[pad(row, (self.length, 0)) for row in rows] for rows in data.segments]
         return replace(data, texts=texts, segments=segments)
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         output = super().forward(texts, segments)
-        return torch.cat([output[:, : self.at], output[:, self.at + self.length :]], 1) if self.per_token else output
+        if not self.per_token:
+            return output
+        return torch.cat([output[:, : self.position], output[:, self.position + self.length :]], 1)
 
 
 Method = Prompt

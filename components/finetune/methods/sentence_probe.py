@@ -1,4 +1,4 @@
-"""A text's one vector, as it is."""
+"""A linear layer on the vector of a text."""
 
 from dataclasses import replace
 
@@ -16,26 +16,25 @@ from components.text.tokenizer import Tokenizer
 
 
 class SentenceProbe(LinearProbe):
-    """The model's own vector of each text, or the mean over the tokens of a layer, frozen under a linear layer (Kiros et al. 2015, section
-    3: how sentence encoders are judged)."""
+    """A linear layer on the model's pooled vector of each text, or on the mean over the tokens of a layer, both frozen: the usual
+    evaluation of sentence encoders (Kiros et al. 2015, section 3)."""
 
-    normalises = False  # a text's vector is judged as it is
+    normalises = False
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         if kind.per_token:
-            raise SesameError(f"method {recipe.method} makes one vector of a text, and this task asks for one of each token")
+            raise SesameError(f"method {recipe.method} has one vector for a text, and this task needs one for each token")
         self.mean = recipe.vector == "mean"
         if not self.mean and "pooler" in model.absent:
-            raise SesameError(f"method {recipe.method}: no training has touched the pooler that makes a text's vector; set vector: mean")
+            raise SesameError(f"method {recipe.method}: the model's pooler was not pre-trained; set vector: mean")
         super().__init__(model, tokens, recipe, kind, pair)
 
     @torch.no_grad()
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
-        """A text is one token, whose features are its vector."""
-        read = super().inputs(data, fabric)
-        return replace(
-            read, texts=[[self._vector(text.to(fabric.device))[None, None].bfloat16().cpu() for text in row] for row in read.texts]
-        )
+        """Each text becomes a single token, whose features are the text's vector."""
+        features = super().inputs(data, fabric)
+        vectors = [[self._vector(text.to(fabric.device))[None, None].bfloat16().cpu() for text in row] for row in features.texts]
+        return replace(features, texts=vectors)
 
     def _vector(self, features: Tensor) -> Tensor:
         """(length, 1, width) -> (width,)."""

@@ -1,4 +1,4 @@
-"""The model writes its answer, and all weights are tuned (T5, Raffel et al. 2020)."""
+"""The model generates the answer as text; all weights are trained (T5, Raffel et al. 2020)."""
 
 import re
 from collections.abc import Mapping
@@ -13,31 +13,30 @@ from torch.nn.utils.rnn import pad_sequence
 from components import params
 from components.core.errors import SesameError
 from components.finetune.data import Batch, Encoded, Texts
-from components.finetune.prompts import InWords, Tokens, add, before_answers, sources_targets
+from components.finetune.prompts import PromptedKind, Tokens, add_example, answer_states, sources_targets
 from components.generate.writing import Writer
 from components.models.contract import LanguageModel
 from components.params import Greedy
 from components.tasks import Example
 
-NOTHING = -1
-"""Behind a text that has ended."""
+PADDING = -1
 
 
-class Written(InWords):
-    """What is written is read back in the task's own words. An answer that is none of these is counted, and wrong."""
+class TextToTextKind(PromptedKind):
+    """Generated texts are converted to the task's labels, choices or scores. Other answers are counted, and wrong."""
 
     def __init__(self, task: params.Task, recipe: params.Recipe, name: str):
         super().__init__(task, recipe, name)
-        self.outside = None if task.kind == "text" else 0
-        self.longest = recipe.target_length - 1  # and the end
+        self.invalid = None if task.kind == "text" else 0
+        self.longest = recipe.target_length - 1  # without the end token
 
     @property
     def learned(self) -> tuple[str, ...]:
         return ("centre",) if self.task.kind == "regression" else ()
 
-    def asks(self, model: LanguageModel, tokens: Tokens) -> None:
-        super().asks(model, tokens)
-        self.labels = self.named({label: self.words(label) for label in self.task.labels})
+    def bind(self, model: LanguageModel, tokens: Tokens) -> None:
+        super().bind(model, tokens)
+        self.labels = self.names_by_ids({label: self.label_text(label) for label in self.task.labels})
         if len(self.labels) < len(self.task.labels):
             raise SesameError(f"two labels of {self.name} begin with the same {self.longest} tokens: raise target_length")
 
@@ -45,79 +44,80 @@ class Written(InWords):
         data = Encoded([], [], [])
         answers = self.answers([self.answer(example) if example.label is not None else "" for example in examples])
         for example, answer in zip(examples, answers, strict=True):
-            prompt = self.prompt(example, self.room)
-            add(data, [self.row(prompt.ids, [*answer[: self.longest], tokens.suffix[-1]])], prompt, example)
+            prompt = self.prompt(example, self.prompt_length)
+            add_example(data, [self.sequence(prompt.ids, [*answer[: self.longest], tokens.suffix[-1]])], prompt, example)
             data.lost += not prompt.lost and len(answer) > self.longest
         return data
 
-    def prepare(self, train: Encoded) -> None:
-        if self.task.kind == "regression":  # where an answer is no number, what says least
+    def prepare_targets(self, train: Encoded) -> None:
+        if self.task.kind == "regression":  # the prediction where an answer is not a number
             self.centre = sum(example.label for example in train.notes) / len(train.notes)
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
-        """The mean over the answers' tokens: output (tokens, vocab)."""
+        """The mean over the tokens of the answers; output is (tokens, vocab)."""
         targets = torch.cat([data.texts[i][0][data.segments[i][0] == 1] for i in batch.index]).to(output.device)
         return cross_entropy(output, targets, label_smoothing=self.recipe.label_smoothing)
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[Any]:
-        """Ids (rows, longest) -> the answers."""
-        written = [[int(i) for i in own if i != NOTHING] for own in output]
-        return [self.read(ids, data.notes[i]) for ids, i in zip(written, batch.index, strict=True)]
+        """Generated ids (examples, longest) -> the answers."""
+        generated = [[int(i) for i in row if i != PADDING] for row in output]
+        return [self.parse(ids, data.notes[i]) for ids, i in zip(generated, batch.index, strict=True)]
 
-    def read(self, ids: list[int], example: Example) -> Any:
-        """What was written as an answer: a label or a choice by its ids, so that no spelling is in the way; a number; itself."""
+    def parse(self, ids: list[int], example: Example) -> Any:
+        """Convert generated ids to an answer: a label or a choice by its ids, independent of the spelling; a number; or the text."""
         text = self.tokens.decode(ids).strip()
         if self.task.kind == "regression":
             number = re.fullmatch(r"-?\d+(\.\d+)?", text.replace(" ", ""))
-            self.outside += number is None
+            self.invalid += number is None
             return float(number[0]) if number else self.centre
         if self.task.kind in ("classification", "choice"):
-            names = self.labels if self.task.kind == "classification" else self.named(example.choices)
-            self.outside += tuple(ids) not in names
+            names = self.labels if self.task.kind == "classification" else self.names_by_ids(example.choices)
+            self.invalid += tuple(ids) not in names
             return names.get(tuple(ids), text)
-        if self.task.kind == "extraction" and not (_plain(text) and _plain(text) in _plain(example.text_b)):
-            self.outside += 1
-            return ""  # of which nothing is right, though words of it may be
+        if self.task.kind == "extraction" and not (_normalise(text) and _normalise(text) in _normalise(example.text_b)):
+            self.invalid += 1
+            return ""  # not the text, of which some words could match an answer
         return text
 
-    def named(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:
-        """Ids of texts, as far as they are written -> names."""
+    def names_by_ids(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:
+        """Ids of the texts, cut to the length that is generated -> names."""
         return dict(zip([tuple(ids[: self.longest]) for ids in self.answers(list(texts.values()))], texts, strict=True))
 
 
-def _plain(text: str) -> str:
-    """Without what pieces may change: case and white space."""
+def _normalise(text: str) -> str:
+    """Remove what a tokenizer may change: case and white space."""
     return "".join(text.casefold().split())
 
 
 class TextToText(nn.Module):
-    """Learns to write the answers; says what it would write."""
+    """Trained to generate the answers."""
 
-    def __init__(self, model: LanguageModel, tokens: Tokens, recipe: params.Recipe, kind: Written, pair: bool):
+    def __init__(self, model: LanguageModel, tokens: Tokens, recipe: params.Recipe, kind: TextToTextKind, pair: bool):
         super().__init__()
-        kind.asks(model, tokens)
+        kind.bind(model, tokens)
         self.model, self.head = model, nn.Identity()
-        self.writer, self.how = Writer(model, tokens), Greedy(kind="greedy", max_new_tokens=recipe.target_length + len(kind.opening))
-        longest = self.how.max_new_tokens + (0 if kind.reads_source else recipe.max_length)
+        self.writer = Writer(model, tokens)
+        self.search = Greedy(kind="greedy", max_new_tokens=recipe.target_length + len(kind.opening))
+        longest = self.search.max_new_tokens + (0 if kind.reads_source else recipe.max_length)
         if longest > model.max_length:
-            what = "target_length" if kind.reads_source else "max_length and target_length together"
-            raise SesameError(f"the recipe's {what} are {longest} tokens, and the model has room for {model.max_length}")
+            field = "target_length" if kind.reads_source else "max_length + target_length"
+            raise SesameError(f"{field} of the recipe is {longest} tokens, and the model reads at most {model.max_length}")
 
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
         return data
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
-        """Rows of prompt and answer (batch, length). In training the scores of all answers' tokens, row after row, (tokens, vocab); else
-        the ids of what is written, (batch, longest)."""
+        """Sequences of prompt and answer (batch, length). In training, the logits of the answers' tokens, sequence after sequence,
+        (tokens, vocab); else the generated ids, (batch, longest)."""
         [(ids, lengths)] = texts
         if self.training:
-            return self.model.logits(before_answers(self.model, ids, lengths, segments))
+            return self.model.logits(answer_states(self.model, ids, lengths, segments))
         sources, _ = sources_targets(ids, lengths, segments)
-        with torch.device(ids.device):  # where the search makes tensors of its own
-            written = self.writer.write([source.tolist() for source in sources], self.how, len(ids))
+        with torch.device(ids.device):  # for tensors that the search creates
+            generated = self.writer.write([source.tolist() for source in sources], self.search, len(ids))
         opening = self.writer.opening
-        texts = [own[len(opening) :] if own[: len(opening)] == opening else own for own in written]
-        return pad_sequence([torch.tensor(own, dtype=torch.long) for own in texts], batch_first=True, padding_value=NOTHING)
+        answers = [row[len(opening) :] if row[: len(opening)] == opening else row for row in generated]
+        return pad_sequence([torch.tensor(row, dtype=torch.long) for row in answers], batch_first=True, padding_value=PADDING)
 
 
-Method, Reading = TextToText, Written
+Method, TaskKind = TextToText, TextToTextKind

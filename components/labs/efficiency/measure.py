@@ -31,7 +31,7 @@ def answering(module: nn.Module) -> Answer:
         layers = []
         for ids, lengths in texts:
             own = segments if len(texts) == 1 else torch.zeros_like(ids)
-            layers.append((module.kept(module.model.features(ids, lengths, own)), lengths))
+            layers.append((module.select_layers(module.model.features(ids, lengths, own)), lengths))
         return module(layers, segments)
 
     return read

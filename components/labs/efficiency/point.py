@@ -21,10 +21,10 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import loop, runs
-from components.finetune.bench import Bench, Ready, judged, readable
 from components.finetune.data import Batch, Encoded
 from components.finetune.kinds import Classification
 from components.finetune.methods.early_exit import EarlyExit
+from components.finetune.task_setup import PreparedModel, TaskSetup, check_max_length, reported_split
 from components.labs.efficiency import exits, factorised, measure, quantised
 from components.stages import stage
 from components.tasks import metrics
@@ -64,18 +64,18 @@ class Setting:
     point: str
     own: params.Point
     recipe: params.Recipe
-    bench: Bench
+    setup: TaskSetup
 
     @classmethod
     def of(cls, all_params: params.Params, point: str, task: str) -> "Setting":
         block = all_params.efficiency
         recipe = block.tuned(point)
-        readable(Path("data/models", block.points[point].model), recipe)
-        return cls(point, block.points[point], recipe, Bench.of(all_params, task))
+        check_max_length(Path("data/models", block.points[point].model), recipe)
+        return cls(point, block.points[point], recipe, TaskSetup.load(all_params, task))
 
-    def ready(self, seed: int) -> Ready:
+    def prepare(self, seed: int) -> PreparedModel:
         """The model as it is tuned: with thin matrices, and weights rounded in training, where a point asks for that."""
-        made = self.bench.ready(Path("data/models", self.own.model), self.recipe, seed, self.own.init)
+        made = self.setup.prepare(Path("data/models", self.own.model), self.recipe, seed, self.own.init)
         if self.own.factorised:
             factorised.factorise(made.module, self.own.factorised)
         if self.own.quantised and self.own.quantised.trained:
@@ -102,30 +102,30 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"no point {name!r} in efficiency of {params.STUDIES} (there are: {', '.join(declared) or 'none'})")
     point_name, task = declared[name]
     setting, seeds = Setting.of(all_params, point_name, task), all_params.finetune.seeds
-    own, recipe, bench, folder = setting.own, setting.recipe, setting.bench, FOLDER / point_name / task
+    own, recipe, setup, folder = setting.own, setting.recipe, setting.setup, FOLDER / point_name / task
     run.tag(model=own.model, task=task, method=recipe.method, point=point_name)
-    splits = [split for split, block in bench.task.splits.items() if block.labelled and split != "train"]
+    splits = [split for split, block in setup.task.splits.items() if block.labelled and split != "train"]
     early, outcomes, taught, temperatures, tokens, flops, seconds = recipe.method == "early_exit", {}, [], [], 0, 0, []
     teacher = np.load(FOLDER / own.teacher / task / "train_logits.npy") if own.teacher else None
     with storage.output(folder) as target:
         target.mkdir(parents=True)
         for i, seed in enumerate(seeds):
-            ready = setting.ready(seed)
-            kind = ready.kind if teacher is None else Taught(bench.task, recipe, teacher[i], own)
-            encoded = ready.encode(bench.rows)
+            prepared = setting.prepare(seed)
+            kind = prepared.kind if teacher is None else Taught(setup.task, recipe, teacher[i], own)
+            encoded = prepared.encode(setup.examples)
             started = time.perf_counter()
-            inputs = {split: ready.module.inputs(encoded[split], bench.fabric) for split in ("train", "dev")}
+            inputs = {split: prepared.module.inputs(encoded[split], setup.fabric) for split in ("train", "dev")}
             reading = time.perf_counter() - started
             fitted = loop.fit(
-                bench.fabric, ready.module, kind, inputs["train"], recipe, seed, lambda epoch, loss: None, bench.judge(), inputs["dev"],
+                setup.fabric, prepared.module, kind, inputs["train"], recipe, seed, lambda epoch, loss: None, setup.dev_score(), inputs["dev"],
             )  # fmt: skip
-            module = ready.module.cpu().eval()  # answers are those of the CPU that they are timed on
+            module = prepared.module.cpu().eval()  # answers are those of the CPU that they are timed on
             if i == 0:
                 save_model(module, str(target / "module.safetensors"))
             answer = measure.answering(quantised.end(module, own.quantised).eval() if own.quantised else module)
             size = 1 if quantised.by_batch(own.quantised) else 4 * measure.TOGETHER
             logits = {split: measure.logits(answer, encoded[split], size) for split in splits}
-            temperatures.append(_temperatures(bench, logits["dev"]))
+            temperatures.append(_temperatures(setup, logits["dev"]))
             given = {
                 threshold: {split: _left(exits.Leaving(temperatures[-1], threshold or 1), own) for split, own in logits.items()}
                 for threshold in (all_params.efficiency.thresholds if early else [None])
@@ -134,17 +134,17 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
                 taught.append(measure.logits(answer, encoded["train"], size)[:, 0])
             for threshold, by_split in given.items():
                 outcome = outcomes.setdefault(threshold, Outcome({split: [] for split in splits}, {split: [] for split in splits}, [], []))
-                _judge(bench, outcome, own.init, seed, by_split)
+                _judge(setup, outcome, own.init, seed, by_split)
             tokens, flops = tokens + fitted.tokens, flops + fitted.flops + sum(own.flops for own in inputs.values())
             seconds.append(reading + fitted.seconds)
             last = next(reversed(outcomes.values()))
-            print(f"{point_name} seed {seed}: {task} {judged(bench.task)} {metrics.shown(_newest(bench, last))}", flush=True)
+            print(f"{point_name} seed {seed}: {task} {reported_split(setup.task)} {metrics.shown(_newest(setup, last))}", flush=True)
         for threshold, outcome in outcomes.items():
-            runs.write_predictions(predictions(target, threshold), outcome.rows, list(bench.rows))
+            runs.write_predictions(predictions(target, threshold), outcome.rows, list(setup.examples))
         if taught:
             np.save(target / "train_logits.npy", np.stack(taught))
     return {
-        "point": point_name, "task": task, "metric": bench.task.metric, "split": judged(bench.task), "protocol": bench.protocol(recipe),
+        "point": point_name, "task": task, "metric": setup.task.metric, "split": reported_split(setup.task), "protocol": setup.protocol(recipe),
         "temperatures": temperatures, "seconds": seconds,
         "scores": {
             label(point_name, threshold): {
@@ -153,13 +153,13 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
             }
             for threshold, outcome in outcomes.items()
         },
-        "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)},
+        "cost": {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)},
     }  # fmt: skip
 
 
-def _temperatures(bench: Bench, dev: np.ndarray) -> list[float]:
+def _temperatures(setup: TaskSetup, dev: np.ndarray) -> list[float]:
     """One for each exit, on dev (examples, exits, labels)."""
-    labels = calibration.gold(bench.task, bench.rows["dev"])
+    labels = calibration.label_indices(setup.task, setup.examples["dev"])
     return [calibration.fitted_temperature(dev[:, exit], labels) for exit in range(dev.shape[1])]
 
 
@@ -181,23 +181,23 @@ def _left(leaving: exits.Leaving, logits: np.ndarray) -> Given:
     return Given(own, own / np.array(leaving.temperatures)[at, None], shares.tolist())
 
 
-def _judge(bench: Bench, outcome: Outcome, init: str, seed: int, by_split: dict[str, Given]) -> None:
+def _judge(setup: TaskSetup, outcome: Outcome, init: str, seed: int, by_split: dict[str, Given]) -> None:
     """Score a run's answers, and where they were given, into its outcome."""
     for split, (logits, calibrated, shares) in by_split.items():
-        rows, labels = bench.rows[split], calibration.gold(bench.task, bench.rows[split])
-        values = [bench.task.labels[i] for i in logits.argmax(1)]
-        outcome.rows += runs.predicted(init, seed, split, rows, values)
-        outcome.scores[split].append(metrics.evaluate(bench.task, split, rows, values))
+        rows, labels = setup.examples[split], calibration.label_indices(setup.task, setup.examples[split])
+        values = [setup.task.labels[i] for i in logits.argmax(1)]
+        outcome.rows += runs.prediction_rows(init, seed, split, rows, values)
+        outcome.scores[split].append(metrics.evaluate(setup.task, split, rows, values))
         believed = {
             key: calibration.evaluate(calibration.probabilities(own), labels) for key, own in (("", calibrated), ("_before", logits))
         }
         outcome.calibration[split].append({f"{name}{key}": value for key, own in believed.items() for name, value in own.items()})
-        if len(shares) > 1 and split == judged(bench.task):
+        if len(shares) > 1 and split == reported_split(setup.task):
             outcome.exits.append(shares)
 
 
-def _newest(bench: Bench, outcome: Outcome) -> float | None:
-    return outcome.scores[judged(bench.task)][-1][bench.task.metric]
+def _newest(setup: TaskSetup, outcome: Outcome) -> float | None:
+    return outcome.scores[reported_split(setup.task)][-1][setup.task.metric]
 
 
 @dataclass(frozen=True)
@@ -216,10 +216,10 @@ class Made:
 def made(all_params: params.Params, point_name: str, task: str, measured: dict) -> Made:
     """Build a point again from its weights, round them as it did, and count what it takes."""
     setting = Setting.of(all_params, point_name, task)
-    ready = setting.ready(all_params.finetune.seeds[0])
-    load_model(ready.module, str(FOLDER / point_name / task / "module.safetensors"))
-    split = ready.encode(setting.bench.rows)[judged(setting.bench.task)]
-    module = ready.module.cpu().eval()
+    prepared = setting.prepare(all_params.finetune.seeds[0])
+    load_model(prepared.module, str(FOLDER / point_name / task / "module.safetensors"))
+    split = prepared.encode(setting.setup.examples)[reported_split(setting.setup.task)]
+    module = prepared.module.cpu().eval()
     used = measure.weights(module, split)
     size = quantised.size(used, module, setting.own.quantised)
     answers = dict(_answers(all_params, setting, module, measured))
@@ -238,7 +238,7 @@ def _answers(all_params: params.Params, setting: Setting, module: nn.Module, mea
         return
     for threshold in all_params.efficiency.thresholds:
         leaving = exits.Leaving(measured["temperatures"][0], threshold)
-        yield label(setting.point, threshold), lambda texts, segments, leaving=leaving: module.until(leaving.enough, texts, segments)
+        yield label(setting.point, threshold), lambda texts, segments, leaving=leaving: module.predict_until(leaving.enough, texts, segments)
 
 
 def metrics_file(all_params: params.Params, name: str) -> Path:

@@ -80,13 +80,13 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
         "model": model, "task": task, "metric": trials.metric, "init": init,
         "method": "drawn" if "method" in config.space else base.method,
         "sampler": config.sampler, "pruner": config.pruner.name, "device": trials.device,
-        "protocol": metrics.protocol("dev", selection, len(trials.bench.rows["train"]), len(trials.bench.rows["dev"])),
+        "protocol": metrics.protocol("dev", selection, len(trials.setup.examples["train"]), len(trials.setup.examples["dev"])),
         "trials": len(rows), **states, "ended_by": ended, "epochs_trained": sum(len(row["scores"]) for row in rows),
         "best": best and {"trial": best["trial"], "score": best["score"], "drawn": best["drawn"], "seed": best["seed"]},
         "mean": {key: statistics.fmean(row[key] for row in rows) for key in ("seconds", "hours", "kwh", "flops")},
         "cost": {
             "tokens": sum(row["tokens"] for row in rows), "flops": sum(row["flops"] for row in rows),
-            "gpus": int(trials.bench.on_gpu), "earlier_seconds": earlier,
+            "gpus": int(trials.setup.on_gpu), "earlier_seconds": earlier,
         },
     }  # fmt: skip
 

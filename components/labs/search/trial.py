@@ -9,7 +9,7 @@ from pathlib import Path
 from components import params
 from components.core.errors import SesameError
 from components.finetune import loop
-from components.finetune.bench import Bench, readable
+from components.finetune.task_setup import TaskSetup, check_max_length
 from components.stages.cost import energy_kwh
 
 
@@ -44,18 +44,18 @@ class Trials:
     model: str
     init: str
     metric: str
-    bench: Bench
+    setup: TaskSetup
 
     @classmethod
     def of(cls, all_params: params.Params, model: str, task: str, init: str) -> "Trials":
         """Read the examples. Raises SesameError where the machine or the data are not there."""
         search = all_params.search
         sizes = {"train": search.train_examples, "dev": all_params.finetune.evaluated("dev")}
-        return cls(all_params, model, init, search.metric or all_params.tasks[task].metric, Bench.of(all_params, task, sizes))
+        return cls(all_params, model, init, search.metric or all_params.tasks[task].metric, TaskSetup.load(all_params, task, sizes))
 
     @property
     def device(self) -> str:
-        return "GPU" if self.bench.on_gpu else "CPU"
+        return "GPU" if self.setup.on_gpu else "CPU"
 
     def run(
         self, recipe: params.Recipe, seed: int, stop: Callable[[int, float | None], bool], report: Callable[[int, dict], None]
@@ -64,7 +64,7 @@ class Trials:
         trial, started, busy = Trial(), time.perf_counter(), cpu_seconds()
         self._train(trial, recipe, seed, stop, report)
         trial.seconds = time.perf_counter() - started
-        busy, gpus = cpu_seconds() - busy, int(self.bench.on_gpu)
+        busy, gpus = cpu_seconds() - busy, int(self.setup.on_gpu)
         gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # kibibytes on Linux
         trial.hours = (trial.seconds if gpus else busy) / 3600
         trial.kwh = energy_kwh(self.all_params.energy, trial.seconds, busy, gib, gpus)
@@ -72,9 +72,9 @@ class Trials:
 
     def _train(self, trial: Trial, recipe: params.Recipe, seed: int, stop: Callable, report: Callable) -> None:
         folder = Path("data/models", self.model)
-        readable(folder, recipe)
-        ready = self.bench.ready(folder, recipe, seed, self.init)
-        inputs = {split: ready.module.inputs(texts, self.bench.fabric) for split, texts in ready.encode(self.bench.rows).items()}
+        check_max_length(folder, recipe)
+        prepared = self.setup.prepare(folder, recipe, seed, self.init)
+        inputs = {split: prepared.module.inputs(texts, self.setup.fabric) for split, texts in prepared.encode(self.setup.examples).items()}
 
         def watch(epoch: int, score: float | None) -> bool:
             trial.scores.append(score)
@@ -85,8 +85,8 @@ class Trials:
 
         try:
             fitted = loop.fit(
-                self.bench.fabric, ready.module, ready.kind, inputs["train"], recipe, seed,
-                lambda epoch, loss: report(epoch, {"train_loss": loss}), self.bench.judge(self.metric), inputs["dev"], watch,
+                self.setup.fabric, prepared.module, prepared.kind, inputs["train"], recipe, seed,
+                lambda epoch, loss: report(epoch, {"train_loss": loss}), self.setup.dev_score(self.metric), inputs["dev"], watch,
             )  # fmt: skip
         except SesameError as error:  # a diverged trial is a result of the search, not the end of it
             trial.state, trial.note = "failed", str(error)

@@ -17,7 +17,7 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.core.frames import read_csv
 from components.core.tracking import Run
-from components.finetune.bench import judged
+from components.finetune.task_setup import reported_split
 from components.labs.seeds import FOLDER, chance
 from components.labs.seeds.chance import Picked
 from components.stages import stage
@@ -45,7 +45,7 @@ def seed_grid(all_params: params.Params, name: str, run: Run) -> dict:
                 "(constant predictions); lower the learning_rate of its recipe"
             )
         whole_task = all_params.tasks[task]
-        own = grid(frame, config.keep, model, task, whole_task.metric, judged(whole_task))
+        own = grid(frame, config.keep, model, task, whole_task.metric, reported_split(whole_task))
         protocol = storage.read_json(FOLDER / model / task / f"{config.initialisations[0]}.json")["protocol"]
         for title, figure in own.pop("figures").items():
             run.figure(figure, f"figures/{model}_{task}_{title}.png")

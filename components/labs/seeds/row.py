@@ -13,7 +13,7 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import loop
-from components.finetune.bench import Bench, judged, readable
+from components.finetune.task_setup import TaskSetup, check_max_length, reported_split
 from components.labs.seeds import FOLDER
 from components.stages import stage
 from components.tasks import metrics
@@ -31,31 +31,31 @@ def row(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"no such row in seed_grid of {params.STUDIES} (there are: {', '.join(config.runs)})")
     model, task, seed = config.runs[name]
     recipe, folder = all_params.finetune.recipes[model], Path("data/models", model)
-    readable(folder, recipe)
-    sizes = {split: all_params.finetune.evaluated(split) for split in ("dev", judged(all_params.tasks[task]))}
-    bench = Bench.of(all_params, task, {"train": config.train_examples, **sizes})
+    check_max_length(folder, recipe)
+    sizes = {split: all_params.finetune.evaluated(split) for split in ("dev", reported_split(all_params.tasks[task]))}
+    setup = TaskSetup.load(all_params, task, {"train": config.train_examples, **sizes})
     about = {"stage": "seed_row", "model": model, "task": task, "init": config.init, "initialisation": str(seed)}
     run.tag(**about)
     lines, tokens, flops = [], 0, 0
     for order in config.orders:
         with run.child(f"{name} order {order}", about | {"order": str(order)}, recipe.model_dump(mode="json")) as child:
-            own, spent = training(bench, folder, recipe, seed, order, config.init, child)
+            own, spent = training(setup, folder, recipe, seed, order, config.init, child)
         lines.append({"initialisation": seed, "order": order, **own})
         tokens, flops = tokens + spent.tokens, flops + spent.flops
         print(f"order {order}: {' '.join(metrics.shown(own[key]) for key in own if key.startswith('epoch'))}", flush=True)
     with storage.output(file(name)) as temporary:
         pd.DataFrame(lines).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     run.artifact(file(name))
-    return {"protocol": bench.protocol(recipe, "dev"), "cost": {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)}}
+    return {"protocol": setup.protocol(recipe, "dev"), "cost": {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)}}
 
 
-def training(bench: Bench, folder: Path, recipe: params.Recipe, seed: int, order: int, init: str, child: Run) -> tuple:
+def training(setup: TaskSetup, folder: Path, recipe: params.Recipe, seed: int, order: int, init: str, child: Run) -> tuple:
     """One training: dev after each epoch, dev and the judged split with the weights that count; and what it cost.
 
     Raises SesameError where the loss is not a number: a recipe that diverges is no matter of seeds.
     """
-    ready, scores = bench.ready(folder, recipe, seed, init), {}
-    inputs = {split: ready.module.inputs(texts, bench.fabric) for split, texts in ready.encode(bench.rows).items()}
+    prepared, scores = setup.prepare(folder, recipe, seed, init), {}
+    inputs = {split: prepared.module.inputs(texts, setup.fabric) for split, texts in prepared.encode(setup.examples).items()}
 
     def watch(epoch: int, score: float | None) -> bool:
         scores[f"epoch_{epoch}"] = np.nan if score is None else score
@@ -63,11 +63,11 @@ def training(bench: Bench, folder: Path, recipe: params.Recipe, seed: int, order
         return False
 
     fitted = loop.fit(
-        bench.fabric, ready.module, ready.kind, inputs["train"], recipe, order, lambda epoch, loss: child.log({"train_loss": loss}, epoch),
-        bench.judge(), inputs["dev"], watch,
+        setup.fabric, prepared.module, prepared.kind, inputs["train"], recipe, order, lambda epoch, loss: child.log({"train_loss": loss}, epoch),
+        setup.dev_score(), inputs["dev"], watch,
     )  # fmt: skip
-    split = judged(bench.task)
-    outside = metrics.evaluate(bench.task, split, bench.rows[split], fitted.predict(inputs[split]).values)[bench.task.metric]
+    split = reported_split(setup.task)
+    outside = metrics.evaluate(setup.task, split, setup.examples[split], fitted.predict(inputs[split]).values)[setup.task.metric]
     scores |= {"dev": scores[f"epoch_{fitted.epochs}"], "judged": np.nan if outside is None else outside, "seconds": fitted.seconds}
     child.log({"final_score": scores["dev"], "judged_score": scores["judged"], "seconds": fitted.seconds})
     return scores, fitted

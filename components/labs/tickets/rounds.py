@@ -18,8 +18,8 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import loop
-from components.finetune.bench import Bench, judged, readable
-from components.finetune.runs import predicted, write_predictions
+from components.finetune.runs import prediction_rows, write_predictions
+from components.finetune.task_setup import TaskSetup, check_max_length, reported_split
 from components.labs.tickets import FOLDER, masks
 from components.labs.tickets.masks import Masks
 from components.models import sparse
@@ -40,7 +40,7 @@ class Trained:
     scores: dict[str, float]
     """On dev and on the judged split, and what it took."""
     predictions: list[dict]
-    fitted: loop.Fitted
+    fitted: loop.FitResult
 
 
 def folder_of(name: str) -> Path:
@@ -54,15 +54,15 @@ def rounds(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"no such run in tickets of {params.STUDIES} (there are: {', '.join(config.runs)})")
     model, task, seed = config.runs[name]
     recipe, start = all_params.finetune.recipes[model], Path("data/models", model)
-    readable(start, recipe)
-    split = judged(all_params.tasks[task])
+    check_max_length(start, recipe)
+    split = reported_split(all_params.tasks[task])
     judged_sizes = {part: all_params.finetune.evaluated(part) for part in ("dev", split)}
-    bench = Bench.of(all_params, task, {"train": config.train_examples, **judged_sizes})
+    setup = TaskSetup.load(all_params, task, {"train": config.train_examples, **judged_sizes})
     about = {"stage": "tickets", "model": model, "task": task, "seed": str(seed)}
     run.tag(**about)
     lines, tokens, flops = [], 0, 0
     with storage.output(folder_of(name)) as target:
-        for number, kind, own in trainings(config, Tuning(bench, start, recipe, seed)):
+        for number, kind, own in trainings(config, Tuning(setup, start, recipe, seed)):
             with run.child(
                 f"{name} {kind} {number}", about | {"kind": kind, "round": str(number)}, recipe.model_dump(mode="json")
             ) as child:
@@ -73,15 +73,15 @@ def rounds(all_params: params.Params, name: str, run: Run) -> dict:
             tokens, flops = tokens + own.fitted.tokens, flops + own.fitted.flops
             print(f"round {number}: {kind}, {kept['sparsity']:.0%} zero, {split} {kept['judged']:.3f}", flush=True)
         pd.DataFrame(lines).to_csv(target / "scores.csv", index=False, float_format="%.6g", lineterminator="\n")
-        cost = {"tokens": tokens, "flops": flops, "gpus": int(bench.on_gpu)}
-    return {"metric": bench.task.metric, "split": split, "protocol": bench.protocol(recipe), "cost": cost}
+        cost = {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)}
+    return {"metric": setup.task.metric, "split": split, "protocol": setup.protocol(recipe), "cost": cost}
 
 
 @dataclass(frozen=True)
 class Tuning:
     """What all trainings of one seed share."""
 
-    bench: Bench
+    setup: TaskSetup
     start: Path
     recipe: params.Recipe
     seed: int
@@ -92,23 +92,23 @@ class Tuning:
 
         Raises SesameError where the loss is not a number.
         """
-        ready = self.bench.ready(self.start, self.recipe, self.seed)
-        matrices = sparse.matrices(ready.module.model)
+        prepared = self.setup.prepare(self.start, self.recipe, self.seed)
+        matrices = sparse.matrices(prepared.module.model)
         if not pretrained:
-            masks.copy(matrices, sparse.matrices(self.bench.ready(self.start, self.recipe, self.seed, "random").module.model))
+            masks.copy(matrices, sparse.matrices(self.setup.prepare(self.start, self.recipe, self.seed, "random").module.model))
         if kept:
             masks.put_on(matrices, kept)
-            sparse.keep_zeros(ready.module.model)
-        zero = sparse.sparsity(ready.module.model)
-        inputs = {split: ready.module.inputs(texts, self.bench.fabric) for split, texts in ready.encode(self.bench.rows).items()}
+            sparse.keep_zeros(prepared.module.model)
+        zero = sparse.sparsity(prepared.module.model)
+        inputs = {split: prepared.module.inputs(texts, self.setup.fabric) for split, texts in prepared.encode(self.setup.examples).items()}
         fitted = loop.fit(
-            self.bench.fabric, ready.module, ready.kind, inputs["train"], self.recipe, self.seed, lambda epoch, loss: None,
-            self.bench.judge(), inputs["dev"],
+            self.setup.fabric, prepared.module, prepared.kind, inputs["train"], self.recipe, self.seed, lambda epoch, loss: None,
+            self.setup.dev_score(), inputs["dev"],
         )  # fmt: skip
         said = {split: fitted.predict(inputs[split]).values for split in inputs if split != "train"}
-        task, split = self.bench.task, judged(self.bench.task)
-        scores = {own: metrics.evaluate(task, own, self.bench.rows[own], said[own])[task.metric] for own in said}
-        rows = predicted("pretrained", self.seed, split, self.bench.rows[split], said[split])
+        task, split = self.setup.task, reported_split(self.setup.task)
+        scores = {own: metrics.evaluate(task, own, self.setup.examples[own], said[own])[task.metric] for own in said}
+        rows = prediction_rows("pretrained", self.seed, split, self.setup.examples[split], said[split])
         defined = {own: nan if score is None else score for own, score in scores.items()}  # a few weights may say the same of everything
         figures = {"sparsity": zero, "dev": defined["dev"], "judged": defined[split], "seconds": fitted.seconds}
         return Trained([matrix.detach().cpu().clone() for matrix in matrices], figures, rows, fitted)

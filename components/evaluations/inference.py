@@ -1,4 +1,4 @@
-"""How evaluations read texts with a model: without dropout and gradients, texts of about one length together."""
+"""Forward passes for evaluations: without dropout and gradients, in batches of texts of similar length."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ AnyTokenizer = Tokenizer | FastTokenizer
 
 
 @contextmanager
-def reading(model: LanguageModel) -> Iterator[None]:
-    """Without dropout and gradients; afterwards the model is as it was."""
+def inference(model: LanguageModel) -> Iterator[None]:
+    """Disable dropout and gradients; restore the model's mode afterwards."""
     training = model.training
     model.eval()
     try:
@@ -30,17 +30,17 @@ def device_of(model: LanguageModel) -> torch.device:
     return next(model.parameters()).device
 
 
-def by_length(lengths: Sequence[int], more: int, most: int) -> Iterator[range]:
-    """Tokens of rows, shortest first, to which some `more` come -> which rows are read together: padded, they have at
-    most so many tokens."""
+def by_length(lengths: Sequence[int], extra: int, most: int) -> Iterator[range]:
+    """Batches of sequences, given their lengths in ascending order: padded, and with `extra` tokens each, a batch has at
+    most `most` tokens."""
     start = 0
     for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or (lengths[end] + more) * (end + 1 - start) > most:
+        if end == len(lengths) or (lengths[end] + extra) * (end + 1 - start) > most:
             yield range(start, end)
             start = end
 
 
 def padded(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """-> ids (batch, length), lengths (batch,)."""
+    """Sequences -> ids (batch, length), lengths (batch,)."""
     ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
     return ids.to(device), torch.tensor([*map(len, rows)], device=device)

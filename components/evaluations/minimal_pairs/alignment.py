@@ -1,0 +1,40 @@
+"""Tokens, words and spans of characters."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from components.core.words import MARKS
+
+INSIDE_WORD = re.compile(rf"[\w{MARKS}]{{2}}")
+"""Two characters without a word boundary between them: letters, digits and combining marks."""
+
+
+def word_of_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The index of the word of each token, given the tokens' spans of characters."""
+    words, word, end, continues = [], -1, 0, False
+    for first, last in spans:
+        shown = text[first:last]
+        start = first + len(shown) - len(shown.lstrip())  # some tokens include the blank before their word
+        inside = start == end and bool(INSIDE_WORD.fullmatch(text[start - 1 : start + 1]))
+        word += not (continues or inside and words)
+        words.append(word)
+        # a token of a blank belongs to the next word; the bytes of a character have no text, except the last
+        end, continues = last, not shown.strip()
+    return words
+
+
+def span_of_tokens(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """The index of the span in which each token's first character lies, -1 for none; a blank belongs to what follows."""
+    starts = [first + len(text[first:last]) - len(text[first:last].lstrip()) for first, last in offsets]
+    return np.array([next((i for i, (low, high) in enumerate(spans) if low <= start < high), -1) for start in starts], int)
+
+
+def single_word(good: list[int], bad: list[int], words: list[int], other_words: list[int]) -> int | None:
+    """The position at which the ids of a pair differ, if it is a single token and a complete word on both sides."""
+    if len(good) != len(bad):
+        return None
+    differ = [i for i, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
+    complete = len(differ) == 1 and all(side.count(side[differ[0]]) == 1 for side in (words, other_words))
+    return differ[0] if complete else None

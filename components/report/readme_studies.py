@@ -1,0 +1,97 @@
+"""The tables and sentences on studies in README.md and docs."""
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from components import params
+from components.comparison.plots import svg
+from components.comparison.verdicts import LEVEL, holm
+from components.params import LOSS
+from components.report.markdown import REPORT, interval, rows, table
+from components.studies import findings, plots
+from components.studies.folders import LAST
+
+
+def comparisons() -> str:
+    """Count the comparisons of all committed pages, those beyond noise on their page, and those after a correction over all."""
+    pages = [json.loads(path.read_text()).get("comparisons", []) for path in sorted(REPORT.glob("studies/*.json"))]
+    pages.append([row for row in rows("gains") if row["p"]])
+    tests = [(float(row["p"]), row["verdict"] in ("higher", "lower")) for page in pages for row in page if row["p"] is not None]
+    beyond, after = sum(higher_or_lower for _, higher_or_lower in tests), sum(p < LEVEL for p in holm([p for p, _ in tests]))
+    return (
+        f"All pages together make {len(tests)} comparisons. Of these {beyond} are beyond noise after the correction of their page, and "
+        f"{after} after one over all of them (Holm)."
+    )
+
+
+@cache
+def declared() -> params.Params:
+    """The params, read once."""
+    return params.load()
+
+
+@cache
+def paper_findings() -> list[findings.Finding]:
+    """The findings of committed studies that name papers."""
+    studies = declared().studies
+    return findings.findings(studies, findings.committed(studies))
+
+
+def findings_table() -> str:
+    """Each finding here, in the paper, and whether the paper's effect is reproduced."""
+    body, page = [], Path("docs/studies.md").read_text(encoding="utf-8")
+    for one in paper_findings():
+        paper = one.expected.paper
+        shown = f"<!-- table: study {one.study} -->" in page
+        link = f"[{one.study}]({f'studies.md#{one.study}' if shown else 'recipe.md'})"
+        body.append([link, one.sentence.replace("_", " "), f"{paper.source}: {paper.found}", f"**{one.verdict}**"])
+    return table(["study", "here", "in the paper", "the paper's effect is"], body)
+
+
+def picture() -> str:
+    """The plot of all findings, as SVG."""
+    return svg(plots.findings(paper_findings()))
+
+
+def outcomes() -> str:
+    """Count the verdicts on the papers' effects."""
+    counts = Counter(one.verdict for one in paper_findings())
+    verdicts = (findings.REPRODUCED, findings.OPPOSITE, findings.ABSENT, findings.OPEN)
+    return f"Of {counts.total()} published effects: {', '.join(f'{counts[key]} {key}' for key in verdicts if counts[key])}."
+
+
+def study(name: str) -> str:
+    """A study's question, its variants, each minus the base, and the sentences of its page."""
+    block, body = declared().studies[name], []
+    if not (REPORT / "studies" / f"{name}.csv").exists():
+        return f"*{block.question}*\n\nNot run yet: `sesame study {name}`."
+    measures = [LOSS, *block.measures]
+    for row in rows(f"studies/{name}"):
+        cells = [row["variant"], f"{int(row['tokens']):,}", f"{float(row['flops']):.3g}"]
+        for key in measures:
+            shown = f"{float(row[key]):.3f} ± {float(row[f'{key}_std']):.3f}" if row[f"{key}_std"] else f"{float(row[key]):.3f}"
+            less = interval(row, f"{key}_difference", f"{key}_low", f"{key}_high", "+") if row[f"{key}_low"] else "–"
+            cells += [shown, f"**{less}**" if row[f"{key}_verdict"] in ("higher", "lower") else less]
+        body.append(cells)
+    head = ["variant", "tokens", "FLOPs", *(title for key in measures for title in (key.replace("_", " "), f"minus {block.base}"))]
+    reading = json.loads((REPORT / "studies" / f"{name}.json").read_text())["reading"].replace("_", " ")
+    seeds = f"{len(block.seeds)} seeds of pre-training. **Bold**: beyond noise after Holm's correction over the page."
+    return f"*{block.question}*\n\n{table(head, body)}\n\n{seeds} {reading} {_cost(name)}"
+
+
+def _cost(name: str) -> str:
+    """A sentence on the cost of a study's pre-trainings."""
+    config = declared()
+    hours = sum(float(row["seconds"]) * int(row["n"]) for row in rows(f"studies/{name}") if row["milestone"] == LAST) / 3600
+    kwh, usd = config.energy.pue * hours * config.energy.watts_per_core / 1000, hours * config.price.core_hour.on_demand
+    return f"Its pre-trainings took {hours * 60:.0f} minutes of a core: {kwh:.3f} kWh, or ${usd:.2f} rented."
+
+
+def finding(study: str, variant: str, task: str) -> str:
+    """`learned has 0.035 [+0.019, +0.052] more bits per byte than gpt (reproduced)`."""
+    for one in paper_findings():
+        if (one.study, one.expected.variant, one.expected.task) == (study, variant, task):
+            return f"{one.sentence.replace('_', ' ')} ({one.verdict})"
+    return "not run yet"

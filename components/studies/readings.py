@@ -1,0 +1,108 @@
+"""Sentences on the results of a study, for its page."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pandas as pd
+
+from components import params
+from components.core import storage
+from components.params import LOSS
+from components.studies.folders import LAST, pretrained_folder
+from components.studies.tables import NEAR, Comparison, seeds, variants
+from components.tasks import card
+
+
+def describe(comparison: Comparison, base: str) -> str:
+    name = comparison.variant if comparison.against == base else f"{comparison.variant} than with {comparison.against}"
+    return f"{name} ({comparison.difference.shown})"
+
+
+def readings(
+    all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison],
+    idle: Mapping[str, tuple[float, float]] = MappingProxyType({}), blinded: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+) -> list[str]:  # fmt: skip
+    """Sentences on tasks without information (`blinded`), on the effects and on untrained variants (`idle`), and on unequal budgets and
+    labelled examples where there are any."""
+    block, last = all_params.studies[study], frame[frame["milestone"] == LAST]
+    base, others = last.iloc[0], last.iloc[1:]
+    tested = [one for one in compared if one.milestone == LAST]
+    effects = []
+    for task in (LOSS, *block.measures):
+        for direction in ("higher", "lower"):
+            names = [describe(one, block.base) for one in tested if (one.task, one.verdict) == (task, direction)]
+            effects += [f"{task} is {direction} with {', '.join(names)}"] if names else []
+    count = {verdict: sum(one.verdict == verdict for one in tested) for verdict in ("not beyond noise", "one run", "undefined")}
+    when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested
+    found = "; ".join(effects) or "no difference is beyond the noise of seeds and examples"
+    sentence = f"Against {base['variant']}{when}: {found}."
+    if effects and count["not beyond noise"]:
+        sentence += f" {count['not beyond noise']} of {len(tested)} comparisons are not beyond the noise of seeds and examples."
+    detectable = [one.difference.detectable for one in tested if one.verdict == "not beyond noise" and one.task != LOSS]
+    if detectable:
+        sentence += f" By itself one on a task could have seen {min(detectable):.3f} to {max(detectable):.3f} in four cases of five."
+    if count["one run"]:
+        sentence = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
+    if count["undefined"]:
+        sentence += f" In {count['undefined']} the score was undefined (constant predictions)."
+    unequal = []
+    for key, unit in (("tokens", "tokens"), ("steps", "steps"), ("flops", "FLOPs")):
+        rows = [f"{row['variant']} {row[key] / base[key]:.2g} ×" for _, row in others.iterrows() if abs(row[key] / base[key] - 1) > 0.1]
+        unequal += [f"in {unit} of pre-training {', '.join(rows)} the base's"] if rows else []
+    if idle:
+        names = ", ".join(f"{variant} (loss {loss:.2f}, without context {guess:.2f})" for variant, (loss, guess) in idle.items())
+        sentence += f" No verdict on tasks for {names}: within {NEAR} nats of the best guess without context a model has not learned."
+    sentences = [
+        f"{task} says nothing here: no variant is above a bag of words over the second text alone ({best:.3f}, {floor:.3f})."
+        for task, (best, floor) in blinded.items()
+    ]
+    sentences += [sentence] + ([f"The budgets are not equal: {'; '.join(unequal)}."] if unequal else [])
+    return sentences + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
+
+
+def labelled(all_params: params.Params, study: str) -> str:
+    """The number of labelled examples that each variant has seen, with repetitions, of intermediate tasks and of the study's tasks."""
+    block, shown = all_params.studies[study], []
+    for variant in variants(all_params, study):
+        recipe, most = params.tuned(block, variant), block.variants[variant].train_examples or all_params.finetune.train_examples
+        sizes = [card(Path("data/tasks", task))["train"]["rows"] for task in block.tasks]
+        counts = sorted({recipe.epochs * min(most or size, size) for size in sizes})
+        seen = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+        ancestor: str | None = variant
+        while ancestor is not None:  # intermediate tasks can follow each other
+            if block.variants[ancestor].by:
+                examples = storage.read_json(pretrained_folder(seeds(all_params, study, ancestor)[0]) / "metrics.json")["examples"]
+                seen = f"{', '.join(f'{count:,} of {task}' for task, count in examples.items())}, then {seen}"
+            ancestor = block.variants[ancestor].start
+        shown.append(f"{variant} {seen}")
+    return (
+        f"Labelled examples seen, each as often as it was: {'; '.join(shown)} of the task itself. FLOPs and seconds are with those of the "
+        "intermediate tasks; tokens, steps and losses are of the text before."
+    )
+
+
+def unguarded(all_params: params.Params, study: str) -> list[str]:
+    """Tasks whose dev and test text was not held out of a variant's pre-training text."""
+    block, unguarded = all_params.studies[study], []
+    for variant in variants(all_params, study):
+        trained: str | None = params.trained_by(block, variant)
+        while trained:  # through all its trainings
+            mix = all_params.mixes.get(all_params.encodings[params.read_by(all_params.models, block, trained)].corpus)
+            unguarded += [task for task in block.tasks if mix is None or task not in (*mix.tasks, *mix.also_held_out)]
+            trained = params.begun_by(block, trained)
+    return list(dict.fromkeys(unguarded))
+
+
+def change(variant: params.Variant) -> str:
+    """What a variant changes, on one line."""
+    settings = variant.settings()
+    keys = ("start", "on", "encoding", "budget", "init", "train_examples", "recipe")
+    named = {key: settings[key] for key in keys if settings.get(key)}
+    if variant.by:
+        named["by"] = variant.by.model_dump(exclude_unset=True)
+    if variant.budget:
+        named["budget"] = variant.budget.model_dump(exclude_none=True)
+    parts = [json.dumps(value)[1:-1] for value in (named, variant.change) if value]
+    return ", ".join(parts).replace('"', "") or "–"

@@ -206,9 +206,9 @@ class Training(Block):
                     f"batch_size {size} is not divisible by {shares}, the micro-batches that accumulate: {self.trainer.accumulate} "
                     f"makes on {devices} device{'s' * (devices > 1)}"
                 )
-        if self.objective.compares_rows and (max(self.trainer.accumulate, devices) > 1 or self.run.devices == "auto"):
+        if self.objective.contrastive and (max(self.trainer.accumulate, devices) > 1 or self.run.devices == "auto"):
             raise ValueError(f"objective {self.objective.name} compares the rows of a batch: trainer.accumulate and run.devices must be 1")
-        if self.objective.compares_rows and min(sizes) < 3:
+        if self.objective.contrastive and min(sizes) < 3:
             raise ValueError(
                 f"batch_size {min(sizes)}: objective {self.objective.name} compares a row with others "
                 "of its batch; set 3 or more"
@@ -258,7 +258,7 @@ class Model(Training):
     @property
     def loss_of(self) -> str:
         """Losses compare among models of which this is the same: how they read, or an objective that is told apart from all others."""
-        return self.objective.name if self.objective.own_loss else self.architecture.reads
+        return self.objective.name if self.objective.incomparable_loss else self.architecture.reads
 
     def check(self) -> None:
         try:
@@ -272,7 +272,7 @@ class Model(Training):
                 raise ValueError(
                     f"run.strategy fsdp can't shard weights that are shared, as those of this {name} are; take ddp"
                 )
-        if not self.architecture.has_layers_apart and (self.trainer.recompute or self.run.strategy == "fsdp"):
+        if not self.architecture.has_separate_layers and (self.trainer.recompute or self.run.strategy == "fsdp"):
             raise ValueError(
                 "trainer.recompute and run.strategy fsdp need separate layers, which "
                 f"{self.architecture.name} does not have"

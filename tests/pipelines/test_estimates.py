@@ -11,7 +11,7 @@ from components import params
 from components.core import storage, tracking
 from components.core.errors import SesameError
 from components.pretrain import sizing
-from components.stages import stage as frame
+from components.stages import cost
 from pipelines.execution import graph, sources
 from pipelines.money import estimates, forecast
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
@@ -170,7 +170,7 @@ def test_memory_is_that_of_the_heaviest_side_by_side():
 
 
 def test_a_stage_leaves_what_the_next_estimate_reads():
-    assert frame._cost(params.check(tiny_params()), {})["memory_mib"] > 10
+    assert cost.measured(params.check(tiny_params()), {})["memory_mib"] > 10
 
 
 def test_a_year_and_the_disk(monkeypatch):

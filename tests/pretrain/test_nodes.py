@@ -508,7 +508,7 @@ def test_the_newest_save_goes_on_with_the_models_kept_on_the_way(tmp_path):
         save(here, step, *kept)
         time.sleep(0.002)
         sender.send(step)
-        sender.sending.join()
+        sender.upload.join()
     assert [path.name for path in store.rglob("*.*")] == ["12.tar"] and {path.name for path in here.iterdir()} == {"last.ckpt", "kept"}
     save(there, 9, "600")
     fetcher = RemoteCheckpoints(str(store), there, 60)
@@ -579,7 +579,7 @@ def test_a_store_that_fails_later_costs_a_line(tmp_path, monkeypatch, capsys):
     Path("store").write_text("a file, and no folder")
     Path("gpt-1/last.ckpt").write_text("a save")
     afar.send(1)
-    afar.sending.join()
+    afar.upload.join()
     assert "training continues, and the next checkpoint is sent again" in capsys.readouterr().out
 
 

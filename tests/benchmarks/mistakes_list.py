@@ -502,7 +502,7 @@ MISTAKES = [
     Mistake("any answer with values is right", "components/text/sources/synthetic.py",
             "np.allclose(one, other, rtol=1e-6, atol=1e-9)", "True", named("synthetic")),
     Mistake("answers that are none are not told", "components/tasks/submission.py",
-            "    return len(none)", "    return 0", named("submission")),
+            "    return len(invalid)", "    return 0", named("submission")),
     Mistake("the PUE taken twice", "components/comparison/price.py",
             
             'cost["kwh"] / energy.pue / cost["seconds"]', 'cost["kwh"] / cost["seconds"]',

@@ -81,7 +81,7 @@ MISTAKES = [
     Mistake("documents like a dropped one are dropped", "components/text/corpora/shards/duplicates.py",
             "if not gone[earlier]:", "if True:", named("shards")),
     Mistake("a document cut between two shards", "components/text/corpora/shards/plan.py",
-            "    stream.readline()  # what", "    # what", named("shards")),
+            "    stream.readline()  # the rest", "    # the rest", named("shards")),
     Mistake("a blank line of two shards", "components/text/corpora/shards/plan.py",
             "return stop, stream.tell()", "return stream.tell(), stream.tell()", named("shards")),
     Mistake("sentences that end behind a quote are not cut", "components/text/corpora/sentences.py",

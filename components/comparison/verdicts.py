@@ -24,7 +24,7 @@ from scipy.stats import t as student
 from components import params, tasks
 from components.core.errors import SesameError
 from components.tasks import Example
-from components.tasks.metrics import MEANS, METRICS, SUMMED, counted, of_counts
+from components.tasks.metrics import CORPUS_LEVEL, MEANS, METRICS, corpus_counts, score_of_counts
 
 BLOCKS = 100
 """Blocks of examples that are left out in turn; fewer where there are fewer groups."""
@@ -157,11 +157,11 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
     if value := MEANS[task.kind].get(metric):
         values = [[value(prediction, example.label) for prediction, example in zip(run, examples, strict=True)] for run in runs]
         return of_values(np.array(values), blocks, drawn)
-    if task.kind == "text" and metric in SUMMED:
-        counts = np.array([counted(task, metric, examples, run) for run in runs])  # (runs, examples, counts)
+    if task.kind == "text" and metric in CORPUS_LEVEL:
+        counts = np.array([corpus_counts(task, metric, examples, run) for run in runs])  # (runs, examples, counts)
         total = counts.sum(1)
-        without = [[of_counts(task, metric, run) for run in total - counts[:, block].sum(1)] for block in blocks]
-        scores = [of_counts(task, metric, run) for run in total]
+        without = [[score_of_counts(task, metric, run) for run in total - counts[:, block].sum(1)] for block in blocks]
+        scores = [score_of_counts(task, metric, run) for run in total]
         return Side(np.array(scores), np.array(without).reshape(len(blocks), len(runs)), drawn)
     metric_function = METRICS[task.kind][metric]
 
@@ -183,7 +183,7 @@ def of_values(values: np.ndarray, blocks: Sequence[np.ndarray], drawn: bool = Tr
 
 def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:
     """Indices of the examples that are left out together: complete groups, up to BLOCKS blocks, the same for the same examples."""
-    groups = tasks.judged_together(examples)
+    groups = tasks.group_indices(examples)
     if len(groups) < 2:
         return []
     order = np.random.default_rng(0).permutation(len(groups))

@@ -1,8 +1,8 @@
-"""Tasks: labelled examples from the sources of `params.yaml` in one form (`python -m components.tasks NAME`), and their metrics.
+"""Tasks: labelled examples from the sources of `params.yaml` in one format (`python -m components.tasks NAME`), and their metrics.
 
-`data/tasks/<name>/<split>.jsonl` hold an example a line, `{"id", "text_a", "text_b", "label"}` and what its kind of task
-needs besides; labels are names or numbers, never indices; `card.json` says what they are. One more task is a block of
-`params.yaml`, no code; files that are no plain table need a file in `readers`.
+`data/tasks/<name>/<split>.jsonl` have one example per line, `{"id", "text_a", "text_b", "label"}` and further fields by kind of task;
+labels are names or numbers, never indices; `card.json` describes them. To add a task, add a section to `params.yaml`, without code; files
+that are not plain tables need a module in `readers`.
 """
 
 import json
@@ -16,8 +16,8 @@ from components.core.errors import SesameError
 from components.core.storage import read_json, read_lines, reading
 
 Label = str | float | list[str] | None
-"""By kind of task: a label's name; a score; the names of the right choices; the right answers, or
-texts; a tag per word. None where there is none."""
+"""By kind of task: the name of a label; a score; the names of the correct choices; the correct answers or texts; a tag per word. None
+without a label."""
 
 
 @dataclass(frozen=True)
@@ -29,26 +29,26 @@ class Example:
     text_b: str | None
     label: Label
     group: str | None = None
-    """Examples of a group are judged together: answers to one question, versions of one sentence."""
+    """Examples of a group are evaluated together: answers to one question, versions of one sentence."""
     choices: dict[str, str] | None = None
-    """Choice: name -> text, read as text_b one by one."""
+    """Choice: name -> text, each read as text_b."""
     words: list[str] | None = None
     """Tagging: the words of text_a."""
     spans: list[tuple[str, int, int]] | None = None
-    """Places that must survive a cut, (field, first character, end): marked words, or where the answers stand in text_b."""
+    """Spans that truncation must keep, (field, first character, end): marked words, or the answers in text_b."""
 
     def line(self) -> str:
-        """As JSON; what is not there is left out."""
+        """Return the example as a line of JSON, without optional fields that are None."""
         required = ("id", "text_a", "text_b", "label")
-        there = {key: value for key, value in asdict(self).items() if key in required or value is not None}
-        return json.dumps(there, ensure_ascii=False) + "\n"
+        fields = {key: value for key, value in asdict(self).items() if key in required or value is not None}
+        return json.dumps(fields, ensure_ascii=False) + "\n"
 
 
 def read(path: str | Path, split: str) -> list[Example]:
-    """The examples of one split of `data/tasks/<name>`. Raises SesameError where there is no such split, or its file is broken."""
+    """Read the examples of a split of `data/tasks/<name>`. Raise SesameError if there is no such split, or its file is damaged."""
     folder, file = Path(path), Path(path) / f"{split}.jsonl"
-    if not file.exists() and (there := sorted(other.stem for other in folder.glob("*.jsonl"))):
-        raise SesameError(f"task {folder.name} has no split {split} (there are: {', '.join(there)})")
+    if not file.exists() and (splits := sorted(other.stem for other in folder.glob("*.jsonl"))):
+        raise SesameError(f"task {folder.name} has no split {split} (there are: {', '.join(splits)})")
     with reading(file):
         rows = list(read_lines(file))
         if not rows:
@@ -60,43 +60,43 @@ def read(path: str | Path, split: str) -> list[Example]:
 
 
 def predictions(folder: Path, split: str, init: str) -> dict[int | None, dict[str, object]]:
-    """seed -> id -> prediction, out of a folder's `predictions.jsonl`; the seed of what draws no random numbers is None.
+    """Return seed -> id -> prediction from a folder's `predictions.jsonl`; the seed is None for a method without random numbers.
 
-    Raises SesameError where there are none.
+    Raise SesameError if there are none.
     """
-    found: dict[int | None, dict[str, object]] = {}
+    by_seed: dict[int | None, dict[str, object]] = {}
     with reading(file := folder / "predictions.jsonl"):
         for row in read_lines(file):
             if row["split"] == split and row["init"] == init:
-                found.setdefault(row["seed"], {})[row["id"]] = row["prediction"]
-    if not found:
+                by_seed.setdefault(row["seed"], {})[row["id"]] = row["prediction"]
+    if not by_seed:
         raise SesameError(f"{folder} has no predictions for the {split} split from {init} weights")
-    return found
+    return by_seed
 
 
 def card(path: str | Path) -> dict:
-    """What a task is: sources, counts and label shares per split."""
+    """Read the description of a task: sources, counts and label shares per split."""
     return read_json(Path(path) / "card.json")
 
 
 def subset(examples: list[Example], size: int | None, seed: int | list[int]) -> list[Example]:
-    """A seeded subset in a fixed order; the smaller of two sizes is a part of the larger.
+    """Return a random subset in a fixed order; a smaller subset is contained in a larger one.
 
-    Examples that are judged together stay together: whole groups are drawn, as many as fit into `size`, and one at least.
+    Groups stay complete: as many are drawn as fit into `size`, and at least one.
     """
     if size is None or size >= len(examples):
         return examples
-    groups = judged_together(examples)
-    drawn: list[int] = []
+    groups = group_indices(examples)
+    chosen: list[int] = []
     for i in np.random.default_rng(seed).permutation(len(groups)):
-        if drawn and len(drawn) + len(groups[i]) > size:
+        if chosen and len(chosen) + len(groups[i]) > size:
             break
-        drawn += groups[i]
-    return [examples[i] for i in drawn]
+        chosen += groups[i]
+    return [examples[i] for i in chosen]
 
 
-def judged_together(examples: Sequence[Example]) -> list[list[int]]:
-    """The places of the examples of each group, in the order of their first ones; an example without a group is one of its own."""
+def group_indices(examples: Sequence[Example]) -> list[list[int]]:
+    """Return the indices of the examples of each group, in the order of the first ones; an example without a group is a group."""
     groups: dict[str, list[int]] = {}
     for i, example in enumerate(examples):
         groups.setdefault(f"{i}" if example.group is None else f"group {example.group}", []).append(i)

@@ -22,7 +22,7 @@ WORDS = re.compile(WORD)
 
 
 def examples(task: params.Task, split: str, dropped: Counter) -> Examples:
-    """`(place, group, example)` of every row of a split's own source. Raises SesameError that names file and line."""
+    """Yield `(place, group, example)` for each row of a split's source. Raise SesameError that names file and line."""
     declared = task.splits[split]
     if table := declared.table or task.table:
         return rows(task, declared, table, split, dropped)
@@ -30,20 +30,20 @@ def examples(task: params.Task, split: str, dropped: Counter) -> Examples:
 
 
 def structured(task: params.Task, declared: params.TaskSplit, split: str) -> Examples:
-    """The examples of a file that is no plain table. Raises SesameError with the last place that could be read."""
+    """Yield the examples of a file that is not a plain table. Raise SesameError with the last place that could be read."""
     read = readers.load(task.reader)
     place = f"{split}, before the first example"
     try:
         for row in read(task, declared.source, split, declared.labelled):
             place = f"after {row[0]}"
             yield row
-    except (TypeError, AttributeError, LookupError, ValueError) as error:  # a list where the format has an object, a text for a number
+    except (TypeError, AttributeError, LookupError, ValueError) as error:  # e.g. a list instead of an object, a text instead of a number
         raise SesameError(f"{place}: not the form that reader {task.reader} reads: {type(error).__name__}: {one_line(error)}") from None
 
 
 def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable, split: str, dropped: Counter) -> Examples:
-    """The examples of a plain table. A group is kept where a metric judges it as one."""
-    judged = set(GROUPED) & set(declared.metrics or task.metrics)
+    """Yield the examples of a plain table. An example has its group only if a metric evaluates groups."""
+    needs_group = set(GROUPED) & set(declared.metrics or task.metrics)
     for number, (place, row) in enumerate(tables.rows(declared.source, table)):
         raw = tables.text(place, row, table.label) if declared.labelled else None
         if raw in table.drop_labels:
@@ -52,20 +52,20 @@ def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable,
         name = tables.text(place, row, table.id) if table.id is not None else f"{split}-{number}"
         text_a = tables.text(place, row, table.text_a).strip()
         text_b = tables.text(place, row, table.text_b).strip() if table.text_b is not None else None
-        # What stays on one side of a split: rows that say so, else rows of the same texts in either order, which would
-        # else be learned and asked.
+        # Rows of a group stay in the same split: by column, by number, or with the same texts in either order, which would otherwise be
+        # in training and test.
         first, second = (text_a, text_b) if text_b is None else sorted((text_a, text_b))
         group = f"{first}\t{second}"
         if table.group is not None:
             group = tables.text(place, row, table.group)
         elif table.group_rows is not None:
             group = f"{split}-{number // table.group_rows}"
-        named = label(task, table, raw, place) if declared.labelled else None
-        yield place, group, Example(name, text_a, text_b, named, group=group if judged else None)
+        parsed = label(task, table, raw, place) if declared.labelled else None
+        yield place, group, Example(name, text_a, text_b, parsed, group=group if needs_group else None)
 
 
 def label(task: params.Task, table: params.TaskTable, raw: str, place: str) -> str | float | list[str]:
-    """A label name, a number for regression, or the one right text. Raises SesameError that names place and allowed labels."""
+    """Return a label name, a number for regression, or the correct text. Raise SesameError that names place and allowed labels."""
     if task.kind == "text":
         return [raw.strip()]
     if task.kind == "classification" and not table.thresholds:
@@ -86,8 +86,8 @@ def label(task: params.Task, table: params.TaskTable, raw: str, place: str) -> s
     return task.labels[sum(number > threshold for threshold in table.thresholds)]
 
 
-def side(group: str, seed: int, shares: dict[str, float]) -> str:
-    """The split that a group of rows belongs to, by its hash: stable when rows are added."""
+def split_of(group: str, seed: int, shares: dict[str, float]) -> str:
+    """Return the split of a group of rows by its hash, which is stable when rows are added."""
     number = int.from_bytes(hashlib.sha256(f"{seed}\t{group}".encode()).digest()[:8]) / 2**64
     for split, share in shares.items():
         if number < share:
@@ -97,76 +97,78 @@ def side(group: str, seed: int, shares: dict[str, float]) -> str:
 
 
 def prepare(all_params: params.Params, name: str, run: Run) -> dict:
-    """Read, divide and write the task `name`; its counts. Raises SesameError with the place of whatever is wrong with the files."""
+    """Read, split and write the task `name`; return its counts. Raise SesameError with the place of any problem in the files."""
     task, dropped = all_params.tasks[name], Counter()
-    divided = divide(task, all_params.seed, dropped)
-    check(name, task, divided, dropped)
+    splits = read_splits(task, all_params.seed, dropped)
+    check(name, task, splits, dropped)
     with storage.output(Path("data/tasks", name)) as folder:
         folder.mkdir()
-        seen = {split: in_train(divided["train"], there) for split, there in divided.items() if split != "train"}
-        write(folder, task, divided, dropped, seen)
-    for split, counts in seen.items():
+        overlaps = {split: in_train(splits["train"], examples) for split, examples in splits.items() if split != "train"}
+        write(folder, task, splits, dropped, overlaps)
+    for split, counts in overlaps.items():
         if counts["normalised"]:
             print(
-                f"{split}: {counts['normalised']:,} of {len(divided[split]):,} examples are in train, too, {counts['exact']:,} of them to "
-                "the letter: their scores say what was remembered"
+                f"{split}: {counts['normalised']:,} of {len(splits[split]):,} examples are also in train, {counts['exact']:,} of them "
+                "identical: their scores measure memory"
             )
         if counts["other_order"]:
-            print(f"{split}: {counts['other_order']:,} of {len(divided[split]):,} pairs are in train the other way round")
-    sizes = {split: len(there) for split, there in divided.items()}
-    print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + told(dropped))
-    texts = (text for there in divided.values() for example in there for text in (example.text_a, example.text_b or ""))
+            print(f"{split}: {counts['other_order']:,} of {len(splits[split]):,} pairs are in train in the other order")
+    sizes = {split: len(examples) for split, examples in splits.items()}
+    print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + dropped_text(dropped))
+    texts = (text for examples in splits.values() for example in examples for text in (example.text_a, example.text_b or ""))
     return {"examples": sizes, "words": sum(len(text.split()) for text in texts), "dropped": sum(dropped.values())}
 
 
-def divide(task: params.Task, seed: int, dropped: Counter) -> dict[str, list[Example]]:
-    """The examples by split, in the files' order; `dropped` counts what is left out, by reason.
+def read_splits(task: params.Task, seed: int, dropped: Counter) -> dict[str, list[Example]]:
+    """Return the examples by split, in the order of the files; count left-out rows in `dropped` by reason.
 
-    Raises SesameError with the place of what can't be read, and of an id that occurs twice.
+    Raise SesameError with the place of a row that can't be read, or of an id that occurs twice.
     """
     shares = {split: declared.share for split, declared in task.splits.items() if declared.share is not None}
-    divided: dict[str, list[Example]] = {split: [] for split in task.splits}
+    splits: dict[str, list[Example]] = {split: [] for split in task.splits}
     groups = Counter()  # of train
     for split, declared in task.splits.items():
         places: dict[str, str] = {}
         for place, group, example in examples(task, split, dropped) if declared.source else ():
-            if split == "train" and empty(example):  # nothing to learn from; other splits are judged whole, as they were published
+            if split == "train" and empty(example):  # other splits are evaluated completely, as they were published
                 dropped["train: empty text"] += 1
                 continue
             if example.id in places:
                 raise SesameError(f"{place}: the id {example.id!r} is taken by {places[example.id]}")
             places[example.id] = place
             groups[group] += split == "train"
-            # Splits without a file of their own are shares of train's.
-            divided[side(group, seed, shares) if split == "train" else split].append(example)
+            # splits without a source are shares of train's
+            splits[split_of(group, seed, shares) if split == "train" else split].append(example)
     if shares and len(groups := +groups) == 1 and groups.total() > 1:
         raise SesameError(
             f"all rows of {task.train.source.shown} are one group (of the same texts, or by `group`), which no share divides; "
             f"give {' and '.join(shares)} a source, or the rows other groups"
         )
-    return divided
+    return splits
 
 
-def check(name: str, task: params.Task, divided: dict[str, list[Example]], dropped: Counter) -> None:
-    """Raises SesameError where a split is empty, or there is but one label to learn: every training on the task would fail on it."""
+def check(name: str, task: params.Task, splits: dict[str, list[Example]], dropped: Counter) -> None:
+    """Raise SesameError if a split is empty, or train has a single label: every training on the task would fail."""
     for split in task.splits:
-        if not divided[split]:
+        if not splits[split]:
             source = (task.splits[split].source or task.train.source).shown
-            raise SesameError(f"tasks.{name}.{split}: no examples in {source}{told(dropped)}; give it a source with rows or a larger share")
-    train = divided["train"]
+            raise SesameError(
+                f"tasks.{name}.{split}: no examples in {source}{dropped_text(dropped)}; give it a source with rows or a larger share"
+            )
+    train = splits["train"]
     if task.kind == "classification" and len(labels := {example.label for example in train}) == 1:
         raise SesameError(
             f"tasks.{name}.train: all {len(train):,} examples are {labels.pop()!r}; to classify, another label must be among them"
         )
     if task.kind == "classification":
-        met = {example.label for there in divided.values() for example in there}
-        if never := [label for label in task.labels if label not in met]:
-            raise SesameError(f"tasks.{name}.labels: no example of any split is {never[0]!r}; leave it out, or mend its name")
+        used = {example.label for examples in splits.values() for example in examples}
+        if unused := [label for label in task.labels if label not in used]:
+            raise SesameError(f"tasks.{name}.labels: no example of any split is {unused[0]!r}; leave it out, or mend its name")
 
 
 def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
-    """How many examples have the texts of one to learn from: to the letter; but for case, forms of letters and what
-    is no word; so, but the other way round and no other way (pairs)."""
+    """Count the examples whose texts are in train: identical; equal without case, forms of letters and punctuation; equal only in the
+    other order (pairs)."""
 
     def exact(example: Example) -> tuple[str, ...]:
         return example.text_a, example.text_b or "", *(example.choices or {}).values()
@@ -183,31 +185,31 @@ def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
 
 
 def write(
-    folder: Path, task: params.Task, divided: dict[str, list[Example]], dropped: Counter, in_train: dict[str, dict[str, int]]
+    folder: Path, task: params.Task, splits: dict[str, list[Example]], dropped: Counter, overlaps: dict[str, dict[str, int]]
 ) -> None:  # fmt: skip
-    """`<split>.jsonl` and `card.json`."""
+    """Write `<split>.jsonl` and `card.json`."""
     card = {key: getattr(task, key) for key in ("language", "kind", "metrics")} | {"dropped": dict(dropped)}
     card["sources"] = [declared.source.model_dump(mode="json") for declared in task.splits.values() if declared.source]
     for split in task.splits:
         file = folder / f"{split}.jsonl"
-        file.write_text("".join(example.line() for example in divided[split]), encoding="utf-8")
-        card[split] = describe(task, divided[split]) | ({"in_train": in_train[split]} if split in in_train else {})
+        file.write_text("".join(example.line() for example in splits[split]), encoding="utf-8")
+        card[split] = describe(task, splits[split]) | ({"in_train": overlaps[split]} if split in overlaps else {})
         card[split]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
     storage.write_json(folder / "card.json", card)
 
 
 def empty(example: Example) -> bool:
-    """Whether one of its texts is, or that which is to be written."""
+    """Return whether one of its texts, or its target text, is empty."""
     return "" in (example.text_a, example.text_b) or example.label == [""]
 
 
-def told(dropped: Counter) -> str:
-    """What was left out, for a message; nothing where nothing was."""
+def dropped_text(dropped: Counter) -> str:
+    """Return the counts of dropped rows for a message; empty if there are none."""
     return f"; dropped {', '.join(f'{count:,} of {reason}' for reason, count in dropped.items())}" if dropped else ""
 
 
 def describe(task: params.Task, examples: list[Example]) -> dict:
-    """Rows, those with an empty text, and each label's share or the range of the scores."""
+    """Return the number of rows, of those with an empty text, and the share of each label or the range of the scores."""
     facts: dict = {"rows": len(examples)} | ({"empty": count} if (count := sum(map(empty, examples))) else {})
     labels = [example.label for example in examples if example.label is not None]
     if not labels:
@@ -219,7 +221,7 @@ def describe(task: params.Task, examples: list[Example]) -> dict:
     if task.kind == "extraction":
         return facts | {"answers_mean": sum(map(len, labels)) / len(examples)}
     if task.kind == "text":
-        return facts | {"words_mean": sum(len(right[0].split()) for right in labels) / len(labels)}
+        return facts | {"words_mean": sum(len(answers[0].split()) for answers in labels) / len(labels)}
     if task.kind == "tagging":
         labels = [tag for tags in labels for tag in tags]
         facts["words"] = len(labels)

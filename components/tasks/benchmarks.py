@@ -1,6 +1,6 @@
-"""GLUE (Wang et al. 2018) and SuperGLUE (Wang et al. 2019) as data: what their leaderboards take, and how a score is averaged.
+"""The submission formats of GLUE (Wang et al. 2018) and SuperGLUE (Wang et al. 2019), and how their scores are averaged.
 
-A task is named as in the profiles of `params.yaml`.
+Tasks have the names of the profiles of `params.yaml`.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ class Submission:
     """One file of a leaderboard's zip."""
 
     name: str
-    """Of the file, without its ending."""
+    """Name of the file, without its extension."""
     task: str
     rows: int
     """Examples in the official test set."""
     words: Mapping[str, str | int] | None
-    """The label's name -> what the leaderboard reads; None for a score (STS-B) or an answer's text (ReCoRD)."""
+    """Label name -> the leaderboard's label; None for a score (STS-B) or the text of an answer (ReCoRD)."""
     split: str = "test"
 
 
@@ -60,7 +60,7 @@ SUBMISSIONS = {
 }
 
 Score = tuple[str, str, str]
-"""(task, split, metric); the split `eval` is the one that is reported, dev or test."""
+"""(task, split, metric); the split `eval` is the reported one, dev or test."""
 
 
 def _of(task: str, *metrics: str, split: str = "eval") -> tuple[Score, ...]:
@@ -88,22 +88,22 @@ CONVENTIONS: dict[str, tuple[tuple[Score, ...], ...]] = {
         _of("record", "f1", "exact_match"), _of("rte", "accuracy"), _of("wic", "accuracy"), _of("wsc", "accuracy"),
     ),
 }  # fmt: skip
-"""One "GLUE score" does not exist. What one number of the mean is made of, itself a mean:
+"""There is no single "GLUE score". Each convention is a mean over tuples, each of which is a mean of scores:
 `glue_official` (the leaderboard): nine tasks with WNLI, two metrics of a task and the two of MNLI averaged first;
-`glue_bert_paper` (Devlin et al. 2019, table 1): nine numbers without WNLI, both MNLI, one metric a task;
-`glue_electra` (Clark et al. 2020): eight numbers of dev, MNLI matched only, accuracy where a task has it;
-`superglue` (the leaderboard): eight tasks, two metrics of a task averaged first, the diagnostics left out."""
+`glue_bert_paper` (Devlin et al. 2019, table 1): nine numbers without WNLI, both MNLI, one metric per task;
+`glue_electra` (Clark et al. 2020): eight numbers on dev, MNLI matched only, accuracy if a task has it;
+`superglue` (the leaderboard): eight tasks, two metrics of a task averaged first, without the diagnostics."""
 
 
 def average(convention: str, scores: Mapping[Score, float | None]) -> float | None:
-    """The benchmark's score under a named convention, in the unit of `scores`; None where one of them is undefined.
+    """Return the benchmark's score by a convention, in the unit of `scores`; None if one of them is undefined.
 
-    Raises SesameError that names what is missing.
+    Raise SesameError that names missing scores.
     """
     terms = CONVENTIONS[convention]
     absent = [score for term in terms for score in term if score not in scores]
     if absent:
-        named = [f"{task} {metric}" + (f" ({split})" if split != "eval" else "") for task, split, metric in absent]
-        raise SesameError(f"{convention} needs {', '.join(named)}")
+        names = [f"{task} {metric}" + (f" ({split})" if split != "eval" else "") for task, split, metric in absent]
+        raise SesameError(f"{convention} needs {', '.join(names)}")
     values = [[scores[score] for score in term] for term in terms]
-    return None if any(None in term for term in values) else fmean(map(fmean, values))  # no mean over a part of the tasks
+    return None if any(None in term for term in values) else fmean(map(fmean, values))  # no mean over fewer tasks

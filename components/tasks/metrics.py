@@ -1,6 +1,6 @@
-"""Metrics of a task, computed once on the whole split (never averaged over batches), and their spread over seeds.
+"""Metrics of a task, computed once on the complete split (never averaged over batches), and their spread over seeds.
 
-One more metric is one function, one line in `METRICS`, and its name in `components.params.tasks`.
+To add a metric, add a function, a line in `METRICS`, and its name in `components.params.tasks`.
 """
 
 import re
@@ -21,9 +21,9 @@ from components.core.words import HAN, MARKS, OTHERS, WORD
 from components.tasks import Example
 
 Metric = Callable[[params.Task, list[Example], list], float | None]
-"""Over (task, examples, predictions), as a fraction; None where it is undefined."""
+"""(task, examples, predictions) -> the metric as a fraction; None if it is undefined."""
 Value = Callable[[Any, Any], float]
-"""Of one prediction, compared with its label."""
+"""(prediction, label) -> the value of one prediction."""
 
 
 def _gold(examples: list[Example]) -> list:
@@ -38,24 +38,24 @@ def _groups(examples: list[Example], predicted: list) -> list[list[tuple[Example
 
 
 def f1(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """Of the second label of two: `equivalent`, `duplicate`; F1a of MultiRC over all answers. What is neither label is not the second."""
+    """F1 of the second of two labels: `equivalent`, `duplicate`; F1a of MultiRC over all answers. Invalid labels count as the first."""
     return float(f1_score(_gold(examples), predicted, labels=task.labels[1:], average="macro", zero_division=0.0))
 
 
 def macro_f1(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """The mean over all declared labels, those that do not occur count as 0 (CB)."""
+    """Mean F1 over all declared labels; labels that do not occur count as 0 (CB)."""
     return float(f1_score(_gold(examples), predicted, labels=task.labels, average="macro", zero_division=0.0))
 
 
 def matthews_correlation(task: params.Task, examples: list[Example], predicted: list) -> float | None:
-    """None where a constant makes it undefined: reported, not faked."""
+    """Matthews correlation; None if predictions or labels are constant."""
     if len(set(predicted)) == 1 or len(set(_gold(examples))) == 1:
         return None
     return float(matthews_corrcoef(_gold(examples), predicted))
 
 
-def all_right(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """The share of groups with every prediction right: exact match of MultiRC, over questions."""
+def group_exact_match(task: params.Task, examples: list[Example], predicted: list) -> float:
+    """The share of groups in which all predictions are correct: exact match of MultiRC, over questions."""
     groups = _groups(examples, predicted)
     return sum(all(prediction == example.label for example, prediction in group) for group in groups) / len(groups)
 
@@ -68,7 +68,7 @@ def gender_parity(task: params.Task, examples: list[Example], predicted: list) -
 
 def _correlation(function: Callable) -> Metric:
     def correlation(task: params.Task, examples: list[Example], predicted: list) -> float | None:
-        """Predictions are clipped to the task's range. None where a constant makes the correlation undefined."""
+        """The correlation with predictions clipped to the task's range; None if one side is constant."""
         values = np.clip(np.array(predicted, dtype=float), *(task.range or (-np.inf, np.inf)))
         gold = np.array(_gold(examples), dtype=float)
         return None if np.ptp(values) == 0 or np.ptp(gold) == 0 else float(function(values, gold).statistic)
@@ -80,8 +80,10 @@ UNSPACED = re.compile(rf"([{HAN}{OTHERS}][{MARKS}]*)")
 
 
 def normalised(answer: str) -> str:
-    """Lower case, without punctuation, articles and superfluous white space (Rajpurkar et al. 2016); what they leave
-    nothing of, as the answers A and +, stays as it is."""
+    """Return an answer in lower case, without punctuation, articles and extra white space (Rajpurkar et al. 2016).
+
+    An answer of which nothing would be left, e.g. A or +, stays as it is.
+    """
     lower = " ".join(answer.lower().split())
     bare = "".join(character for character in lower if character not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split()) or lower
@@ -92,31 +94,27 @@ def _same(prediction: str, answer: str) -> float:
 
 
 def _overlap(prediction: str, answer: str) -> float:
-    """F1 over the words of two answers, or the characters where no blank parts them; 0 where they share none."""
-    ours, theirs = (_apart(normalised(text)) for text in (prediction, answer))
-    common = sum((Counter(ours) & Counter(theirs)).values())
-    return 2 * common / (len(ours) + len(theirs)) if common else 0.0
-
-
-def _apart(text: str) -> list[str]:
-    return UNSPACED.sub(r" \1 ", text).split()
+    """F1 over the words of two answers, or over characters in scripts without blanks."""
+    predicted, correct = (UNSPACED.sub(r" \1 ", normalised(text)).split() for text in (prediction, answer))
+    common = sum((Counter(predicted) & Counter(correct)).values())
+    return 2 * common / (len(predicted) + len(correct)) if common else 0.0
 
 
 def entity_f1(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """Micro F1 over entities, type and borders right, as CoNLL's own script counts them."""
+    """Micro F1 over entities with correct type and boundaries, as in CoNLL's script."""
     from seqeval.metrics import f1_score as entities_f1
 
     return float(entities_f1(_gold(examples), predicted, zero_division=0))
 
 
 def tag_accuracy(task: params.Task, examples: list[Example], predicted: list) -> float:
-    """The share of words with the right tag."""
+    """The share of words with the correct tag."""
     pairs = [pair for tags, label in zip(predicted, _gold(examples), strict=True) for pair in zip(tags, label, strict=True)]
     return float(np.mean([prediction == tag for prediction, tag in pairs]))
 
 
 def _best(match: Callable[[str, str], float]) -> Value:
-    """The best match with any of the right answers."""
+    """Return the best match with any of the correct answers."""
     return lambda prediction, answers: max(match(prediction, answer) for answer in answers)
 
 
@@ -128,8 +126,8 @@ WORDS = re.compile(WORD)
 
 
 class RougeTokens:
-    """ROUGE's own tokens, with stems, of English words. Of others, of which it would leave the letters a to z (and of
-    Russian nothing), the words as they are, or the characters where no blank parts them."""
+    """ROUGE's tokens, with stems, for words in ASCII. Other words stay as they are, or are split into characters in scripts without
+    blanks: ROUGE would keep only the letters a to z (and of Russian nothing)."""
 
     def __init__(self):
         from rouge_score.tokenizers import DefaultTokenizer
@@ -143,7 +141,7 @@ class RougeTokens:
 
 @cache
 def _rouge(name: str) -> Value:
-    """F1 of ROUGE (Lin 2004); of `rouge_l` over the whole text, where T5 and BART report the mean over its sentences (ROUGE-Lsum)."""
+    """F1 of ROUGE (Lin 2004); `rouge_l` over the complete text, while T5 and BART report the mean over its sentences (ROUGE-Lsum)."""
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer([name], tokenizer=RougeTokens())
@@ -160,73 +158,73 @@ def _sacrebleu(metric: str, lowercase: bool, tokens: str = "13a") -> Any:
 
 
 def bleu_tokens(texts: Sequence[str]) -> str:
-    """Sacrebleu's name of how such texts are taken apart: `13a` at blanks, of which Chinese (`zh`), Thai or Japanese
-    (`char`) have none: a sentence would be one token, right or wrong as a whole."""
-    whole = "".join(texts)
-    han, others = (len(re.findall(f"[{script}]", whole)) for script in (HAN, OTHERS))
-    return "13a" if 2 * (han + others) <= sum(map(str.isalpha, whole)) else "char" if others else "zh"
+    """Return sacrebleu's tokenizer for such texts: `13a` splits at blanks, which Chinese (`zh`), Thai and Japanese (`char`) lack, so
+    that a sentence would be one token."""
+    text = "".join(texts)
+    han, others = (len(re.findall(f"[{script}]", text)) for script in (HAN, OTHERS))
+    return "13a" if 2 * (han + others) <= sum(map(str.isalpha, text)) else "char" if others else "zh"
 
 
-def counted(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
-    """What a metric of `SUMMED` counts on each example, (examples, counts): the score is one of their sum, not a mean of scores."""
-    right = [answer for example in examples for answer in example.label]
-    scorer = _sacrebleu(metric, task.lowercase, bleu_tokens(right))
-    # sacrebleu's own resampling takes the counts so; a test holds their sum against its score of the whole
+def corpus_counts(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
+    """Return the statistics of a corpus-level metric for each example, (examples, counts); the score is a function of their sum."""
+    answers = [answer for example in examples for answer in example.label]
+    scorer = _sacrebleu(metric, task.lowercase, bleu_tokens(answers))
+    # like sacrebleu's own resampling; a test compares the score of the sum with sacrebleu's
     return np.array([
-        scorer._extract_corpus_statistics([written], [[answer] for answer in example.label])[0]
-        for example, written in zip(examples, predicted, strict=True)
+        scorer._extract_corpus_statistics([prediction], [[answer] for answer in example.label])[0]
+        for example, prediction in zip(examples, predicted, strict=True)
     ])  # fmt: skip
 
 
-def of_counts(task: params.Task, metric: str, counts: np.ndarray) -> float:
-    """The score of counts that were added up, (counts,), as a fraction."""
+def score_of_counts(task: params.Task, metric: str, counts: np.ndarray) -> float:
+    """Return the score of summed statistics (counts,), as a fraction."""
     return _sacrebleu(metric, task.lowercase)._compute_score_from_stats(counts.tolist()).score / 100
 
 
-SUMMED = ("bleu", "chrf")
-"""Metrics of a task of texts that are one figure of all texts together: BLEU (Papineni et al. 2002), chrF (Popović 2015), by sacrebleu."""
+CORPUS_LEVEL = ("bleu", "chrf")
+"""Metrics of all texts together: BLEU (Papineni et al. 2002), chrF (Popović 2015), by sacrebleu."""
 
 
-def _summed(metric: str) -> Metric:
-    return lambda task, examples, predicted: of_counts(task, metric, counted(task, metric, examples, predicted).sum(0))
+def _corpus_level(metric: str) -> Metric:
+    return lambda task, examples, predicted: score_of_counts(task, metric, corpus_counts(task, metric, examples, predicted).sum(0))
 
 
 MEANS: dict[str, dict[str, Value]] = {
     "classification": {"accuracy": lambda prediction, label: float(prediction == label)},
     "regression": {},
     "choice": {
-        "accuracy": lambda prediction, right: float(prediction in right), "f1": _best(_overlap), "exact_match": _best(_same),
+        "accuracy": lambda prediction, correct: float(prediction in correct), "f1": _best(_overlap), "exact_match": _best(_same),
     },
     "extraction": {"f1": _best(_overlap), "exact_match": _best(_same)},
     "tagging": {},
     "text": {
-        **{name: lambda prediction, answers, own=own: _rouge(own)(prediction, answers)
-           for name, own in (("rouge_1", "rouge1"), ("rouge_2", "rouge2"), ("rouge_l", "rougeL"))},
+        **{name: lambda prediction, answers, rouge=rouge: _rouge(rouge)(prediction, answers)
+           for name, rouge in (("rouge_1", "rouge1"), ("rouge_2", "rouge2"), ("rouge_l", "rougeL"))},
         "f1": _best(_overlap), "exact_match": _best(_same),
     },
 }  # fmt: skip
-"""Metrics that are means over the examples: what one prediction counts."""
+"""Metrics that are means over the examples: the value of one prediction."""
 
 METRICS: dict[str, dict[str, Metric]] = {
     kind: {metric: _mean(value) for metric, value in MEANS[kind].items()} | others
     for kind, others in {
         "classification": {
-            "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation, "exact_match": all_right,
+            "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation, "exact_match": group_exact_match,
             "gender_parity": gender_parity,
         },
         "regression": {"pearson": _correlation(pearsonr), "spearman": _correlation(spearmanr)},
         "choice": {},
         "extraction": {},
         "tagging": {"f1": entity_f1, "accuracy": tag_accuracy},
-        "text": {metric: _summed(metric) for metric in SUMMED},
+        "text": {metric: _corpus_level(metric) for metric in CORPUS_LEVEL},
     }.items()
 }  # fmt: skip
-"""By kind of task. A prediction is a label's name; a score; a choice's name; an answer; a tag per word; a text. Where the
-model wrote it, it may be no label or choice: that is wrong."""
+"""Kind of task -> its metrics. A prediction is the name of a label; a score; the name of a choice; an answer; a tag per word; a text. A
+generated prediction may be no valid label or choice, and is then incorrect."""
 
 
 def evaluate(task: params.Task, split: str, examples: list[Example], predicted: list) -> dict[str, float | None]:
-    """The metrics that the split is judged by, headline first. Raises SesameError where the split has no labels."""
+    """Return the metrics of a split, the main one first. Raise SesameError if the split has no labels."""
     declared = task.splits[split]
     if not declared.labelled:
         raise SesameError(f"the split {split} has no labels: it is for submission only")
@@ -234,7 +232,7 @@ def evaluate(task: params.Task, split: str, examples: list[Example], predicted: 
 
 
 def summary(scores: list[dict[str, float | None]]) -> dict[str, dict]:
-    """Each metric's mean, median, sample standard deviation (None for one seed), n and values; undefined where a value is."""
+    """Return mean, median, sample standard deviation (None for one seed), n and values of each metric; None if a value is undefined."""
     metrics = {}
     for metric in scores[0]:
         values = [score[metric] for score in scores]
@@ -250,10 +248,10 @@ def summary(scores: list[dict[str, float | None]]) -> dict[str, dict]:
 
 
 def protocol(split: str, selection: str, train: int, size: int) -> str:
-    """How a score came about, for every table that shows it."""
+    """Describe how a score was obtained, for tables."""
     return f"{split} split ({size} examples); {selection}; {train} labelled examples"
 
 
 def shown(value: float | None) -> str:
-    """A score for the terminal."""
+    """Format a score for the terminal."""
     return "undefined (constant predictions)" if value is None else f"{value:.3f}"

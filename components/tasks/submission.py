@@ -1,7 +1,7 @@
-"""What the GLUE and SuperGLUE leaderboards take: predictions -> a zip of one file for each test set, written and read back.
+"""Submissions to the GLUE and SuperGLUE leaderboards: a zip with a file for each test set, validated after writing.
 
-GLUE: TSV, `index` and `prediction`. SuperGLUE: JSONL, `idx` and `label`, nested for MultiRC. Labels travel by name
-(`benchmarks.Submission.words`). The formats are those of jiant, the benchmarks' own toolkit.
+GLUE: TSV, `index` and `prediction`. SuperGLUE: JSONL, `idx` and `label`, nested for MultiRC. Labels are mapped by name
+(`benchmarks.Submission.words`). The formats are those of jiant, the benchmarks' toolkit.
 """
 
 import json
@@ -23,48 +23,48 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Written:
-    """What `write` did."""
+    """The result of `write`."""
 
     path: Path
     files: dict[str, int]
-    """Name in the zip -> predictions."""
+    """Name in the zip -> number of predictions."""
     absent: list[str]
-    """Why a file is not there."""
+    """Missing files and the reasons."""
     replaced: dict[str, int]
-    """Name in the zip -> answers that the model wrote and that are none, in whose place the first label stands."""
+    """Name in the zip -> number of invalid generated labels that were replaced by the first label."""
 
 
 def write(benchmark: str, model: str, seed: int | None = None, partial: bool = False, folder: str | Path = "data/submissions") -> Written:
-    """The zip for a leaderboard from `data/scores/<model>`, pre-trained weights, one seed (by default the first).
+    """Write the zip for a leaderboard from `data/scores/<model>`, of pre-trained weights and one seed (by default the first).
 
-    Raises SesameError that names every test set that is not at hand, unless `partial`, and what is wrong with a prediction.
+    Raise SesameError for missing test sets, unless `partial`, and for invalid predictions.
     """
-    wanted = SUBMISSIONS[benchmark]
-    rows, absent, seeds = _gather(wanted, model, seed)
-    replaced = {file.name: _with_answers(file, model, rows[file.name]) for file in wanted if file.name in rows}
+    submissions = SUBMISSIONS[benchmark]
+    rows, absent, seeds = _gather(submissions, model, seed)
+    replaced = {file.name: _replace_invalid(file, model, rows[file.name]) for file in submissions if file.name in rows}
     if absent and not (partial and rows):
-        way_out = "" if partial else "; --partial writes the rest"
-        raise SesameError(f"{benchmark} can't be submitted, not at hand: {'; '.join(absent)}{way_out}")
+        advice = "" if partial else "; --partial writes the rest"
+        raise SesameError(f"{benchmark} can't be submitted, not at hand: {'; '.join(absent)}{advice}")
     if len(seeds) > 1:
         raise SesameError(f"the first seed differs between tasks ({', '.join(map(str, sorted(seeds)))}); choose one with --seed")
 
     path = Path(folder) / f"{benchmark}-{model}-seed{seeds.pop()}{'-partial' if absent else ''}.zip"
-    files = [file for file in wanted if file.name in rows]  # in the leaderboard's order, whatever that of the tasks is
+    files = [file for file in submissions if file.name in rows]  # in the leaderboard's order
     with storage.output(path) as temporary:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files:
                 archive.writestr(member(benchmark, file), "".join(f"{line}\n" for line in content(benchmark, file, rows[file.name])))
-        # Read back before it gets its name: what a leaderboard would refuse must not lie there like what can be submitted.
+        # validated before it is renamed: an invalid zip must not be there
         counts = validate(temporary, benchmark, files)
     return Written(path, counts, absent, {name: count for name, count in replaced.items() if count})
 
 
-def _gather(wanted: tuple[Submission, ...], model: str, seed: int | None) -> tuple[dict[str, dict[Ids, object]], list[str], set[int]]:
-    """By name the predictions of each file that is at hand, why the others are not, and the seeds that were used."""
+def _gather(submissions: tuple[Submission, ...], model: str, seed: int | None) -> tuple[dict[str, dict[Ids, object]], list[str], set[int]]:
+    """Return the available predictions by file name, the reasons why others are missing, and the seeds."""
     rows: dict[str, dict[Ids, object]] = {}
     absent, seeds = [], set()
-    for task in dict.fromkeys(file.task for file in wanted):  # a task's predictions are read once, for all its test sets
-        files = [file for file in wanted if file.task == task]
+    for task in dict.fromkeys(file.task for file in submissions):  # a task's predictions are read once for all its test sets
+        files = [file for file in submissions if file.task == task]
         try:
             used, predictions = read(Path("data/scores", model, task, "predictions.jsonl"), {file.split for file in files}, seed)
         except SesameError as error:
@@ -80,7 +80,7 @@ def _gather(wanted: tuple[Submission, ...], model: str, seed: int | None) -> tup
 
 
 def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str, dict[str, object]]]:
-    """The seed and, by split, id -> prediction, of pre-trained weights. Raises SesameError where there are none."""
+    """Return the seed, and split -> id -> prediction of pre-trained weights. Raise SesameError if there are none."""
     predictions: dict[str, dict[str, object]] = {split: {} for split in splits}
     seeds = set()
     if not path.exists():
@@ -98,7 +98,7 @@ def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str,
 
 
 def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, object]:
-    """Prediction of each example of the official test set, in its order. Raises SesameError where one is missing."""
+    """Return the prediction for each example of the official test set, in its order. Raise SesameError if one is missing."""
     examples = tasks.read(Path("data/tasks", file.task), file.split)
     if len(examples) != file.rows:
         raise SesameError(f"data/tasks/{file.task}/{file.split}.jsonl has {len(examples):,} examples, the official test set {file.rows:,}")
@@ -110,50 +110,50 @@ def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, obje
     return dict(sorted((numbers(file, example.id), predictions[example.id]) for example in examples))
 
 
-def _with_answers(file: Submission, model: str, rows: dict[Ids, object]) -> int:
-    """Put the first label in the place of what a model wrote that is no answer, which only one that writes can do; how many these are."""
+def _replace_invalid(file: Submission, model: str, rows: dict[Ids, object]) -> int:
+    """Replace invalid labels of a model that generates them by the first label; return their number."""
     path = storage.metrics_path("finetune", f"{model}-{file.task}")
     if file.words is None or not path.exists() or "outside" not in storage.read_json(path):
         return 0
-    labels = tasks.card(Path("data/tasks", file.task))["train"].get("labels", {})  # one that has no word is told as such
-    none = [ids for ids, prediction in rows.items() if prediction not in file.words and prediction not in labels]
-    for ids in none:
+    labels = tasks.card(Path("data/tasks", file.task))["train"].get("labels", {})  # a task's label that is not in `words` is an error
+    invalid = [ids for ids, prediction in rows.items() if prediction not in file.words and prediction not in labels]
+    for ids in invalid:
         rows[ids] = next(iter(file.words))
-    return len(none)
+    return len(invalid)
 
 
 def numbers(file: Submission, name: str) -> Ids:
-    """`17`, `test-17` -> (17,); `3-40-2` of MultiRC -> (3, 40, 2). Raises SesameError where an id is no such number."""
-    written = name.removeprefix(f"{file.split}-").split("-")
-    if not all(number.isdecimal() for number in written) or len(written) != (3 if file.name == "MultiRC" else 1):
+    """`17`, `test-17` -> (17,); `3-40-2` of MultiRC -> (3, 40, 2). Raise SesameError for other ids."""
+    parts = name.removeprefix(f"{file.split}-").split("-")
+    if not all(part.isdecimal() for part in parts) or len(parts) != (3 if file.name == "MultiRC" else 1):
         raise SesameError(f"the id {name!r} of {file.task} {file.split} is not the number that the leaderboard knows an example by")
-    return tuple(map(int, written))
+    return tuple(map(int, parts))
 
 
 def member(benchmark: str, file: Submission) -> str:
-    """Its name in the zip."""
+    """Return the name of a file in the zip."""
     return f"{file.name}.{'tsv' if benchmark == 'glue' else 'jsonl'}"
 
 
 def content(benchmark: str, file: Submission, rows: dict[Ids, object]) -> Iterator[str]:
-    """The lines of one file."""
-    words = {ids: word(file, prediction) for ids, prediction in rows.items()}
+    """Yield the lines of a file."""
+    labels = {ids: word(file, prediction) for ids, prediction in rows.items()}
     if benchmark == "glue":
         yield HEADER
-        yield from (f"{index}\t{said}" for (index,), said in words.items())
+        yield from (f"{index}\t{label}" for (index,), label in labels.items())
     elif file.name == "MultiRC":
         passages: dict[int, dict[int, list[dict]]] = {}
-        for (passage, question, answer), said in words.items():
-            passages.setdefault(passage, {}).setdefault(question, []).append({"idx": answer, "label": said})
+        for (passage, question, answer), label in labels.items():
+            passages.setdefault(passage, {}).setdefault(question, []).append({"idx": answer, "label": label})
         for passage, questions in passages.items():
-            asked = [{"idx": question, "answers": answers} for question, answers in questions.items()]
-            yield json.dumps({"idx": passage, "passage": {"questions": asked}})
+            answered = [{"idx": question, "answers": answers} for question, answers in questions.items()]
+            yield json.dumps({"idx": passage, "passage": {"questions": answered}})
     else:
-        yield from (json.dumps({"idx": index, "label": said}, ensure_ascii=False) for (index,), said in words.items())
+        yield from (json.dumps({"idx": index, "label": label}, ensure_ascii=False) for (index,), label in labels.items())
 
 
 def word(file: Submission, prediction: object) -> str | int:
-    """A prediction as the leaderboard writes it. Raises SesameError where it is none of the words it knows."""
+    """Return a prediction as the leaderboard's label. Raise SesameError if it has none."""
     if file.name == "STS-B":
         return f"{min(max(float(prediction), 0.0), 5.0):.3f}"
     if file.words is None:
@@ -165,7 +165,7 @@ def word(file: Submission, prediction: object) -> str | int:
 
 
 def validate(path: Path, benchmark: str, files: list[Submission]) -> dict[str, int]:
-    """Read a zip back: names, headers, rows, label words. Returns predictions by name. Raises SesameError with file and line."""
+    """Check names, headers, rows and labels in a zip; return the numbers of predictions. Raise SesameError with file and line."""
     expected = {member(benchmark, file): file for file in files}
     with zipfile.ZipFile(path) as archive:
         if wrong := set(archive.namelist()) ^ set(expected):
@@ -174,14 +174,14 @@ def validate(path: Path, benchmark: str, files: list[Submission]) -> dict[str, i
             ids = _ids(name, file, archive.read(name).decode("utf-8"), benchmark)
             if len(ids) != file.rows:
                 raise SesameError(f"{name}: {len(ids):,} predictions, the leaderboard expects {file.rows:,}")
-            numbered = file.name not in ("MultiRC", "ReCoRD")  # these count over their questions, with gaps
+            numbered = file.name not in ("MultiRC", "ReCoRD")  # whose numbers have gaps
             if len(set(ids)) < len(ids) or (numbered and ids != [(i,) for i in range(file.rows)]):
                 raise SesameError(f"{name}: an index occurs twice, is missing or out of order")
     return {name: file.rows for name, file in expected.items()}
 
 
 def _ids(name: str, file: Submission, text: str, benchmark: str) -> list[Ids]:
-    """The ids in a file of the zip, in its order. Raises SesameError with the line of what the leaderboard would not take."""
+    """Return the ids in a file of the zip, in its order. Raise SesameError with the line that the leaderboard would refuse."""
     lines = text.removesuffix("\n").split("\n")
     if benchmark == "glue" and lines.pop(0) != HEADER:
         raise SesameError(f"{name}, line 1: the header must be {HEADER!r}")
@@ -189,18 +189,18 @@ def _ids(name: str, file: Submission, text: str, benchmark: str) -> list[Ids]:
     ids: list[Ids] = []
     for number, line in enumerate(lines, start=first):
         try:
-            for example, said in parse(file, line):
-                _allowed(file, said)
+            for example, label in parse(file, line):
+                _check_label(file, label)
                 ids.append(example)
         except (ValueError, KeyError, TypeError) as error:
-            what = error if isinstance(error, ValueError) else "not the fields it must have"
-            raise SesameError(f"{name}, line {number}: {what}: {line[:80]}") from None
+            problem = error if isinstance(error, ValueError) else "not the fields it must have"
+            raise SesameError(f"{name}, line {number}: {problem}: {line[:80]}") from None
     return ids
 
 
 def _glue(file: Submission, line: str) -> Iterator[tuple[Ids, str | int]]:
-    index, said = line.split("\t")
-    yield (int(index),), int(said) if said.isdecimal() else said
+    index, label = line.split("\t")
+    yield (int(index),), int(label) if label.isdecimal() else label
 
 
 def _superglue(file: Submission, line: str) -> Iterator[tuple[Ids, str | int]]:
@@ -213,12 +213,12 @@ def _superglue(file: Submission, line: str) -> Iterator[tuple[Ids, str | int]]:
         yield (row["idx"],), row["label"]
 
 
-def _allowed(file: Submission, said: str | int) -> None:
+def _check_label(file: Submission, label: str | int) -> None:
     if file.name == "STS-B":
-        if not re.fullmatch(r"[0-5]\.\d{3}", str(said)) or float(said) > 5:
-            raise ValueError(f"{said!r} is no score from 0.000 to 5.000")
+        if not re.fullmatch(r"[0-5]\.\d{3}", str(label)) or float(label) > 5:
+            raise ValueError(f"{label!r} is no score from 0.000 to 5.000")
     elif file.words is None:
-        if not isinstance(said, str) or not said:
+        if not isinstance(label, str) or not label:
             raise ValueError("no text")
-    elif said not in file.words.values() or isinstance(said, bool):
-        raise ValueError(f"{said!r} is no label of this file (allowed: {', '.join(map(str, file.words.values()))})")
+    elif label not in file.words.values() or isinstance(label, bool):
+        raise ValueError(f"{label!r} is no label of this file (allowed: {', '.join(map(str, file.words.values()))})")

@@ -270,7 +270,7 @@ def test_a_step_that_finds_no_room_is_told_before_the_first(project, start):
     """With the largest micro-batch that does, and what makes them so small."""
     write_params(batch_size=64, architecture={"hidden_size": 256, "intermediate_size": 4096})
     output, _ = start("-c", ROOMLESS, "60").communicate()
-    said = re.search(r"a micro-batch of 64 rows does not fit into the memory of cpu; (\d+) do: trainer.accumulate (\d+)", output)
+    said = re.search(r"a micro-batch of 64 sequences does not fit into the memory of cpu; (\d+) fit: set trainer.accumulate (\d+)", output)
     assert said and int(said[1]) * int(said[2]) == 64 and int(said[2]) > 1, output
 
 

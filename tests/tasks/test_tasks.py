@@ -59,8 +59,8 @@ def test_examples_that_are_in_train_too_are_counted(prepare, capsys):
     assert card["dev"]["in_train"] == {"exact": 18, "normalised": 19, "other_order": 0}
     assert card["test"]["in_train"] == {"exact": 0, "normalised": 0, "other_order": 2} and "in_train" not in card["train"]
     out = capsys.readouterr().out
-    assert out.count("dev: 19 of 20 examples are in train, too, 18 of them to the letter") == 1
-    assert out.count("test: 2 of 5 pairs are in train the other way round") == 1 and "dev: 0 of" not in out
+    assert out.count("dev: 19 of 20 examples are also in train, 18 of them identical") == 1
+    assert out.count("test: 2 of 5 pairs are in train in the other order") == 1 and "dev: 0 of" not in out
 
 
 def test_a_pair_and_its_other_order_stay_on_one_side(prepare):

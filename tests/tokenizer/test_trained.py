@@ -99,7 +99,7 @@ def test_a_wordpiece_knows_what_no_blank_divides_and_as_many_characters_as_fit(p
     assert b"".join(tokens.pieces[i].strip() for i in ids).decode() == text
     raw["tokenizers"]["tiny"]["vocab_size"] = 400
     assert tokenizer_stage.train(params.check(raw), "tiny", Run(None))["unknown_rate"] > 0
-    assert "% of the pieces of held-out text are unknown" in capsys.readouterr().out
+    assert "% of the tokens of held-out text are unknown" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["bpe", *KINDS])
@@ -129,7 +129,7 @@ def test_bits_per_byte_are_over_the_text_as_it_came(kind, project, capsys):
     assert learned["fertility"] == pytest.approx(pieces / words), "tokens a word"
     unknown = (shard.tokens == UNK).sum() / (shard.tokens >= len(SPECIALS)).sum()
     assert metrics["unknown_share"] == pytest.approx(unknown) and (unknown > 0) == (kind == "wordpiece")
-    assert ("of the pieces of the validation text are unknown" in done.stdout) == (unknown > 0)
+    assert ("of the tokens of the validation text are unknown" in done.stdout) == (unknown > 0)
     if kind == "bpe":
         assert tokens.byte_lengths[shard.tokens].sum() < 0.97 * as_it_came, "of its pieces"
 

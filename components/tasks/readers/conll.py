@@ -1,4 +1,4 @@
-"""CoNLL (Tjong Kim Sang and De Meulder 2003): a word a line, its tag in the last column, an empty line between sentences."""
+"""CoNLL (Tjong Kim Sang and De Meulder 2003): one word per line, its tag in the last column, an empty line between sentences."""
 
 from collections.abc import Iterator
 
@@ -17,9 +17,9 @@ Sentences = Iterator[tuple[str, list[str], list[tuple[str, str]]]]
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """A sentence is text_a, its words with a space between, and a group.
+    """Yield a sentence as text_a, its words joined by spaces, which is also the group.
 
-    Raises SesameError with the place of a tag that was not declared, and where words and tags are not as many.
+    Raise SesameError with the place of an undeclared tag, or if the numbers of words and tags differ.
     """
     for number, (place, words, tags) in enumerate(_sentences(source, labelled)):
         if labelled and len(tags) != len(words):
@@ -58,5 +58,5 @@ def _published(file: SourceFile, labelled: bool) -> Sentences:
             words.append(columns[0])
             if labelled:
                 tags.append((line_place, columns[-1].strip()))
-    if words:  # no empty line need stand at the end
+    if words:  # the last sentence may have no empty line after it
         yield place, words, tags

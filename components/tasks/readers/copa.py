@@ -9,11 +9,11 @@ from components.text.sources.tables import text
 
 QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 RIGHT = {"0": "0", "1": "1", "choice1": "0", "choice2": "1"}
-"""The right choice, as the published files and the hub write it -> its name."""
+"""The correct choice in the published files and on the hub -> its name."""
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """The premise and its question are text_a; a group is a premise. Raises SesameError with the place of an unknown question or label."""
+    """Yield the premise and its question as text_a; the premise is the group. Raise SesameError for an unknown question or label."""
     for place, row in tables.records(source):
         premise, question = text(place, row, "premise").strip(), text(place, row, "question")
         if question not in QUESTIONS:

@@ -1,4 +1,4 @@
-"""MultiRC (Khashabi et al. 2018): is this answer to this question about a passage right; several are."""
+"""MultiRC (Khashabi et al. 2018): is this answer to this question about a passage correct; several may be."""
 
 from collections.abc import Iterator
 
@@ -10,21 +10,21 @@ from components.text.sources.tables import text, value
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """The passage is text_a, question and answer are text_b. Metrics judge the answers to one question together.
+    """Yield the passage as text_a, question and answer as text_b. Metrics evaluate the answers to one question together.
 
-    Raises SesameError with the place of an unknown label or a field that is not there.
+    Raise SesameError with the place of an unknown label or a missing field.
     """
     for place, row in tables.records(source):
         for passage, question, answer, (passage_id, question_id, answer_id) in _answers(place, row):
             label = label_name(place, answer, TRUTH) if labelled else None
-            asked = f"{passage_id}-{question_id}"
+            group = f"{passage_id}-{question_id}"
             pair = passage.strip(), f"{question} {answer['text']}".strip()
-            # Sides of a split are taken by passage, not by question: its text would else stand on both.
-            yield place, passage_id, Example(f"{asked}-{answer_id}", *pair, label, group=asked)
+            # splits are by passage, not by question, or its text would be in both
+            yield place, passage_id, Example(f"{group}-{answer_id}", *pair, label, group=group)
 
 
 def _answers(place: str, row: tables.Row) -> Iterator[tuple[str, str, tables.Row, tuple[str, str, str]]]:
-    """`(passage, question, {"text", "label"}, the three ids)`, a line for a passage as published or a row for an answer as on the hub."""
+    """Yield `(passage, question, {"text", "label"}, the three ids)` of a published line (a passage) or a row of the hub (an answer)."""
     if "paragraph" in row:
         ids = value(place, row, "idx")
         answer = {"text": text(place, row, "answer")} | {key: row[key] for key in ("label",) if key in row}

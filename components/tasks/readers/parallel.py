@@ -1,4 +1,4 @@
-"""Two files of as many lines: texts and what is to be written of each, as sentences and their translations."""
+"""Two files with the same number of lines: source texts and target texts, e.g. sentences and their translations."""
 
 from components import params
 from components.core.errors import SesameError
@@ -8,9 +8,9 @@ from components.text.sources.parallel import translations
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """A line is text_a, and that of the other file its label. Lines of the same text stay on one side of a split.
+    """Yield a line as text_a with the line of the other file as its label. Lines with the same text stay in the same split.
 
-    Raises SesameError where these are not two files of as many lines, with both counts, and for a split without labels.
+    Raise SesameError unless there are two files with the same number of lines, and for a split without labels.
     """
     if not labelled:
         raise SesameError(f"{split}: reader parallel reads two files, of which the second are the labels; leave labelled: false out")

@@ -14,10 +14,10 @@ GAP = "@placeholder"
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """The passage is text_a and a group. A choice is named by the entity's text and reads as the query with the gap filled.
+    """Yield the passage as text_a and as the group. The choices are the entities' texts, each read as the query with the gap filled.
 
-    Entities of the same text are one choice. Raises SesameError with the place of a query without a gap, an entity outside
-    its passage, or an answer that is no entity.
+    Entities with the same text are one choice. Raise SesameError with the place of a query without a gap, an entity outside its
+    passage, or an answer that is no entity.
     """
     for place, row in tables.records(source):
         for passage, entities, query, answers, number in _queries(place, row):
@@ -27,13 +27,13 @@ def read(task: params.Task, source: params.Source, split: str, labelled: bool) -
             label = list(dict.fromkeys(answers)) if labelled else None
             if labelled and (not label or set(label) - choices.keys()):
                 raise SesameError(f"{place}: the answer {', '.join(label) or '(none)'} is not among the entities ({', '.join(choices)})")
-            # "@highlight" stands before each bullet point that sums the article up, where a full stop may be missing
+            # "@highlight" precedes each bullet point of the article's summary, and a full stop may be missing before it
             prose = re.sub(r"\n@highlight\n", ". ", re.sub(r"([.?!\"'])\n@highlight\n", r"\1 ", passage))
             yield place, passage, Example(number, prose.strip(), None, label, choices=choices)
 
 
 def _queries(place: str, row: tables.Row) -> Iterator[tuple[str, list[str], str, list[str], str]]:
-    """`(passage, entities, query, answers, id)`, a line for a passage as published or a row for a query as on the hub."""
+    """Yield `(passage, entities, query, answers, id)` of a published line (a passage) or a row of the hub (a query)."""
     passage = value(place, row, "passage")
     if isinstance(passage, str):
         number = text(place, value(place, row, "idx"), "query")

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 (Rajpurkar et al. 2016): the stretch of the context that answers the question."""
+"""SQuAD 1.1 (Rajpurkar et al. 2016): the span of the context that answers the question."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from components.text.sources.tables import text, value
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """The question is text_a, the context text_b and a group; spans are the places of the answers.
+    """Yield the question as text_a, the context as text_b and group, and the spans of the answers.
 
-    Raises SesameError with the place of an answer that is not where the file says, and of a question without one.
+    Raise SesameError with the place of an answer that is not at its position, or of a question without an answer.
     """
     for place, row, context, answers in _questions(source):
         number = text(place, row, "id")
         place = f"{place}: question {number}"
-        spans = {}  # each place once, in their order
+        spans = {}  # without duplicates, in their order
         for answer, first in answers if labelled else ():
             if context[first : first + len(answer)] != answer or not answer or first < 0:
                 raise SesameError(f"{place}: the answer {answer!r} is not at character {first} of its context")
@@ -31,7 +31,7 @@ def read(task: params.Task, source: params.Source, split: str, labelled: bool) -
 
 
 def _questions(source: params.Source) -> Iterator[tuple[str, tables.Row, str, list[tuple[str, int]]]]:
-    """`(place, row, context, (answer, first character)...)`, from SQuAD's one JSON object or from rows as on the hub."""
+    """Yield `(place, row, context, (answer, first character)...)` from SQuAD's JSON object or from rows of the hub."""
     if sources.brings_rows(source.kind):
         for place, row in tables.records(source):
             answers = value(place, row, "answers")

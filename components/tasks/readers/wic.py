@@ -9,9 +9,9 @@ from components.text.sources.tables import text, value
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """The sentences are text_a and text_b, the word in each between asterisks, in the form that stands there; a group is a word.
+    """Yield the sentences as text_a and text_b, with the inflected word between asterisks; the word is the group.
 
-    Raises SesameError with the place of a word outside its sentence or an unknown label.
+    Raise SesameError with the place of a word outside its sentence or an unknown label.
     """
     for place, row in tables.records(source):
         texts, spans = {}, []

@@ -1,15 +1,15 @@
 """Corpora: text from the sources of `params.yaml`, cleaned, without duplicates, split by document.
 
-`data/corpora/<name>/{train,valid,test}.txt` hold one sentence (or other segment) per line and a blank line between
-documents, the format of BERT's `create_pretraining_data`; of a corpus with `shards` a split is several such files,
-`train-00000-of-00008.txt` and so on. `card.json` says what they are. Every other stage reads them through `read` and `card`.
+`data/corpora/<name>/{train,valid,test}.txt` have one sentence (or other segment) per line and a blank line between documents, the format
+of BERT's `create_pretraining_data`; a corpus with `shards` has several such files per split, `train-00000-of-00008.txt` and so on.
+`card.json` describes them. Every other stage reads them through `read` and `card`.
 
-    readers       files and tables -> documents; one more way to read is one file there, and its block in `components/params`
+    readers       files and tables -> documents; to add a reader, add a module there and its section in `components/params`
     sentences.py  running text -> sentences
-    cleaning.py   normalising, control characters, duplicates
+    cleaning.py   normalisation, control characters, duplicates
     writer.py     splits by hash, the files, the card
     mix.py        a corpus together with the unlabelled training text of tasks
-    shards        the same for text that no memory holds, by many processes
+    shards        the same for text larger than memory, with many processes
 """
 
 from collections.abc import Iterator
@@ -24,29 +24,26 @@ Document = list[str]
 
 
 def read(path: str | Path, split: str) -> Iterator[Document]:
-    """The documents of `data/corpora/<name>`, each a list of segments. `split`: train, valid or test.
-
-    Raises SesameError where a file is not there, or no text.
-    """
+    """Yield documents of a split of `data/corpora/<name>`, each a list of segments. Raise SesameError if a file is missing or not text."""
     for file in files(path, split):
         yield from read_file(file)
 
 
 def files(path: str | Path, split: str) -> list[Path]:
-    """The files of a split: `train.txt`, or all shards of it. Raises SesameError where one of them is missing."""
+    """Return the files of a split: `train.txt`, or all shards. Raise SesameError if a shard is missing."""
     shards = sorted(Path(path).glob(f"{split}-*-of-*.txt"))
     if not shards:
         return [Path(path) / f"{split}.txt"]
-    of = int(shards[0].stem.rpartition("-")[2])
-    wanted = [Path(path) / f"{split}-{number:05}-of-{of:05}.txt" for number in range(of)]
-    for file in wanted:
+    count = int(shards[0].stem.rpartition("-")[2])
+    expected = [Path(path) / f"{split}-{number:05}-of-{count:05}.txt" for number in range(count)]
+    for file in expected:
         with reading(file):
             file.stat()
-    return wanted
+    return expected
 
 
 def read_file(file: Path) -> Iterator[Document]:
-    """The documents of one file of a corpus. Raises SesameError as `read` does."""
+    """Yield the documents of one file of a corpus. Raise SesameError like `read`."""
     with reading(file), file.open(encoding="utf-8", newline="\n") as stream:
         document: Document = []
         for line in stream:
@@ -60,5 +57,5 @@ def read_file(file: Path) -> Iterator[Document]:
 
 
 def card(path: str | Path) -> dict:
-    """What a corpus is: language, sources, counts per split, what was dropped and why."""
+    """Read the description of a corpus: language, sources, counts per split, and dropped documents by reason."""
     return read_json(Path(path) / "card.json")

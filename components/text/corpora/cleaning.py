@@ -1,4 +1,4 @@
-"""What is done to documents before they are kept: normalising, then dropping the short and the repeated."""
+"""Cleaning of documents: normalisation, then removal of short documents and duplicates."""
 
 import hashlib
 import heapq
@@ -11,36 +11,35 @@ from components import params
 from components.text.corpora import Document
 
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
-"""Control characters that are no white space, invisible break hints, byte-order marks and lone surrogates."""
+"""Control characters other than white space, invisible break hints, byte-order marks and lone surrogates."""
 
 SHINGLE = 5
 PERMUTATIONS = 128
 
 
 def words_of(document: Document) -> int:
-    """Number of white-space separated words."""
+    """Count the words of a document, separated by white space."""
     return sum(len(segment.split()) for segment in document)
 
 
 def share_of(text: str, salt: str) -> float:
-    """A fixed pseudo-random number in [0, 1) of a text: what a document is sampled and split by."""
+    """Return a pseudo-random number in [0, 1), a hash of the text, by which documents are sampled and split."""
     return int.from_bytes(hashlib.blake2b(f"{salt}\n{text}".encode(), digest_size=7).digest()) / 2**56
 
 
 def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Counter) -> Iterator[Document]:
-    """A seeded sample of at most `max_words` words, in the order given: documents with small hashes.
+    """Sample at most `max_words` words, in the given order: the documents with the smallest hashes.
 
-    Counts the others as `not_sampled`, and those that are longer than a whole sample as `longer_than_sample`.
-    Says so where long documents leave less than nine tenths of `max_words`. Holds no more than the sample in memory,
-    however long the source is.
+    Counts the others in `dropped` as `not_sampled`, and those longer than `max_words` as `longer_than_sample`. Prints a line if the
+    sample has less than nine tenths of `max_words`. Memory holds only the sample.
     """
-    # The document with the largest hash is on top, and goes first where the sample grows too large.
+    # a heap with the largest hash on top, which is removed when the sample becomes too large
     heap: list[tuple[float, int, int, Document]] = []
     total = before = 0
     for number, document in enumerate(documents):
         words = words_of(document)
         before += words
-        if words > max_words:  # with a small hash, it would drive all others out before it goes itself
+        if words > max_words:  # with a small hash it would remove all others first
             dropped["longer_than_sample"] += 1
             continue
         rank = share_of("\n".join(document), f"sample {seed}")
@@ -60,8 +59,8 @@ def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Co
 
 
 def normalised(document: Document, unicode: str) -> Document:
-    """One form of Unicode (`ftfy` also repairs), no control characters, single spaces, no empty segments."""
-    text = "\n".join(segment.replace("\n", " ") for segment in document)  # in one go: faster than by segment
+    """Normalise Unicode (`ftfy` also repairs it) and white space, remove control characters and empty segments."""
+    text = "\n".join(segment.replace("\n", " ") for segment in document)  # all segments at once, which is faster
     if not text.isascii():
         text = CONTROL.sub("", text)
         if unicode == "ftfy":
@@ -70,18 +69,18 @@ def normalised(document: Document, unicode: str) -> Document:
             text = ftfy.fix_text(text, explain=False)
         else:
             text = unicodedata.normalize(unicode, text)
-    elif not text.isprintable():  # ASCII has one form: nothing to normalise, only control characters to take out
+    elif not text.isprintable():  # ASCII needs no normalisation, and may only have control characters
         text = CONTROL.sub("", text)
     return [clean for segment in text.split("\n") if (clean := " ".join(segment.split()))]
 
 
 def digest_of(text: str) -> bytes:
-    """(16 bytes) of a document, by which two are the same."""
+    """Return a digest of 16 bytes, by which duplicates are found."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 class Cleaner:
-    """Cleans the documents of one corpus and remembers what it has kept.
+    """Cleans the documents of one corpus, without those that it has seen before.
 
     `dropped` counts documents by reason: short, duplicates, near_duplicates.
     """
@@ -95,20 +94,19 @@ class Cleaner:
             from datasketch import MinHash, MinHashLSH
 
             self._near = MinHashLSH(threshold=options.near_duplicates, num_perm=PERMUTATIONS)
-            self._empty = MinHash(num_perm=PERMUTATIONS)  # drawing the permutations again for every document would cost more than hashing
+            self._empty = MinHash(num_perm=PERMUTATIONS)  # copied for each document: drawing the permutations takes longer than hashing
             self._hashes: dict[int, object] = {}
 
     def __call__(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """The documents that stay, cleaned."""
+        """Yield the remaining documents, cleaned."""
         for document in documents:
             document = normalised(document, self.options.unicode)
-            reason = self._why_not(document)
-            if reason:
+            if reason := self._drop_reason(document):
                 self.dropped[reason] += 1
             else:
                 yield document
 
-    def _why_not(self, document: Document) -> str | None:
+    def _drop_reason(self, document: Document) -> str | None:
         words = words_of(document)
         if words < max(1, self.options.min_words):
             return "short"
@@ -116,12 +114,12 @@ class Cleaner:
         if digest in self._seen:
             return "duplicates"
         self._seen.add(digest)
-        if self._near is not None and words >= self.options.near_duplicates_min_words and self._repeats(document):
+        if self._near is not None and words >= self.options.near_duplicates_min_words and self._is_near_duplicate(document):
             return "near_duplicates"
         return None
 
-    def _repeats(self, document: Document) -> bool:
-        """Whether a document kept before shares most of its 5-word shingles (Broder 1997); keeps this one's hashes if not."""
+    def _is_near_duplicate(self, document: Document) -> bool:
+        """Return whether an earlier document shares most 5-word shingles (Broder 1997); store the hashes of this one if not."""
         words = " ".join(document).casefold().split()
         shingles = {" ".join(words[i : i + SHINGLE]).encode() for i in range(max(1, len(words) - SHINGLE + 1))}
         hashes = self._empty.copy()

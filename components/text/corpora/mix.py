@@ -20,27 +20,26 @@ from components.text.corpora.cleaning import words_of
 from components.text.corpora.sentences import sentences
 
 NEAR = 6
-"""Words from which a held-out text is looked for with one word changed, too: "A man is cooking." is near to much that is not its copy."""
+"""Words of the shortest held-out text that is also found with one word changed: shorter ones are similar to many other sentences."""
 TELLING = 8
-"""Words from which a sentence out of a longer held-out text is one of its own: "He said so." is anybody's."""
+"""Words of the shortest sentence of a held-out text that is removed by itself: shorter ones, as "He said so.", occur anywhere."""
 _SKIPPED = re.compile(rf"[^\w{MARKS}]+[{MARKS}]*|_+")
 _WORD = re.compile(WORD)
 
 
 def plain(sentence: str) -> str:
-    """In one form of Unicode and in small letters: é may be one character or two, and they may be of full width."""
+    """Normalise Unicode, where é may be one character or two, or of full width, and case."""
     return normalize("NFKC", sentence).casefold()
 
 
 def key_of(sentence: str) -> str:
-    """What is left of a sentence when case, white space, punctuation and the forms of letters are ignored: two with the
-    same key are the same."""
+    """Return a sentence without case, white space, punctuation and forms of letters; sentences with the same key are the same."""
     return _SKIPPED.sub("", plain(sentence))
 
 
 def texts(task: str, split: str, answers: bool = False) -> Iterator[Document]:
-    """The texts of the examples of data/tasks/<task>/<split>.jsonl, in the form of Unicode that corpora have: text_a,
-    and text_b or the choices where there are; with `answers` those that are to be written, too."""
+    """Yield the texts of each example in data/tasks/<task>/<split>.jsonl, in NFC like corpora: text_a, and text_b or the choices; with
+    `answers` also the target texts."""
     path = Path("data/tasks", task, f"{split}.jsonl")
     with storage.reading(path):
         for example in storage.read_lines(path):
@@ -50,7 +49,7 @@ def texts(task: str, split: str, answers: bool = False) -> Iterator[Document]:
 
 
 class HeldOut:
-    """The texts that the tasks are judged on, all their splits but train, and the telling sentences in them."""
+    """The texts of all splits of the tasks but train, and the longer sentences in them."""
 
     def __init__(self, params: Params, tasks: list[str]):
         self.keys: set[str] = set()
@@ -74,9 +73,9 @@ class HeldOut:
         return key_of(sentence) in self.keys
 
     def differs_by_a_word(self, sentence: str) -> bool:
-        """Whether one of them becomes this sentence by replacing a word, adding one, leaving one out, or moving one.
+        """Return whether a held-out text becomes this sentence by replacing, adding, removing or moving one word.
 
-        Two such sentences are the same without that word: one of them whole and the other shortened, or both shortened.
+        Two such sentences are the same without this word: one complete and the other shortened, or both shortened.
         """
         words = words_in(sentence)
         if len(words) < NEAR - 1:
@@ -89,21 +88,21 @@ def words_in(sentence: str) -> list[str]:
 
 
 def shortened(words: list[str]) -> Iterator[str]:
-    """The sentence without each of its words in turn."""
+    """Yield the sentence without each of its words in turn."""
     return (" ".join((*words[:i], *words[i + 1 :])) for i in range(len(words)))
 
 
 def body(params: Params, name: str, run) -> dict:
-    """Mix, take out what the tasks are tested on, split; the counts. Raises SesameError where the corpus or a task is not there."""
+    """Mix, remove the held-out texts of the tasks, split; return the counts. Raise SesameError if the corpus or a task is missing."""
     mix = params.mixes[name]
     base = Path("data/corpora", mix.corpus)
-    judged = [*mix.tasks, *mix.also_held_out]
+    held_out_tasks = [*mix.tasks, *mix.also_held_out]
     base_texts = [] if mix.only_tasks else [mix.corpus]
-    held_out, origins = HeldOut(params, judged), dict.fromkeys([*base_texts, *mix.tasks], 0)
+    held_out, origins = HeldOut(params, held_out_tasks), dict.fromkeys([*base_texts, *mix.tasks], 0)
     words, removed, near, dropped = Counter(), Counter(origins), Counter(origins), Counter(duplicates=0, emptied=0)
 
     def mixed() -> Iterator[tuple[str, Document]]:
-        """(where it is from: the corpus or a task, document)"""
+        """Yield (origin: the corpus or a task, document)."""
         for split in () if mix.only_tasks else SPLITS:
             yield from ((mix.corpus, document) for document in corpora.read(base, split))
         for task in mix.tasks:
@@ -112,11 +111,11 @@ def body(params: Params, name: str, run) -> dict:
     def documents() -> Iterator[tuple[str, Document]]:
         seen = set()
         for origin, document in mixed():
-            whole = "\n".join(document)
-            if whole in seen:
+            text = "\n".join(document)
+            if text in seen:
                 dropped["duplicates"] += 1
                 continue
-            seen.add(whole)
+            seen.add(text)
             others = [segment for segment in document if not held_out.same(segment)]
             kept = [segment for segment in others if not held_out.differs_by_a_word(segment)]
             removed[origin] += len(document) - len(others)
@@ -125,16 +124,16 @@ def body(params: Params, name: str, run) -> dict:
                 dropped["emptied"] += 1
                 continue
             words[origin] += words_of(kept)
-            # A task's pairs share their first texts, so these choose the split; a corpus document keeps the split it had.
-            yield whole if origin == mix.corpus else document[0], kept
+            # a task's pairs may share their first text, which determines the split; a document of the corpus keeps its split
+            yield text if origin == mix.corpus else document[0], kept
 
     about = {
         "language": params.corpora[mix.corpus].language,
-        "contains": f"{''.join(f'{own}; ' for own in base_texts)}unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
-        "decontaminated": f"sentences of all splits but train of {', '.join(judged) or 'no task'} are taken out, "
+        "contains": f"{''.join(f'{corpus}; ' for corpus in base_texts)}unlabelled training text of tasks: {', '.join(mix.tasks) or 'none'}",
+        "decontaminated": f"sentences of all splits but train of {', '.join(held_out_tasks) or 'no task'} are taken out, "
         f"from {NEAR} words on those that differ from one by a word, too",
         "sources": [] if mix.only_tasks else corpora.card(base)["sources"],
-        "words": words,  # these four are counted while documents are written
+        "words": words,  # these four still count while documents are written
         "removed_sentences": removed,
         "removed_near_duplicates": near,
         "dropped": dropped,

@@ -1,4 +1,4 @@
-"""Running text to sentences."""
+"""Running text -> sentences."""
 
 import re
 from collections.abc import Iterator
@@ -13,22 +13,22 @@ SENTENCE_END = re.compile(
         |(?<=[。！？])""",
     re.VERBOSE,
 )
-"""Rough on purpose: sentences only set the places where next-sentence prediction may cut."""
+"""Deliberately simple: sentences only determine where next-sentence prediction may split."""
 _MARK, _CLOSING = re.compile("[.!?…।॥؟۔։።。！？]"), "\"'”’»)]"
-"""After which alone a sentence may end. A set of characters is searched for ten times as fast as a look behind."""
+"""Characters at which a sentence may end. A character set is searched ten times as fast as a lookbehind."""
 
 
 def sentences(text: str) -> Document:
-    """Running text cut into sentences, some of them blank. A line end always cuts: lines are paragraphs, not hard-wrapped."""
+    """Split running text into sentences, some of them blank, and at each line end: lines are paragraphs, not hard-wrapped."""
     return [sentence for line in text.splitlines() for sentence in _cut(line)]
 
 
 def _cut(line: str) -> Iterator[str]:
-    """What `SENTENCE_END.split` gives, looked for where a mark stands only."""
+    """Yield what `SENTENCE_END.split` returns, but match it only after a mark."""
     begin = 0
     for mark in _MARK.finditer(line):
-        place = mark.end()
-        end = SENTENCE_END.match(line, place) or (line[place : place + 1] in _CLOSING and SENTENCE_END.match(line, place + 1))
+        at = mark.end()
+        end = SENTENCE_END.match(line, at) or (line[at : at + 1] in _CLOSING and SENTENCE_END.match(line, at + 1))
         if end:
             yield line[begin : end.start()]
             begin = end.end()

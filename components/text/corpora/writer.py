@@ -1,4 +1,4 @@
-"""Documents to `data/corpora/<name>`: splits by hash, one segment per line, the card beside them."""
+"""Documents -> `data/corpora/<name>`: splits by hash, one segment per line, and the card."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from components.text.corpora.cleaning import share_of, words_of
 
 
 def split_of(key: str, splits: params.Splits, seed: int) -> str:
-    """The split of the document with this text. It depends on nothing else, so that a document never changes sides."""
+    """Return the split of a document by its text alone, so that a document never changes its split."""
     share = share_of(key, f"split {seed}")
     if share < splits.test:
         return "test"
@@ -21,7 +21,7 @@ def split_of(key: str, splits: params.Splits, seed: int) -> str:
 
 
 class _Split:
-    """One text file under construction and its counts."""
+    """The file of a split while it is written, and its counts."""
 
     def __init__(self, path: Path):
         self.file = path.open("wb")
@@ -38,10 +38,10 @@ class _Split:
 
 
 def write(name: str, documents: Iterable[tuple[str, Document]], splits: params.Splits, seed: int, about: dict | None = None) -> dict:
-    """Write `(key, document)` pairs as the corpus `name`; the key's hash chooses the split. Returns the card.
+    """Write `(key, document)` pairs as the corpus `name`; the key's hash determines the split. Return the card.
 
-    `about` is what else stands on the card; it may still be counting while documents come in.
-    Raises SesameError when nothing came in, or a split that is wanted stayed empty.
+    `about` are further fields of the card, whose counts may still change while documents are read. Raise SesameError if there is no
+    document, or none in a required split.
     """
     with output(Path("data/corpora", name)) as folder:
         folder.mkdir()
@@ -60,7 +60,7 @@ def write(name: str, documents: Iterable[tuple[str, Document]], splits: params.S
 
 
 def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: dict[str, int]) -> None:
-    """Raises SesameError when no document came in, or none in a split that is wanted: later stages would fail on it less clearly."""
+    """Raise SesameError if there is no document, or none in a required split: later stages would fail less clearly."""
     total = sum(documents.values())
     if total == 0:
         raise SesameError(f"corpora.{name}: no text is left; dropped: {format_counts(dropped)}")
@@ -74,7 +74,7 @@ def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: 
 
 
 def counts(card: dict) -> dict:
-    """The figures of a card, as metrics of the stage."""
+    """Return the counts of a card as metrics of the stage."""
     return {
         "words": sum(split["words"] for split in card["splits"].values()),
         "bytes": sum(split["bytes"] for split in card["splits"].values()),

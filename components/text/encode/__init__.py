@@ -1,7 +1,7 @@
 """Text as memory-mapped token ids with segment and document boundaries (`python -m components.text.encode NAME`).
 
-A split is one or more shards, flat files of ids: every document opens with `[CLS]`, every segment ends with `[SEP]`, and no document
-is split over two shards. `load` opens an encoding; data is read into memory only when it is used.
+A split consists of shards, flat files of ids: every document begins with `[CLS]`, every segment ends with `[SEP]`, and no document is in
+two shards. `load` opens an encoding; data is read into memory only when it is used.
 """
 
 import json
@@ -15,18 +15,18 @@ from components.text.tokenizer import SEP
 
 SPLITS = ("train", "valid", "test")
 CHECKED = 10_000
-"""Segments at each end of a shard whose `[SEP]` is looked for as it is opened: to look at all would read the whole file."""
+"""Segments at each end of a shard whose `[SEP]` is checked when it is opened: checking all would read the complete file."""
 
 AT_ONCE = 2**24
-"""Ids that are counted together: of a whole shard a copy of eight bytes each would be made."""
+"""Ids that are counted at a time: numpy makes a copy of eight bytes each."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The ids of some documents and where their segments are."""
+    """The ids of some documents, and the bounds of their segments."""
 
     tokens: np.ndarray  # (num_tokens,) memory-mapped, with [CLS] and [SEP]
-    segments: np.ndarray  # (num_segments, 2): first token and the [SEP] after the last one
+    segments: np.ndarray  # (num_segments, 2): positions of the first token and of the [SEP] after the last one
     documents: np.ndarray  # (num_documents + 1,): first segment of each document, and the number of segments
 
     def __len__(self) -> int:
@@ -42,11 +42,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class Split:
-    """All shards of one split. Its documents are numbered through: those of the second shard follow on those of the first."""
+    """All shards of one split. Its documents are numbered consecutively over the shards."""
 
     shards: tuple[Shard, ...]
     num_bytes: int | None = None
-    """Of the text as it came, with line ends, before a tokenizer normalises it; None of shards put together."""
+    """Bytes of the raw text with line ends, before the tokenizer normalises it; None for shards in memory."""
 
     def __len__(self) -> int:
         """Documents."""
@@ -62,7 +62,7 @@ class Split:
         return sum(len(shard.tokens) for shard in self.shards)
 
     def occurrences(self, vocab_size: int) -> np.ndarray:
-        """How often each id is in the text, (vocab_size,)."""
+        """Count each id in the text, (vocab_size,)."""
         counts = np.zeros(vocab_size, np.int64)
         for shard in self.shards:
             for at in range(0, len(shard.tokens), AT_ONCE):
@@ -71,16 +71,16 @@ class Split:
 
 
 def load(path: Path, split: str) -> Split:
-    """One split of an encoding's folder. Raises SesameError when a file is missing, or cut off."""
+    """Load a split of an encoding. Raise SesameError if a file is missing or truncated."""
     with reading(path / "meta.json"):
         meta = json.loads((path / "meta.json").read_text())
         dtype, counts = np.dtype(meta["dtype"]), meta[split]["shards"]
-    shards = tuple(_shard(stem(path, split, number), dtype, own) for number, own in enumerate(counts))
+    shards = tuple(_shard(stem(path, split, number), dtype, of_shard) for number, of_shard in enumerate(counts))
     return Split(shards, meta[split]["bytes"])
 
 
 def stem(path: Path, split: str, number: int) -> Path:
-    """What the names of a shard's files begin with."""
+    """Return the common prefix of a shard's files."""
     return path / f"{split}-{number:05}"
 
 
@@ -89,15 +89,15 @@ def _shard(stem: Path, dtype: np.dtype, counts: dict[str, int]) -> Shard:
     for array, name in (("tokens", "bin"), ("segments", "segments.npy"), ("documents", "documents.npy")):
         with reading(file := stem.with_name(f"{stem.name}.{name}")):
             if array != "tokens":
-                found = np.load(file, mmap_mode="r")
+                mapped = np.load(file, mmap_mode="r")
             else:
-                found = np.memmap(file, dtype=dtype, mode="r") if file.stat().st_size else np.empty(0, dtype)  # which can't be mapped
-            arrays[array] = np.asarray(found)  # of the mapped file still, but cut in pieces it costs a tenth of what a memmap does
-            # A file that was cut off may still open; documents have one boundary more than there are documents.
+                mapped = np.memmap(file, dtype=dtype, mode="r") if file.stat().st_size else np.empty(0, dtype)  # can't map an empty file
+            arrays[array] = np.asarray(mapped)  # still memory-mapped, but slicing takes a tenth of the time of a memmap's
+            # a truncated file may still open; documents have one boundary more
             if (rows := len(arrays[array]) - (array == "documents")) != counts[array]:
                 raise ValueError(f"{rows} {array}, {counts[array]} by meta.json")
     with reading(stem.with_name(f"{stem.name}.bin")):
         ends = np.concatenate([arrays["segments"][:CHECKED, 1], arrays["segments"][-CHECKED:, 1]])
-        if (arrays["tokens"][ends] != SEP).any():  # as many ids as there should be, and other ones
+        if (arrays["tokens"][ends] != SEP).any():  # the right number of ids, but other ones
             raise ValueError("a segment does not end with [SEP]")
     return Shard(**arrays)

@@ -16,7 +16,7 @@ from components.text.encode.splits import encode_split
 
 
 def encode(params: Params, name: str, run: Run) -> dict:
-    """Write the encoding `name`: the splits, meta.json, and the tokenizer beside them. Raises SesameError where one to read is missing."""
+    """Write the encoding `name`: the splits, meta.json, and the tokenizer. Raise SesameError if an input is missing."""
     settings = params.encodings[name]
     trained = tokenizer.load(Path("data/tokenizers", settings.tokenizer))
     dtype = "uint16" if trained.vocab_size <= 2**16 else "uint32"
@@ -37,8 +37,8 @@ def encode(params: Params, name: str, run: Run) -> dict:
     megabytes = sum(count["bytes"] for count in counts.values()) / 1e6
     speed = megabytes / (time.perf_counter() - started)
     print(f"{counts['train']['tokens']:,} training tokens; {megabytes:.1f} MB at {speed:.1f} MB/s")
-    figures = {split: {key: value for key, value in count.items() if key != "shards"} for split, count in counts.items()}
-    return {**figures, "megabytes_per_second": round(speed, 2), "cost": {"tokens": sum(count["tokens"] for count in counts.values())}}
+    metrics = {split: {key: value for key, value in count.items() if key != "shards"} for split, count in counts.items()}
+    return {**metrics, "megabytes_per_second": round(speed, 2), "cost": {"tokens": sum(count["tokens"] for count in counts.values())}}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A corpus of shards to an encoding: a task for each, by as many processes as there are cores, one thread each."""
+"""The encoding of a corpus with shards: one task per shard, one process with one thread per core."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ FILES = ("bin", "segments.npy", "documents.npy")
 
 
 class Encode(PipelineStep):
-    """All splits of one shard."""
+    """Encodes all splits of one shard."""
 
     type, name = "TOKENIZER", "ids"
 
@@ -37,34 +37,34 @@ class Encode(PipelineStep):
 
 
 def encode_shards(params: Params, name: str, corpus: Path, trained: Tokenizer, folder: Path, dtype: str) -> dict:
-    """Write the shards of all splits to the folder, in the order of the text; the counts. Raises SesameError as `runner` does.
+    """Write the shards of all splits to the folder, in the order of the text; return the counts. Raise SesameError like `runner`.
 
-    The hash of a split is that of its shards' hashes, one after the other. A shard of the text may give several of ids, or none.
+    The hash of a split is that of its shards' concatenated hashes. A shard of the text may give several shards of ids, or none.
     """
     tasks = len(corpora.files(corpus, "train"))
     work = workplace("encoded", name, _key(corpus, trained))
     with runner(params.text, work, f"encodings.{name}", __name__) as run:
         run("encode", [Encode(work, corpus, Path("data/tokenizers", params.encodings[name].tokenizer), dtype)], tasks)
-    made = [json.loads((work / f"{rank:05}" / "counts.json").read_text()) for rank in range(tasks)]
+    by_task = [json.loads((work / f"{rank:05}" / "counts.json").read_text()) for rank in range(tasks)]
     counts = {}
     for split in SPLITS:
-        own = [
+        shards = [
             (stem(work / f"{rank:05}", split, number), shard)
-            for rank, shards in enumerate(made)
-            for number, shard in enumerate(shards[split]["shards"])
+            for rank, of_task in enumerate(by_task)
+            for number, shard in enumerate(of_task[split]["shards"])
         ]
-        own = [(files, shard) for files, shard in own if shard["documents"]] or own[:1]  # a split without text is one empty shard
-        for number, (files, _) in enumerate(own):
+        shards = [(files, shard) for files, shard in shards if shard["documents"]] or shards[:1]  # a split without text is one empty shard
+        for number, (files, _) in enumerate(shards):
             for kind in FILES:
                 link(Path(f"{files}.{kind}"), Path(f"{stem(folder, split, number)}.{kind}"))
-        sums = {key: sum(shards[split][key] for shards in made) for key in ("tokens", "segments", "documents", "bytes")}
-        digest = hashlib.sha256("".join(shards[split]["sha256"] for shards in made).encode()).hexdigest()
-        counts[split] = sums | {"sha256": digest, "shards": [shard for _, shard in own]}
+        sums = {key: sum(of_task[split][key] for of_task in by_task) for key in ("tokens", "segments", "documents", "bytes")}
+        digest = hashlib.sha256("".join(of_task[split]["sha256"] for of_task in by_task).encode()).hexdigest()
+        counts[split] = sums | {"sha256": digest, "shards": [shard for _, shard in shards]}
     shutil.rmtree(work)
     return counts
 
 
 def _key(corpus: Path, trained: Tokenizer) -> str:
-    """Of all that the ids depend on."""
-    parts = [(corpus / "card.json").read_bytes(), trained.path.read_bytes(), fingerprint(("components.text.encode.shards",)).encode()]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+    """Return a hash of everything that the ids depend on."""
+    inputs = [(corpus / "card.json").read_bytes(), trained.path.read_bytes(), fingerprint(("components.text.encode.shards",)).encode()]
+    return hashlib.sha256(b"\0".join(inputs)).hexdigest()[:16]

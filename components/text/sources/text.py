@@ -35,8 +35,7 @@ def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> 
                 raw = raw.removeprefix(BOM)
                 if b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):  # all of the file
                     raise SesameError(
-                        f"{file.name}: one line, with CR in it, and lines end in LF or CRLF: "
-                        "convert the file by `tr '\\r' '\\n'`"
+                        f"{file.name}: one line, with CR in it, and lines end in LF or CRLF: convert the file by `tr '\\r' '\\n'`"
                     )
             if b"\0" in raw:
                 raise SesameError(f"{file.name}, line {number}: a NUL byte: this is a binary file or UTF-16, not UTF-8 text")

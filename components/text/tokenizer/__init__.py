@@ -1,11 +1,11 @@
-"""Tokenizers: training (`python -m components.text.tokenizer NAME`), and a class for each library that makes them, chosen in `load`.
+"""Tokenizers: training (`python -m components.text.tokenizer NAME`), and a class for each library, selected in `load`.
 
-    contract     what pre-training asks of all of them
-    spm          sentencepiece's, `tokenizer.model`
+    contract     the interface that pre-training needs
+    spm          sentencepiece, `tokenizer.model`
     trained      byte-level BPE and WordPiece of the `tokenizers` library, `tokenizer.json`
-    fast         that of imported checkpoints, for tuning alone
+    fast         tokenizers of imported checkpoints, only for fine-tuning
 
-A tokenizer's files are copied next to every model that was trained with it.
+A tokenizer's files are copied to every model that is trained with it.
 """
 
 from importlib import import_module
@@ -18,17 +18,17 @@ __all__ = ["CLS", "MASK", "PAD", "SEP", "SPECIALS", "UNK", "Tokenizer", "fit_pai
 
 
 def fit_pair(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each text of a pair are kept: the longer one is cut first, and each keeps half the room at least."""
-    kept = min(first, max(room - second, room - room // 2))
-    return kept, min(second, room - kept)
+    """Return the lengths to which two texts are truncated: the longer one first, each to at least half of the room."""
+    first = min(first, max(room - second, room - room // 2))
+    return first, min(second, room - first)
 
 
 def load(path: Path) -> Tokenizer | fast.FastTokenizer:
-    """The tokenizer of a tokenizer's, an encoding's or a model's folder."""
+    """Load the tokenizer in the folder of a tokenizer, an encoding or a model."""
     if not (path / fast.FILE).exists():
         return spm.SentencePieces(path)
     imported = fast.FastTokenizer(path)
     if not imported.trained_here:
         return imported
-    # by name: what reads with another does not depend on it
+    # imported by name, so that stages with other tokenizers do not depend on it
     return import_module("components.text.tokenizer.trained").TrainedTokenizer(path)

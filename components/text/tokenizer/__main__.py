@@ -19,26 +19,26 @@ from components.text import corpora, tokenizer
 from components.text.tokenizer import sentinels, spm
 
 SENTENCEPIECE = {"bpe": "bpe", "unigram": "unigram", "characters": "char", "bytes": "char"}
-"""What it calls the kinds that it trains; `trained` does the others."""
+"""Kind of tokenizer -> sentencepiece's model type; `trained` trains the other kinds."""
 MEASURED_SEGMENTS = 20_000
-"""Of the validation text, for fertility."""
+"""Segments of the validation text on which fertility is measured."""
 
 
 def train(params: Params, name: str, run: Run) -> dict:
-    """Train the tokenizer `name`; its figures on held-out text. Raises SesameError where the text can't give so many pieces."""
+    """Train the tokenizer `name`; return its metrics on held-out text. Raise SesameError if the text supports fewer tokens."""
     settings = params.tokenizers[name]
     corpus = Path("data/corpora", settings.corpus)
     with storage.output(Path("data/tokenizers", name)) as folder:
         folder.mkdir()
-        drawn = _drawn(corpus, settings.sample_sentences, params.seed)
-        segments = _segments(corpus, drawn)
+        sample = _sample(corpus, settings.sample_sentences, params.seed)
+        segments = _segments(corpus, sample)
         first = next(segments, None)
         if first is None:
             raise SesameError(f"{corpus / 'train.txt'} has no text to train on")
         if settings.kind in SENTENCEPIECE:
             _fit(settings, chain([first], segments), folder, name)
         else:
-            import_module("components.text.tokenizer.trained").train(settings, lambda: _segments(corpus, drawn), folder)
+            import_module("components.text.tokenizer.trained").train(settings, lambda: _segments(corpus, sample), folder)
         if settings.sentinels:
             sentinels.add(folder, settings.sentinels)
         tokens = tokenizer.load(folder)
@@ -49,8 +49,8 @@ def train(params: Params, name: str, run: Run) -> dict:
     if not ids:
         raise SesameError(f"{corpus / 'valid.txt'} has no text to measure the tokenizer on; raise splits.valid of its corpus")
     unknown = sum(i == tokenizer.UNK for i in ids) / len(ids)
-    said = f"; {unknown:.2%} of the pieces of held-out text are unknown" if unknown else ""
-    print(f"{tokens.vocab_size} pieces, {len(ids) / words:.3f} tokens a word{said}")
+    warning = f"; {unknown:.2%} of the tokens of held-out text are unknown" if unknown else ""
+    print(f"vocabulary of {tokens.vocab_size}, {len(ids) / words:.3f} tokens a word{warning}")
     return {
         "vocab_size": tokens.vocab_size,
         "fertility": len(ids) / words,
@@ -60,23 +60,23 @@ def train(params: Params, name: str, run: Run) -> dict:
     }
 
 
-def _drawn(corpus: Path, most: int | None, seed: int) -> list[int] | None:
-    """Which segments of the training text are learnt from, ascending; None: all of them."""
-    there = corpora.card(corpus)["splits"]["train"]["segments"] if most else 0
-    return sorted(random.Random(seed).sample(range(there), most)) if most and most < there else None
+def _sample(corpus: Path, size: int | None, seed: int) -> list[int] | None:
+    """Return the numbers of the training segments to learn from, ascending; None: all."""
+    total = corpora.card(corpus)["splits"]["train"]["segments"] if size else 0
+    return sorted(random.Random(seed).sample(range(total), size)) if size and size < total else None
 
 
-def _segments(corpus: Path, drawn: list[int] | None) -> Iterator[str]:
-    """Those of the training text, in its order."""
-    every = chain.from_iterable(corpora.read(corpus, "train"))
-    if drawn is None:
-        return every
-    gaps = (number - before - 1 for before, number in pairwise([-1, *drawn]))
-    return (next(islice(every, gap, None)) for gap in gaps)
+def _segments(corpus: Path, sample: list[int] | None) -> Iterator[str]:
+    """Yield the sampled segments of the training text, in its order."""
+    segments = chain.from_iterable(corpora.read(corpus, "train"))
+    if sample is None:
+        return segments
+    gaps = (number - before - 1 for before, number in pairwise([-1, *sample]))
+    return (next(islice(segments, gap, None)) for gap in gaps)
 
 
 def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, name: str) -> None:
-    """Write `tokenizer.model` to the folder. Raises SesameError that names the largest vocabulary which the text supports."""
+    """Write `tokenizer.model` to the folder. Raise SesameError with the largest vocabulary that the text supports."""
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=segments,
@@ -84,7 +84,7 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
             model_type=SENTENCEPIECE[settings.kind],
             vocab_size=settings.most_pieces,
             character_coverage=settings.character_coverage,
-            hard_vocab_limit=settings.kind not in ("characters", "bytes"),  # of which there may be fewer
+            hard_vocab_limit=settings.kind not in ("characters", "bytes"),  # there may be fewer characters
             byte_fallback=settings.byte_fallback,
             normalization_rule_name="nmt_nfkc_cf" if settings.lowercase else "nmt_nfkc",
             pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,

@@ -1,4 +1,4 @@
-"""What pre-training asks of a tokenizer."""
+"""The interface of a tokenizer for pre-training."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -7,67 +7,67 @@ from pathlib import Path
 import numpy as np
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-"""Their ids are 0 to 4 in every vocabulary. `[CLS]` opens a document, `[SEP]` ends a segment."""
+"""Special tokens, with ids 0 to 4 in every vocabulary. `[CLS]` begins a document, `[SEP]` ends a segment."""
 PAD, UNK, CLS, SEP, MASK = range(len(SPECIALS))
 
 
 class Tokenizer(ABC):
-    """Text to ids and back; the specials are the first."""
+    """Converts text to ids and back; the special tokens have the first ids."""
 
     path: Path
-    """Of its file."""
+    """Path of its file."""
     vocab_size: int
-    """Pieces, specials among them."""
+    """Number of ids, with special tokens."""
     prefix, middle, suffix = [CLS], [SEP], [SEP]
-    """Special ids before a text, between the two of a pair, and after."""
+    """Special ids before a text, between the two texts of a pair, and after."""
     unknown = UNK
     mask: int | None = MASK
-    """What stands for a hidden token; None where there is none."""
+    """The id of the mask token; None if there is none."""
 
     @abstractmethod
     def encode(self, texts: list[str], threads: int = 1) -> list[list[int]]:
-        """Ids of each text, without specials."""
+        """Return the ids of each text, without special tokens."""
 
     @abstractmethod
     def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Ids of each text, and of each id the characters of the text it stands for, (first, end)."""
+        """Return the ids of each text, and for each id its characters in the text, (first, end)."""
 
     @abstractmethod
     def decode(self, ids: list[int]) -> str:
-        """Text of ids; specials are left out, but mask and unknown show."""
+        """Return the text of ids, without special tokens except mask and unknown."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Put its files into a folder."""
+        """Copy its files to a folder."""
 
     @cached_property
     @abstractmethod
     def pieces(self) -> list[bytes]:
-        """The bytes that each id stands for: a word's first piece begins with a space, a special is nothing."""
+        """The bytes of each id: the first token of a word begins with a space, a special token is empty."""
 
     def falls_back(self, i: int) -> bool:
-        """Whether an id is a byte of a character that is no piece."""
+        """Return whether an id is a byte of a character that is not in the vocabulary."""
         return False
 
     def stream(self, ids: list[int]) -> str:
-        """Text of ids across documents: `¶` is where one opens, segments stand side by side."""
+        """Return the text of ids across documents: `¶` marks the start of a document; segments are not separated."""
         marks = {CLS: " ¶", SEP: ""}
         return "".join(marks.get(i, self.pieces[i].decode(errors="replace")) for i in ids).strip()
 
     @cached_property
     def byte_lengths(self) -> np.ndarray:
-        """Bytes of text behind each id (vocab_size,). The space before a segment's first piece stands for its line break."""
+        """Bytes of each id (vocab_size,). The space before the first token of a segment counts as its line end."""
         return np.array([len(piece) for piece in self.pieces], dtype=np.int64)
 
     @cached_property
     def starts_word(self) -> np.ndarray:
-        """Whether a word starts at the id (vocab_size,), boolean."""
+        """Whether a word starts with the id (vocab_size,), boolean."""
         return np.array([piece.startswith(b" ") for piece in self.pieces])
 
     def characters(self, shortest: int = 1, longest: int = 32) -> np.ndarray:
-        """Byte ids of each piece (vocab_size, length): 0 is padding, 1-256 are bytes, 257 and up the specials.
+        """Return the byte ids of each token (vocab_size, length): 0 is padding, 1-256 are bytes, from 257 on special tokens.
 
-        The length is that of the longest piece, between the two bounds; longer pieces are cut.
+        The length is that of the longest token, between the two bounds; longer tokens are cut.
         """
         length = max(shortest, min(longest, max(map(len, self.pieces))))
         table = np.zeros((self.vocab_size, length), dtype=np.int64)

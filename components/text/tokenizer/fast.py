@@ -1,4 +1,4 @@
-"""The tokenizer of an imported checkpoint: `tokenizer.json`, read by the library that wrote it."""
+"""The tokenizer of an imported checkpoint: `tokenizer.json`, read by the `tokenizers` library."""
 
 import json
 import shutil
@@ -10,14 +10,14 @@ from components.core.errors import SesameError
 
 FILE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 BYTES_OF_PIECES = "bytes_behind_a_byte_of_pieces"
-"""A setting that only tokenizers have which are trained here."""
+"""A setting that only tokenizers trained here have."""
 
 
 class FastTokenizer:
-    """Has the members of `Tokenizer` that fine-tuning uses. Special ids are never parsed out of raw text here either."""
+    """Has the members of `Tokenizer` that fine-tuning uses. Special tokens in raw text are encoded as plain text."""
 
     def __init__(self, folder: Path):
-        """Raises SesameError when the files can't be read or don't say how texts are put together."""
+        """Raise SesameError if the files can't be read, or don't define the special tokens around texts."""
         self.folder = folder
         try:
             self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / FILE))
@@ -27,21 +27,20 @@ class FastTokenizer:
         self.trained_here = BYTES_OF_PIECES in settings
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
-        self.tokenizer.encode_special_tokens = True  # as plain text, that is
+        self.tokenizer.encode_special_tokens = True  # as plain text
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
-        # Shown in a decoded text are mask and unknown; GPT-2's unknown is also its end of text, which is not.
-        named = {name: vocabulary.get(settings.get(f"{name}_token")) for name in ("unk", "eos", "mask")}
-        shown = {named["mask"], named["unk"]} - {named["eos"]}
+        # mask and unknown are shown in decoded text, but not GPT-2's unknown, which is also its end token
+        unknown, end, mask = (vocabulary.get(settings.get(f"{name}_token")) for name in ("unk", "eos", "mask"))
         self.specials = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
-        self.hidden = self.specials - shown
-        self.prefix, self.middle, self.suffix = self._specials(named["eos"])
-        self.mask: int | None = named["mask"]
-        self.unknown = named["unk"] if named["unk"] is not None else self.suffix[-1]
+        self.hidden = self.specials - ({mask, unknown} - {end})
+        self.prefix, self.middle, self.suffix = self._specials(end)
+        self.mask: int | None = mask
+        self.unknown = unknown if unknown is not None else self.suffix[-1]
 
     def _specials(self, end: int | None) -> tuple[list[int], list[int], list[int]]:
-        """Special ids before a text, between the two of a pair, and after; where the files give none, the end of a text."""
-        # No field of the files says it for every kind of tokenizer: what a pair of texts gets around it does.
+        """Return the special ids before a text, between the texts of a pair, and after; the end token if there are none."""
+        # no field of the files has them for every kind of tokenizer, so they are taken from an encoded pair
         pair = self.tokenizer.encode("a", "a")
         sides = pair.sequence_ids
         try:
@@ -55,19 +54,19 @@ class FastTokenizer:
         return prefix, middle or [end], suffix or [end]
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Ids of each text, without specials."""
+        """Return the ids of each text, without special tokens."""
         return [ids for ids, _ in self.encode_offsets(texts)]
 
     def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Ids of each text, and of each id the characters of the text it stands for, (first, end)."""
-        encodings = (self.tokenizer.encode(text, add_special_tokens=False) for text in texts)  # one by one: a batch would take all cores
+        """Return the ids of each text, and for each id its characters in the text, (first, end)."""
+        encodings = (self.tokenizer.encode(text, add_special_tokens=False) for text in texts)  # a batch would use all cores
         return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def decode(self, ids: list[int]) -> str:
-        """Text of ids; specials are left out, but unknown and mask are shown."""
+        """Return the text of ids, without special tokens except mask and unknown."""
         return self.tokenizer.decode([i for i in ids if i not in self.hidden], skip_special_tokens=False)
 
     def save(self, folder: Path) -> None:
-        """Put the files into a folder."""
+        """Copy the files to a folder."""
         for name in (FILE, SETTINGS):
             shutil.copy(self.folder / name, folder / name)

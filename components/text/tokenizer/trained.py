@@ -16,102 +16,108 @@ from components.text.tokenizer.contract import CLS, SEP, SPECIALS, Tokenizer
 from components.text.tokenizer.fast import BYTES_OF_PIECES, FILE, SETTINGS, FastTokenizer
 
 MARK = "##"
-"""Of a WordPiece that goes on with a word."""
+"""Prefix of a WordPiece token that continues a word."""
 LONGEST_WORD = 100
-"""Characters that the library makes pieces of: a longer word would be unknown as a whole, as a sentence of Thai, which
-has no blanks. It is several words here."""
+"""Characters. The library makes a longer word unknown as a whole, such as a sentence of Thai, which has no spaces; here it is
+split into several words."""
 MEASURED_SEGMENTS = 20_000
-"""Of the text that is trained on, for the bytes behind a piece."""
+"""Segments of the training text on which the bytes per token are measured."""
 
 
 class TrainedTokenizer(FastTokenizer, Tokenizer):
-    """Has what pre-training asks for, too: it was trained with our specials in front."""
+    """Fit for pre-training, too: its vocabulary starts with our special tokens."""
 
     def __init__(self, folder: Path):
         super().__init__(folder)
         self.path = folder / FILE
 
     def encode(self, texts: list[str], threads: int = 1) -> list[list[int]]:
-        """Ids of each text, without specials; with several threads the library takes as many as it likes."""
+        """Ids of each text, without specials; for `threads` above 1 the library chooses their number."""
         if threads == 1:
             return super().encode(texts)
         return [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     @cached_property
     def byte_lengths(self) -> np.ndarray:
-        """Bytes of text behind each id, (vocab_size,). A WordPiece doesn't say whether a space stood before it: each as if one did, times
-        what makes their sum right on the text that the tokenizer was trained on."""
+        """Bytes of text of each id, (vocab_size,). A WordPiece token does not say whether a space preceded it: each counts as if one did,
+        scaled so that the sum is right on the training text."""
         return super().byte_lengths * read_json(self.folder / SETTINGS)[BYTES_OF_PIECES]
 
     @cached_property
     def pieces(self) -> list[bytes]:
         tokens = [self.tokenizer.id_to_token(i) for i in range(len(SPECIALS), self.vocab_size)]
         if isinstance(self.tokenizer.model, models.WordPiece):
-            own = [(token.removeprefix(MARK) if token.startswith(MARK) else f" {token}").encode() for token in tokens]
+            pieces = [(token.removeprefix(MARK) if token.startswith(MARK) else f" {token}").encode() for token in tokens]
         else:
-            own = [bytes(BYTE_OF[character] for character in token) for token in tokens]
-        return [b""] * len(SPECIALS) + own
+            pieces = [bytes(BYTE_OF[character] for character in token) for token in tokens]
+        return [b""] * len(SPECIALS) + pieces
 
 
 def train(settings: params.Tokenizer, segments: Callable[[], Iterable[str]], folder: Path) -> None:
-    """Write `tokenizer.json` to the folder. The text may give fewer pieces than asked for; that shows in the figures."""
-    made = (_wordpiece if settings.kind == "wordpiece" else _byte_level_bpe)(settings, segments)
-    made.add_special_tokens(list(SPECIALS))
-    made.post_processor = processors.TemplateProcessing(
+    """Write `tokenizer.json` to the folder. A small text may yield fewer tokens than requested; the metrics report their number."""
+    tokenizer = (_wordpiece if settings.kind == "wordpiece" else _byte_level_bpe)(settings, segments)
+    tokenizer.add_special_tokens(list(SPECIALS))
+    tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
     )
-    made.save(str(folder / FILE))
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, BYTES_OF_PIECES: 1.0}
+    tokenizer.save(str(folder / FILE))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, BYTES_OF_PIECES: 1.0}
     names = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIALS, strict=True)) | {"bos": "[CLS]", "eos": "[SEP]"}
-    about |= {f"{name}_token": token for name, token in names.items()}
-    write_json(folder / SETTINGS, about)
+    config |= {f"{name}_token": token for name, token in names.items()}
+    write_json(folder / SETTINGS, config)
     if settings.kind == "wordpiece":
-        tokens, some = TrainedTokenizer(folder), list(islice(segments(), MEASURED_SEGMENTS))
-        counted = sum(int(tokens.byte_lengths[ids].sum()) for ids in tokens.encode(some, threads=2) if ids)
-        write_json(folder / SETTINGS, about | {BYTES_OF_PIECES: sum(len(text.encode()) + 1 for text in some) / counted})
+        trained, sample = TrainedTokenizer(folder), list(islice(segments(), MEASURED_SEGMENTS))
+        estimate = sum(int(trained.byte_lengths[ids].sum()) for ids in trained.encode(sample, threads=2) if ids)
+        write_json(folder / SETTINGS, config | {BYTES_OF_PIECES: sum(len(text.encode()) + 1 for text in sample) / estimate})
 
 
 def _byte_level_bpe(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]) -> tokenizers.Tokenizer:
-    """Merges of bytes, so that nothing is unknown (Radford et al. 2019, section 2.2)."""
-    made = tokenizers.Tokenizer(models.BPE())
+    """Merges of bytes, so that no text is unknown (Radford et al. 2019, section 2.2)."""
+    tokenizer = tokenizers.Tokenizer(models.BPE())
     lower = [normalizers.Lowercase()] if settings.lowercase else []
-    # a space at the end is no piece, as with sentencepiece: what a prompt has before its [MASK] ends in one
-    made.normalizer = normalizers.Sequence([normalizers.NFKC(), *lower, normalizers.Strip()])
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()
+    # a trailing space gives no token, as in sentencepiece: the text before the [MASK] of a prompt ends in one
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), *lower, normalizers.Strip()])
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()
     options = {"vocab_size": settings.vocab_size, "special_tokens": list(SPECIALS), "show_progress": False}
-    made.train_from_iterator(segments(), trainers.BpeTrainer(initial_alphabet=sorted(BYTE_OF), **options))
-    return made
+    tokenizer.train_from_iterator(segments(), trainers.BpeTrainer(initial_alphabet=sorted(BYTE_OF), **options))
+    return tokenizer
 
 
 def _wordpiece(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]) -> tokenizers.Tokenizer:
-    """BERT's form of pieces, whose merges are by frequency as the library trains them. Accents stay, as with all kinds; a character beyond
-    the commonest is unknown."""
-    made = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=MARK))
-    made.normalizer = normalizers.Sequence([
+    """BERT's tokens, which the library merges by frequency. Accents stay, as with all kinds; all but the most frequent characters are
+    unknown."""
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=MARK))
+    tokenizer.normalizer = normalizers.Sequence([
         normalizers.NFKC(), normalizers.BertNormalizer(lowercase=settings.lowercase, strip_accents=False),
     ])  # fmt: skip
-    parts = pre_tokenizers.Split(tokenizers.Regex(f".{{1,{LONGEST_WORD}}}"), "isolated")
-    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), parts])
-    made.decoder = decoders.WordPiece(MARK)
-    times = Counter(chain.from_iterable(map(made.normalizer.normalize_str, segments())))
-    # each character may stand in twice, and a third at least of the vocabulary is left for what merges
+    split_long_words = pre_tokenizers.Split(tokenizers.Regex(f".{{1,{LONGEST_WORD}}}"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), split_long_words])
+    tokenizer.decoder = decoders.WordPiece(MARK)
+    counts = Counter(chain.from_iterable(map(tokenizer.normalizer.normalize_str, segments())))
+    # each character may be in the vocabulary twice, and at least a third of it is left for merges
     most = (settings.vocab_size - len(SPECIALS)) // 3
-    alphabet = sorted(sorted(times.keys() - {" "}), key=times.get, reverse=True)[:most]
-    # punctuation and Han characters are words of their own, and never go on with one
-    inside = [own for own in alphabet if len(made.pre_tokenizer.pre_tokenize_str(made.normalizer.normalize_str(f"a{own}a"))) == 1]
-    # The trainer numbers the characters inside words as a hash table has them, and breaks ties by number: another vocabulary in every
-    # run. What is named as special is numbered in order.
+    alphabet = sorted(sorted(counts.keys() - {" "}), key=counts.get, reverse=True)[:most]
+
+    def continues_words(character: str) -> bool:
+        """False for punctuation and Han characters, which are words of their own."""
+        normalized = tokenizer.normalizer.normalize_str(f"a{character}a")
+        return len(tokenizer.pre_tokenizer.pre_tokenize_str(normalized)) == 1
+
+    inside = filter(continues_words, alphabet)
+    # The trainer numbers the characters inside words in the order of a hash table and breaks ties by number, which gives a different
+    # vocabulary in every run. Special tokens are numbered in order.
     options = {"special_tokens": [*SPECIALS, *(MARK + character for character in inside)], "show_progress": False}
     trainer = trainers.WordPieceTrainer(vocab_size=settings.vocab_size, initial_alphabet=alphabet, limit_alphabet=len(alphabet), **options)
-    made.train_from_iterator(segments(), trainer)
-    again = tokenizers.Tokenizer(models.WordPiece(made.get_vocab(), unk_token="[UNK]", continuing_subword_prefix=MARK))
-    again.normalizer, again.pre_tokenizer, again.decoder = made.normalizer, made.pre_tokenizer, made.decoder
-    return again  # without those as special tokens
+    tokenizer.train_from_iterator(segments(), trainer)
+    # the same vocabulary without those as special tokens
+    clean = tokenizers.Tokenizer(models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]", continuing_subword_prefix=MARK))
+    clean.normalizer, clean.pre_tokenizer, clean.decoder = tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder
+    return clean
 
 
 def byte_characters() -> dict[str, int]:
-    """Which byte each character of a byte-level piece stands for: the printable ones of Latin-1 for themselves, the others, in order,
-    for what follows from 256 on (Radford et al. 2019, in their code)."""
+    """The byte that each character of a byte-level token stands for: printable Latin-1 characters stand for themselves, the characters
+    from 256 on for the other bytes in order (Radford et al. 2019, in their code)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""A line and its translation."""
+"""Lines and their translations."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,6 @@ from components.text.sources.parallel import translations
 
 
 def read(source: params.Source, reader: params.ParallelReader) -> Iterator[Document]:
-    """A document of two segments for each line; of none where one side is blank."""
+    """Yield a document of two segments for each line, an empty one if a side is blank."""
     for pair in translations(source.shown, source, reader.errors):
         yield list(pair) if all(side.strip() for side in pair) else []

@@ -10,7 +10,7 @@ from components.text.sources import tables
 
 
 def read(source: params.Source, reader: params.TableReader) -> Iterator[Document]:
-    """A document for each row, in sentences or in what its separator divides, each after the headword where there is one."""
+    """Yield a document for each row, split into sentences or by its separator, with the headword before each segment if there is one."""
     for place, row in tables.rows(source, reader):
         text = _field(place, row, reader.column)
         segments = text.split(reader.separator) if reader.separator else sentences(text)

@@ -10,7 +10,7 @@ from components.text.sources.text import lines
 
 
 def read(source: params.Source, reader: params.TextReader) -> Iterator[Document]:
-    """A document for each file, paragraph group between blank lines, or line, in sentences."""
+    """Yield a document for each file, each group of lines between blank lines, or each line, split into sentences."""
     for file in sources.open_files(source):
         if reader.document == "line":
             yield from (sentences(line) for _, line in lines(file, reader.errors))

@@ -1,13 +1,13 @@
-"""A corpus as shards: as much text as the disk holds, by any number of processes or hosts, in memory that a shard's documents set.
+"""Build a corpus as shards: any amount of text that the disk holds, by any number of processes or hosts, in bounded memory.
 
 The steps are datatrove's (`PipelineStep`), which its executors run by tasks: a task is a shard of the text, or a range of hashes. What
 comes out depends on `shards` and not on workers or executor. Each step reads and writes files in its own folder, and
 finished tasks are not repeated: a run that was killed continues with the others.
 
-    plan.py        which bytes of which file are whose
+    plan.py        which shard reads which bytes of which file
     steps.py       reading and cleaning; splits
     quality.py     datatrove's filters
-    duplicates.py  exact and near ones, whatever shard they are in
+    duplicates.py  exact and near duplicates across shards
     minhash.py     signatures of documents
     executor.py    processes of this machine, or Slurm's
 
@@ -31,9 +31,9 @@ from components.text.corpora.shards.executor import link, runner, workplace
 
 
 def build(all_params: Params, name: str, about: dict) -> dict:
-    """Write the corpus `name`; its card. `about` is what else stands on it.
+    """Write the corpus `name` and return its card, which includes `about`.
 
-    Raises SesameError on text that can't be read or none that is left, where a worker was killed, or where nothing can be written.
+    Raise SesameError if text is unreadable or none is left, a worker was killed, or nothing can be written.
     """
     corpus = all_params.corpora[name]
     portions = plan.portions(name, corpus)
@@ -59,7 +59,7 @@ def build(all_params: Params, name: str, about: dict) -> dict:
 
 
 def _key(corpus: params.Corpus, seed: int, portions: list[list[plan.Portion]]) -> str:
-    """Of all that the shards depend on: what was begun by other settings, code or files is no beginning of this."""
+    """A hash of all that the shards depend on: partial results of other settings, code or files are not reused."""
     sources = {f"components.text.sources.{part.source.kind}" for part in corpus.parts}
     readers = {f"components.text.corpora.readers.{kind}" for kind in ("text", "table")}
     code = fingerprint({"components.text.corpora.shards", *readers, *sources})
@@ -68,11 +68,11 @@ def _key(corpus: params.Corpus, seed: int, portions: list[list[plan.Portion]]) -
 
 
 def _steps(run, all_params: Params, corpus: params.Corpus, portions: list[list[plan.Portion]], folder: Path) -> list[dict]:
-    """All steps in their order; what the last one counted of each shard."""
+    """Run all steps in order; return the counts of the last one for each shard."""
     tasks, cleaning = corpus.shards, corpus.cleaning
     (folder / "plan").mkdir(exist_ok=True)
-    for rank, own in enumerate(portions):
-        (folder / "plan" / f"{rank:05}.pickle").write_bytes(pickle.dumps(own))
+    for rank, shard in enumerate(portions):
+        (folder / "plan" / f"{rank:05}.pickle").write_bytes(pickle.dumps(shard))
     reading = [steps.Read(folder, corpus), *quality.filters(cleaning.quality, corpus.language)]
     run("clean", [*reading, steps.Store(folder, cleaning, reading)], tasks)
     ranges = duplicates.ranges(folder, tasks)
@@ -94,6 +94,6 @@ def _dropped(counts: list[dict], cleaning: params.Cleaning) -> dict[str, int]:
 
 
 def _sum(shards: list[dict]) -> dict:
-    """The counts of a split; its hash is that of its shards' hashes, one after the other."""
+    """The summed counts of a split; its hash is that of its shards' concatenated hashes."""
     digest = hashlib.sha256("".join(shard["sha256"] for shard in shards).encode()).hexdigest()
     return {key: sum(shard[key] for shard in shards) for key in ("documents", "segments", "words", "bytes")} | {"sha256": digest}

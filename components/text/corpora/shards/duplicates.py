@@ -1,10 +1,10 @@
-"""Documents that repeat another one, whatever shard it is in: of those that are the same, or alike, the first in the text stays.
+"""Exact and near duplicates across all shards: the first document of each group in the text stays.
 
-Hashes are compared by ranges: a task reads those of all shards that fall into its own, sorts them, and so holds about as many as
-`AT_ONCE` whatever the size of the text. Near ones are candidates where a band of their signatures agrees, and dropped where the signatures
-say that they are as alike as `near_duplicates` asks and the earlier one stays itself, as in a corpus that is cleaned in memory.
+Hashes are compared by ranges: a task reads the hashes of all shards that fall into its range and sorts them, so it holds about `AT_ONCE`
+of them whatever the size of the text. Documents are candidates if a band of their signatures agrees. The later one is dropped if their
+signatures are at least as similar as `near_duplicates` and the earlier one stays, as in a corpus that is cleaned in memory.
 
-datatrove's own four steps keep any one of a cluster and do not look whether candidates are alike.
+datatrove's own four steps keep an arbitrary document of a cluster and do not check how similar the candidates are.
 """
 
 import json
@@ -19,28 +19,28 @@ from components.text.corpora.shards import minhash
 from components.text.corpora.shards.steps import counts, dropped, first_documents, texts, words_in
 
 AT_ONCE = 1 << 23
-"""Documents whose hashes a task sorts: half a gigabyte."""
+"""Documents whose hashes a task sorts (half a gigabyte)."""
 PAIRS = 1 << 18
-"""Whose signatures are compared at once, with copies: some hundred megabytes."""
+"""Pairs whose signatures are compared at once (some hundred megabytes with copies)."""
 
 
 def ranges(folder: Path, tasks: int) -> int:
-    """Into how many the hashes of all documents are divided."""
+    """Number of ranges into which the hashes of all documents are divided."""
     return int(first_documents(folder, tasks)[-1]) // AT_ONCE + 1
 
 
 def bands(cleaning: params.Cleaning) -> int:
-    """Of the signatures."""
+    """Number of bands of a signature."""
     return minhash.PERMUTATIONS // minhash.rows_of(cleaning.near_duplicates)
 
 
 def _in_range(keys: np.ndarray, number: int, of: int) -> np.ndarray:
-    """(n,) whether a key falls into one of so many ranges."""
+    """(n,) whether a key falls into range `number` of `of`."""
     return (keys >> np.uint64(32)) * np.uint64(of) >> np.uint64(32) == np.uint64(number)
 
 
-def _gathered(folder: Path, begin: int, end: int) -> np.ndarray:
-    """Rows of all files of a folder, each sorted by its first column, in which that is in [begin, end)."""
+def _rows_between(folder: Path, begin: int, end: int) -> np.ndarray:
+    """The rows of all files of a folder whose first column, by which each file is sorted, is in [begin, end)."""
     found = []
     for path in sorted(folder.glob("*.npy")):
         rows = np.load(path, mmap_mode="r")
@@ -50,7 +50,7 @@ def _gathered(folder: Path, begin: int, end: int) -> np.ndarray:
 
 
 class Exact(PipelineStep):
-    """Digests of a range, of all shards: which documents are the same as an earlier one."""
+    """Finds the documents of all shards that equal an earlier one, among the digests of a range."""
 
     type, name = "DUPLICATES", "exact"
 
@@ -62,20 +62,20 @@ class Exact(PipelineStep):
         (target := self.folder / "exact.found").mkdir(exist_ok=True)
         first, keys, numbers = first_documents(self.folder, self.tasks), [], []
         for shard in range(self.tasks):
-            own = np.load(self.folder / "clean" / f"{shard:05}.npy", mmap_mode="r")
-            chosen = np.flatnonzero(_in_range(own[:, 0], rank, world_size))
-            keys.append(own[chosen])
-            numbers.append(chosen + first[shard])
+            digests = np.load(self.folder / "clean" / f"{shard:05}.npy", mmap_mode="r")
+            selected = np.flatnonzero(_in_range(digests[:, 0], rank, world_size))
+            keys.append(digests[selected])
+            numbers.append(selected + first[shard])
         keys, numbers = np.concatenate(keys), np.concatenate(numbers)
-        order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: of the same ones the first in the text comes first
+        order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: equal documents stay in the order of the text
         keys = keys[order]
-        again = np.zeros(len(keys), bool)
-        again[1:] = (keys[1:] == keys[:-1]).all(1)
-        np.save(target / f"{rank:05}.npy", np.sort(numbers[order][again])[:, None])
+        repeated = np.zeros(len(keys), bool)
+        repeated[1:] = (keys[1:] == keys[:-1]).all(1)
+        np.save(target / f"{rank:05}.npy", np.sort(numbers[order][repeated])[:, None])
 
 
 class ByShard(PipelineStep):
-    """What `Exact` found of a shard."""
+    """Collects the duplicates that `Exact` found in a shard."""
 
     type, name = "DUPLICATES", "exact, by shard"
 
@@ -86,12 +86,12 @@ class ByShard(PipelineStep):
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "exact").mkdir(exist_ok=True)
         first = first_documents(self.folder, world_size)
-        found = _gathered(self.folder / "exact.found", first[rank], first[rank + 1])[:, 0]
+        found = _rows_between(self.folder / "exact.found", first[rank], first[rank + 1])[:, 0]
         np.save(target / f"{rank:05}.npy", np.sort(found) - first[rank])
 
 
 class Sign(PipelineStep):
-    """Signatures of a shard's documents that are long enough and no exact duplicates."""
+    """Computes the signatures of a shard's documents that are long enough and not exact duplicates."""
 
     type, name = "DUPLICATES", "signatures"
 
@@ -102,10 +102,10 @@ class Sign(PipelineStep):
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "sign").mkdir(exist_ok=True)
         rows, shortest = minhash.rows_of(self.cleaning.near_duplicates), self.cleaning.near_duplicates_min_words
-        again, signed, group = set(dropped(self.folder, "exact", rank).tolist()), [], []
+        duplicates, signed, group = set(dropped(self.folder, "exact", rank).tolist()), [], []
         with (target / f"{rank:05}.bin").open("wb") as file:
             for number, raw in enumerate(texts(self.folder / "clean" / f"{rank:05}.txt")):
-                if number in again or words_in(raw) < shortest:
+                if number in duplicates or words_in(raw) < shortest:
                     continue
                 signed.append(number)
                 group.append(minhash.signature(raw))
@@ -118,14 +118,14 @@ class Sign(PipelineStep):
         (target / f"{rank:05}.json").write_text(json.dumps({"documents": len(signed)}))
 
 
-def _signed(folder: Path, tasks: int) -> np.ndarray:
-    """(tasks + 1,): the number of each shard's first signature, and how many there are."""
+def _first_signatures(folder: Path, tasks: int) -> np.ndarray:
+    """(tasks + 1,): the number of each shard's first signature, and the number of signatures."""
     return np.cumsum([0, *(counts(folder / "sign", rank)["documents"] for rank in range(tasks))])
 
 
 class Candidates(PipelineStep):
-    """A range of a band's keys, of all shards: pairs of documents that agree in it, the later first. In a group of many each is paired with
-    the first and with the one before it: all pairs of a text that is there a million times would be too many."""
+    """Pairs the documents of all shards that share a band's key, among the keys of a range; the later document comes first. In a group of
+    many, each is paired only with the first and the previous one: a text that occurs a million times would give too many pairs."""
 
     type, name = "DUPLICATES", "candidates"
 
@@ -137,12 +137,12 @@ class Candidates(PipelineStep):
         (target := self.folder / "candidates").mkdir(exist_ok=True)
         of = world_size // (minhash.PERMUTATIONS // self.rows)
         band, part = divmod(rank, of)
-        first, keys, numbers = _signed(self.folder, self.tasks), [], []
+        first, keys, numbers = _first_signatures(self.folder, self.tasks), [], []
         for shard in range(self.tasks):
-            own = minhash.Signatures(self.folder / "sign" / f"{shard:05}.bin", self.rows).band(band)
-            chosen = np.flatnonzero(_in_range(own, part, of))
-            keys.append(own[chosen])
-            numbers.append(chosen + first[shard])
+            shard_keys = minhash.Signatures(self.folder / "sign" / f"{shard:05}.bin", self.rows).band(band)
+            selected = np.flatnonzero(_in_range(shard_keys, part, of))
+            keys.append(shard_keys[selected])
+            numbers.append(selected + first[shard])
         keys, numbers = np.concatenate(keys), np.concatenate(numbers)
         order = np.argsort(keys, kind="stable")
         keys, numbers = keys[order], numbers[order]
@@ -158,7 +158,7 @@ class Candidates(PipelineStep):
 
 
 class Verify(PipelineStep):
-    """The candidates whose later document is a shard's own: those of which enough of the signatures' 128 numbers agree."""
+    """Keeps the candidates with the later document in this shard of which enough of the signatures' 128 numbers agree."""
 
     type, name = "DUPLICATES", "compared"
 
@@ -168,28 +168,28 @@ class Verify(PipelineStep):
 
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "verify").mkdir(exist_ok=True)
-        first = _signed(self.folder, world_size)
-        pairs = np.unique(_gathered(self.folder / "candidates", first[rank], first[rank + 1]), axis=0)
-        alike = [np.empty((0, 2), np.int64)]
+        first = _first_signatures(self.folder, world_size)
+        pairs = np.unique(_rows_between(self.folder / "candidates", first[rank], first[rank + 1]), axis=0)
+        similar = [np.empty((0, 2), np.int64)]
         for begin in range(0, len(pairs), PAIRS):
             some = pairs[begin : begin + PAIRS]
             agree = (self._signatures(some[:, 0], first) == self._signatures(some[:, 1], first)).mean(1)
-            alike.append(some[agree >= self.threshold])
-        np.save(target / f"{rank:05}.npy", np.concatenate(alike))
+            similar.append(some[agree >= self.threshold])
+        np.save(target / f"{rank:05}.npy", np.concatenate(similar))
 
     def _signatures(self, numbers: np.ndarray, first: np.ndarray) -> np.ndarray:
         """(n, 128) of documents of any shard, in any order."""
-        wanted, places = np.unique(numbers, return_inverse=True)
+        wanted, inverse = np.unique(numbers, return_inverse=True)
         found = []
         for shard in np.unique(np.searchsorted(first, wanted, "right") - 1):
-            own = wanted[(wanted >= first[shard]) & (wanted < first[shard + 1])] - first[shard]
-            found.append(minhash.Signatures(self.folder / "sign" / f"{shard:05}.bin", self.rows).of(own))
-        return np.concatenate(found)[places.ravel()]
+            in_shard = wanted[(wanted >= first[shard]) & (wanted < first[shard + 1])] - first[shard]
+            found.append(minhash.Signatures(self.folder / "sign" / f"{shard:05}.bin", self.rows).of(in_shard))
+        return np.concatenate(found)[inverse.ravel()]
 
 
 class Choose(PipelineStep):
-    """Which documents are dropped, in the order of the text: one that is like an earlier one that stays. One process, which holds a byte a
-    document."""
+    """Drops, in the order of the text, each document that is similar to an earlier one that stays. Runs as one process, which holds a byte
+    per document."""
 
     type, name = "DUPLICATES", "chosen"
 
@@ -199,7 +199,7 @@ class Choose(PipelineStep):
 
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "near").mkdir(exist_ok=True)
-        first = _signed(self.folder, self.tasks)
+        first = _first_signatures(self.folder, self.tasks)
         gone = np.zeros(first[-1], bool)
         for shard in range(self.tasks):
             pairs = np.load(self.folder / "verify" / f"{shard:05}.npy")
@@ -211,6 +211,6 @@ class Choose(PipelineStep):
 
 
 def _blocks(pairs: np.ndarray) -> Iterator[list[int]]:
-    """Pairs as numbers of Python, which are read ten times as fast, some at a time."""
+    """The pairs as Python integers, which are read ten times as fast; they are converted block by block."""
     for begin in range(0, len(pairs), PAIRS):
         yield from pairs[begin : begin + PAIRS].tolist()

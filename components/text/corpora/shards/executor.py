@@ -1,4 +1,4 @@
-"""Who does the tasks of a step: processes of this machine, or Slurm's nodes. By the folder of a step it is known which are done."""
+"""Run the tasks of a step in processes of this machine or on Slurm's nodes. The folder of a step records which are done."""
 
 import os
 import re
@@ -27,11 +27,11 @@ from components.core.storage import STATE
 
 GIB_A_WORKER = 2
 POLL = 5.0
-"""Seconds between two looks at a job of Slurm's."""
+"""Seconds between two queries of a Slurm job's state."""
 
 
 def workplace(kind: str, name: str, key: str) -> Path:
-    """A folder for what a stage has done so far, which a run that was killed leaves; those of other keys are removed."""
+    """The folder of a stage's partial results, which outlives a killed run. Remove the folders of other keys."""
     folder = STATE / "text" / kind / name / key
     for other in folder.parent.glob("*"):
         if other != folder:
@@ -40,7 +40,7 @@ def workplace(kind: str, name: str, key: str) -> Path:
 
 
 def link(file: Path, target: Path) -> None:
-    """The same file under another name too, or a copy where that is on another disk."""
+    """Hard-link a file, or copy it if the target is on another disk."""
     try:
         os.link(file, target)
     except OSError:
@@ -48,22 +48,22 @@ def link(file: Path, target: Path) -> None:
 
 
 class Runner:
-    """Does steps, one after the other, by a pool of processes, or without one in this process."""
+    """Runs steps one after the other, in a pool of processes or, without a pool, in this process. `label` starts its messages."""
 
-    def __init__(self, settings: params.TextRun, folder: Path, place: str, pool: ProcessPoolExecutor | None):
-        self.settings, self.folder, self.place, self.pool = settings, folder, place, pool
+    def __init__(self, settings: params.TextRun, folder: Path, label: str, pool: ProcessPoolExecutor | None):
+        self.settings, self.folder, self.label, self.pool = settings, folder, label, pool
 
     def __call__(self, step: str, pipeline: list[PipelineStep], tasks: int) -> None:
-        """Do the tasks of a step that are not done yet. Raises what a task raises, and SesameError where one was killed."""
+        """Run the unfinished tasks of a step. Raise what a task raises, and SesameError if one was killed."""
         started, logs = time.monotonic(), str((self.folder / "logs" / step).absolute())
         if self.settings.executor == "slurm":
             done = self._on_slurm(step, pipeline, tasks, logs)
         else:
-            done = self._here(step, LocalPipelineExecutor(pipeline, tasks=tasks, workers=1, logging_dir=logs))
+            done = self._locally(step, LocalPipelineExecutor(pipeline, tasks=tasks, workers=1, logging_dir=logs))
         print(f"{step}: {done} of {tasks} tasks in {time.monotonic() - started:.1f} s", flush=True)
 
-    def _here(self, step: str, executor: LocalPipelineExecutor) -> int:
-        """datatrove's own pool waits for ever for a task whose process was killed (its issue 222); this one says so."""
+    def _locally(self, step: str, executor: LocalPipelineExecutor) -> int:
+        """Run the tasks on this machine. datatrove's own pool waits for ever for a task whose process was killed (its issue 222)."""
         waiting = executor.get_incomplete_ranks()
         if self.pool is None:
             for rank in waiting:
@@ -74,7 +74,7 @@ class Runner:
                 future.result()
         except BrokenProcessPool:
             raise SesameError(
-                f"{self.place}: a worker was killed in the step {step} (too little memory?); what is done is kept: run again, "
+                f"{self.label}: a worker was killed in the step {step} (too little memory?); what is done is kept: run again, "
                 "with fewer `text.workers` or more shards"
             ) from None
         return len(waiting)
@@ -82,9 +82,9 @@ class Runner:
     def _on_slurm(self, step: str, pipeline: list[PipelineStep], tasks: int, logs: str) -> int:
         settings, jobs = self.settings, Path(logs, "jobs")
 
-        def note(said: str) -> str:
-            """The number of a job that `sbatch` has taken; kept for whoever has to cancel it."""
-            number = re.search(r"job (\d+)", said)[1]
+        def record_job(output: str) -> str:
+            """The id of the job in the output of `sbatch`, also written to `jobs` so that it can be cancelled."""
+            number = re.search(r"job (\d+)", output)[1]
             with jobs.open("a") as file:
                 file.write(f"{number}\n")
             return number
@@ -92,12 +92,12 @@ class Runner:
         here = shlex.quote(str(Path.cwd()))
         executor = _Submitted(
             pipeline, tasks, settings.time, settings.partition, mem_per_cpu_gb=GIB_A_WORKER, workers=settings.workers or -1,
-            job_name=f"sesame-{step}", qos="", logging_dir=logs, requeue_signals=None, job_id_retriever=note,
-            # the code is what is here, and not what this environment was installed from: a lane has its own
+            job_name=f"sesame-{step}", qos="", logging_dir=logs, requeue_signals=None, job_id_retriever=record_job,
+            # run the code of the current folder, not the one that this environment was installed from
             env_command=f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH PYTHONPATH={here}; cd {here}",
         )  # fmt: skip
         waiting = executor.get_incomplete_ranks()
-        _cancel(jobs)  # of a run that was killed: they would write beside these
+        _cancel(jobs)  # jobs of a killed run would write to the same files
         try:
             executor.run()
             self._wait(step, executor, logs)
@@ -117,51 +117,51 @@ class Runner:
         return len(waiting)
 
     def _wait(self, step: str, executor: SlurmPipelineExecutor, logs: str) -> None:
-        """Until all tasks of a step are done. Raises SesameError where they are not, and nothing of them is in the queue any more."""
-        said = None
+        """Wait until all tasks of a step are done. Raise SesameError if some are not and none of them is in the queue any more."""
+        reported = None
         while executor.get_incomplete_ranks():
             time.sleep(POLL)
-            asked = subprocess.run(["squeue", "-h", "-o", "%T %r", "-j", str(executor.job_id)], capture_output=True, text=True)
-            left = asked.stdout.split("\n")[0].split()
-            if asked.returncode and "Invalid job id" not in asked.stderr:  # else it knows of the job no more
-                left = ["PENDING", one_line(asked.stderr.strip())]
-            if not left and (failed := executor.get_incomplete_ranks()):
+            queue = subprocess.run(["squeue", "-h", "-o", "%T %r", "-j", str(executor.job_id)], capture_output=True, text=True)
+            state = queue.stdout.split("\n")[0].split()
+            if queue.returncode and "Invalid job id" not in queue.stderr:  # an invalid id means that the job has left the queue
+                state = ["PENDING", one_line(queue.stderr.strip())]
+            if not state and (failed := executor.get_incomplete_ranks()):
                 raise SesameError(
-                    f"{self.place}: {len(failed)} of {executor.tasks} tasks of the step {step} failed on Slurm, or were cancelled; "
+                    f"{self.label}: {len(failed)} of {executor.tasks} tasks of the step {step} failed on Slurm, or were cancelled; "
                     f"the first one's log is {logs}/logs/task_{failed[0]:05}.log; what is done is kept: run again"
                 )
-            if left and left[0] == "PENDING" and left[1:] != said:
-                said = left[1:]
-                print(f"{step}: waits for Slurm ({' '.join(said)})", flush=True)
+            if state and state[0] == "PENDING" and state[1:] != reported:
+                reported = state[1:]
+                print(f"{step}: waits for Slurm ({' '.join(reported)})", flush=True)
 
 
 class _Submitted(SlurmPipelineExecutor):
     def launch_merge_stats(self) -> None:
-        """Nobody reads them, and Slurm would keep this job in its queue for ever where a task of the step has failed."""
+        """Do nothing: the statistics are not used, and Slurm would keep this job queued for ever if a task of the step failed."""
 
 
 def _cancel(jobs: Path) -> None:
-    """Take jobs out of Slurm's queue, as far as they are in it."""
+    """Cancel the jobs that are still in Slurm's queue."""
     if jobs.exists():
         subprocess.run(["scancel", *jobs.read_text().split()], capture_output=True)
         jobs.unlink()
 
 
 @contextmanager
-def runner(settings: params.TextRun, folder: Path, place: str, preloaded: str) -> Iterator[Runner]:
-    """A runner, whose processes end with it. `place` is for messages; `preloaded` is the module whose import all processes share."""
+def runner(settings: params.TextRun, folder: Path, label: str, preloaded: str) -> Iterator[Runner]:
+    """A runner whose processes end with the context. `preloaded` is the module that the fork server imports once for all of them."""
     folder.mkdir(parents=True, exist_ok=True)
     workers = settings.workers or os.cpu_count() or 1
     if settings.executor == "slurm" or workers == 1:
-        yield Runner(settings, folder, place, None)
+        yield Runner(settings, folder, label, None)
         return
-    context = get_context("forkserver")  # a fork of this process would take along its threads' locks
+    context = get_context("forkserver")  # a fork of this process would copy locks that its threads hold
     context.set_forkserver_preload([preloaded])
     pool = ProcessPoolExecutor(workers, context, _begin, (dict(os.environ),))
     try:
-        yield Runner(settings, folder, place, pool)
+        yield Runner(settings, folder, label, pool)
     except BaseException:
-        for process in list((pool._processes or {}).values()):  # what they do is not waited for
+        for process in list((pool._processes or {}).values()):  # do not wait for their tasks
             process.terminate()
         raise
     finally:
@@ -169,8 +169,8 @@ def runner(settings: params.TextRun, folder: Path, place: str, preloaded: str) -
 
 
 def _begin(environment: dict[str, str]) -> None:
-    """Have the parent's environment, and not the fork server's, which may be older; end with the parent: one whose parent was
-    killed would wait for ever for its next task."""
+    """Take over the parent's environment, since the fork server's may be older, and exit when the parent does: otherwise a worker
+    whose parent was killed would wait for ever."""
     os.environ.clear()
     os.environ.update(environment)
 
@@ -182,8 +182,8 @@ def _begin(environment: dict[str, str]) -> None:
 
 
 def _task(executor: LocalPipelineExecutor, rank: int) -> None:
-    with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):  # all of it is in the task's log
+    with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):  # the task's log has it all
         try:
             executor._run_for_rank(rank)
         finally:
-            logger.remove()  # what it logs to otherwise is this nowhere, closed by then
+            logger.remove()  # it would go on logging to `nowhere`, which is closed then

@@ -1,8 +1,8 @@
-"""MinHash of documents (Broder 1997): 128 numbers each, of which two documents share as large a part as they share 5-word shingles.
+"""MinHash of documents (Broder 1997): 128 numbers each; two documents share about the same fraction of them as of their 5-word shingles.
 
-datatrove's own signature, a Python call a shingle, takes longer than all the rest (docs/text.md), needs word tokenizers that are
-downloaded, and takes all numbers for one. This one is numpy's over a document at a time; shingles, threshold and shortest document are
-those of the corpora in memory (components/text/corpora/cleaning.py).
+datatrove's own signature makes a Python call for each shingle, takes longer than all the rest (docs/text.md), needs word tokenizers that
+are downloaded, and maps all numbers to one. This one is computed by numpy for a document at a time; shingles, threshold and shortest
+document are those of the corpora in memory (components/text/corpora/cleaning.py).
 """
 
 from functools import lru_cache
@@ -13,35 +13,35 @@ import numpy as np
 from components.text.corpora.cleaning import PERMUTATIONS, SHINGLE
 
 GROUP = 1 << 16
-"""Documents whose numbers lie together, band by band, so that a band of a shard is read without the others."""
+"""Documents whose signatures are stored together, band by band, so that a band of a shard is read without the others."""
 PIECE = 1 << 15
-"""Bytes of a text that are hashed at once, and the rest of a word."""
+"""Bytes of a text that are hashed at once, up to the end of a word."""
 FOUND = 0.9
-"""Of the pairs at the threshold at least such a share is compared; of those more alike nearly all."""
-_DRAW = np.random.RandomState(1)  # whose numbers stay what they are in every version of numpy
-_WORD = np.array([1 + 2 * int(own) for own in _DRAW.randint(0, 2**62, SHINGLE)], np.uint64)
-_TIMES = np.array([1 + 2 * int(own) for own in _DRAW.randint(0, 2**31, PERMUTATIONS)], np.uint32)[:, None]
+"""Share of the pairs at the threshold that is compared at least; of more similar pairs it is nearly all."""
+_DRAW = np.random.RandomState(1)  # gives the same numbers in every version of numpy
+_WORD = np.array([1 + 2 * int(number) for number in _DRAW.randint(0, 2**62, SHINGLE)], np.uint64)
+_TIMES = np.array([1 + 2 * int(number) for number in _DRAW.randint(0, 2**31, PERMUTATIONS)], np.uint32)[:, None]
 _PLUS = _DRAW.randint(0, 2**32, (PERMUTATIONS, 1), dtype=np.uint32)
-_COLUMN = np.array([1 + 2 * int(own) for own in _DRAW.randint(0, 2**62, PERMUTATIONS)], np.uint64)
+_COLUMN = np.array([1 + 2 * int(number) for number in _DRAW.randint(0, 2**62, PERMUTATIONS)], np.uint64)
 AT_ONCE = 512
-"""Shingles times permutations that the nearest caches hold."""
+"""Shingles whose values under all permutations fit into the fastest caches."""
 _BASE = 0x9E3779B97F4A7C15  # any odd number; this one is splitmix64's
 
 
 def mixed(numbers: np.ndarray) -> np.ndarray:
-    """Numbers of 64 bits whose every bit depends on all of theirs (splitmix64, Steele et al. 2014)."""
+    """64-bit numbers of which every bit depends on all bits of the input (splitmix64, Steele et al. 2014)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
 
 
 def word_hashes(raw: bytes) -> np.ndarray:
-    """(words,): of each word of a text, whose words stand apart by one space or line end, the sum of its bytes times powers."""
+    """(words,): a polynomial hash of each word of a text, whose words are separated by one space or line end."""
     found, begin = [], 0
     while begin < len(raw):
         end = begin + PIECE
         if end < len(raw):
-            end = min(own for own in (raw.find(b" ", end), raw.find(b"\n", end), len(raw)) if own >= 0)
+            end = min(at for at in (raw.find(b" ", end), raw.find(b"\n", end), len(raw)) if at >= 0)
         octets = np.frombuffer(raw, np.uint8, min(end, len(raw)) - begin, begin)
         powers, inverses = _powers(len(octets))
         sums = np.zeros(len(octets) + 1, np.uint64)
@@ -61,45 +61,45 @@ def _all_powers(length: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Those of `_BASE` and of what undoes it, for so many bytes at least."""
+    """Powers of `_BASE` and of its inverse, at least `length` of each."""
     return _all_powers(max(2 * PIECE, 1 << length.bit_length()))
 
 
 def signature(raw: bytes) -> np.ndarray:
-    """(128,) 16 bit: the lower halves of what is smallest over a document's shingles, by 128 orders of all shingles.
+    """(128,) 16 bit: the lower halves of the smallest hashes of a document's shingles, by 128 hash functions.
 
-    Two different ones are taken for the same in one of 65,536 cases.
+    Two different halves are equal by chance in one of 65,536 cases.
     """
     hashes = mixed(word_hashes(raw.lower() if raw.isascii() else raw.decode().casefold().encode()))
     shingles = max(1, len(hashes) - SHINGLE + 1)
     whole = np.zeros(shingles, np.uint64)
-    for place, factor in enumerate(_WORD[: len(hashes)]):
-        whole += hashes[place : place + shingles] * factor
+    for offset, factor in enumerate(_WORD[: len(hashes)]):
+        whole += hashes[offset : offset + shingles] * factor
     short = (mixed(whole) >> np.uint64(32)).astype(np.uint32)
     smallest = np.full(PERMUTATIONS, 2**32 - 1, np.uint32)
-    room = np.empty((PERMUTATIONS, min(shingles, AT_ONCE)), np.uint32)
+    buffer = np.empty((PERMUTATIONS, min(shingles, AT_ONCE)), np.uint32)
     for begin in range(0, shingles, AT_ONCE):
         some = short[begin : begin + AT_ONCE]
-        values = np.bitwise_xor(some, _PLUS, out=room[:, : len(some)])
+        values = np.bitwise_xor(some, _PLUS, out=buffer[:, : len(some)])
         values *= _TIMES
         np.minimum(smallest, values.min(1), out=smallest)
     return smallest.astype(np.uint16)
 
 
 def rows_of(threshold: float) -> int:
-    """How many of the 128 numbers a band has. Documents that agree in a whole band are compared: the more rows, the fewer are, and the more
-    of those at the threshold are missed (Leskovec et al., Mining of Massive Datasets, section 3.4)."""
+    """Rows of a band, of the 128 numbers. Documents that agree in a whole band are compared: with more rows fewer are compared and more
+    pairs at the threshold are missed (Leskovec et al., Mining of Massive Datasets, section 3.4)."""
     found = {rows: 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) for rows in (16, 8, 4, 2, 1)}
     return next((rows for rows, share in found.items() if share >= FOUND), 1)
 
 
 def band_keys(numbers: np.ndarray) -> np.ndarray:
-    """(documents, rows) -> (documents,): a number for all rows of a band together."""
+    """(documents, rows) -> (documents,): a hash of all rows of a band."""
     return mixed((numbers * _COLUMN[: numbers.shape[1]]).sum(1, dtype=np.uint64))
 
 
 class Signatures:
-    """A shard's signatures in a file: groups of documents, in each band by band."""
+    """The file of a shard's signatures: groups of documents, each stored band by band."""
 
     def __init__(self, path: Path, rows: int):
         self.rows, self.bands = rows, PERMUTATIONS // rows
@@ -108,7 +108,7 @@ class Signatures:
 
     @staticmethod
     def group(signatures: list[np.ndarray], rows: int) -> bytes:
-        """What a group looks like in the file."""
+        """The bytes of a group in the file."""
         return np.stack(signatures).reshape(len(signatures), -1, rows).transpose(1, 0, 2).tobytes()
 
     def _groups(self) -> list[np.ndarray]:
@@ -122,10 +122,10 @@ class Signatures:
         return np.concatenate([np.empty(0, np.uint64), *(band_keys(group[number]) for group in self._groups())])
 
     def of(self, documents: np.ndarray) -> np.ndarray:
-        """(n, 128) of some documents, ascending, by their number among those that have a signature."""
+        """(n, 128) of `documents`, ascending numbers among the documents that have a signature."""
         found = [np.empty((0, PERMUTATIONS), np.uint16)]
         for number, group in enumerate(self._groups()):
-            own = documents[(documents >= number * GROUP) & (documents < (number + 1) * GROUP)] - number * GROUP
-            if len(own):
-                found.append(group[:, own].transpose(1, 0, 2).reshape(len(own), -1))
+            in_group = documents[(documents >= number * GROUP) & (documents < (number + 1) * GROUP)] - number * GROUP
+            if len(in_group):
+                found.append(group[:, in_group].transpose(1, 0, 2).reshape(len(in_group), -1))
         return np.concatenate(found)

@@ -1,6 +1,6 @@
-"""Which bytes of which file are whose: the files of all parts, one behind the other, cut into as many equal lengths as there are shards.
+"""Assign bytes of files to shards: the files of all parts are concatenated and cut into as many equal lengths as there are shards.
 
-A plain file of lines is cut where a document ends; another (gzipped, of an archive, of one document) goes whole to the shard in which it
+A plain file of lines is cut where a document ends; any other (gzipped, in an archive, a single document) goes to the shard in which it
 begins.
 """
 
@@ -16,9 +16,9 @@ from components.text.sources import bucket
 from components.text.sources.portion import Portion
 
 UNKNOWN = 1 << 20
-"""Bytes that a file counts whose size only unpacking it would tell: such files are shared out by number."""
+"""Bytes that a file of unknown size (known only by unpacking it) counts as: such files are distributed by number."""
 LARGEST = 1 << 28
-"""Bytes of a file that is one document, at most: documents are held in memory one by one."""
+"""Maximum bytes of a file that is a single document, since each document is held in memory."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class _File:
     size: int
     changed: int
     cuts: bool
-    """Whether its bytes can be shared out."""
+    """Whether the file can be cut."""
 
 
 def portions(name: str, corpus: params.Corpus) -> list[list[Portion]]:
-    """What each shard reads, in the order of the text. Raises SesameError where a source can't be opened, or a document is too large."""
+    """What each shard reads, in the order of the text. Raise SesameError if a source cannot be opened or a document is too large."""
     files = [file for number, part in enumerate(corpus.parts) for file in _files(f"corpora.{name}, part {number + 1}", number, part)]
     whole = sum(file.size for file in files)
     bounds = [whole * rank // corpus.shards for rank in range(corpus.shards + 1)]
@@ -50,18 +50,18 @@ def portions(name: str, corpus: params.Corpus) -> list[list[Portion]]:
     return found
 
 
-def _append(own: list[Portion], source: params.Source, file: _File) -> None:
-    """One whole file more; behind the one before it in the same portion, so that an archive is opened once."""
+def _append(shard: list[Portion], source: params.Source, file: _File) -> None:
+    """Append a whole file, to the same portion as the file before it if possible, so that an archive is opened once."""
     stamp = (file.size, file.changed)
-    last = own[-1] if own else None
+    last = shard[-1] if shard else None
     if last and (last.part, last.stop, last.end) == (file.part, file.number, None):
-        own[-1] = Portion(file.part, source, last.first, file.number + 1, stamp=(*last.stamp, *stamp))
+        shard[-1] = Portion(file.part, source, last.first, file.number + 1, stamp=(*last.stamp, *stamp))
     else:
-        own.append(Portion(file.part, source, file.number, file.number + 1, stamp=stamp))
+        shard.append(Portion(file.part, source, file.number, file.number + 1, stamp=stamp))
 
 
 def _cut(part: params.CorpusPart, file: _File, bounds: list[int], rank: int, found: list[list[Portion]]) -> None:
-    """Share out a file from a shard on; `bounds` are the shards' first bytes, counted from the file's."""
+    """Cut a file among the shards from `rank` on; `bounds` are the first bytes of the shards, counted from the start of the file."""
     opened = list(sources.open_files(part.source))[file.number]
     with opened.raw() as stream:
         begin = 0
@@ -73,11 +73,11 @@ def _cut(part: params.CorpusPart, file: _File, bounds: list[int], rank: int, fou
 
 
 def _document_end(stream: BinaryIO, position: int, size: int, reader: params.Reader) -> tuple[int, int]:
-    """Where the first document ends that ends at a position or behind it, and where the next one begins."""
+    """The end of the first document that ends at or after `position`, and the start of the next one."""
     if position >= size:
         return size, size
     stream.seek(position - 1)
-    stream.readline()  # what the position stands in, to its end; nothing of the next line where it is the first of one
+    stream.readline()  # the rest of the line at `position`; if a line starts there, nothing of it
     if getattr(reader, "document", "line") == "line":
         return stream.tell(), stream.tell()
     stop = stream.tell()
@@ -111,7 +111,7 @@ def _files(place: str, number: int, part: params.CorpusPart) -> list[_File]:
 
 
 def _stat(stream: BinaryIO) -> tuple[int, int] | None:
-    """Size in bytes and last change of a plain file, here or in a bucket; None of a member of an archive."""
+    """Size in bytes and time of the last change of a plain file, local or in a bucket; None for a member of an archive."""
     if isinstance(remote := getattr(stream, "raw", None), bucket.Remote):
         return remote.size, remote.version
     try:

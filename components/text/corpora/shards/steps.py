@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 
 
 def texts(path: Path) -> Iterator[bytes]:
-    """The documents of a shard, a segment a line, without the last line's end."""
+    """The documents of a shard, one segment per line, without the final line end."""
     with path.open("rb") as file:
         rest = b""
         while chunk := file.read(CHUNK):
@@ -35,29 +35,29 @@ def texts(path: Path) -> Iterator[bytes]:
 
 
 def words_in(text: str | bytes) -> int:
-    """Of a document that is normalised: its words stand apart by one space, its segments by a line end."""
+    """Number of words of a normalised document: one space separates words, one line end segments."""
     space, end = (" ", "\n") if isinstance(text, str) else (b" ", b"\n")
     return text.count(space) + text.count(end) + 1
 
 
 def counts(folder: Path, rank: int) -> dict:
-    """What a step counted of a shard."""
+    """The counts that a step wrote for a shard."""
     return json.loads((folder / f"{rank:05}.json").read_text())
 
 
 def first_documents(folder: Path, tasks: int) -> np.ndarray:
-    """(tasks + 1,): the number of each shard's first document, of those that were cleaned, and how many there are."""
+    """(tasks + 1,): the number of each shard's first cleaned document, and the number of all."""
     return np.cumsum([0, *(counts(folder / "clean", rank)["documents"] for rank in range(tasks))])
 
 
 def dropped(folder: Path, step: str, rank: int) -> np.ndarray:
-    """(n,), ascending: the documents of a shard, counted from its first, that a step drops. None where it was not asked for."""
+    """(n,), ascending: the documents of a shard, counted from its first, that a step drops; empty if the step was not run."""
     path = folder / step / f"{rank:05}.npy"
     return np.load(path) if path.exists() else np.empty(0, np.int64)
 
 
 class Read(PipelineStep):
-    """A shard's portions to documents: normalised, without those that are short."""
+    """Reads a shard's portions as normalised documents and drops short ones."""
 
     type, name = "READER", "portions"
 
@@ -85,7 +85,7 @@ def _documents(part: params.CorpusPart, portion: Portion) -> Iterator[list[str]]
     except SesameError as error:
         if not portion.begin:
             raise
-        # lines were counted from the portion's first: those before it are looked at now only
+        # lines were counted from the start of the portion: add those before it
         [file] = list(sources.open_files(part.source))[portion.first : portion.stop]
         with file.raw() as stream:
             before = stream.read(portion.begin).count(b"\n")
@@ -94,7 +94,7 @@ def _documents(part: params.CorpusPart, portion: Portion) -> Iterator[list[str]]
 
 
 class Store(PipelineStep):
-    """Documents to `clean/<rank>.txt`, with a digest of each and the counts."""
+    """Writes documents to `clean/<rank>.txt`, with a digest of each and the counts."""
 
     type, name = "WRITER", "cleaned text"
 
@@ -109,7 +109,7 @@ class Store(PipelineStep):
             for document in data:
                 text = document.text
                 if self.before[1:] and (not text or words_in(text) < self.cleaning.min_words):
-                    short += 1  # a filter took lines out of it
+                    short += 1  # a filter removed lines
                     continue
                 language = document.metadata.get("language")
                 if not languages or languages[-1][0] != language:
@@ -128,7 +128,7 @@ class Store(PipelineStep):
 
 
 class Split(PipelineStep):
-    """A shard without its duplicates to the files of the corpus, a split each. A document's hash chooses, as for a corpus of one file."""
+    """Writes a shard without its duplicates to one file per split. A document's hash selects its split, as for a corpus of one file."""
 
     type, name = "WRITER", "splits"
 
@@ -139,9 +139,9 @@ class Split(PipelineStep):
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         target, known = self.folder / "shards", counts(self.folder / "clean", rank)
         target.mkdir(exist_ok=True)
-        again, near = dropped(self.folder, "exact", rank), dropped(self.folder, "near", rank)
+        exact, near = dropped(self.folder, "exact", rank), dropped(self.folder, "near", rank)
         kept = np.ones(known["documents"], bool)
-        kept[again] = kept[near] = False
+        kept[exact] = kept[near] = False
         languages, words, language = [*known["languages"], (None, known["documents"])], Counter(), -1
         written = {split: {"documents": 0, "segments": 0, "words": 0, "bytes": 0} for split in SPLITS}
         digests = {split: hashlib.sha256() for split in SPLITS}
@@ -152,16 +152,16 @@ class Split(PipelineStep):
             if not kept[number]:
                 continue
             split = split_of(raw.decode(), self.splits, self.seed)
-            own, block = written[split], b"\n" * (written[split]["documents"] > 0) + raw + b"\n"
+            totals, block = written[split], b"\n" * (written[split]["documents"] > 0) + raw + b"\n"
             files[split].write(block)
             digests[split].update(block)
             size = words_in(raw)
             for key, more in (("documents", 1), ("segments", raw.count(b"\n") + 1), ("words", size), ("bytes", len(block))):
-                own[key] += more
+                totals[key] += more
             words[languages[language][0]] += size
         for file in files.values():
             file.close()
-        reasons = known["dropped"] | {"duplicates": len(again), "near_duplicates": len(near)}
-        splits = {split: own | {"sha256": digests[split].hexdigest()} for split, own in written.items()}
+        reasons = known["dropped"] | {"duplicates": len(exact), "near_duplicates": len(near)}
+        splits = {split: totals | {"sha256": digests[split].hexdigest()} for split, totals in written.items()}
         about = {"dropped": reasons, "splits": splits, "words_by_language": {key: count for key, count in words.items() if key}}
         (target / f"{rank:05}.json").write_text(json.dumps(about))

@@ -144,9 +144,9 @@ def score(
 
 def solved(problems: list[str], answers: list[str]) -> float:
     """The share of problems with a right answer."""
-    from components.text.sources.synthetic import right
+    from components.text.sources.synthetic import solves
 
-    return sum(map(right, problems, answers)) / len(problems)
+    return sum(map(solves, problems, answers)) / len(problems)
 
 
 def baseline(all_params: params.Params, encoding: str, objective: params.Objective) -> Callable[[str], str]:

@@ -140,7 +140,7 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
 
     def look(value: object) -> None:
         if isinstance(value, params.PypiSource | params.UrlSource):
-            folder = download.kept("", value.sha256)
+            folder = download.cached_path("", value.sha256)
             if not any(path.suffix != ".part" for path in folder.glob("*")):
                 to_fetch.add(value.sha256)
         elif isinstance(value, params.HubSource | params.HubModelSource):

@@ -19,16 +19,16 @@ def source(**changes) -> params.SyntheticSource:
 
 
 def test_pairs_are_right_differ_and_come_again():
-    pairs = list(synthetic.drawn(source()))
-    assert pairs == list(synthetic.drawn(source())) != list(synthetic.drawn(source(seed=2))) and len(pairs) == 60
+    pairs = list(synthetic.generate_pairs(source()))
+    assert pairs == list(synthetic.generate_pairs(source())) != list(synthetic.generate_pairs(source(seed=2))) and len(pairs) == 60
     assert len({problem for problem, _ in pairs}) == 60
     for problem, solution in pairs:
         for text in (problem, solution):
-            assert sympy.simplify(synthetic.read(text) - synthetic.read(synthetic.written(synthetic.read(text)))) == 0
-        assert synthetic.right(problem, solution) and synthetic.right(problem, f"add {solution} int+ 7"), "up to a constant"
-        assert not synthetic.right(problem, f"add {solution} x")
-    others = {problem for problem, _ in synthetic.drawn(source(part="held_out", pairs=10))}
-    assert not others & {problem for problem, _ in synthetic.drawn(source(pairs=200))}
+            assert sympy.simplify(synthetic.from_words(text) - synthetic.from_words(synthetic.to_words(synthetic.from_words(text)))) == 0
+        assert synthetic.solves(problem, solution) and synthetic.solves(problem, f"add {solution} int+ 7"), "up to a constant"
+        assert not synthetic.solves(problem, f"add {solution} x")
+    others = {problem for problem, _ in synthetic.generate_pairs(source(part="held_out", pairs=10))}
+    assert not others & {problem for problem, _ in synthetic.generate_pairs(source(pairs=200))}
 
 
 @pytest.mark.parametrize(("answer", "found"), [
@@ -37,7 +37,7 @@ def test_pairs_are_right_differ_and_come_again():
     ("exp exp exp exp mul int+ 9 9 9 x", False),
 ])  # fmt: skip
 def test_an_answer_is_right_in_whatever_form(answer, found):
-    assert synthetic.right("add int+ 1 log x", answer) is found
+    assert synthetic.solves("add int+ 1 log x", answer) is found
 
 
 def test_two_files_of_as_many_lines():
@@ -45,7 +45,7 @@ def test_two_files_of_as_many_lines():
     assert [file.name.rpartition(": ")[2] for file in files] == ["problems", "solutions"]
     assert len(list(translations("here", source(pairs=5)))) == 5
     with pytest.raises(SesameError, match="no new problem in 2,000 tries after .* of 60; ask for fewer pairs or for more operators"):
-        list(synthetic.drawn(source(pairs=60, operators=1)))
+        list(synthetic.generate_pairs(source(pairs=60, operators=1)))
 
 
 def test_a_model_is_asked_and_its_answers_are_checked(project):
@@ -74,6 +74,6 @@ def test_a_model_is_asked_and_its_answers_are_checked(project):
         done = run_stage(module, name)
         assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in Path("data/generated/solved/texts.jsonl").read_text().splitlines()]
-    share = sum(synthetic.right(row["input"], row["written"]) for row in rows) / len(rows)
+    share = sum(synthetic.solves(row["input"], row["written"]) for row in rows) / len(rows)
     assert json.loads(Path("data/metrics/generate/solved.json").read_text())["solved"] == share and f"solved: {share:.1%}" in done.stdout
-    assert all(synthetic.right(row["input"], row["reference"]) for row in rows)
+    assert all(synthetic.solves(row["input"], row["reference"]) for row in rows)

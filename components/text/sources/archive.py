@@ -1,4 +1,4 @@
-"""Looking into zip and tar archives without unpacking them: members are read in memory, nothing is written or run."""
+"""Read zip and tar archives without unpacking them: members are read in memory, nothing is written or run."""
 
 import difflib
 import io
@@ -21,7 +21,7 @@ class Member(NamedTuple):
     """A file of an archive, under one of its names."""
 
     file: str
-    """Its own name, where the member is a link to it."""
+    """The name of the file itself, also if the member is a link to it."""
     open: Opener
 
 
@@ -29,7 +29,7 @@ Members = dict[str, Member]
 
 
 def _members(archive: Path | BinaryIO, name: str) -> Members:
-    """The files of an archive by their path inside it. The openers keep the archive open as long as one of them lives."""
+    """The files of an archive by their path inside it. The archive stays open as long as one of the openers exists."""
     try:
         try:  # tar first: the tail of an uncompressed tar may look like a zip, never the other way round
             tar = tarfile.open(archive) if isinstance(archive, Path) else tarfile.open(fileobj=archive)  # noqa: SIM115
@@ -42,23 +42,22 @@ def _members(archive: Path | BinaryIO, name: str) -> Members:
             files = {info.filename: (lambda info=info: opened.open(info)) for info in found if not _is_link(info)}
             hard, symbolic = {}, {info.filename: opened.read(info).decode() for info in found if _is_link(info)}
         beside = {link: posixpath.join(posixpath.dirname(link), target) for link, target in symbolic.items()}
-        return _followed(files, hard | beside)
+        return _resolve_links(files, hard | beside)
     except (*DAMAGED, ValueError) as error:  # ValueError: names that are no text, places before the beginning
         raise SesameError(f"{name}: not a readable zip or tar archive ({one_line(error)})") from None
 
 
 def _is_link(info: zipfile.ZipInfo) -> bool:
-    """Whether a member of a zip holds the place of another file, as `zip --symlinks` writes it, and no text."""
+    """Whether a member of a zip is a symbolic link, as `zip --symlinks` writes it."""
     return stat.S_ISLNK(info.external_attr >> 16)
 
 
-def _followed(files: Mapping[str, Opener], links: Mapping[str, str]) -> Members:
-    """The files, and the links that lead to one of them: their content is that of the file. Links to folders or out of
-    the archive are left out."""
+def _resolve_links(files: Mapping[str, Opener], links: Mapping[str, str]) -> Members:
+    """The files and the links to them, with the content of the file. Links to folders or out of the archive are left out."""
     members = {name: Member(name, opener) for name, opener in files.items()}
     names = {posixpath.normpath(name): name for name in (*files, *links)}
     for name, target in links.items():
-        for _ in links:  # a link may lead to another one, but not for ever
+        for _ in links:  # links may be chained, but not endlessly
             target = names.get(posixpath.normpath(target), "")
             if target not in links:
                 break
@@ -92,7 +91,7 @@ def _select(members: Members, archive: str, patterns: list[str]) -> Iterator[Sou
         outer, _, inner = pattern.partition("!")
         for name in _matching(list(members), outer, archive):
             place = f"{archive}: {name}"
-            if inner:  # an archive in the archive is read into memory: its members stand in no file that could be opened again
+            if inner:  # an archive in the archive is read into memory, as no file of it could be reopened
                 with SourceFile(place, members[name].open).open() as stream:
                     nested = io.BytesIO(stream.read())
                 yield from _select(_members(nested, place), place, [inner])

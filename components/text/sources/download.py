@@ -1,4 +1,4 @@
-"""A verified copy of a remote file: progress, retries that resume, one download at a time, nothing wrong left behind."""
+"""Download verified copies of remote files, with progress and resuming retries; concurrent runs share a download."""
 
 import hashlib
 import ssl
@@ -52,19 +52,19 @@ class _Progress:
             self.bar.close()
 
 
-def kept(filename: str, sha256: str) -> Path:
-    """Where the verified copy of a file stays."""
+def cached_path(filename: str, sha256: str) -> Path:
+    """Path of the verified copy of a file."""
     return STATE / "downloads" / sha256 / filename
 
 
 def fetch(filename: str, sha256: str, address: Callable[[], str], cure: str) -> Path:
-    """Path of a verified copy of the file: the one kept from before, else downloaded from `address()`.
+    """Path of a verified copy of the file: the cached one, else downloaded from `address()`.
 
     Copies stay in `.sesame/downloads/<sha256>/<filename>`; a kept copy is verified again on every use. An interrupted
     download continues where it stopped. Raises Unreachable when there is no answer (with `cure`), SesameError when the
     server refuses, or sends a file with another hash (both hashes are named, the file is deleted).
     """
-    copy = kept(filename, sha256)
+    copy = cached_path(filename, sha256)
     folder = copy.parent
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):  # stages that run side by side share one download
@@ -85,16 +85,18 @@ def fetch(filename: str, sha256: str, address: Callable[[], str], cure: str) -> 
 
 
 def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> None:
-    """The file to `part`, and what is there already not again. Raises as `fetch` does."""
+    """Download the rest of the file to `part`. Raise as `fetch` does."""
     for attempt in range(1, ATTEMPTS + 1):
-        # A part stays when the connection breaks, for the next attempt or the next run to go on from.
+        # If the connection breaks, the part stays for the next attempt or the next run to resume.
         start = part.stat().st_size if part.exists() else 0
         try:
             resumed = _stream(url, filename, part, start)
         except requests.RequestException as error:
-            if error.response is not None and error.response.status_code == 416:  # we have as much: whole already, or of another file
+            if (
+                error.response is not None and error.response.status_code == 416
+            ):  # the part is already as long: it is complete, or another file
                 resumed = True
-            elif not passing(error):
+            elif not is_transient(error):
                 raise SesameError(f"{filename}: {url} answers {reason(error)}; {cure}") from None
             elif attempt == ATTEMPTS:
                 raise Unreachable(f"{filename}: {url} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
@@ -107,7 +109,7 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
         if received == sha256:
             return
         part.unlink()
-        if not resumed:  # what was resumed may have begun as another file, so that gets a second chance from its start
+        if not resumed:  # a resumed part may be of another file: start again once
             raise SesameError(
                 f"{filename}: wrong sha256: {received} came from {url}, {sha256} is declared; deleted. "
                 "Check the file, then the declared hash"
@@ -115,9 +117,9 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
     raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {url}; {cure}")
 
 
-def passing(error: BaseException) -> bool:
-    """Whether what a request failed for may be gone the next time: no connection, no answer in time, a busy or broken server."""
-    import httpx2  # what the hub's library asks with
+def is_transient(error: BaseException) -> bool:
+    """Whether a failed request may work the next time: no connection, no answer in time, a busy or broken server."""
+    import httpx2  # the hub's library uses it
 
     if (response := getattr(error, "response", None)) is not None:
         return response.status_code >= 500 or response.status_code in (408, 429)
@@ -125,17 +127,17 @@ def passing(error: BaseException) -> bool:
         ConnectionError, TimeoutError, requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError,
         httpx2.TransportError,
     )  # fmt: skip
-    return isinstance(error, broken) or (error.__cause__ is not None and passing(error.__cause__))
+    return isinstance(error, broken) or (error.__cause__ is not None and is_transient(error.__cause__))
 
 
-def failed(error: BaseException, message: str) -> SesameError:
-    """The error to raise for a request that failed for good: Unreachable where it may work the next time."""
-    return (Unreachable if passing(error) else SesameError)(message)
+def request_error(error: BaseException, message: str) -> SesameError:
+    """The error to raise for a failed request: Unreachable if it may work the next time."""
+    return (Unreachable if is_transient(error) else SesameError)(message)
 
 
 def reason(error: requests.RequestException) -> str:
     """Why a request failed, in a few words."""
-    if isinstance(error, requests.exceptions.SSLError):  # which is a ConnectionError, too
+    if isinstance(error, requests.exceptions.SSLError):  # a subclass of ConnectionError
         return f"no TLS connection: {_tls(error)}"
     if isinstance(error, requests.Timeout):
         return "no answer in time"
@@ -145,7 +147,7 @@ def reason(error: requests.RequestException) -> str:
 
 
 def _tls(error: BaseException) -> str:
-    """What OpenSSL says of the connection or the server's certificate, out of the errors that others have wrapped around it."""
+    """OpenSSL's message on the connection or the server's certificate, from inside the errors wrapped around it."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = getattr(cause, "reason", None) or next((own for own in cause.args if isinstance(own, BaseException)), None)
@@ -155,7 +157,7 @@ def _tls(error: BaseException) -> str:
 
 
 def _stream(url: str, filename: str, part: Path, start: int) -> bool:
-    """Append what is missing to `part`; True when the server continued at `start` and did not begin again."""
+    """Append the missing bytes to `part`. Return True if the server continued at `start`, False if it sent the whole file."""
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})  # the stored bytes, not repacked ones
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
         response.raise_for_status()

@@ -26,7 +26,7 @@ def open_rows(source: params.HubSource) -> Iterator[tuple[str, dict]]:
             decoded = {column: _decoded(features.get(column), field) for column, field in row.items()}
             yield f"{source.path} ({source.split}), row {number}", decoded
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, httpx2.HTTPError) as error:
-        raise download.failed(
+        raise download.request_error(
             error,
             f"data set {source.path!r} can't be read: {one_line(error)}; check path, name, split and revision, "
             "the network (HF_ENDPOINT names a mirror), and for a private set `hf auth login`",

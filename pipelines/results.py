@@ -8,6 +8,7 @@ from components.core import storage
 from components.finetune.stages import scores_table, spread
 from components.stages import registry
 from components.stages.declaration import Table
+from components.stages.outputs import read_json
 from components.studies.folders import REPORTS
 from pipelines import studies, terminal
 from pipelines.execution import graph
@@ -32,7 +33,7 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         studies.show(name)
         terminal.say(f"report   {REPORTS / name}.html")
     files = {tuple(name.split("@", 1)): storage.metrics_path(*name.split("@", 1)) for name in names if "@" in name}
-    metrics = {key: storage.read_json(path) for key, path in files.items() if path.exists()}
+    metrics = {key: read_json(path) for key, path in files.items() if path.exists()}
     if _tables(metrics) and (REPORT / "index.html").exists():
         terminal.say("report   does not show these figures yet: `sesame run report` updates it")
     if "budget" in names or any(name.startswith("search@") for name in names):
@@ -85,7 +86,7 @@ def _efficiency() -> None:
 def _search(page: bool) -> None:
     rows = []
     for path in sorted((SEARCH / "trials").glob("*/*/*.json")):
-        metrics = storage.read_json(path)
+        metrics = read_json(path)
         best = metrics["best"] or {"score": None, "drawn": {}}
         drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in best["drawn"].items())
         score = "–" if best["score"] is None else f"{best['score']:.3f}"

@@ -10,6 +10,7 @@ from filelock import FileLock, Timeout
 from components import params
 from components.core import storage, tracking
 from components.core.errors import SesameError
+from components.stages.outputs import read_json
 from components.studies.folders import REPORTS
 from pipelines import terminal
 
@@ -72,7 +73,7 @@ def show(name: str) -> None:
             cells.append(f"{float(difference):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if difference and low and high else "")
     terminal.say("")
     terminal.table(columns, shown, f"{name}: {block.question} ({len(block.seeds)} seeds)")
-    terminal.say(storage.read_json(REPORTS / f"{name}.json")["reading"], "bold")
+    terminal.say(read_json(REPORTS / f"{name}.json")["reading"], "bold")
 
 
 def _short(text: str | float | None) -> str:

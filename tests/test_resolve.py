@@ -203,6 +203,8 @@ RUN_ALL = """
 import json, runpy, sys
 import components.stages.stage
 
+components.stages.registry.stages()  # which every stage looks at
+
 print("LOADED frame all", *(own for own in sys.modules if own.partition(".")[0] == "components"), flush=True)
 for module, name in json.load(open("stages.json")):
     for mine in [own for own in sys.modules if own.partition(".")[0] == "components"]:

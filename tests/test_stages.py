@@ -7,8 +7,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from components import params
-from components.core import storage
 from components.stages import registry
+from components.stages.outputs import writer
 
 ROOT = Path(__file__).parents[1]
 PIPELINES = ("dvc.yaml", "studies/dvc.yaml")
@@ -68,4 +68,4 @@ def test_a_missing_file_names_the_stage_that_writes_it():
         "data/adapted/a/lora/b/x": ["adapt@a-lora-b"], "data/curves/gpt.csv": ["pretrain@gpt"],
         "data/metrics/encode/all.json": ["encode@all"], "data/seeds/bert/snli/1.csv": [],
     }  # fmt: skip
-    assert {path: storage.writer(Path(path)) for path in expected} == expected
+    assert {path: writer(Path(path)) for path in expected} == expected

@@ -4,14 +4,10 @@ import errno
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from safetensors import SafetensorError
-
-from components.core.errors import SesameError, one_line
+from components.core.errors import SesameError
 
 STATE = Path(".sesame")
 """Git-ignored working files: downloads, checkpoints, files of servers. Safe to delete when nothing runs."""
@@ -88,80 +84,9 @@ def write_json(path: Path, value: object) -> None:
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn any error about a file of another stage into a SesameError that names the file and the stage to run again."""
-    try:
-        yield
-    except FileNotFoundError:
-        command = " ".join(["sesame run", *writer(path)])
-        raise SesameError(f"{path}: no such file; run the stage that writes it first (`{command}`)") from None
-    except MALFORMED as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else one_line(error)
-        stages = writer(path)
-        advice = f"run `sesame run --force {stages[0]}` to write it again" if stages else "run the stage that writes it with --force"
-        raise SesameError(f"{path} can't be read ({reason}); {advice}") from None
-
-
-MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError, SafetensorError)
-"""Errors of parsers and libraries on a file that is truncated, empty, or of another format."""
-
-WRITERS: dict[str, tuple[str, ...]] = {}
-"""Folder of data/ -> the stages that write to it, as templates for the names below it. `components.stages.registry` fills it."""
-
-
-def writer(path: Path) -> list[str]:
-    """Return the stage that wrote a file under data/; an empty list if it is unknown."""
-    if not WRITERS:  # in a command that runs no stage
-        import_module("components.stages.registry")
-    above, _, inside = str(path.with_suffix("")).rpartition("data/")
-    folder, *names = inside.split("/")
-    stages = [stage.format(*names, "", "") for stage in WRITERS.get(folder, ())]
-    ran = [stage for stage in stages if (Path(above) / metrics_path(*stage.split("@"))).exists()]
-    return (ran or stages) if len(ran or stages) == 1 else []
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file of another stage. Raise SesameError that names the file."""
-    with reading(path):
-        return json.loads(path.read_text(encoding="utf-8"))
-
-
-def read_lines(path: Path) -> Iterator[dict]:
-    """Yield the JSON objects, one per line, of a file of another stage. Raise SesameError that names the file."""
-    with reading(path), path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"line {number}: {error.msg}") from None
-            yield row
-
-
-METRICS = Path("data/report/metrics.json")
-"""Stage -> metrics in the last report, of all stages that params.yaml declares; committed to git."""
-
-
 def metrics_path(stage: str, name: str, of_studies: bool = False) -> Path:
     """Return the path of a stage's metrics, a small JSON file that MLflow logs and the report reads.
 
     `of_studies`: the studies' file declares it. The report depends on the complete folder data/metrics, so studies write elsewhere.
     """
     return Path("data/study_metrics" if of_studies else "data/metrics", stage, f"{name}.json")
-
-
-def committed_metrics() -> dict[str, dict]:
-    """Return stage -> metrics in the last report, from git; empty if they can't be read."""
-    with suppress(SesameError, AttributeError):
-        return {name: metrics for name, metrics in read_json(METRICS).items() if isinstance(metrics, dict)}
-    return {}
-
-
-def last_metrics(stage: str, name: str, of_studies: bool = False, committed: dict[str, dict] | None = None) -> dict:
-    """Return the metrics of a stage's last run: from its file, else from git; empty if neither can be read.
-
-    For many stages, read `committed_metrics` once. Only for estimates: a damaged file must not keep its stage from running.
-    """
-    with suppress(SesameError):
-        return read_json(metrics_path(stage, name, of_studies))
-    return (committed_metrics() if committed is None else committed).get(f"{stage}@{name}", {})

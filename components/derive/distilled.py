@@ -15,6 +15,7 @@ from components.models import store
 from components.objectives.distillation.config import Distillation
 from components.pretrain.training import checkpoint_folder, pretrain
 from components.stages.closure import fingerprint
+from components.stages.outputs import read_json
 
 
 class Lessons(params.Model):
@@ -58,7 +59,7 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     trained = pretrain(block, name, folder, run, start=student)
     if trained is None:  # a rank that is not the first
         return {}
-    config = storage.read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     config["lineage"][-1] |= {"by": "distilled", "objective": by.objective.name, "layers": by.layers}
     storage.write_json(folder / "config.json", config)
     save_curve(trained, folder)

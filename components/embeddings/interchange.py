@@ -11,6 +11,7 @@ from components.core.errors import SesameError
 from components.embeddings import dictionaries
 from components.embeddings.maps import normalise, unit
 from components.embeddings.space import Space, load
+from components.stages.outputs import reading
 
 FOLDER = Path("data/export")
 
@@ -33,7 +34,7 @@ def export(all_params: params.Params, name: str, method: str | None, out: Path |
         methods = [candidate.name for candidate in alignment.methods]
     if (method := method or methods[0]) not in methods:
         raise SesameError(f"--method {method}: alignment {name} has {', '.join(methods)}")
-    with storage.reading(learned), np.load(learned) as matrices:
+    with reading(learned), np.load(learned) as matrices:
         maps = {side: matrices[f"{method}_{side}"] for side in ("source", "target")}
     how = next(candidate for candidate in alignment.methods if candidate.name == method)
     spaces = {side: load(Path("data/vectors", getattr(alignment, side)), alignment.max_vocabulary) for side in maps}

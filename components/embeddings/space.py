@@ -11,6 +11,7 @@ import numpy as np
 
 from components.core import storage
 from components.core.words import LETTERS
+from components.stages.outputs import reading
 
 WORD = re.compile(LETTERS)
 """A run of letters with their marks. Digits, punctuation and the apostrophe separate words."""
@@ -42,11 +43,11 @@ class Space:
 def load(path: str | Path, limit: int | None = None) -> Space:
     """The (`limit` most frequent) vectors of a `data/vectors/<name>` folder. Raises SesameError when a file is missing or broken."""
     path = Path(path)
-    with storage.reading(path / "vocabulary.txt"):
+    with reading(path / "vocabulary.txt"):
         lines = (path / "vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
         words, counts = zip(*(line.split("\t") for line in lines), strict=True)
         counts = np.array(counts, dtype=np.int64)
-    with storage.reading(path / "vectors.npy"):
+    with reading(path / "vectors.npy"):
         vectors = np.load(path / "vectors.npy")
         if len(vectors) != len(words):
             raise ValueError(f"{len(vectors)} vectors, {len(words)} words in vocabulary.txt")

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from components.core import storage
 from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.evaluations.config import COLUMNS_READ, TreebankEvaluation
 from components.evaluations.inference import AnyTokenizer, by_length, device_of, inference, padded
 from components.evaluations.minimal_pairs.words import tokens
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_lines, reading
 from components.text import corpora, sources
 from components.text.sources.file import SourceFile
 from components.text.sources.text import lines
@@ -132,8 +132,8 @@ def write(file: Path, sentences: Iterable[Sentence]) -> None:
 
 def read_written(file: Path) -> list[Sentence]:
     """Read the file of `write`. Raises SesameError where it is missing or malformed."""
-    with storage.reading(file):
-        if not (sentences := [Sentence(**row) for row in storage.read_lines(file)]):
+    with reading(file):
+        if not (sentences := [Sentence(**row) for row in read_lines(file)]):
             raise ValueError("it is empty")
         return sentences
 

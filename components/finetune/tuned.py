@@ -9,12 +9,12 @@ from lightning import Fabric
 from safetensors.torch import load_file, save_file
 
 from components import params
-from components.core import storage
 from components.core.errors import SesameError
 from components.finetune import loop, methods
 from components.finetune.loop import Predictions
 from components.finetune.task_setup import PreparedModel
 from components.models import store
+from components.stages.outputs import read_json, reading
 from components.tasks import Example
 
 FOLDER = "task"
@@ -44,8 +44,8 @@ class TunedModel:
             raise SesameError(
                 f"{folder.name} has no task head; declare a model with `by: {{name: tuned, ...}}` under `derived` (docs/adaptation.md)"
             )
-        about = storage.read_json(folder / FOLDER / "task.json")
-        with storage.reading(folder / FOLDER / "task.json"):
+        about = read_json(folder / FOLDER / "task.json")
+        with reading(folder / FOLDER / "task.json"):
             self.task, self.recipe = params.Task.model_validate(about["task"]), params.Recipe.model_validate(about["recipe"])
             self.name, self.pair = about["name"], about["pair"]
         model, self.tokens = store.load(folder)
@@ -53,7 +53,7 @@ class TunedModel:
         for key, value in about["learned"].items():
             setattr(self.kind, key, value)
         self.module = methods.build(model, self.tokens, self.recipe, self.kind, self.pair)
-        with storage.reading(folder / FOLDER / "head.safetensors"):
+        with reading(folder / FOLDER / "head.safetensors"):
             self.module.head.load_state_dict(load_file(folder / FOLDER / "head.safetensors"))
         self.module.eval()
 

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from components import params
-from components.core import storage
 from components.core.errors import SesameError
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_json, reading
 from components.text import tokenizer
 
 
@@ -66,8 +66,8 @@ def about(folder: Path) -> About:
     """Read the description of a model. Raise SesameError if there is no model."""
     if not folder.exists():
         raise SesameError(f"{folder}: no model there; run the stage that makes {folder.name} first (`sesame plan` lists them)")
-    config = storage.read_json(folder / "config.json")
-    with storage.reading(folder / "config.json"):
+    config = read_json(folder / "config.json")
+    with reading(folder / "config.json"):
         return About(TypeAdapter(params.Architecture).validate_python(config["architecture"]), config.get("absent", []), config["lineage"])
 
 
@@ -82,7 +82,7 @@ def load(folder: Path, pretrained: bool = True) -> tuple[LanguageModel, tokenize
     model.absent = description.absent  # in both cases, so that a method trains the same modules
     if pretrained:
         random = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] in model.absent}
-        with storage.reading(folder / "model.safetensors"):
+        with reading(folder / "model.safetensors"):
             model.load_state_dict(random | load_file(folder / "model.safetensors"))
     return model, tokens
 

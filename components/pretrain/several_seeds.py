@@ -11,6 +11,7 @@ from components.core import processes, storage
 from components.core.tracking import Run
 from components.params import Model
 from components.pretrain.training import checkpoint_folder, pretrain
+from components.stages.outputs import read_json
 
 METRICS_OF_ALL_SEEDS = ("loss", "perplexity", "bits_per_byte")
 
@@ -45,7 +46,7 @@ def pretrain_seeds(config: Model, name: str, folder: Path, run: Run) -> tuple[di
         storage.write_json(trained / "trained.json", {"metrics": result.metrics, "curve": result.curve, "seconds": result.seconds})
     if not processes.rank_zero():
         return None
-    results = {seed: storage.read_json(trained / "trained.json") for seed, trained in folders.items()}
+    results = {seed: read_json(trained / "trained.json") for seed, trained in folders.items()}
     with storage.output(folder) as target:
         for number, trained in enumerate(folders.values(), start=1):
             # copied, not moved: an attempt that is killed before the last line is repeated

@@ -16,6 +16,7 @@ from components.core import storage
 from components.core.tracking import Run
 from components.report import STARTS, benchmarks, evaluations, spaces, tables, writing
 from components.stages import stage
+from components.stages.outputs import METRICS
 
 FOLDER = Path("data/report")
 
@@ -57,7 +58,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         summary.setdefault("asked", {}).setdefault(row.model, {})[row.evaluation] = float(row.score)
     storage.write_json(FOLDER / "summary.json", summary)
     # a copy for git: the stages' own files are in DVC's cache
-    storage.write_json(storage.METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
+    storage.write_json(METRICS, {f"{group}@{name}": measured for (group, name), measured in metrics.items()})
     beyond = {
         "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, cases(gains, "higher").values())),
         "ahead": sum(row["ahead"] for row in gains),

@@ -15,6 +15,7 @@ from components.core import storage
 from components.core.frames import read_csv
 from components.report import STARTS
 from components.stages import registry
+from components.stages.outputs import read_json, read_lines, reading
 
 SCORES = [
     "model", "task", "method", "pair", "init", "metric", "mean", "std", "n", "protocol", "trainable_parameters",
@@ -33,7 +34,7 @@ PRETRAINING = [
 
 def read(all_params: params.Params) -> dict[tuple[str, str], dict]:
     """The metrics of every declared stage. Raises SesameError with the name of a stage without metrics."""
-    return {key: storage.read_json(storage.metrics_path(*key)) for key in registry.reported(all_params)}
+    return {key: read_json(storage.metrics_path(*key)) for key in registry.reported(all_params)}
 
 
 def named(measured: dict) -> str:
@@ -173,7 +174,7 @@ def reliability(all_params: params.Params, metrics: dict[tuple[str, str], dict])
     for (group, _), measured in metrics.items():
         if group == "finetune" and "calibration" in measured:
             path = Path("data/scores", measured["model"], measured["task"], "predictions.jsonl")
-            rows = [row for row in storage.read_lines(path) if (row["init"], row["split"]) == ("pretrained", measured["split"])]
+            rows = [row for row in read_lines(path) if (row["init"], row["split"]) == ("pretrained", measured["split"])]
             labels = all_params.tasks[measured["task"]].labels
             probabilities = np.array([row["probabilities"] for row in rows])
             gold = np.array([labels.index(row["label"]) for row in rows])
@@ -242,7 +243,7 @@ def curves(all_params: params.Params) -> pd.DataFrame:
 
 def samples(all_params: params.Params) -> dict[str, list[dict[str, str]]]:
     """What each model generated from its prompts."""
-    return {name: storage.read_json(Path("data/samples", f"{name}.json")) for name in all_params.main("models")}
+    return {name: read_json(Path("data/samples", f"{name}.json")) for name in all_params.main("models")}
 
 
 def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> list[dict]:
@@ -276,5 +277,5 @@ def unguarded(all_params: params.Params) -> list[str]:
 
 def csv(path: Path) -> pd.DataFrame:
     """A table that a stage wrote. Raises SesameError where it is missing or broken."""
-    with storage.reading(path):
+    with reading(path):
         return read_csv(path)

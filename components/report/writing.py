@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from components import params
 from components.comparison import plots
-from components.core import storage
 from components.report.benchmarks import Metrics
+from components.stages.outputs import read_json, read_lines
 
 SHOWN = 6
 """Number of texts of each generation."""
@@ -17,7 +17,7 @@ SHOWN = 6
 
 def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
     """The page's section: one row per generation, some texts, and the metrics with their versions."""
-    texts = {name: list(storage.read_lines(Path("data/generated", name, "texts.jsonl")))[:SHOWN] for name in all_params.generations}
+    texts = {name: list(read_lines(Path("data/generated", name, "texts.jsonl")))[:SHOWN] for name in all_params.generations}
     signatures = {line for name in all_params.generations for line in _card(name)["signatures"].values()}
     return {"table": table(all_params, metrics), "texts": texts, "signatures": sorted(signatures)}
 
@@ -56,4 +56,4 @@ def describe(decoding: params.HowWritten) -> str:
 
 
 def _card(name: str) -> dict[str, Any]:
-    return storage.read_json(Path("data/generated", name, "card.json"))
+    return read_json(Path("data/generated", name, "card.json"))

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from components.core.errors import SesameError
-from components.core.storage import read_json, reading, write_json
+from components.core.storage import write_json
 from components.stages import resolve
+from components.stages.outputs import read_json, reading
 
 
 def digest(folder: Path) -> str:

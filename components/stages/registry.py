@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 
-from components.core import storage
 from components.params import Params
 from components.stages.declaration import Entry, Stage
 
@@ -64,14 +63,12 @@ def tunes(stage: str) -> bool:
     return stage in stages() and stages()[stage].trains == "tasks"
 
 
-def _writers() -> dict[str, tuple[str, ...]]:
-    """Folder of data/ -> the stages that write to it."""
-    writers = defaultdict(list)
+@cache
+def writers() -> dict[str, tuple[str, ...]]:
+    """Folder of data/ -> the stages that write to it, as templates for the names below it: `finetune@{0}-{1}`."""
+    found = defaultdict(list)
     for stage in stages().values():
-        folder, _, parts = stage.writes.partition("/")
-        if "{" in parts:
-            writers[folder].append(f"{stage.name}@{parts.replace('/', '-')}")
-    return {folder: tuple(names) for folder, names in writers.items()} | {"curves": ("pretrain@{0}",), "metrics": ("{0}@{1}",)}
-
-
-storage.WRITERS |= _writers()
+        folder, _, names = stage.writes.partition("/")
+        if "{" in names:
+            found[folder].append(f"{stage.name}@{names.replace('/', '-')}")
+    return {folder: tuple(templates) for folder, templates in found.items()} | {"curves": ("pretrain@{0}",), "metrics": ("{0}@{1}",)}

@@ -17,6 +17,7 @@ from components.core import processes, storage, tracking
 from components.core.errors import OUT_OF_MEMORY, SesameError, one_line
 from components.params import Params
 from components.stages import cost, registry, resolve
+from components.stages.outputs import read_json
 
 Body = Callable[[Params, str, tracking.Run], dict[str, Any]]
 """(params, name, MLflow run) -> metrics: a nested dictionary of figures, None if undefined; counted costs under `cost`."""
@@ -98,7 +99,7 @@ def _resolved(stage: str, name: str) -> str:
     if "DVC_STAGE" not in os.environ:
         return ""
     path = resolve.file_of(stage, name)
-    return json.dumps(storage.read_json(path), sort_keys=True) if path.exists() else ""
+    return json.dumps(read_json(path), sort_keys=True) if path.exists() else ""
 
 
 def _check_resolved(params: Params, stage: str, name: str) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from components import params
-from components.core import storage
 from components.params import LOSS
+from components.stages.outputs import read_json
 from components.studies.folders import REPORTS
 
 REPRODUCED, OPPOSITE, ABSENT, OPEN = "reproduced", "the opposite", "absent", "can't tell"
@@ -64,7 +64,7 @@ def findings(studies: Mapping[str, params.Study], figures: Mapping[str, Mapping[
 def committed(studies: Mapping[str, params.Study]) -> dict[str, dict]:
     """The figures of every study that has run."""
     files = {name: REPORTS / f"{name}.json" for name in studies}
-    return {name: storage.read_json(file) for name, file in files.items() if file.exists()}
+    return {name: read_json(file) for name, file in files.items() if file.exists()}
 
 
 def _finding(name: str, study: params.Study, expected: params.Expectation, figures: Mapping[str, Any]) -> Finding | None:

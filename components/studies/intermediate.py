@@ -8,6 +8,7 @@ from components.core import storage
 from components.core.tracking import Run
 from components.params import Params
 from components.stages import stage
+from components.stages.outputs import read_json
 from components.studies import folders
 from components.studies.variant import metrics_file
 
@@ -20,7 +21,7 @@ def train(all_params: Params, name: str, run: Run) -> dict:
     variant = study.variants[member.variant]
     by = variant.by.model_copy(update={"seed": member.seed})
     run.tag(study=member.study, variant=member.variant, model=study.model, seed=str(member.seed))
-    before = storage.read_json(start / "figures.json")
+    before = read_json(start / "figures.json")
     metrics = import_module(f"components.derive.{by.name}").tune(all_params, variant.intermediate, by, start, folder)
     cost = {"flops": before["flops"] + metrics["cost"]["flops"], "seconds": before["seconds"] + time.perf_counter() - started}
     storage.write_json(folder / "figures.json", before | cost)

@@ -8,8 +8,8 @@ from types import MappingProxyType
 import pandas as pd
 
 from components import params
-from components.core import storage
 from components.params import LOSS
+from components.stages.outputs import read_json
 from components.studies.folders import LAST, pretrained_folder
 from components.studies.tables import NEAR, Comparison, seeds, variants
 from components.tasks import card
@@ -73,7 +73,7 @@ def labelled(all_params: params.Params, study: str) -> str:
         ancestor: str | None = variant
         while ancestor is not None:  # intermediate tasks can follow each other
             if block.variants[ancestor].by:
-                examples = storage.read_json(pretrained_folder(seeds(all_params, study, ancestor)[0]) / "metrics.json")["examples"]
+                examples = read_json(pretrained_folder(seeds(all_params, study, ancestor)[0]) / "metrics.json")["examples"]
                 seen = f"{', '.join(f'{count:,} of {task}' for task, count in examples.items())}, then {seen}"
             ancestor = block.variants[ancestor].start
         shown.append(f"{variant} {seen}")

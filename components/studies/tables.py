@@ -7,12 +7,12 @@ import pandas as pd
 
 from components import params
 from components.comparison import verdicts
-from components.core import storage
 from components.core.frames import read_csv
 from components.evaluations.contract import side
 from components.finetune import baseline
 from components.finetune.task_setup import TaskSetup
 from components.params import LOSS
+from components.stages.outputs import read_json
 from components.studies.folders import LAST, transferred_folder, weights_folder
 from components.tasks import metrics
 
@@ -46,7 +46,7 @@ def seeds(all_params: params.Params, study: str, variant: str) -> list[params.Me
 def pretrained(all_params: params.Params, study: str, variant: str, milestone: str) -> list[dict]:
     """The figures of each seed's pre-training: losses, parameters, tokens, flops, seconds."""
     folders = [weights_folder(all_params, member) for member in seeds(all_params, study, variant)]
-    figures = [storage.read_json(folder / ("" if milestone == LAST else milestone) / "figures.json") for folder in folders]
+    figures = [read_json(folder / ("" if milestone == LAST else milestone) / "figures.json") for folder in folders]
     if all_params.studies[study].variants[variant].init == "random":  # only the size applies
         cost, unknown = dict.fromkeys(("tokens", "steps", "flops", "seconds"), 0), dict.fromkeys(PRETRAINING, np.nan)
         return [{"parameters": figure["parameters"], **cost, **unknown} for figure in figures]
@@ -56,7 +56,7 @@ def pretrained(all_params: params.Params, study: str, variant: str, milestone: s
 def transferred(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, dict]]:
     """task -> milestone -> the results of fine-tuning: metric, split, protocol, `seconds` of all seeds, the scores of each split over the
     seeds, and for generated answers the shares of invalid ones in the reported split."""
-    results = [storage.read_json(transferred_folder(member) / "metrics.json")["tasks"] for member in seeds(all_params, study, variant)]
+    results = [read_json(transferred_folder(member) / "metrics.json")["tasks"] for member in seeds(all_params, study, variant)]
     init = all_params.studies[study].variants[variant].init
     return {
         task: {milestone: _over_seeds([result[task][milestone] for result in results], init) for milestone in milestones}
@@ -199,7 +199,7 @@ def evaluation_sides(all_params: params.Params, study: str, evaluation: str) -> 
 
 def evaluated(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, list[dict]]]:
     """evaluation -> milestone -> protocol, measure and score of each seed."""
-    results = [storage.read_json(transferred_folder(member) / "metrics.json") for member in seeds(all_params, study, variant)]
+    results = [read_json(transferred_folder(member) / "metrics.json") for member in seeds(all_params, study, variant)]
     return {
         evaluation: {milestone: [result["evaluations"][evaluation][milestone] for result in results] for milestone in milestones}
         for evaluation, milestones in results[0].get("evaluations", {}).items()

@@ -8,6 +8,7 @@ from components.core.tracking import Run
 from components.params import Member, Params, varied
 from components.pretrain.training import checkpoint_folder, pretrain, write_curve
 from components.stages import stage
+from components.stages.outputs import read_json
 from components.studies import folders
 
 
@@ -34,7 +35,7 @@ def train(all_params: Params, name: str, run: Run) -> dict:
     cost = trained.metrics["cost"]
     figures = trained.metrics | {"seconds": trained.seconds, "flops": cost["flops"], "gpus": cost["gpus"]}
     if start:  # the cost of a model is that of all its trainings
-        before = storage.read_json(start / "figures.json")
+        before = read_json(start / "figures.json")
         figures |= {key: before[key] + figures[key] for key in ("tokens", "steps", "flops", "seconds")}
     storage.write_json(folder / "figures.json", figures)
     return trained.metrics

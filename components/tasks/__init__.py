@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from components.core.errors import SesameError
-from components.core.storage import read_json, read_lines, reading
+from components.stages.outputs import read_json, read_lines, reading
 
 Label = str | float | list[str] | None
 """By kind of task: the name of a label; a score; the names of the correct choices; the correct answers or texts; a tag per word. None

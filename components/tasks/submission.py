@@ -14,6 +14,7 @@ from pathlib import Path
 from components import tasks
 from components.core import storage
 from components.core.errors import SesameError
+from components.stages.outputs import read_json, read_lines, reading
 from components.tasks.benchmarks import SUBMISSIONS, Submission
 
 HEADER = "index\tprediction"
@@ -85,8 +86,8 @@ def read(path: Path, splits: set[str], seed: int | None) -> tuple[int, dict[str,
     seeds = set()
     if not path.exists():
         raise SesameError(f"no predictions; run finetune@{path.parts[-3]}-{path.parts[-2]}")
-    with storage.reading(path):
-        for row in storage.read_lines(path):
+    with reading(path):
+        for row in read_lines(path):
             if row["init"] == "pretrained":
                 seeds.add(row["seed"])
                 seed = row["seed"] if seed is None else seed
@@ -113,7 +114,7 @@ def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, obje
 def _replace_invalid(file: Submission, model: str, rows: dict[Ids, object]) -> int:
     """Replace invalid labels of a model that generates them by the first label; return their number."""
     path = storage.metrics_path("finetune", f"{model}-{file.task}")
-    if file.words is None or not path.exists() or "outside" not in storage.read_json(path):
+    if file.words is None or not path.exists() or "outside" not in read_json(path):
         return 0
     labels = tasks.card(Path("data/tasks", file.task))["train"].get("labels", {})  # a task's label that is not in `words` is an error
     invalid = [ids for ids, prediction in rows.items() if prediction not in file.words and prediction not in labels]

@@ -15,7 +15,7 @@ from dvc.repo.reproduce import plan_repro
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
 
 from components.core.errors import SesameError
-from components.core.storage import committed_metrics, last_metrics
+from components.stages.outputs import committed_metrics, last_metrics
 from pipelines.execution import lockfile
 from pipelines.execution.repository import RESOLVE, STUDIES, free_lock, opened, read_graph
 

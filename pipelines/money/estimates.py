@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components import params
-from components.core import storage, tracking
+from components.core import tracking
 from components.core.errors import SesameError
+from components.stages.outputs import committed_metrics, read_json
 from pipelines.execution import graph
 from pipelines.money import trainings
 
@@ -81,7 +82,7 @@ def left(name: str, entry: Mapping, committed: Mapping[str, dict]) -> dict:
     """
     for path in (Path(out["path"]) for out in entry.get("outs", [])):
         with suppress(SesameError):
-            read = storage.read_json(path if path.suffix == ".json" else path / "metrics.json")
+            read = read_json(path if path.suffix == ".json" else path / "metrics.json")
             if isinstance(read, dict) and "seconds" in read.get("cost", {}):
                 return read
     return committed.get(name, {})
@@ -89,7 +90,7 @@ def left(name: str, entry: Mapping, committed: Mapping[str, dict]) -> dict:
 
 def lasting(entries: Mapping[str, Mapping]) -> dict[str, dict]:
     """Of each stage that has any the metrics of its last run, by the lock entries."""
-    kept = {name: metrics for name, metrics in storage.committed_metrics().items() if "seconds" in metrics.get("cost", {})}
+    kept = {name: metrics for name, metrics in committed_metrics().items() if "seconds" in metrics.get("cost", {})}
     return {name: metrics for name in {**entries, **kept} if (metrics := left(name, entries.get(name, {}), kept))}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from components import params
 from components.comparison import price, scaling
 from components.comparison.price import Price, short
-from components.core import storage
 from components.core.errors import SesameError
 from components.stages import registry
+from components.stages.outputs import last_metrics
 from components.studies.folders import REPORTS
 from pipelines import terminal
 from pipelines.execution import graph, repository
@@ -246,7 +246,7 @@ def _print_gaps(all_params: params.Params, stages: Sequence[str], prices: Mappin
 def _forecast(all_params: params.Params, name: str, tokens: float | None, times: float | None) -> None:
     """Print the predicted cost of a pre-training on more tokens, at the measured rate, and its loss by a study's
     curve."""
-    metrics = storage.last_metrics("pretrain", name, name in all_params.of_studies("models"))
+    metrics = last_metrics("pretrain", name, name in all_params.of_studies("models"))
     if not metrics.get("tokens"):
         raise SesameError(
             f"{name} was not pre-trained here yet, so its speed is not known: `sesame run pretrain@{name}` first"
@@ -254,7 +254,7 @@ def _forecast(all_params: params.Params, name: str, tokens: float | None, times:
     read, prices = metrics["tokens"], price.run_price(all_params, "pretrain", metrics["cost"])
     wanted = tokens or times * read
     encoding = all_params.models[name].encoding
-    text = storage.last_metrics("encode", encoding, encoding in all_params.of_studies("encodings"))["train"]["tokens"]
+    text = last_metrics("encode", encoding, encoding in all_params.of_studies("encodings"))["train"]["tokens"]
     terminal.say(
         f"a pre-training on {wanted:,.0f} tokens, {short(wanted / read)} times the {read:,} tokens so far "
         f"and {short(wanted / text)} epochs of its text, costs "

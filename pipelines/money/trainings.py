@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components import params
-from components.core import storage
+from components.stages.outputs import last_metrics
 
 FILL = 0.55
 """Share of a recipe's `max_length` that an example takes, as in the default tasks."""
@@ -193,7 +193,7 @@ def _tuned(
         model = all_params.models[root].model_copy(update={"architecture": all_params.architecture(model)})
     config, examples, judged = all_params.finetune, [], []
     for task in tasks:
-        counts = storage.last_metrics("task", task).get("examples", UNSEEN)
+        counts = last_metrics("task", task).get("examples", UNSEEN)
         most = limit[task] if isinstance(limit, Mapping) else limit
         examples.append(min(most or counts["train"], counts["train"]))
         judged.append(sum(min(config.evaluated(split) or count, count) for split, count in counts.items() if split != "train"))

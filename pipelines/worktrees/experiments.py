@@ -16,10 +16,10 @@ from ruamel.yaml import YAML
 
 from components import params
 from components.core.errors import SesameError
-from components.core.storage import METRICS
 from components.core.tracking import flatten
 from components.finetune.stages import spread
 from components.stages import registry
+from components.stages.outputs import METRICS
 from pipelines import terminal
 from pipelines.worktrees import checkout
 

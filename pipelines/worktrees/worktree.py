@@ -23,7 +23,8 @@ from filelock import FileLock, Timeout
 
 from components import params
 from components.core.errors import SesameError
-from components.core.storage import STATE, output, read_json, write_json
+from components.core.storage import STATE, output, write_json
+from components.stages.outputs import read_json
 from pipelines.execution import graph, processes
 from pipelines.worktrees import checkout
 from pipelines.worktrees.checkout import call, git

@@ -8,10 +8,11 @@ import torch
 from ruamel.yaml import YAML
 
 from components import params
-from components.core import storage, tracking
+from components.core import tracking
 from components.core.errors import SesameError
 from components.pretrain import sizing
 from components.stages import cost
+from components.stages.outputs import METRICS
 from pipelines.execution import graph, sources
 from pipelines.money import estimates, forecast
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
@@ -38,7 +39,7 @@ def empty(tmp_path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize("name", ["bert", "gpt", "elmo"])
 def test_a_count_without_weights_is_that_of_the_training(name):
-    told = json.loads((ROOT / storage.METRICS).read_text())[f"pretrain@{name}"]
+    told = json.loads((ROOT / METRICS).read_text())[f"pretrain@{name}"]
     all_params = params.load(ROOT / "params.yaml")
     size = sizing.size(all_params.models[name], all_params.tokenizers["english"].vocab_size)
     assert size.parameters == told["parameters"]

@@ -12,6 +12,7 @@ from scipy import stats
 
 from components.core import storage, tracking
 from components.core.errors import SesameError
+from components.stages.outputs import METRICS
 from pipelines import studies
 from pipelines.execution import mlflow_view
 from pipelines.worktrees import experiments
@@ -32,7 +33,7 @@ def committed(lab: Lab, learning_rate: float, scores: list[float], loss: float, 
     figures = {"model": "gpt", "task": "stsb", "method": "full", "derived": [], "metric": "pearson", "split": "test",
                "pretrained": {"test": summary(scores)}, "costs": {"pretrained": {}}, "cost": cost}  # fmt: skip
     pretraining = {"loss": loss, "perplexity": 50.0, "bits_per_byte": 1.5, "tokens": 9, "cost": cost}
-    storage.write_json(lab.path / storage.METRICS, {"finetune@gpt-stsb": figures, "pretrain@gpt": pretraining})
+    storage.write_json(lab.path / METRICS, {"finetune@gpt-stsb": figures, "pretrain@gpt": pretraining})
     stages = {"corpus@base": {"cmd": "fetch", "deps": [{"path": "code", "md5": "1"}], "outs": [{"path": "data/corpora/base", "md5": md5}]}}
     with open(lab.path / "dvc.lock", "w") as file:
         YAML().dump({"schema": "2.0", "stages": stages}, file)

@@ -20,6 +20,7 @@ from components.derive.checkpoints import hub, parity
 from components.models import store
 from components.models.common.layout import Layout
 from components.stages import stage
+from components.stages.outputs import read_json
 from components.text import sources
 from components.text.sources import tables
 from components.text.tokenizer import code_points
@@ -110,7 +111,7 @@ def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:
 def with_markers(file: Path, settings: Path) -> None:
     """Make tokens that the checkpoint added as special for its own use, as `<ent>`, ordinary tokens: texts contain them. Tokens that
     surround a text, mask, pad or stand for unknown ones stay special."""
-    raw, named = storage.read_json(file), storage.read_json(settings)
+    raw, named = read_json(file), read_json(settings)
     roles = {value["content"] if isinstance(value, dict) else value for key, value in named.items() if key.endswith("_token") and value}
     for token in raw["added_tokens"]:
         token["special"] &= token["content"] in roles or token["content"].startswith(SENTINEL)

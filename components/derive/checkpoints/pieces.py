@@ -11,6 +11,7 @@ from tokenizers.models import BPE
 from components.core import storage
 from components.core.errors import SesameError
 from components.derive.checkpoints.parity import quiet_transformers
+from components.stages.outputs import read_json
 from components.text.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 from components.text.tokenizer.fast import SETTINGS
 from components.text.tokenizer.spm import SentencePieces
@@ -89,5 +90,5 @@ def write(tokens: Tokenizer, form: ModuleType, max_length: int, folder: Path, cl
         pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
         bos_token="[CLS]", eos_token="[SEP]",
     ).save_pretrained(folder)  # fmt: skip
-    settings = storage.read_json(folder / SETTINGS)
+    settings = read_json(folder / SETTINGS)
     storage.write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # the name in version 4, too

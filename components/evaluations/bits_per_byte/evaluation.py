@@ -13,6 +13,7 @@ from components.evaluations.contract import Answers
 from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import scoring
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_json, reading
 from components.text import corpora
 
 FILE = "sentences.json"
@@ -32,8 +33,8 @@ def prepare(folder: Path, block: BitsPerByte) -> dict:
 
 def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model without probabilities of sentences."""
-    with storage.reading(folder / FILE):
-        sentences = storage.read_json(folder / FILE)
+    with reading(folder / FILE):
+        sentences = read_json(folder / FILE)
         if not isinstance(sentences, list) or not sentences or not all(isinstance(text, str) for text in sentences):
             raise ValueError("it is not a list of sentences")
     protocol = scoring.usual_protocol(model)

@@ -13,6 +13,7 @@ from components.evaluations.contract import Answers, check_answers, group_weight
 from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import scoring
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_json, reading
 from components.text import sources
 
 FILE = "items.json"
@@ -31,8 +32,8 @@ def prepare(folder: Path, block: Choices) -> dict:
 
 def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model without probabilities of sentences, and where it can read too few items."""
-    with storage.reading(folder / FILE):
-        stored = storage.read_json(folder / FILE)
+    with reading(folder / FILE):
+        stored = read_json(folder / FILE)
         if not (items := [Item(group, [Candidate(*candidate) for candidate in rows], answer) for group, rows, answer in stored]):
             raise ValueError("no items")
     protocol = scoring.usual_protocol(model)

@@ -13,6 +13,7 @@ from components.evaluations.minimal_pairs.accuracy import TIE, accuracies, is_ri
 from components.evaluations.minimal_pairs.config import MinimalPairs, PairColumns
 from components.evaluations.minimal_pairs.ngrams import NGrams
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_json
 from components.text import corpora, sources
 
 ORDERS = {1: "unigram", 2: "bigram", 3: "trigram"}
@@ -62,7 +63,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     both = good.scored & bad.scored
     sums = [np.where(both, side.log_probability, np.nan) for side in (good, bad)]
     # in published sets each paradigm counts the same; generated ones have from two to thousands of pairs, which count the same
-    by_pair = storage.read_json(folder / "card.json")["made"]
+    by_pair = read_json(folder / "card.json")["made"]
     overall = accuracies(items, *sums, (good.pieces, bad.pieces), by_pair=by_pair).overall
     margin, paradigms = sums[0] - sums[1], np.array([pair.paradigm for pair in items])
     sizes = pd.Series(paradigms).map(pd.Series(paradigms[both]).value_counts()).fillna(1).to_numpy(float)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.core.errors import SesameError
-from components.core.storage import output, read_lines, reading
+from components.core.storage import output
+from components.stages.outputs import read_lines, reading
 
 
 class Pair(NamedTuple):

@@ -19,6 +19,7 @@ from components.evaluations.probe import linear, structural
 from components.evaluations.probe.config import Probe
 from components.evaluations.treebanks import Sentence
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_json, reading
 
 MAX_DEPTH = 6
 """Greater depths are in the same class."""
@@ -35,8 +36,8 @@ def prepare(folder: Path, block: Probe) -> dict:
 
 def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError where the model can read too few sentences."""
-    with storage.reading(folder / "card.json"):
-        card = {key: storage.read_json(folder / "card.json")[key] for key in ("label", "seed")}
+    with reading(folder / "card.json"):
+        card = {key: read_json(folder / "card.json")[key] for key in ("label", "seed")}
     splits = {}
     for split in ("train", "test"):
         sentences = treebanks.read_written(folder / f"{split}.jsonl")

@@ -17,6 +17,7 @@ from components.evaluations.minimal_pairs import scoring
 from components.evaluations.regions import formulas
 from components.evaluations.regions.config import Regions
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_json, reading
 from components.text import sources
 from components.text.sources import tables
 from components.text.sources.file import SourceFile
@@ -131,8 +132,8 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     """Raises SesameError for a model without probabilities of sentences, and where it can read too few items."""
     spans_of: dict[str, dict[int, tuple[int, int]]] = {}  # sentence -> number of a region in a formula -> its characters
     sentence_of: list[dict[tuple[str, int], str]] = []  # for each item: region -> its sentence
-    with storage.reading(folder / FILE):
-        if not (items := storage.read_json(folder / FILE)):
+    with reading(folder / FILE):
+        if not (items := read_json(folder / FILE)):
             raise ValueError("no items")
         for item in items:
             sentence_of.append({})

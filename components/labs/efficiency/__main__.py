@@ -17,6 +17,7 @@ from components.labs.efficiency import measure, plots
 from components.labs.efficiency.front import COSTS, SHORT, front, sentence
 from components.labs.efficiency.point import FOLDER, Made, label, made, predictions
 from components.stages import stage
+from components.stages.outputs import read_json
 
 PAGE = Path("data/report/efficiency.html")
 
@@ -26,7 +27,7 @@ def efficiency(all_params: params.Params, name: str, run: Run) -> dict:
     block = all_params.efficiency
     if not block.points:
         raise SesameError(f"no points in efficiency of {params.STUDIES}")
-    read = {key: storage.read_json(FOLDER.joinpath(*key, "metrics.json")) for key in block.runs.values()}
+    read = {key: read_json(FOLDER.joinpath(*key, "metrics.json")) for key in block.runs.values()}
     tasks, readings, frames = {}, [], []
     for task in block.tasks:
         print(f"{task}: {len(block.points)} points, each in turn", flush=True)

@@ -19,6 +19,7 @@ from components.core.tracking import Run
 from components.labs.search import FOLDER, metrics_file, page
 from components.labs.search.curve import AXES, Curve, best_so_far, compare, worth
 from components.stages import stage
+from components.stages.outputs import read_json
 
 OUT = FOLDER.parent
 
@@ -105,7 +106,7 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
 def read(name: str) -> Searched:
     """What a search has left. Raises SesameError where it was not run."""
     path = metrics_file(name)
-    metrics = storage.read_json(path)
+    metrics = read_json(path)
     called = metrics["model"] if metrics["init"] == "pretrained" else f"{metrics['model']} from random weights"
     return Searched(called, metrics, read_csv(path.with_suffix(".csv")))
 

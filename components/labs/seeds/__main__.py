@@ -21,6 +21,7 @@ from components.finetune.task_setup import reported_split
 from components.labs.seeds import FOLDER, chance
 from components.labs.seeds.chance import Picked
 from components.stages import stage
+from components.stages.outputs import read_json
 
 PAGE = Path("data/report/seeds.html")
 BEGUN = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 75, 100)
@@ -46,7 +47,7 @@ def seed_grid(all_params: params.Params, name: str, run: Run) -> dict:
             )
         whole_task = all_params.tasks[task]
         own = grid(frame, config.keep, model, task, whole_task.metric, reported_split(whole_task))
-        protocol = storage.read_json(FOLDER / model / task / f"{config.initialisations[0]}.json")["protocol"]
+        protocol = read_json(FOLDER / model / task / f"{config.initialisations[0]}.json")["protocol"]
         for title, figure in own.pop("figures").items():
             run.figure(figure, f"figures/{model}_{task}_{title}.png")
             own[title] = Markup(svg(figure))

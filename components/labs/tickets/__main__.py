@@ -17,6 +17,7 @@ from components.core.tracking import Run
 from components.labs.tickets import FOLDER
 from components.labs.tickets.rounds import KINDS
 from components.stages import stage
+from components.stages.outputs import read_json
 
 PAGE = Path("data/report/tickets.html")
 WHOLE = ("ticket", 0)
@@ -30,7 +31,7 @@ def tickets(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"tickets of {params.STUDIES} names no models or no tasks")
     parts, found = [], []
     for model, task in config.pairs:
-        about = storage.read_json(FOLDER / model / task / str(config.seeds[0]) / "metrics.json")
+        about = read_json(FOLDER / model / task / str(config.seeds[0]) / "metrics.json")
         frame = pd.concat(
             [read_csv(FOLDER / model / task / str(seed) / "scores.csv").assign(seed=seed) for seed in config.seeds], ignore_index=True
         )

@@ -9,9 +9,9 @@ import torch
 
 from components.core import tracking
 from components.core.errors import SesameError
-from components.core.storage import reading
 from components.params import Params
 from components.stages import registry
+from components.stages.outputs import reading
 
 
 def description(all_params: Params, stage: str, section: str, name: str, reads: list[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ of BERT's `create_pretraining_data`; a corpus with `shards` has several such fil
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.core.storage import read_json, reading
+from components.stages.outputs import read_json, reading
 
 SPLITS = ("train", "valid", "test")
 

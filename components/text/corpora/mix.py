@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 from unicodedata import normalize
 
-from components.core import storage
 from components.core.words import MARKS, WORD
 from components.params import Params
 from components.stages import stage
+from components.stages.outputs import read_lines, reading
 from components.text import corpora
 from components.text.corpora import SPLITS, Document, writer
 from components.text.corpora.cleaning import words_of
@@ -41,8 +41,8 @@ def texts(task: str, split: str, answers: bool = False) -> Iterator[Document]:
     """Yield the texts of each example in data/tasks/<task>/<split>.jsonl, in NFC like corpora: text_a, and text_b or the choices; with
     `answers` also the target texts."""
     path = Path("data/tasks", task, f"{split}.jsonl")
-    with storage.reading(path):
-        for example in storage.read_lines(path):
+    with reading(path):
+        for example in read_lines(path):
             fields = (example["text_a"], example["text_b"], *(example.get("choices") or {}).values())
             fields += tuple(example["label"] or ()) if answers else ()
             yield [" ".join(normalize("NFC", text).split()) for text in fields if text and text.strip()]

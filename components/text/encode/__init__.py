@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.storage import reading
+from components.stages.outputs import reading
 from components.text.tokenizer import SEP
 
 SPLITS = ("train", "valid", "test")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from components.core.storage import reading
+from components.stages.outputs import reading
 from components.text.tokenizer.contract import MASK, SPECIALS, UNK, Tokenizer
 
 FILE = "tokenizer.model"

@@ -11,7 +11,8 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from components import params
-from components.core.storage import read_json, write_json
+from components.core.storage import write_json
+from components.stages.outputs import read_json
 from components.text.tokenizer.contract import CLS, SEP, SPECIALS, Tokenizer
 from components.text.tokenizer.fast import BYTES_OF_PIECES, FILE, SETTINGS, FastTokenizer
 

@@ -148,7 +148,7 @@ def fit(
             seen[task] += len(batch.index)
             step += 1
         if not np.isfinite(sum(total.values())):
-            raise SesameError(f"the loss is not finite in epoch {epoch + 1} of multi-task tuning; lower the recipe's learning_rate")
+            raise SesameError(f"the loss is not a number in epoch {epoch + 1} of multi-task tuning; lower the recipe's learning_rate")
         all_seen.update(seen)
         losses = ", ".join(f"{task} {total[task] / max(1, seen[task]):.4f}" for task in examples)
         print(f"epoch {epoch + 1}: loss {losses}; {time.perf_counter() - started:.1f} s", flush=True)

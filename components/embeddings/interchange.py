@@ -29,9 +29,9 @@ def export(all_params: params.Params, name: str, method: str | None, out: Path |
             raise SesameError(f"{name}: neither an alignment of params.yaml ({known}) nor vectors in data/vectors; name one")
         if method:
             raise SesameError(f"--method has no effect on vectors: it needs an alignment, and {name} is none")
-            return _write(folder, {f"{name}.vec": lines(load(Path("data/vectors", name)))})
-        alignment, learned = all_params.alignments[name], Path("data/align", name, "mapping.npz")
-        methods = [candidate.name for candidate in alignment.methods]
+        return _write(folder, {f"{name}.vec": lines(load(Path("data/vectors", name)))})
+    alignment, learned = all_params.alignments[name], Path("data/align", name, "mapping.npz")
+    methods = [candidate.name for candidate in alignment.methods]
     if (method := method or methods[0]) not in methods:
         raise SesameError(f"--method {method}: alignment {name} has {', '.join(methods)}")
     with reading(learned), np.load(learned) as matrices:

@@ -106,7 +106,7 @@ def fit(
             total += float(loss.detach()) * len(batch.index)
             step += 1
         if not np.isfinite(total):
-            raise SesameError(f"the loss is not finite in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
+            raise SesameError(f"the loss is not a number in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
         seconds += time.perf_counter() - started
         report(epoch + 1, total / len(data))
         score = dev_score(predict_split(dev).values) if recipe.patience is not None or stop else None
@@ -133,7 +133,7 @@ def predict(fabric: Fabric, module: Callable[[Texts, Tensor], Tensor], kind: Kin
     for batch in batches(split, max(1, size), None):
         output = module(*fabric.to_device((batch.texts, batch.segments))).float().cpu()
         if not torch.isfinite(output).all():
-            raise SesameError("the outputs are not finite after fine-tuning; lower the recipe's learning_rate")
+            raise SesameError("the outputs are not numbers after fine-tuning; lower the recipe's learning_rate")
         for i, value in zip(batch.index, kind.predict(output, split, batch), strict=True):
             values[i] = value
         if logits is not None:

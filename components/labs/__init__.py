@@ -1,2 +1,2 @@
-"""Experiments around one tuned model: its cost (`efficiency`), the search for its recipe (`search`), the spread over
+"""Experiments on fine-tuned models: the cost of an answer (`efficiency`), the search for a recipe (`search`), the variance over
 seeds (`seeds`), and lottery tickets (`tickets`)."""

@@ -9,15 +9,15 @@ from components.stages.parts import judging_settings, method_modules, model_modu
 
 
 def searches(p: Params) -> Iterator[Entry]:
-    without = ("models", "tasks", "inits", "confidence")
-    lasting = {key: value for key, value in p.search.settings().items() if key not in without}
+    excluded = ("models", "tasks", "inits", "confidence")
+    shared = {key: value for key, value in p.search.settings().items() if key not in excluded}
     for name, (model, task, init) in p.search.runs.items():
         recipe = p.finetune.recipes[model]
         methods = {recipe.method, *(p.search.space["method"].ends if "method" in p.search.space else ())}
         recipes = [recipe.model_copy(update={"method": method}) for method in sorted(methods)]
-        drawn = (module for drawn in recipes for module in method_modules(drawn, p.family(model)))
-        settings = {"search": lasting | {"init": init}, "recipe": recipe.settings(), "task": judging_settings(p.tasks[task], *recipes)}
-        modules = ("components.labs.search.__main__", *model_modules(p, model), *drawn)
+        modules = (module for drawn in recipes for module in method_modules(drawn, p.family(model)))
+        settings = {"search": shared | {"init": init}, "recipe": recipe.settings(), "task": judging_settings(p.tasks[task], *recipes)}
+        modules = ("components.labs.search.__main__", *model_modules(p, model), *modules)
         yield Entry("search", name, modules, tuning_settings(p) | settings)
 
 
@@ -27,7 +27,7 @@ def budget(p: Params) -> Iterator[Entry]:
 
 
 def _tuned(p: Params, module: str, model: str, task: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Modules and settings of a stage that tunes a model by its recipe of `finetune`."""
+    """Modules and settings of a stage that fine-tunes a model with its recipe of `finetune`."""
     recipe = p.finetune.recipes[model]
     settings = tuning_settings(p) | {"recipe": recipe.settings(), "task": judging_settings(p.tasks[task], recipe)}
     return (module, *model_modules(p, model), *method_modules(recipe, p.family(model))), settings
@@ -60,7 +60,7 @@ def tickets_page(p: Params) -> Iterator[Entry]:
 
 
 def _points(p: Params, stage: str) -> Iterator[Entry]:
-    """Those that have a teacher, or those that have none."""
+    """The points with a teacher, or those without."""
     block = p.efficiency
     for name, (label, task) in block.runs.items():
         point, recipe = block.points[label], block.tuned(label)
@@ -85,8 +85,8 @@ def efficiency(p: Params) -> Iterator[Entry]:
     block = p.efficiency
     if block.points:
         modules = {module for entry in (*points(p), *taught(p)) for module in entry.modules[1:]}
-        judged = {task: judging_settings(p.tasks[task]) for task in block.tasks}
-        settings = tuning_settings(p) | {"efficiency": block.settings(), "tasks": judged, "energy": p.energy.settings()}
+        tasks = {task: judging_settings(p.tasks[task]) for task in block.tasks}
+        settings = tuning_settings(p) | {"efficiency": block.settings(), "tasks": tasks, "energy": p.energy.settings()}
         yield Entry("efficiency", "all", ("components.labs.efficiency.__main__", *sorted(modules)), settings)
 
 

@@ -49,7 +49,7 @@ def told(name: str, times: measure.Times, peer: str, promised: float = 1.0, alon
 
 def test_integers(split):
     plain = classifier(EncoderArchitecture(**SIZES))
-    rounded = quantised.end(copy.deepcopy(plain), params.Quantised(weights="int8")).eval()
+    rounded = quantised.convert(copy.deepcopy(plain), params.Quantised(weights="int8")).eval()
     times = measure.times({"plain": plain, "int8": rounded}, dict.fromkeys(("plain", "int8"), split), "plain", EXAMPLES)
     told("int8, 4 x 256", times["int8"], "32 bits")
 

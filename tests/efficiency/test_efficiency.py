@@ -14,7 +14,7 @@ from components.core.errors import SesameError
 from components.finetune.data import Batch
 from components.labs.efficiency import measure, point
 from components.labs.efficiency.front import front, sentence
-from components.labs.efficiency.point import Taught
+from components.labs.efficiency.point import DistilledClassification
 from components.params import Efficiency
 from pipelines.money.compress import compress
 from tests.conftest import run_stage, tiny_params
@@ -62,7 +62,7 @@ def test_from_points_to_the_page(lab):
     assert set(whole) == {1, 2} and tasks.predictions(Path("data/efficiency/taught/same/all"), "test", "random")
     assert np.load("data/efficiency/whole/same/train_logits.npy").shape[::2] == (2, 2)
     every = params.load()
-    setting, answers = point.Setting.of(every, "coarse", "same"), point.made(every, "coarse", "same", {}).answers
+    setting, answers = point.PointSetup.load(every, "coarse", "same"), point.build(every, "coarse", "same", {}).answers
     alone = measure.logits(answers["coarse"], setting.prepare(1).encode(setting.setup.examples)["train"], size=1)[:, 0]
     np.testing.assert_allclose(np.load("data/efficiency/coarse/same/train_logits.npy")[0], alone, atol=1e-6)
 
@@ -89,7 +89,7 @@ def test_a_student_learns_what_the_teacher_says(tokens):
 
     batch = Batch([], torch.empty(0), [1, 1], [1, 0])  # the second example first
     own = params.Point(model="bert", teacher="whole", teacher_weight=0.75, teacher_temperature=4)
-    loss = Taught(task, recipe, theirs, own).loss(ours, Data, batch)
+    loss = DistilledClassification(task, recipe, theirs, own).loss(ours, Data, batch)
     p, log_q = torch.softmax(torch.tensor(theirs[[1, 0]]) / 4, 1), torch.log_softmax(ours / 4, 1)
     soft = (p * (p.log() - log_q)).sum(1).mean() * 16
     torch.testing.assert_close(loss, (0.75 * soft + 0.25 * torch.nn.functional.cross_entropy(ours, torch.tensor([0, 0]))).float())

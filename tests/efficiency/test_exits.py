@@ -81,20 +81,20 @@ def test_the_rule_and_the_run_leave_at_the_same_place(tokens, rows):
     logits = measure.logits(module, split)
     places = {}
     for threshold in (0.4, 0.6, 0.9, 1.0):
-        leaving = exits.Leaving([1.0, 2.0, 0.5], threshold)
+        leaving = exits.ExitRule([1.0, 2.0, 0.5], threshold)
         with torch.no_grad():
-            ran = [module.predict_until(leaving.enough, batch.texts, batch.segments)[0] for batch in measure.in_batches(split, 1)]
-        places[threshold] = leaving.left(logits).tolist()
+            ran = [module.predict_until(leaving.confident, batch.texts, batch.segments)[0] for batch in measure.in_batches(split, 1)]
+        places[threshold] = leaving.exits(logits).tolist()
         assert ran == places[threshold]
     assert places[0.4] == [0] * 6 and places[1.0] == [2] * 6, "two labels: one has half at least; and at 1 none is left"
     assert places[0.6] != places[1.0]
 
 
 def test_a_batch_is_left_as_a_whole():
-    leaving = exits.Leaving([1.0], 0.8)
+    leaving = exits.ExitRule([1.0], 0.8)
     sure, unsure = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.1, 0.0]])
-    assert leaving.enough(0, sure) and not leaving.enough(0, unsure) and not leaving.enough(0, torch.cat([sure, unsure]))
-    assert not exits.Leaving([9.0], 0.8).enough(0, sure), "its temperature has made it less sure"
+    assert leaving.confident(0, sure) and not leaving.confident(0, unsure) and not leaving.confident(0, torch.cat([sure, unsure]))
+    assert not exits.ExitRule([9.0], 0.8).confident(0, sure), "its temperature has made it less sure"
 
 
 def test_operations_fall_with_the_layers(tokens, rows):

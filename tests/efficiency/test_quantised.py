@@ -66,7 +66,7 @@ def test_answers_are_those_of_the_rounded_weights(name, weights, tokens):
     with torch.no_grad():
         for linear in quantised.matrices(by_hand):
             linear.weight.copy_(quantised.ROUNDED[weights](linear.weight))
-    rounded = quantised.end(module, how)
+    rounded = quantised.convert(module, how)
     # with int8 the inputs of each product are rounded, too
     torch.testing.assert_close(logits(rounded, split), logits(by_hand, split), rtol=0, atol=0.02 if weights == "int8" else 1e-6)
     if weights == "int8":  # torch's own rounding is the one that was trained for
@@ -83,10 +83,10 @@ def test_what_depends_on_its_batch_is_read_alone(tokens, weights):
     """An answer in ten of an int8 MiniLM was another one beside 127 others (as in fastembed-rs' issue 107)."""
     module, split = tuned(tokens)
     how = weights and params.Quantised(weights=weights)
-    answer = measure.answering(quantised.end(module, how) if how else module)
+    answer = measure.answering(quantised.convert(module, how) if how else module)
     alone, together = measure.logits(answer, split, size=1), measure.logits(answer, split)
     assert alone.shape == together.shape == (3, 1, 2)
-    assert np.allclose(alone, together, atol=1e-6) != quantised.by_batch(how)
+    assert np.allclose(alone, together, atol=1e-6) != quantised.depends_on_batch(how)
 
 
 def test_layers_that_share_weights_stay_right(tokens):
@@ -97,7 +97,7 @@ def test_layers_that_share_weights_stay_right(tokens):
     with torch.no_grad():
         for linear in quantised.matrices(by_hand):
             linear.weight.copy_(quantised.int8(linear.weight))
-    rounded = quantised.end(module, params.Quantised(weights="int8"))
+    rounded = quantised.convert(module, params.Quantised(weights="int8"))
     torch.testing.assert_close(logits(rounded, split), logits(by_hand, split), rtol=0, atol=0.02)
     first, second = rounded.model.blocks
     assert first.attention is second.__dict__["attention"], "they still are one"
@@ -106,7 +106,7 @@ def test_layers_that_share_weights_stay_right(tokens):
 def test_the_output_that_is_tied_to_the_embedding_is_left_alone(tokens):
     module, _ = tuned(tokens, "gpt")
     before = module.model.token_embedding.weight.clone()
-    rounded = quantised.end(module, params.Quantised(weights="int4"))
+    rounded = quantised.convert(module, params.Quantised(weights="int4"))
     assert torch.equal(rounded.model.token_embedding.weight, before)
 
 

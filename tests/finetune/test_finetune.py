@@ -414,7 +414,7 @@ def test_regression_is_learned_in_units_of_the_deviation(tokens):
 def test_nan_is_one_line(tokens, rows):
     module, kind, chosen = build("bert", tokens)
     torch.nn.init.constant_(module.head.output.weight, float("nan"))
-    with pytest.raises(SesameError, match="not finite in epoch 1"):
+    with pytest.raises(SesameError, match="not a number in epoch 1"):
         loop.fit(FABRIC, module, kind, kind.encode(rows, tokens), chosen, 0, lambda epoch, loss: None)
 
 

@@ -83,7 +83,7 @@ def test_an_exported_regression_is_in_units_of_the_scores(project, tokens, start
 @pytest.mark.parametrize(
     ("start", "recipe", "said"),
     [
-        ("elmo", {}, "elmo_same is a bilm, and transformers has no such model"),
+        ("elmo", {}, "elmo_same is a bilm, which transformers does not have"),
         ("bert", {"pair": "apart"}, "has head pooled, pair apart, and transformers' classifiers read head pooled, pair joined"),
         ("bert", {"head": "mix"}, "has head mix, pair joined"),
         ("bert", {"positions": "rotary"}, "transformers' roformer pools a text differently"),

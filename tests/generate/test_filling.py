@@ -93,7 +93,7 @@ def test_the_command_and_what_can_not_be(filler, tokens):
     assert "[MASK]" not in said("bert", TEXT, "--how", "sample", "--rounds", "2")
     assert "put a [MASK] into the text" in said("bert", "the dog")
     assert "the text has 33 tokens, and the model reads 32" in said("bert", "[MASK] " * 31)
-    assert "fills its holes greedily or by draws" in said("bert", TEXT, "--how", "beam")
+    assert "fills its masks greedily or by sampling" in said("bert", TEXT, "--how", "beam")
     with pytest.raises(SesameError, match="beam search is for models from left to right"):
         filler.write([filler.source(TEXT)], Beam(kind="beam"))
     store.save(Path("data/models/bert"), filler.model.state_dict(), ARCHITECTURE, tokens, ["head_transform"])

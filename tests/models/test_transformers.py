@@ -837,7 +837,7 @@ def test_the_command(ours):
 def test_what_cannot_be_exported_is_one_line(project, tokens):
     block = BiLMArchitecture(name="bilm", hidden_size=16, projection_size=8)
     store.save(Path("data/models/elmo"), store.build(block, tokens).state_dict(), block, tokens)
-    with pytest.raises(SesameError, match="elmo is a bilm, and transformers has no such model"):
+    with pytest.raises(SesameError, match="elmo is a bilm, which transformers does not have"):
         export.export("elmo")
     with pytest.raises(SesameError, match="data/models/nobody: no model there"):
         export.export("nobody")

@@ -108,5 +108,5 @@ def test_a_large_difference_between_many_trials_is_beyond_the_bands():
 
 
 def test_what_failed_counts_as_nothing():
-    assert [curve.worth(score) for score in (0.7, None, float("nan"), -0.2, 0.0)] == [0.7, 0.0, 0.0, 0.0, 0.0]
+    assert [curve.clipped(score) for score in (0.7, None, float("nan"), -0.2, 0.0)] == [0.7, 0.0, 0.0, 0.0, 0.0]
     np.testing.assert_array_equal(curve.best_so_far([None, 0.2, None, 0.1, 0.5]), [np.nan, 0.2, 0.2, 0.2, 0.5])

@@ -148,7 +148,7 @@ def test_halving_stops_trainings_for_real(project, tokens):
 def test_a_diverged_trial_is_a_result(project, tokens, capsys):
     save_models(tokens)
     found = searched(checked(space={"learning_rate": {"choices": [1e-3, 1e20]}, "epochs": {"choices": [2]}}, budget={"trials": 6}))
-    states = [(row["state"], float(row["learning_rate"]) > 1, row["score"] == "", "not finite" in row["note"]) for row in rows()]
+    states = [(row["state"], float(row["learning_rate"]) > 1, row["score"] == "", "not a number" in row["note"]) for row in rows()]
     assert set(states) == {("complete", False, False, False), ("failed", True, True, True)}
     assert found["failed"] + found["complete"] == 6 and "failed (the " in capsys.readouterr().out
     assert found["best"]["drawn"]["learning_rate"] == 1e-3
@@ -196,7 +196,7 @@ def test_a_killed_search_goes_on_with_the_trials_it_has(project, start, tokens):
     tracking.client.cache_clear()
     again = run_stage("components.labs.search", "bert-same-pretrained", **ledger)
     tracking.client.cache_clear()
-    assert again.returncode == 0 and f"goes on after {done} trials" in again.stdout and again.stdout.count("\ntrial ") == 5 - done
+    assert again.returncode == 0 and f"resumes after {done} trials" in again.stdout and again.stdout.count("\ntrial ") == 5 - done
     found = [{key: value for key, value in row.items() if key not in COSTS} for row in rows()]
     assert not list(Path(".sesame/search").iterdir()), "nothing is left to go on with"
     searched(checked(budget={"trials": 5}))
@@ -272,6 +272,6 @@ def test_a_search_that_was_not_run_is_one_line(project):
     with pytest.raises(SesameError, match=r"data/search/trials/bert/same/pretrained.json: no such file; run the stage"):
         budget.budget(checked(), "all", Run(None))
     with pytest.raises(
-        SesameError, match=r"no such search in studies/params.yaml \(there are: bert-same-pretrained, elmo-same-pretrained\)"
+        SesameError, match=r"is not in search of studies/params.yaml \(there are: bert-same-pretrained, elmo-same-pretrained\)"
     ):
         search.search(checked(), "bert-same-other", Run(None))

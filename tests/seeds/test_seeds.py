@@ -20,22 +20,22 @@ ADDITIVE = np.array([[0.0, 0.1, 0.2], [0.3, 0.4, 0.5]])
 
 def test_shares_by_hand():
     """Rows 0.1 and 0.4 about 0.25, columns 0.15, 0.25 and 0.35: sums of squares 0.135 and 0.04, nothing left."""
-    weights, order = chance.parts(ADDITIVE)
+    weights, order = chance.effects(ADDITIVE)
     assert weights.share == pytest.approx(0.135 / 0.175) and order.share == pytest.approx(0.04 / 0.175)
     assert weights.by_chance == pytest.approx(0.135 / 0.175 * 1 / 3) and order.by_chance == pytest.approx(0.04 / 0.175 * 2 / 4)
-    same = chance.parts(np.full((3, 4), 0.5))
+    same = chance.effects(np.full((3, 4), 0.5))
     assert [part.share for part in same] == [0, 0] and min(part.p for part in same) == 1.0
 
 
 def test_what_is_chance_is_called_so_and_what_is_none_is_seen():
     """A twentieth of grids without an effect is beyond p = .05, whatever the other kind of seed does; and that hides no smaller effect."""
     rng = np.random.default_rng(0)
-    null = [part.p for _ in range(100) for part in chance.parts(rng.normal(size=(5, 6)))]
+    null = [part.p for _ in range(100) for part in chance.effects(rng.normal(size=(5, 6)))]
     assert 0.015 <= np.mean(np.array(null) < 0.05) <= 0.09
-    rows = [chance.parts(rng.normal(size=(8, 8)) + 2 * rng.normal(size=(8, 1))) for _ in range(60)]
+    rows = [chance.effects(rng.normal(size=(8, 8)) + 2 * rng.normal(size=(8, 1))) for _ in range(60)]
     assert np.mean([weights.p < 0.05 for weights, _ in rows]) == 1.0 and 0.01 <= np.mean([order.p < 0.05 for _, order in rows]) <= 0.12
     assert np.mean([order.share for _, order in rows]) == pytest.approx(np.mean([order.by_chance for _, order in rows]), rel=0.2)
-    both = [chance.parts(rng.normal(size=(8, 8)) + 2 * rng.normal(size=(8, 1)) + rng.normal(size=(1, 8))) for _ in range(30)]
+    both = [chance.effects(rng.normal(size=(8, 8)) + 2 * rng.normal(size=(8, 1)) + rng.normal(size=(1, 8))) for _ in range(30)]
     assert np.mean([order.p < 0.05 for _, order in both]) > 0.9
 
 
@@ -54,7 +54,7 @@ def test_the_gain_of_the_best_and_how_sure_it_is():
 
 def test_the_best_of_n_on_dev_and_what_it_is_worth_elsewhere():
     dev, judged = np.array([0.1, 0.4, 0.3, 0.2, 0.5, 0.0]), np.array([0.6, 0.1, 0.5, 0.4, 0.2, 0.3])
-    for found, n in zip(chance.whole(dev, judged, 3, [1, 2, 6]), [1, 2, 6], strict=True):
+    for found, n in zip(chance.trained_fully(dev, judged, 3, [1, 2, 6]), [1, 2, 6], strict=True):
         best = [max(drawn, key=dev.__getitem__) for drawn in itertools.combinations(range(6), n)]
         assert (found.begun, found.epochs) == (n, 3 * n)
         assert found.dev == pytest.approx(statistics.fmean(dev[best]), abs=0.01)
@@ -64,17 +64,17 @@ def test_the_best_of_n_on_dev_and_what_it_is_worth_elsewhere():
 def test_stopping_early_costs_fewer_epochs_and_nothing_where_the_first_look_is_the_last_word():
     rng = np.random.default_rng(1)
     dev, judged = rng.random(40), rng.random(40)
-    [sure] = chance.stopped(dev, dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
-    [every] = chance.whole(dev, judged, 6, [10])
+    [sure] = chance.stopped_early(dev, dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
+    [every] = chance.trained_fully(dev, judged, 6, [10])
     assert sure.epochs == 10 * 2 + 3 * 4 and (sure.dev, sure.judged) == (every.dev, every.judged)
-    [blind] = chance.stopped(rng.random(40), dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
-    assert blind.dev == pytest.approx(chance.whole(dev, judged, 6, [3])[0].dev, abs=0.02)  # as good as three that nobody looked at
-    [wrong] = chance.stopped(-dev, dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
+    [blind] = chance.stopped_early(rng.random(40), dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
+    assert blind.dev == pytest.approx(chance.trained_fully(dev, judged, 6, [3])[0].dev, abs=0.02)  # as good as three that nobody looked at
+    [wrong] = chance.stopped_early(-dev, dev, judged, after=2, epochs=6, keep=0.25, begun=[10])
     assert wrong.dev < blind.dev < sure.dev
 
 
 def test_a_share_of_trainings_is_counted_without_rounding_errors():
-    [found] = chance.stopped(np.arange(100.0), np.arange(100.0), np.arange(100.0), after=1, epochs=2, keep=0.55, begun=[100])
+    [found] = chance.stopped_early(np.arange(100.0), np.arange(100.0), np.arange(100.0), after=1, epochs=2, keep=0.55, begun=[100])
     assert found.epochs == 100 + 55
 
 
@@ -150,5 +150,5 @@ def test_what_looks_undefined_looks_worst(made):
 
 
 def test_a_row_that_is_not_declared():
-    with pytest.raises(SesameError, match="no such row in seed_grid of studies/params.yaml .there are: bert-same-3, bert-same-4"):
+    with pytest.raises(SesameError, match="is not in seed_grid of studies/params.yaml .there are: bert-same-3, bert-same-4"):
         row.row(checked(), "bert-same-9", Run(None))

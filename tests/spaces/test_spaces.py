@@ -668,7 +668,7 @@ def test_no_method_begins_with_what_is_asked_for(tmp_path, monkeypatch):
     metrics = align.align(settings({}, source="one", target="two", dictionary=taught, methods=["xing_2015"]), "pair", None)
     assert metrics["methods"]["xing_2015"]["nn"]["queries_unseen"] == 1
     assert 1 / 60 <= metrics["methods"]["xing_2015"]["nn"]["mrr"] < 0.5
-    with pytest.raises(SesameError, match="vectors from elsewhere have no counts of their words"):
+    with pytest.raises(SesameError, match="imported vectors have no counts of their words"):
         align.align(settings({}, source="one", target="two", dictionary=identical, controls=["same"]), "pair", None)
     with pytest.raises(SesameError, match="curve.seed_pairs: there are 2 train pairs, fewer than the smallest size"):
         align.align(

@@ -32,7 +32,7 @@ def test_the_difference_is_found_in_four_cases_of_five(study, tmp_path):
 
 def test_a_study_that_ran_goes_by_its_own_spread(study, tmp_path):
     past(tmp_path, "other", [{"n": 5, "same_std": 0.2}])
-    assert "same 1." in power.sentence("rate", study) and "of seeds in 1 past study" in power.sentence("rate", study)
+    assert "same 1." in power.sentence("rate", study) and "deviation over seeds in 1 past study" in power.sentence("rate", study)
     wide = power.power("rate", study)["same"].smallest
     past(tmp_path, "rate", [{"n": 2, "same_std": 0.02, "bits_per_byte_std": 0.01}])
     assert power.power("rate", study)["same"].smallest == pytest.approx(wide / 10)

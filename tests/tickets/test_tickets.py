@@ -12,7 +12,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.labs.tickets import __main__ as page
 from components.labs.tickets import masks, rounds
-from components.labs.tickets.rounds import KINDS, Tuning, folder_of
+from components.labs.tickets.rounds import KINDS, TicketTraining, folder_of
 from components.models import sparse, store
 from tests.conftest import save_random, tiny_params
 
@@ -26,21 +26,21 @@ def places(own: masks.Masks) -> list[list]:
 
 def test_the_smallest_go_round_by_round():
     """A third of six, then of the four that are left: of all matrices together, by what they are now."""
-    first = masks.pruned(ALL, WEIGHTS, 1 / 3)
-    assert places(first) == [[[0, 1], [1, 1]], [[0, 1]]] and masks.kept(first) == 4
+    first = masks.prune(ALL, WEIGHTS, 1 / 3)
+    assert places(first) == [[[0, 1], [1, 1]], [[0, 1]]] and masks.count(first) == 4
     for gone in (5.0, 0.0):  # whatever stands in its place: it neither comes back nor goes again
-        assert places(masks.pruned(first, [torch.tensor([[gone, 0.01], [0.4, 0.3]]), WEIGHTS[1]], 0.25)) == [[[0, 0], [1, 1]], [[0, 1]]]
+        assert places(masks.prune(first, [torch.tensor([[gone, 0.01], [0.4, 0.3]]), WEIGHTS[1]], 0.25)) == [[[0, 0], [1, 1]], [[0, 1]]]
 
 
 def test_controls_keep_as_many():
-    first = masks.pruned(ALL, WEIGHTS, 2 / 3)  # -0.9 and 0.8 stay
+    first = masks.prune(ALL, WEIGHTS, 2 / 3)  # -0.9 and 0.8 stay
     assert places(masks.worst(first, WEIGHTS)) == [[[1, 0], [0, 0]], [[1, 0]]]
-    half = masks.pruned(ALL, WEIGHTS, 1 / 2)
+    half = masks.prune(ALL, WEIGHTS, 1 / 2)
     assert places(masks.worst(half, WEIGHTS)) == places([~mask for mask in half])
     wide = [torch.rand(50, 40, generator=torch.Generator().manual_seed(1)) < 0.3, torch.rand(7, 9) < 0.5]
-    anywhere = masks.drawn(wide, 3)
+    anywhere = masks.random(wide, 3)
     assert [int(own.sum()) for own in anywhere] == [int(own.sum()) for own in wide]
-    assert places(masks.drawn(wide, 3)) == places(anywhere) != places(masks.drawn(wide, 4))
+    assert places(masks.random(wide, 3)) == places(anywhere) != places(masks.random(wide, 4))
     overlap = float((anywhere[0] & wide[0]).sum() / wide[0].sum())
     assert overlap == pytest.approx(0.3, abs=0.06), "where the ticket is has no say"
 
@@ -62,9 +62,9 @@ def test_a_ticket_begins_where_the_model_did_and_keeps_its_zeros(made, monkeypat
     from components.finetune.task_setup import TaskSetup
 
     setup = TaskSetup.load(made, "same", {"train": 40, "dev": 20, "test": 20})
-    tuning = Tuning(setup, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1)
+    tuning = TicketTraining(setup, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1)
     whole = tuning.train()
-    kept = masks.pruned([torch.ones_like(own, dtype=torch.bool) for own in whole.weights], whole.weights, 0.5)
+    kept = masks.prune([torch.ones_like(own, dtype=torch.bool) for own in whole.weights], whole.weights, 0.5)
     start = sparse.matrices(store.load(Path("data/models/gpt"))[0])
     ticket = tuning.train(kept)
     with monkeypatch.context() as patched:
@@ -91,7 +91,7 @@ def test_weights_drawn_anew_are_those_of_the_layers_alone(made, monkeypatch):
     monkeypatch.setattr("components.finetune.loop.fit", lambda fabric, module, *_: begun.update(module.state_dict()) or 1 / 0)
     setup = TaskSetup.load(made, "same", {"train": 40, "dev": 20, "test": 20})
     with pytest.raises(ZeroDivisionError):
-        Tuning(setup, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1).train(pretrained=False)
+        TicketTraining(setup, Path("data/models/gpt"), made.finetune.recipes["gpt"], 1).train(pretrained=False)
     start = store.load(Path("data/models/gpt"))[0].state_dict()
     same = {name for name, value in start.items() if torch.equal(begun[f"model.{name}"], value)}
     assert "token_embedding.weight" in same and "blocks.0.attention.query_key_value.weight" not in same
@@ -130,5 +130,5 @@ def test_wrong_params(changes, said):
 
 
 def test_a_run_that_is_not_declared():
-    with pytest.raises(SesameError, match="no such run in tickets of studies/params.yaml .there are: gpt-same-1, gpt-same-2"):
+    with pytest.raises(SesameError, match="is not in tickets of studies/params.yaml .there are: gpt-same-1, gpt-same-2"):
         rounds.rounds(checked(), "gpt-same-9", Run(None))

@@ -1,5 +1,5 @@
-"""`python -m components.labs.efficiency`: data/efficiency -> data/report/efficiency.html, .csv, .json: every point
-run beside the others."""
+"""`python -m components.labs.efficiency`: data/efficiency -> data/report/efficiency.html, .csv, .json: all points
+next to each other."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.labs.efficiency import measure, plots
 from components.labs.efficiency.front import COSTS, SHORT, front, sentence
-from components.labs.efficiency.point import FOLDER, Made, label, made, predictions
+from components.labs.efficiency.point import FOLDER, BuiltPoint, build, label, predictions_folder
 from components.stages import stage
 from components.stages.outputs import read_json
 
@@ -23,7 +23,7 @@ PAGE = Path("data/report/efficiency.html")
 
 
 def efficiency(all_params: params.Params, name: str, run: Run) -> dict:
-    """Measure, compare, draw. Raises SesameError where there are no points."""
+    """Measure and compare the points, and draw the page. Raises SesameError where there are none."""
     block = all_params.efficiency
     if not block.points:
         raise SesameError(f"no points in efficiency of {params.STUDIES}")
@@ -44,84 +44,85 @@ def efficiency(all_params: params.Params, name: str, run: Run) -> dict:
     pages.write(
         PAGE, Path(__file__).with_name("page.html.j2"), "efficiency", block=block, tasks=tasks, readings=readings,
         seeds=len(all_params.finetune.seeds), energy=all_params.energy, rounds=measure.ROUNDS, together=measure.TOGETHER,
-        points={key: own.model_dump(exclude_defaults=True) for key, own in block.points.items()},
+        points={key: point.model_dump(exclude_defaults=True) for key, point in block.points.items()},
     )  # fmt: skip
     run.artifact(PAGE)
     print(*readings, sep="\n")
-    kept = ["point", "task", "score", "difference", "verdict", *COSTS]
-    return {"reading": " ".join(readings), "points": every[kept].to_dict("records")}
+    columns = ["point", "task", "score", "difference", "verdict", *COSTS]
+    return {"reading": " ".join(readings), "points": every[columns].to_dict("records")}
 
 
 def table(all_params: params.Params, task: str, read: dict[str, dict]) -> pd.DataFrame:
-    """A row for each point, or each threshold of one."""
+    """One row per point, or per threshold of a point."""
     block, energy = all_params.efficiency, all_params.energy
-    built = {point: made(all_params, point, task, own) for point, own in read.items()}
-    answers = {name: (answer, own.split) for own in built.values() for name, answer in own.answers.items()}
+    built = {point: build(all_params, point, task, measured) for point, measured in read.items()}
+    answers = {name: (answer, one.split) for one in built.values() for name, answer in one.answers.items()}
     times = measure.times(
         {name: answer for name, (answer, _) in answers.items()}, {name: split for name, (_, split) in answers.items()}, block.base,
         block.examples,
     )  # fmt: skip
-    differences = compared(all_params, task, read)
+    differences = compare(all_params, task, read)
     rows = []
-    for point, own in read.items():
-        for name, scored in own["scores"].items():
-            rows.append(row(name, point, own, scored, built[point], times[name], energy) | differences.get(name, {}))
-    frame = pd.DataFrame(rows).astype({"score": float, "std": float})  # undefined is NaN here
+    for point, measured in read.items():
+        for name, scored in measured["scores"].items():
+            rows.append(row(name, point, measured, scored, built[point], times[name], energy) | differences.get(name, {}))
+    frame = pd.DataFrame(rows).astype({"score": float, "std": float})  # None becomes NaN
     for cost in COSTS:
         frame[f"on_front_{cost}"] = front(frame[cost], frame["score"])
     return frame
 
 
 def row(
-    name: str, point: str, own: dict, scored: dict, built: Made, times: measure.Times, energy: params.Energy,
+    name: str, point: str, measured: dict, scored: dict, built: BuiltPoint, times: measure.Times, energy: params.Energy,
 ) -> dict:  # fmt: skip
-    """What a point comes to."""
-    score, believed = scored[own["split"]][own["metric"]], scored["calibration"][own["split"]]
+    """The table's row of a point at a threshold."""
+    score, calibration = scored[measured["split"]][measured["metric"]], scored["calibration"][measured["split"]]
     milliseconds = 1e3 * times.alone
     together = 1e3 * float(np.median(times.together))
     return {
-        "point": name, "series": point, "dev": scored["dev"][own["metric"]]["mean"],
+        "point": name, "series": point, "dev": scored["dev"][measured["metric"]]["mean"],
         "score": score["mean"], "std": score["std"], "n": score["n"],
         "difference": "–", "verdict": "base",
         "ms": float(np.median(milliseconds)), "ms_p95": float(np.quantile(milliseconds, 0.95)),
         "ms_ratio": times.ratio_alone, "ms_together": together, "ms_together_ratio": times.ratio_together,
         "per_second": 1e3 / together, "mflops": built.flops[name] / 1e6, "mib": built.bytes / 2**20, "parameters": built.parameters,
         "kwh_per_1000": energy.pue * energy.watts_per_core * float(times.alone.mean()) / 3600,
-        "expected_calibration_error": believed["expected_calibration_error"]["mean"], "brier_score": believed["brier_score"]["mean"],
-        "expected_calibration_error_before": believed["expected_calibration_error_before"]["mean"],
+        "expected_calibration_error": calibration["expected_calibration_error"]["mean"], "brier_score": calibration["brier_score"]["mean"],
+        "expected_calibration_error_before": calibration["expected_calibration_error_before"]["mean"],
         "exits": " / ".join(f"{sum(seeds) / len(seeds):.0%}" for seeds in zip(*scored["exits"], strict=True)),
-        "tuning_seconds": sum(own["seconds"]) / len(own["seconds"]),
+        "tuning_seconds": sum(measured["seconds"]) / len(measured["seconds"]),
     }  # fmt: skip
 
 
-def compared(all_params: params.Params, task: str, read: dict[str, dict]) -> dict[str, dict]:
-    """Each point minus the baseline, over seeds and examples; Holm's correction over all of the task."""
+def compare(all_params: params.Params, task: str, read: dict[str, dict]) -> dict[str, dict]:
+    """Each point minus the baseline, with Holm's correction over all points of the task."""
     block = all_params.efficiency
     first = next(iter(read.values()))
-    places = {
-        name: [(predictions(FOLDER / point / task, scored["threshold"]), block.points[point].init)]
-        for point, own in read.items() for name, scored in own["scores"].items()
+    sources = {
+        name: [(predictions_folder(FOLDER / point / task, scored["threshold"]), block.points[point].init)]
+        for point, measured in read.items() for name, scored in measured["scores"].items()
     }  # fmt: skip
     base = label(block.base, None)
-    _, sides = verdicts.sides(all_params, task, first["split"], first["metric"], places)
-    differences = {name: verdicts.difference(own, sides[base]) for name, own in sides.items() if name != base}
-    said = verdicts.verdicts(list(differences.values()))
+    _, sides = verdicts.sides(all_params, task, first["split"], first["metric"], sources)
+    differences = {name: verdicts.difference(side, sides[base]) for name, side in sides.items() if name != base}
+    words = verdicts.verdicts(list(differences.values()))
     return {
-        name: {"difference": own.shown, "verdict": verdict}
-        for (name, own), verdict in zip(differences.items(), said, strict=True)
-    }  # fmt: skip
+        name: {"difference": difference.shown, "verdict": verdict}
+        for (name, difference), verdict in zip(differences.items(), words, strict=True)
+    }
 
 
-def spread(own: dict) -> str:
-    """`0.512 ± 0.010`; what is undefined is left out."""
-    return " ± ".join(f"{own[key]:.3f}" for key in ("score", "std") if own[key] == own[key]) or "undefined"
+def spread(row: dict) -> str:
+    """`0.512 ± 0.010`; undefined values are left out."""
+    return " ± ".join(f"{row[key]:.3f}" for key in ("score", "std") if row[key] == row[key]) or "undefined"
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """What the page has of a task."""
-    fronts = [", ".join(SHORT[cost] for cost in COSTS if own[f"on_front_{cost}"]) for own in frame.to_dict("records")]
+    """The page's table of a task."""
+    rows = frame.to_dict("records")
+    fronts = [", ".join(SHORT[cost] for cost in COSTS if row[f"on_front_{cost}"]) for row in rows]
     columns = {
-        "point": frame["point"], "score": [spread(own) for own in frame.to_dict("records")],
+        "point": frame["point"], "score": [spread(row) for row in rows],
         "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
         "of the base's": frame["ms_ratio"], "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"],
         "answers/s": frame["per_second"], "MFLOPs": frame["mflops"], "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"],

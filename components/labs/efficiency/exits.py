@@ -1,4 +1,4 @@
-"""When a model with classifiers on its layers may stop reading (Schwartz et al. 2020)."""
+"""Early exits: when a model with classifiers on its layers can stop (Schwartz et al. 2020)."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,23 @@ from components.comparison import calibration
 
 
 @dataclass(frozen=True)
-class Leaving:
-    """A rule of when an answer is likely enough."""
+class ExitRule:
+    """Exit at the first classifier with a probability of at least `threshold`."""
 
     temperatures: list[float]
-    """That the logits of each exit are divided by, fitted on dev."""
+    """One per exit, fitted on dev."""
     threshold: float
-    """1: all layers are read."""
+    """1: no early exit."""
 
-    def enough(self, exit: int, logits: Tensor) -> bool:
-        """Of a batch (batch, labels): it is left as a whole."""
-        likely = (logits / self.temperatures[exit]).softmax(1).amax(1)
-        return self.threshold < 1 and bool((likely >= self.threshold).all())
+    def confident(self, exit: int, logits: Tensor) -> bool:
+        """Whether all examples of a batch (batch, labels) can exit."""
+        highest = (logits / self.temperatures[exit]).softmax(1).amax(1)
+        return self.threshold < 1 and bool((highest >= self.threshold).all())
 
-    def left(self, logits: np.ndarray) -> np.ndarray:
-        """Where each example is left, (examples,), by the logits of all exits (examples, exits, labels)."""
-        likely = np.stack([calibration.probabilities(logits[:, exit], own) for exit, own in enumerate(self.temperatures)], 1).max(2)
-        sure = likely >= self.threshold if self.threshold < 1 else np.zeros(likely.shape, dtype=bool)
-        sure[:, -1] = True
-        return sure.argmax(1)
+    def exits(self, logits: np.ndarray) -> np.ndarray:
+        """The exit of each example, (examples,), given the logits of all exits (examples, exits, labels)."""
+        scaled = [calibration.probabilities(logits[:, exit], temperature) for exit, temperature in enumerate(self.temperatures)]
+        highest = np.stack(scaled, 1).max(2)
+        can_exit = highest >= self.threshold if self.threshold < 1 else np.zeros(highest.shape, dtype=bool)
+        can_exit[:, -1] = True
+        return can_exit.argmax(1)

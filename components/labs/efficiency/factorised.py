@@ -1,18 +1,18 @@
-"""Matrices as products of two thin ones."""
+"""Low-rank factorisation: matrices as products of two thin ones."""
 
 import torch
 from torch import nn
 
 
 def rank(linear: nn.Linear, share: float) -> int:
-    """At which two thin matrices have this share of the weights of one; at least 1, and no more than there is."""
+    """The rank at which two thin matrices have this share of a matrix's weights; at least 1."""
     out, into = linear.weight.shape
     return min(max(1, int(share * out * into / (out + into))), out, into)
 
 
 @torch.no_grad()
 def thin(linear: nn.Linear, share: float) -> nn.Sequential:
-    """Two layers whose product is nearest to the matrix of one (Eckart and Young 1936), the singular values halved between them."""
+    """Two layers with the best low-rank approximation of a matrix (Eckart and Young 1936), the singular values split between them."""
     left, values, right = torch.linalg.svd(linear.weight, full_matrices=False)
     kept, out, into = rank(linear, share), *linear.weight.shape
     first, second = nn.Linear(into, kept, bias=False), nn.Linear(kept, out, bias=linear.bias is not None)
@@ -25,9 +25,9 @@ def thin(linear: nn.Linear, share: float) -> nn.Sequential:
 
 
 def factorise(module: nn.Module, share: float) -> None:
-    """Put thin ones in the place of the matrices of a model's layers, each once, wherever they are shared."""
-    parts = dict.fromkeys(part for layer in module.model.stacked() for part in layer.modules())
-    for part in parts:
-        for name, child in list(part.named_children()):
+    """Replace the matrices of a model's layers by thin ones, each once, even if layers share them."""
+    modules = dict.fromkeys(submodule for layer in module.model.stacked() for submodule in layer.modules())
+    for parent in modules:
+        for name, child in list(parent.named_children()):
             if isinstance(child, nn.Linear):
-                part.add_module(name, thin(child, share))
+                parent.add_module(name, thin(child, share))

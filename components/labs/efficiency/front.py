@@ -1,4 +1,4 @@
-"""Who is beaten by nobody, and what that says."""
+"""Pareto fronts of scores and costs."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ COSTS = {
 }  # fmt: skip
 """Column -> title."""
 SHORT = {"ms": "one", "ms_together": "32", "mflops": "FLOPs", "mib": "MiB"}
-"""The same in a table's column."""
+"""Titles in a table's cells."""
 
 
 def front(costs: Sequence[float], scores: Sequence[float]) -> list[bool]:
-    """Which points no other one beats: none costs no more and scores no less, one of both truly (Pareto). None whose score is undefined."""
+    """Which points are on the Pareto front: no other one is at least as good in cost and score, and better in one. NaN is not on it."""
     points = list(zip(costs, scores, strict=True))
     return [
         score == score and not any(c <= cost and s >= score and (c < cost or s > score) for c, s in points)
@@ -22,17 +22,17 @@ def front(costs: Sequence[float], scores: Sequence[float]) -> list[bool]:
 
 
 def sentence(task: str, frame: pd.DataFrame, base: str) -> str:
-    """What the numbers of a task support, in two sentences."""
+    """Two sentences on a task's results."""
     best = frame[frame["on_front_ms"]].sort_values("ms")
-    own = frame.set_index("point").loc[base]
+    base_row = frame.set_index("point").loc[base]
     level = frame["verdict"].isin(("not beyond noise", "higher"))
-    equal = frame[level & (frame["ms"] < own["ms"])].sort_values("ms")
-    beaten = ", ".join(f"{row.point} ({row.score:.3f} in {row.ms:.2f} ms)" for row in best.itertuples())
-    said = f"{task}: of {len(frame)} points {len(best)} are on the front of score and time: {beaten}. "
+    equal = frame[level & (frame["ms"] < base_row["ms"])].sort_values("ms")
+    on_front = ", ".join(f"{row.point} ({row.score:.3f} in {row.ms:.2f} ms)" for row in best.itertuples())
+    text = f"{task}: of {len(frame)} points {len(best)} are on the front of score and time: {on_front}. "
     if not len(equal):
-        return said + f"Of nothing that is faster than {base} it can be said that it is not beyond noise below it."
+        return text + f"Of nothing that is faster than {base} it can be said that it is not beyond noise below it."
     row = equal.iloc[0]
-    return said + (
+    return text + (
         f"The fastest that is not beyond noise below {base} is {row['point']}, in {row['ms_ratio']:.2f} of its time: {row['difference']}. "
         f"(Told on the judged split, among many; that nothing is shown is not that nothing is lost.)"
     )

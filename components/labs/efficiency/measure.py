@@ -1,4 +1,4 @@
-"""What an answer takes: operations, weights, time."""
+"""The cost of an answer: operations, weights, time."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,31 +14,31 @@ from components.finetune.data import Batch, Encoded, Texts, batches
 from components.finetune.methods.frozen import Frozen
 
 TOGETHER = 32
-"""Examples read at once, beside one at a time."""
+"""Examples in a batch, next to single ones."""
 ROUNDS = 5
-"""That each point is run in, in turn with the others, after one that is not counted."""
+"""Runs of each point, in turn with the others, after a warm-up."""
 
 Answer = Callable[[Texts, Tensor], object]
-"""From the ids of a batch to its answers."""
+"""(texts, segments) of a batch -> logits."""
 
 
 def answering(module: nn.Module) -> Answer:
-    """From ids to logits (batch, labels), also where training read features that were made once."""
+    """A function from ids to logits (batch, labels), including the features that training computed once."""
     if not isinstance(module, Frozen):
         return module
 
-    def read(texts: Texts, segments: Tensor) -> Tensor:
+    def answer(texts: Texts, segments: Tensor) -> Tensor:
         layers = []
         for ids, lengths in texts:
-            own = segments if len(texts) == 1 else torch.zeros_like(ids)
-            layers.append((module.select_layers(module.model.features(ids, lengths, own)), lengths))
+            of_text = segments if len(texts) == 1 else torch.zeros_like(ids)
+            layers.append((module.select_layers(module.model.features(ids, lengths, of_text)), lengths))
         return module(layers, segments)
 
-    return read
+    return answer
 
 
 def in_batches(split: Encoded, size: int, examples: int | None = None) -> Iterator[Batch]:
-    """The first so many examples, in their order at size 1, else those of like length together."""
+    """Batches of the first examples, in their order for size 1, else with others of similar length."""
     if size == 1:
         for i in range(min(examples or len(split), len(split))):
             [batch] = batches(_some(split, [i]), 1, None)
@@ -52,7 +52,7 @@ def _some(split: Encoded, chosen) -> Encoded:
 
 
 def weights(module: nn.Module, split: Encoded) -> list[nn.Parameter]:
-    """What an answer depends on, each once: parameters that a gradient reaches. A model's parts for pre-training alone are none."""
+    """The parameters that an answer depends on, each once: those with a gradient, without a model's pre-training heads."""
     module.eval().requires_grad_(True)
     batch = next(in_batches(split, 1))
     output = answering(module)(batch.texts, batch.segments)
@@ -62,43 +62,43 @@ def weights(module: nn.Module, split: Encoded) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def logits(answer: Answer, split: Encoded, size: int = 4 * TOGETHER) -> np.ndarray:
-    """What is answered, in 32 bits and as it is run later, (examples, exits, labels); one exit where a model has one
-    classifier. Read `size` examples at once."""
+    """The logits of all examples as float32, (examples, exits, labels); one exit for a model with one classifier. In batches of
+    `size`."""
     outputs: list[np.ndarray | None] = [None] * len(split)
     for batch in in_batches(split, size):
         output = answer(batch.texts, batch.segments).numpy()
-        for i, own in zip(batch.index, output, strict=True):
-            outputs[i] = own if own.ndim == 2 else own[None]
+        for i, row in zip(batch.index, output, strict=True):
+            outputs[i] = row if row.ndim == 2 else row[None]
     return np.stack(outputs)
 
 
 @torch.no_grad()
 def flops(answer: Answer, split: Encoded, examples: int) -> float:
-    """Of one answer, a mean over the first examples read one at a time."""
-    spent = []
+    """FLOPs of one answer, averaged over the first examples, one at a time."""
+    counts = []
     for batch in in_batches(split, 1, examples):
         with flop_counter() as counter:
             answer(batch.texts, batch.segments)
-        spent.append(counter.get_total_flops())
-    return float(np.mean(spent))
+        counts.append(counter.get_total_flops())
+    return float(np.mean(counts))
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, on one thread of a CPU."""
+    """Seconds on one CPU thread."""
 
     alone: np.ndarray
-    """Of each example read by itself, the median over the rounds, (examples,)."""
+    """For each example on its own, the median over the rounds, (examples,)."""
     together: np.ndarray
-    """Of an example among 32, in each round, (rounds,)."""
+    """For an example in a batch of 32, in each round, (rounds,)."""
     ratio_alone: float
-    """To the base, a median over the rounds of what both took in the same one."""
+    """Relative to the base, the median over the rounds of the ratios within a round."""
     ratio_together: float
 
 
 @torch.inference_mode()
 def times(answers: Mapping[str, Answer], splits: Mapping[str, Encoded], base: str, examples: int) -> dict[str, Times]:
-    """All in turn, round by round, so that what else the machine does slows down one as much as the other."""
+    """Measure all in turn, round by round, so that other work on the machine slows all of them equally."""
     torch.set_num_threads(1)
     alone: dict[str, list[list[float]]] = {name: [] for name in answers}
     together: dict[str, list[float]] = {name: [] for name in answers}
@@ -107,10 +107,10 @@ def times(answers: Mapping[str, Answer], splits: Mapping[str, Encoded], base: st
     for warmed in range(ROUNDS + 1):
         for name, answer in answers.items():
             row = [_seconds(answer, batch) for batch in (islice(singles[name], 5) if not warmed else singles[name])]
-            whole = sum(_seconds(answer, batch) for batch in batched[name]) / sum(len(batch.index) for batch in batched[name])
+            per_example = sum(_seconds(answer, batch) for batch in batched[name]) / sum(len(batch.index) for batch in batched[name])
             if warmed:
                 alone[name].append(row)
-                together[name].append(whole)
+                together[name].append(per_example)
     per_round = {name: (np.sum(alone[name], axis=1), np.array(together[name])) for name in answers}
     return {
         name: Times(

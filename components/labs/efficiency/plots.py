@@ -1,4 +1,4 @@
-"""The pictures of the page."""
+"""The plots of the page."""
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -10,7 +10,7 @@ from components.labs.efficiency.front import COSTS
 
 
 def fronts(frame: pd.DataFrame, metric: str, base: str) -> Figure:
-    """A task's scores against each cost; a line through those that nothing beats; points left at several thresholds are one series."""
+    """A task's scores against each cost, with a line through the front; the thresholds of a point are one series."""
     figure, axes = plt.subplots(1, len(COSTS), figsize=(4.1 * len(COSTS), 4.2), constrained_layout=True, sharey=True)
     for axis, (cost, title) in zip(axes, COSTS.items(), strict=True):
         for style, (series, rows) in zip(styles(), frame.groupby("series", sort=False), strict=False):
@@ -21,7 +21,7 @@ def fronts(frame: pd.DataFrame, metric: str, base: str) -> Figure:
         best = frame[frame[f"on_front_{cost}"]].sort_values(cost)
         axis.plot(best[cost], best["score"], color=GREY, linewidth=4, alpha=0.45, zorder=0)
         axis.set_xscale("log")
-        axis.xaxis.set_minor_formatter(NullFormatter())  # theirs would overlap
+        axis.xaxis.set_minor_formatter(NullFormatter())  # minor labels would overlap
         axis.set_xlabel(title)
     axes[0].set_ylabel(metric)
     handles, labels = axes[0].get_legend_handles_labels()

@@ -1,12 +1,13 @@
-"""`python -m components.labs.efficiency.point POINT-TASK`: tune a point on a task over the seeds -> data/efficiency/<point>/<task>/.
+"""`python -m components.labs.efficiency.point POINT-TASK`: fine-tune a point on a task over the seeds -> data/efficiency/<point>/<task>/.
 
-In it `all/predictions.jsonl` (where layers are left out a folder for each threshold), `train_logits.npy` (seeds, examples, labels) for
-points that this one teaches, and of the first seed `module.safetensors`, which the page runs.
+It has `all/predictions.jsonl` (with early exits a folder per threshold), `train_logits.npy` (seeds, examples, labels) for points
+with this one as teacher, and `module.safetensors` of the first seed, which the page measures.
 """
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,118 +34,118 @@ FOLDER = Path("data/efficiency")
 
 
 def label(point: str, threshold: float | None) -> str:
-    """As tables call a point, or one left at a threshold."""
+    """The name of a point in tables, with its threshold."""
     return point if threshold is None else f"{point} at {threshold:g}"
 
 
-def predictions(folder: Path, threshold: float | None) -> Path:
-    """Where those of a point stand."""
+def predictions_folder(folder: Path, threshold: float | None) -> Path:
+    """The folder of a point's predictions."""
     return folder / ("all" if threshold is None else f"{threshold:g}")
 
 
-class Taught(Classification):
-    """The labels beside what a teacher makes of the examples (Hinton et al. 2015, section 2): the gradient of soft targets is of the order
-    1 / temperature², which is made up for."""
+class DistilledClassification(Classification):
+    """The loss on the labels plus that on a teacher's outputs (Hinton et al. 2015, section 2): the gradient of soft targets is
+    proportional to 1 / temperature², which is compensated."""
 
     def __init__(self, task: params.Task, recipe: params.Recipe, logits: np.ndarray, point: params.Point):
         super().__init__(task, recipe)
         self.logits, self.point = Tensor(logits), point
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
-        heat, weight = self.point.teacher_temperature, self.point.teacher_weight
-        theirs = softmax(self.logits[batch.index].to(output.device) / heat, 1)
-        soft = kl_div(log_softmax(output / heat, 1), theirs, reduction="batchmean") * heat**2
+        temperature, weight = self.point.teacher_temperature, self.point.teacher_weight
+        targets = softmax(self.logits[batch.index].to(output.device) / temperature, 1)
+        soft = kl_div(log_softmax(output / temperature, 1), targets, reduction="batchmean") * temperature**2
         return weight * soft + (1 - weight) * super().loss(output, data, batch)
 
 
 @dataclass(frozen=True)
-class Setting:
+class PointSetup:
     """A point on a task."""
 
     point: str
-    own: params.Point
+    settings: params.Point
     recipe: params.Recipe
     setup: TaskSetup
 
     @classmethod
-    def of(cls, all_params: params.Params, point: str, task: str) -> "Setting":
+    def load(cls, all_params: params.Params, point: str, task: str) -> "PointSetup":
         block = all_params.efficiency
         recipe = block.tuned(point)
         check_max_length(Path("data/models", block.points[point].model), recipe)
         return cls(point, block.points[point], recipe, TaskSetup.load(all_params, task))
 
     def prepare(self, seed: int) -> PreparedModel:
-        """The model as it is tuned: with thin matrices, and weights rounded in training, where a point asks for that."""
-        made = self.setup.prepare(Path("data/models", self.own.model), self.recipe, seed, self.own.init)
-        if self.own.factorised:
-            factorised.factorise(made.module, self.own.factorised)
-        if self.own.quantised and self.own.quantised.trained:
-            quantised.begin(made.module, self.own.quantised)
-        return made
+        """The model to train: factorised, and with simulated quantisation, if the point is so."""
+        prepared = self.setup.prepare(Path("data/models", self.settings.model), self.recipe, seed, self.settings.init)
+        if self.settings.factorised:
+            factorised.factorise(prepared.module, self.settings.factorised)
+        if self.settings.quantised and self.settings.quantised.trained:
+            quantised.simulate(prepared.module, self.settings.quantised)
+        return prepared
 
 
 @dataclass
 class Outcome:
-    """What the runs of a point came to, at one threshold."""
+    """The results of a point at one threshold, over the seeds."""
 
     scores: dict[str, list[dict]]
     calibration: dict[str, list[dict]]
-    """Calibrated on dev, and before."""
+    """After calibration on dev, and before."""
     rows: list[dict]
     exits: list[list[float]]
-    """Of each seed the share of the judged examples that each exit has answered; empty where there is one."""
+    """For each seed the share of examples of the reported split that took each exit; empty with a single exit."""
 
 
 def point(all_params: params.Params, name: str, run: Run) -> dict:
-    """Tune over the seeds, write what they say; the scores, how far to be believed, and the cost."""
+    """Fine-tune over the seeds and write the predictions; returns the scores, their calibration, and the cost."""
     declared = all_params.efficiency.runs
     if name not in declared:
         raise SesameError(f"no point {name!r} in efficiency of {params.STUDIES} (there are: {', '.join(declared) or 'none'})")
     point_name, task = declared[name]
-    setting, seeds = Setting.of(all_params, point_name, task), all_params.finetune.seeds
-    own, recipe, setup, folder = setting.own, setting.recipe, setting.setup, FOLDER / point_name / task
-    run.tag(model=own.model, task=task, method=recipe.method, point=point_name)
-    splits = [split for split, block in setup.task.splits.items() if block.labelled and split != "train"]
-    early, outcomes, taught, temperatures, tokens, flops, seconds = recipe.method == "early_exit", {}, [], [], 0, 0, []
-    teacher = np.load(FOLDER / own.teacher / task / "train_logits.npy") if own.teacher else None
+    point_setup = PointSetup.load(all_params, point_name, task)
+    settings, recipe, setup, folder = point_setup.settings, point_setup.recipe, point_setup.setup, FOLDER / point_name / task
+    run.tag(model=settings.model, task=task, method=recipe.method, point=point_name)
+    splits = [split for split, config in setup.task.splits.items() if config.labelled and split != "train"]
+    thresholds = all_params.efficiency.thresholds if recipe.method == "early_exit" else [None]
+    outcomes = {threshold: Outcome({split: [] for split in splits}, {split: [] for split in splits}, [], []) for threshold in thresholds}
+    train_logits, temperatures, tokens, flops, seconds = [], [], 0, 0, []
+    teacher = np.load(FOLDER / settings.teacher / task / "train_logits.npy") if settings.teacher else None
     with storage.output(folder) as target:
         target.mkdir(parents=True)
-        for i, seed in enumerate(seeds):
-            prepared = setting.prepare(seed)
-            kind = prepared.kind if teacher is None else Taught(setup.task, recipe, teacher[i], own)
+        for i, seed in enumerate(all_params.finetune.seeds):
+            prepared = point_setup.prepare(seed)
+            kind = prepared.kind if teacher is None else DistilledClassification(setup.task, recipe, teacher[i], settings)
             encoded = prepared.encode(setup.examples)
             started = time.perf_counter()
             inputs = {split: prepared.module.inputs(encoded[split], setup.fabric) for split in ("train", "dev")}
-            reading = time.perf_counter() - started
-            fitted = loop.fit(
-                setup.fabric, prepared.module, kind, inputs["train"], recipe, seed, lambda epoch, loss: None, setup.dev_score(), inputs["dev"],
+            seconds.append(time.perf_counter() - started)
+            result = loop.fit(
+                setup.fabric, prepared.module, kind, inputs["train"], recipe, seed, lambda epoch, loss: None,
+                setup.dev_score(), inputs["dev"],
             )  # fmt: skip
-            module = prepared.module.cpu().eval()  # answers are those of the CPU that they are timed on
+            module = prepared.module.cpu().eval()  # the answers are those of the CPU whose time is measured
             if i == 0:
                 save_model(module, str(target / "module.safetensors"))
-            answer = measure.answering(quantised.end(module, own.quantised).eval() if own.quantised else module)
-            size = 1 if quantised.by_batch(own.quantised) else 4 * measure.TOGETHER
+            answer = measure.answering(quantised.convert(module, settings.quantised).eval() if settings.quantised else module)
+            size = 1 if quantised.depends_on_batch(settings.quantised) else 4 * measure.TOGETHER
             logits = {split: measure.logits(answer, encoded[split], size) for split in splits}
             temperatures.append(_temperatures(setup, logits["dev"]))
-            given = {
-                threshold: {split: _left(exits.Leaving(temperatures[-1], threshold or 1), own) for split, own in logits.items()}
-                for threshold in (all_params.efficiency.thresholds if early else [None])
-            }
-            if not early:
-                taught.append(measure.logits(answer, encoded["train"], size)[:, 0])
-            for threshold, by_split in given.items():
-                outcome = outcomes.setdefault(threshold, Outcome({split: [] for split in splits}, {split: [] for split in splits}, [], []))
-                _judge(setup, outcome, own.init, seed, by_split)
-            tokens, flops = tokens + fitted.tokens, flops + fitted.flops + sum(own.flops for own in inputs.values())
-            seconds.append(reading + fitted.seconds)
-            last = next(reversed(outcomes.values()))
-            print(f"{point_name} seed {seed}: {task} {reported_split(setup.task)} {metrics.shown(_newest(setup, last))}", flush=True)
+            for threshold, outcome in outcomes.items():
+                rule = exits.ExitRule(temperatures[-1], threshold or 1)
+                _score(setup, outcome, settings.init, seed, {split: _answers(rule, values) for split, values in logits.items()})
+            if recipe.method != "early_exit":
+                train_logits.append(measure.logits(answer, encoded["train"], size)[:, 0])
+            tokens += result.tokens
+            flops += result.flops + sum(data.flops for data in inputs.values())
+            seconds[-1] += result.seconds
+            print(f"{point_name} seed {seed}: {task} {reported_split(setup.task)} {metrics.shown(_newest(setup, outcome))}", flush=True)
         for threshold, outcome in outcomes.items():
-            runs.write_predictions(predictions(target, threshold), outcome.rows, list(setup.examples))
-        if taught:
-            np.save(target / "train_logits.npy", np.stack(taught))
+            runs.write_predictions(predictions_folder(target, threshold), outcome.rows, list(setup.examples))
+        if train_logits:
+            np.save(target / "train_logits.npy", np.stack(train_logits))
     return {
-        "point": point_name, "task": task, "metric": setup.task.metric, "split": reported_split(setup.task), "protocol": setup.protocol(recipe),
+        "point": point_name, "task": task, "metric": setup.task.metric, "split": reported_split(setup.task),
+        "protocol": setup.protocol(recipe),
         "temperatures": temperatures, "seconds": seconds,
         "scores": {
             label(point_name, threshold): {
@@ -158,40 +159,41 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
 
 
 def _temperatures(setup: TaskSetup, dev: np.ndarray) -> list[float]:
-    """One for each exit, on dev (examples, exits, labels)."""
+    """The temperature of each exit, fitted on dev (examples, exits, labels)."""
     labels = calibration.label_indices(setup.task, setup.examples["dev"])
     return [calibration.fitted_temperature(dev[:, exit], labels) for exit in range(dev.shape[1])]
 
 
-class Given(NamedTuple):
-    """Answers to a split."""
+class Answers(NamedTuple):
+    """The answers to a split."""
 
     logits: np.ndarray
-    """Of each example, as they came, (examples, labels)."""
+    """(examples, labels)."""
     calibrated: np.ndarray
     """Divided by the temperature of their exit."""
     shares: list[float]
-    """Of the answers that each exit gave."""
+    """The share of answers of each exit."""
 
 
-def _left(leaving: exits.Leaving, logits: np.ndarray) -> Given:
-    """What is answered by a rule, by the logits of all exits (examples, exits, labels)."""
-    at = leaving.left(logits)
-    own, shares = logits[np.arange(len(at)), at], np.bincount(at, minlength=logits.shape[1]) / len(at)
-    return Given(own, own / np.array(leaving.temperatures)[at, None], shares.tolist())
+def _answers(rule: exits.ExitRule, logits: np.ndarray) -> Answers:
+    """The answers by a rule, given the logits of all exits (examples, exits, labels)."""
+    taken = rule.exits(logits)
+    answers, shares = logits[np.arange(len(taken)), taken], np.bincount(taken, minlength=logits.shape[1]) / len(taken)
+    return Answers(answers, answers / np.array(rule.temperatures)[taken, None], shares.tolist())
 
 
-def _judge(setup: TaskSetup, outcome: Outcome, init: str, seed: int, by_split: dict[str, Given]) -> None:
-    """Score a run's answers, and where they were given, into its outcome."""
+def _score(setup: TaskSetup, outcome: Outcome, init: str, seed: int, by_split: dict[str, Answers]) -> None:
+    """Add the scores of a run, and the shares of its exits, to its outcome."""
     for split, (logits, calibrated, shares) in by_split.items():
-        rows, labels = setup.examples[split], calibration.label_indices(setup.task, setup.examples[split])
+        examples, labels = setup.examples[split], calibration.label_indices(setup.task, setup.examples[split])
         values = [setup.task.labels[i] for i in logits.argmax(1)]
-        outcome.rows += runs.prediction_rows(init, seed, split, rows, values)
-        outcome.scores[split].append(metrics.evaluate(setup.task, split, rows, values))
-        believed = {
-            key: calibration.evaluate(calibration.probabilities(own), labels) for key, own in (("", calibrated), ("_before", logits))
-        }
-        outcome.calibration[split].append({f"{name}{key}": value for key, own in believed.items() for name, value in own.items()})
+        outcome.rows += runs.prediction_rows(init, seed, split, examples, values)
+        outcome.scores[split].append(metrics.evaluate(setup.task, split, examples, values))
+        outcome.calibration[split].append({
+            f"{name}{suffix}": value
+            for suffix, scaled in (("", calibrated), ("_before", logits))
+            for name, value in calibration.evaluate(calibration.probabilities(scaled), labels).items()
+        })  # fmt: skip
         if len(shares) > 1 and split == reported_split(setup.task):
             outcome.exits.append(shares)
 
@@ -201,48 +203,50 @@ def _newest(setup: TaskSetup, outcome: Outcome) -> float | None:
 
 
 @dataclass(frozen=True)
-class Made:
-    """The first seed's module, to be run on the CPU."""
+class BuiltPoint:
+    """The module of the first seed, to be run on the CPU."""
 
     answers: dict[str, measure.Answer]
-    """As tables call it -> what answers."""
+    """Name in tables -> the function to measure."""
     split: Encoded
-    """Inputs of the split that is judged."""
+    """Inputs of the reported split."""
     parameters: int
     bytes: int
     flops: dict[str, float]
 
 
-def made(all_params: params.Params, point_name: str, task: str, measured: dict) -> Made:
-    """Build a point again from its weights, round them as it did, and count what it takes."""
-    setting = Setting.of(all_params, point_name, task)
-    prepared = setting.prepare(all_params.finetune.seeds[0])
+def build(all_params: params.Params, point_name: str, task: str, measured: dict) -> BuiltPoint:
+    """Rebuild a point from its weights, quantise it, and count its operations and bytes."""
+    point_setup = PointSetup.load(all_params, point_name, task)
+    prepared = point_setup.prepare(all_params.finetune.seeds[0])
     load_model(prepared.module, str(FOLDER / point_name / task / "module.safetensors"))
-    split = prepared.encode(setting.setup.examples)[reported_split(setting.setup.task)]
+    split = prepared.encode(point_setup.setup.examples)[reported_split(point_setup.setup.task)]
     module = prepared.module.cpu().eval()
     used = measure.weights(module, split)
-    size = quantised.size(used, module, setting.own.quantised)
-    answers = dict(_answers(all_params, setting, module, measured))
-    # FLOPs are of the plain module: the counter is blind to products of integers, and those are as many
-    spent = {name: measure.flops(answer, split, all_params.efficiency.examples) for name, answer in answers.items()}
-    if setting.own.quantised:
-        rounded = quantised.end(module, setting.own.quantised).eval()
-        answers = {point_name: measure.answering(rounded)}
-    return Made(answers, split, sum(part.numel() for part in used), size, spent)
+    size = quantised.size(used, module, point_setup.settings.quantised)
+    answers = dict(_measured(all_params, point_setup, module, measured))
+    # FLOPs are those of the module before quantisation: the counter does not count integer products, which are as many
+    flops = {name: measure.flops(answer, split, all_params.efficiency.examples) for name, answer in answers.items()}
+    if point_setup.settings.quantised:
+        converted = quantised.convert(module, point_setup.settings.quantised).eval()
+        answers = {point_name: measure.answering(converted)}
+    return BuiltPoint(answers, split, sum(parameter.numel() for parameter in used), size, flops)
 
 
-def _answers(all_params: params.Params, setting: Setting, module: nn.Module, measured: dict) -> Iterator[tuple[str, measure.Answer]]:
+def _measured(
+    all_params: params.Params, point_setup: PointSetup, module: nn.Module, measured: dict
+) -> Iterator[tuple[str, measure.Answer]]:
     """A point once, or at each threshold."""
     if not isinstance(module, EarlyExit):
-        yield setting.point, measure.answering(module)
+        yield point_setup.point, measure.answering(module)
         return
     for threshold in all_params.efficiency.thresholds:
-        leaving = exits.Leaving(measured["temperatures"][0], threshold)
-        yield label(setting.point, threshold), lambda texts, segments, leaving=leaving: module.predict_until(leaving.enough, texts, segments)
+        rule = exits.ExitRule(measured["temperatures"][0], threshold)
+        yield label(point_setup.point, threshold), partial(module.predict_until, rule.confident)
 
 
 def metrics_file(all_params: params.Params, name: str) -> Path:
-    """Beside the predictions: data/metrics is the root pipeline's."""
+    """Next to the predictions: data/metrics belongs to the root pipeline."""
     return FOLDER.joinpath(*all_params.efficiency.runs[name], "metrics.json")
 
 

@@ -1,4 +1,4 @@
-"""Weights in fewer bits."""
+"""Quantisation of weights."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -10,11 +10,11 @@ from torch.nn.utils import parametrize
 from components import params
 
 GROUP = 32
-"""Weights that share a scale at 4 bits."""
+"""Weights with the same scale at 4 bits."""
 
 
 def int8(weight: Tensor) -> Tensor:
-    """Each row in 256 steps, as torch's integer kernels have them, (out, in)."""
+    """Each row in 256 steps, as in torch's integer kernels, (out, in)."""
     scale = weight.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127.5
     return (weight / scale).round().clamp(-128, 127) * scale
 
@@ -27,8 +27,8 @@ def int4(weight: Tensor) -> Tensor:
 
 
 def ternary(weight: Tensor) -> Tensor:
-    """Each row of -a, 0 and a: what is smaller than .7 of the mean size becomes 0, a is the mean of the rest (Li and Liu 2016, equation 6;
-    theirs is one a matrix)."""
+    """Each row of -a, 0 and a: weights below .7 of the mean size become 0, a is the mean size of the others (Li and Liu 2016, equation 6;
+    theirs is one per matrix)."""
     size = weight.abs()
     kept = size > 0.7 * size.mean(1, keepdim=True)
     return weight.sign() * kept * (size * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(min=1)
@@ -36,11 +36,11 @@ def ternary(weight: Tensor) -> Tensor:
 
 ROUNDED: dict[str, Callable[[Tensor], Tensor]] = {"int8": int8, "int4": int4, "ternary": ternary}
 BITS = {"int8": 8, "int4": 4, "ternary": 2}
-"""Of a weight, as packed; beside them a scale of 32 bits a row, at 4 bits one of 16 a group."""
+"""Bits of a packed weight, without the scales: 32 bits per row, at 4 bits 16 bits per group."""
 
 
 class Rounding(nn.Module):
-    """A weight as it will be; the gradient goes by as if nothing had been rounded (Bengio et al. 2013)."""
+    """A rounded weight; the gradient is that without rounding (straight-through estimator, Bengio et al. 2013)."""
 
     def __init__(self, weights: str):
         super().__init__()
@@ -51,47 +51,47 @@ class Rounding(nn.Module):
 
 
 def matrices(module: nn.Module) -> list[nn.Linear]:
-    """What is rounded: linear layers of the model's layers and of the head, each once, wherever they are shared."""
-    parts = [*module.model.stacked(), module.head]
-    return list(dict.fromkeys(part for own in parts for part in own.modules() if isinstance(part, nn.Linear)))
+    """The linear layers to quantise: those of the model's layers and of the head, each once, even if layers share them."""
+    modules = [*module.model.stacked(), module.head]
+    return list(dict.fromkeys(child for parent in modules for child in parent.modules() if isinstance(child, nn.Linear)))
 
 
-def begin(module: nn.Module, how: params.Quantised) -> None:
-    """Round the weights in every forward pass from now on."""
+def simulate(module: nn.Module, how: params.Quantised) -> None:
+    """Round the weights in every forward pass (quantisation-aware training)."""
     for linear in matrices(module):
         parametrize.register_parametrization(linear, "weight", Rounding(how.weights))
 
 
-def end(module: nn.Module, how: params.Quantised) -> nn.Module:
-    """The module with rounded weights, which are then plain ones; with int8 another one that multiplies integers, on a CPU."""
-    whole = how.weights == "int8"  # torch rounds them itself, and what is rounded already would be rounded otherwise
+def convert(module: nn.Module, how: params.Quantised) -> nn.Module:
+    """The module with rounded weights in place of the parametrised ones; for int8 another module with integer kernels for a CPU."""
+    by_torch = how.weights == "int8"  # torch rounds the weights, which must not be rounded already
     for linear in matrices(module):
         if not parametrize.is_parametrized(linear):
             parametrize.register_parametrization(linear, "weight", Rounding(how.weights))
-        parametrize.remove_parametrizations(linear, "weight", leave_parametrized=not whole)
-    if not whole:
+        parametrize.remove_parametrizations(linear, "weight", leave_parametrized=not by_torch)
+    if not by_torch:
         return module
-    # torch's own kernels: torchao's need a compiled graph to be faster than 32 bits on a CPU (measured in docs/green.md). Parts that
-    # layers share are one module in the copy, too
-    rounded = {part: per_channel_dynamic_qconfig for part in names(module)}
+    # torch's kernels: torchao's need a compiled graph to be faster than 32 bits on a CPU (measured in docs/green.md). Modules that
+    # layers share are a single module in the copy, too
+    rounded = {name: per_channel_dynamic_qconfig for name in names(module)}
     return quantize_dynamic(copy.deepcopy(module), rounded)
 
 
-def by_batch(how: params.Quantised | None) -> bool:
-    """Whether an answer depends on what is read beside it: torch rounds what goes into a product in steps of the
-    largest number of the whole batch, padding included."""
+def depends_on_batch(how: params.Quantised | None) -> bool:
+    """Whether an answer depends on the rest of its batch: torch scales activations by the largest value of the batch, including
+    padding."""
     return how is not None and how.weights == "int8"
 
 
 def names(module: nn.Module) -> list[str]:
-    """Of `matrices`."""
+    """The names of `matrices`."""
     chosen = set(map(id, matrices(module)))
-    return [name for name, part in module.named_modules() if id(part) in chosen]
+    return [name for name, child in module.named_modules() if id(child) in chosen]
 
 
 def size(weights: Iterable[nn.Parameter], module: nn.Module, how: params.Quantised | None) -> int:
-    """Bytes of these weights of a module, packed, those that it rounds in fewer bits. Before `end`."""
-    total = sum(part.numel() * part.element_size() for part in weights)
+    """Bytes of these weights of a module when packed. Call it before `convert`."""
+    total = sum(parameter.numel() * parameter.element_size() for parameter in weights)
     for linear in matrices(module) if how else ():
         scales = -(-linear.in_features // GROUP) * 2 if how.weights == "int4" else 4
         packed = linear.out_features * scales + (BITS[how.weights] * linear.weight.numel() + 7) // 8

@@ -1,4 +1,4 @@
-"""`python -m components.labs.efficiency.taught POINT-TASK`: tune a point that learns from another one ->
+"""`python -m components.labs.efficiency.taught POINT-TASK`: fine-tune a point with a teacher ->
 data/efficiency/<point>/<task>/."""
 
 from components.labs.efficiency.point import metrics_file, point

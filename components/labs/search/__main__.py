@@ -1,7 +1,7 @@
 """`python -m components.labs.search MODEL-TASK-INIT`: data/models/<model>, data/tasks/<task> ->
 data/search/trials/<model>/<task>/<init>.csv.
 
-Every trial is a line there and a run in the ledger.
+Every trial is a line there and a run in MLflow.
 """
 
 import statistics
@@ -23,26 +23,26 @@ from components.tasks import metrics
 
 
 def previous_run(all_params: params.Params, name: str) -> str | None:
-    """The ledger's run of a killed attempt."""
+    """The MLflow run of a killed attempt."""
     if name not in all_params.search.runs:
         return None
-    noted = Journal(all_params, name).run
-    return noted.read_text() if noted.exists() else None
+    file = Journal(all_params, name).run
+    return file.read_text() if file.exists() else None
 
 
 def search(all_params: params.Params, name: str, run: Run) -> dict:
     config = all_params.search
     if name not in config.runs:
-        raise SesameError(f"no such search in {params.STUDIES} (there are: {', '.join(config.runs)})")
+        raise SesameError(f"{name} is not in search of {params.STUDIES} (there are: {', '.join(config.runs)})")
     model, task, init = config.runs[name]
-    base, trials, journal = all_params.finetune.recipes[model], Trials.of(all_params, model, task, init), Journal(all_params, name)
-    draws, rows = Draws(config, base), journal.begin(run.id)[: config.budget.trials]
+    base, trials, journal = all_params.finetune.recipes[model], Trials.load(all_params, model, task, init), Journal(all_params, name)
+    draws, rows = Draws(config, base), journal.open(run.id)[: config.budget.trials]
     earlier = sum(row["seconds"] for row in rows)
     for row in rows:
         draws.add(row)
     if rows:
-        print(f"goes on after {len(rows)} trials of a killed attempt", flush=True)
-    while not (ended := spent(config.budget, rows)):
+        print(f"resumes after {len(rows)} trials of a killed attempt", flush=True)
+    while not (ended := exhausted(config.budget, rows)):
         trial, seed = draws.ask()
         number = trial.number + 1
         recipe = base.model_copy(update=trial.params)
@@ -91,8 +91,8 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     }  # fmt: skip
 
 
-def spent(budget: params.SearchBudget, rows: list[dict]) -> str:
-    """Which part of the budget these trials have used up; empty while there is some left."""
+def exhausted(budget: params.SearchBudget, rows: list[dict]) -> str:
+    """The limit that these trials have reached; empty if none."""
     if budget.trials and len(rows) >= budget.trials:
         return f"{budget.trials} trials"
     if budget.hours and sum(row["seconds"] for row in rows) >= budget.hours * 3600:
@@ -101,7 +101,7 @@ def spent(budget: params.SearchBudget, rows: list[dict]) -> str:
 
 
 def line(row: dict, rows: list[dict]) -> str:
-    """A trial for the terminal."""
+    """A trial on one line of the terminal."""
     drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in row["drawn"].items())
     if row["state"] == "complete":
         state = metrics.shown(row["score"])
@@ -113,7 +113,7 @@ def line(row: dict, rows: list[dict]) -> str:
 
 
 def columns(row: dict) -> dict:
-    """A trial for the table: what was drawn, each in a column; the scores of its epochs in one."""
+    """A row of the table: one column per hyperparameter, the scores of all epochs in one column."""
     scores = " ".join("undefined" if score is None else f"{score:.4f}" for score in row["scores"])
     about = {key: row[key] for key in ("trial", "state", "score")} | row["drawn"]
     return {
@@ -123,9 +123,8 @@ def columns(row: dict) -> dict:
 
 
 def finish(name: str) -> None:
-    """Forget what a search that is written needs no more."""
-    all_params = params.load()
-    Journal(all_params, name).end()
+    """Delete the journal of a search whose outputs are written."""
+    Journal(params.load(), name).delete()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """`python -m components.labs.search.budget`: data/search/trials -> data/search/: index.html, curves.csv, summary.json:
-which model is better at which budget?"""
+which model is better at which search budget?"""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,7 +17,7 @@ from components.core.errors import SesameError
 from components.core.frames import read_csv
 from components.core.tracking import Run
 from components.labs.search import FOLDER, metrics_file, page
-from components.labs.search.curve import AXES, Curve, best_so_far, compare, worth
+from components.labs.search.curve import AXES, Curve, best_so_far, clipped, compare
 from components.stages import stage
 from components.stages.outputs import read_json
 
@@ -25,28 +25,28 @@ OUT = FOLDER.parent
 
 
 @dataclass(frozen=True)
-class Searched:
-    """One model's search on a task."""
+class SearchResult:
+    """The search of one model on a task."""
 
     model: str
-    """Its name; from random weights with that behind it."""
+    """Its name, followed by the start if that is not pre-trained."""
     metrics: dict
-    """The stage's metrics."""
+    """Of its stage."""
     trials: pd.DataFrame
 
     @property
     def valid(self) -> bool:
-        """Whether the trials are independent draws, each trained to its end."""
+        """Whether the trials are independent samples, each trained to its end."""
         return self.metrics["sampler"] == "random" and self.metrics["pruner"] == "none"
 
     def curve(self, confidence: float) -> Curve:
         costs = {"trials": 1.0} | {axis: self.trials[axis].mean() for axis in AXES[1:]}
-        return Curve([worth(score) for score in self.trials["score"]], costs, confidence)
+        return Curve([clipped(score) for score in self.trials["score"]], costs, confidence)
 
     def history(self) -> dict[str, np.ndarray]:
-        """What this one search had found after each trial, and what it had spent by then."""
-        spent = {axis: self.trials[axis].cumsum().to_numpy() for axis in AXES[1:]}
-        return {"trials": np.arange(1, len(self.trials) + 1), **spent, "best": best_so_far(self.trials["score"].tolist())}
+        """The best score of this search after each trial, and its cost so far."""
+        cost = {axis: self.trials[axis].cumsum().to_numpy() for axis in AXES[1:]}
+        return {"trials": np.arange(1, len(self.trials) + 1), **cost, "best": best_so_far(self.trials["score"].tolist())}
 
 
 def budget(all_params: params.Params, name: str, run: Run) -> dict:
@@ -55,12 +55,12 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError("search in params.yaml names no models or no tasks")
     parts, rows, summary = [], [], {}
     for task in config.tasks:
-        searches = [read(name) for name, (_, own, _) in config.runs.items() if own == task]
+        searches = [read(name) for name, (_, of_task, _) in config.runs.items() if of_task == task]
         metric = config.metric or all_params.tasks[task].metric
         devices = {search.metrics["device"] for search in searches}
         if len(devices) > 1:
             raise SesameError(
-                f"{task}: some models were searched on a CPU, others on a GPU: their hours don't compare; "
+                f"{task}: some models were searched on a CPU, others on a GPU: their hours are not comparable; "
                 "run all on one machine (finetune.accelerator)"
             )
         [device] = devices
@@ -97,22 +97,23 @@ def budget(all_params: params.Params, name: str, run: Run) -> dict:
     for file in ("index.html", "curves.csv"):
         run.artifact(OUT / file)
     for part in parts:
-        for line in [*part["warnings"], *(f"{' and '.join(pair)}: {said['trials']}" for pair, said in part["sentences"].items())]:
+        sentences = [f"{' and '.join(pair)}: {by_axis['trials']}" for pair, by_axis in part["sentences"].items()]
+        for line in [*part["warnings"], *sentences]:
             print(f"{part['task']}: {line}", flush=True)
     print(f"budget: {OUT / 'index.html'}", flush=True)
     return {"tasks": summary}
 
 
-def read(name: str) -> Searched:
-    """What a search has left. Raises SesameError where it was not run."""
+def read(name: str) -> SearchResult:
+    """The results of a search. Raises SesameError where it was not run."""
     path = metrics_file(name)
     metrics = read_json(path)
-    called = metrics["model"] if metrics["init"] == "pretrained" else f"{metrics['model']} from random weights"
-    return Searched(called, metrics, read_csv(path.with_suffix(".csv")))
+    label = metrics["model"] if metrics["init"] == "pretrained" else f"{metrics['model']} from random weights"
+    return SearchResult(label, metrics, read_csv(path.with_suffix(".csv")))
 
 
 def points(task: str, model: str, curve: Curve) -> list[dict]:
-    """A row for each number of trials."""
+    """One row per number of trials."""
     trials = np.arange(1, len(curve) + 1)
     (low, high), (expected_low, expected_high) = curve.band(trials), curve.expected_band(trials)
     columns = {
@@ -129,13 +130,13 @@ def points(task: str, model: str, curve: Curve) -> list[dict]:
 
 
 def steps(task: str, model: str, history: dict[str, np.ndarray]) -> list[dict]:
-    """The same of a search that has no expected performance."""
+    """One row per trial of a search without an expected performance."""
     about = {"task": task, "model": model, "kind": "best_so_far"}
     return [about | {key: values[i] for key, values in history.items()} for i in range(len(history["best"]))]
 
 
 def expected(curve: Curve, trials: int) -> str:
-    """`0.612 (0.41–0.80)`, `0.712 (0.63–…)` where the band has no upper end; a dash beyond the trials there are."""
+    """`0.612 (0.41–0.80)`, `0.712 (0.63–…)` where the band has no upper end; a dash beyond the number of trials."""
     if trials > len(curve):
         return "–"
     low, high = curve.band(trials)
@@ -151,7 +152,7 @@ def shown(drawn: dict) -> str:
 
 
 def space(draw: params.Draw) -> str:
-    """What a field is drawn from, in words."""
+    """Describe the values that a field is sampled from."""
     if draw.choices is not None:
         return ("one of " if len(draw.choices) > 1 else "") + ", ".join(map(str, draw.choices))
     return f"{draw.low:g} to {draw.high:g}, {'log-uniform' if draw.log else 'uniform'}"

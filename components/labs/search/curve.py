@@ -1,13 +1,13 @@
-"""What a search is worth at a budget: the expected validation performance with its confidence bands, and where two of them cross.
+"""The expected validation performance of a search as a function of its budget, with confidence bands, and where two of them cross.
 
-Of a random search with N results v_1 <= ... <= v_N, the best of n trials is expected to score sum v_i [(i/N)^n - ((i-1)/N)^n]
-(Dodge et al. 2019, the V statistic), which holds for any n >= 1, whole or not; the unbiased form of it is
-sum_{i>=n} C(i-1, n-1) / C(N, n) v_i. We draw the first: of the estimators it is among those that mislead least about which of
-two models is better (Dodge et al. 2021). What n trials cost is n times the mean cost of one.
+Of a random search with N results v_1 <= ... <= v_N, the best of n trials has the expected score sum v_i [(i/N)^n - ((i-1)/N)^n]
+(Dodge et al. 2019, the V statistic), which is defined for any real n >= 1; the unbiased estimator is
+sum_{i>=n} C(i-1, n-1) / C(N, n) v_i. The plots show the first: it is among the estimators that mislead least about which of
+two models is better (Dodge et al. 2021). The cost of n trials is n times the mean cost of one.
 
-The band is that of the *median* best of n trials: exact, simultaneous (with the chosen confidence it holds the whole curve) and
-free of assumptions (Lourie et al. 2024; Learned-Miller and DeStefano 2008). One of the expected best is to be had in the same
-way, but hangs on the highest score there could be: what N trials can't exclude is a rare trial near 1. All of it is `opda`'s.
+The band is that of the *median* best of n trials: exact, simultaneous (it contains the full curve with the chosen confidence) and
+free of assumptions (Lourie et al. 2024; Learned-Miller and DeStefano 2008). There is also one of the expected best, but it depends
+on the highest possible score: N trials cannot exclude a rare trial near 1. All of it comes from `opda`.
 """
 
 import warnings
@@ -18,7 +18,7 @@ import numpy as np
 from opda.nonparametric import EmpiricalDistribution
 
 FEW = 20
-"""Fewer trials than this say little."""
+"""Trials below which a warning is shown."""
 AXES = ("trials", "hours", "kwh")
 
 
@@ -34,15 +34,15 @@ class Curve:
 
     @cached_property
     def point(self) -> EmpiricalDistribution:
-        """The scores' distribution as the trials have it."""
+        """The empirical distribution of the scores."""
         return EmpiricalDistribution(self.results, a=0.0, b=1.0)
 
     @cached_property
     def bounds(self) -> tuple[EmpiricalDistribution, EmpiricalDistribution]:
-        """The worst and the best distribution that the confidence allows."""
+        """The worst and the best distribution within the confidence bands."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Duplicates detected")  # then the bands hold with at least this confidence
-            # `ld_highest_density` is a little tighter, takes 6 times as long and can't do one trial
+            warnings.filterwarnings("ignore", message="Duplicates detected")  # the bands then hold with at least this confidence
+            # `ld_highest_density` is slightly tighter, but 6 times slower and fails for a single trial
             best, _, worst = EmpiricalDistribution.confidence_bands(
                 self.results, self.confidence, a=0.0, b=1.0, method="ld_equal_tailed", generator=np.random.default_rng(0), n_jobs=1
             )  # fmt: skip
@@ -56,7 +56,7 @@ class Curve:
         return self.point.average_tuning_curve(np.asarray(trials, dtype=float))
 
     def unbiased(self, trials) -> np.ndarray:
-        """The same without bias, for whole numbers up to N: the mean over all subsets of that size."""
+        """The unbiased estimate, for integers up to N: the mean over all subsets of that size."""
         return self.point.u_tuning_curve(np.asarray(trials))
 
     def median(self, trials) -> np.ndarray:
@@ -64,29 +64,28 @@ class Curve:
         return self.point.quantile_tuning_curve(np.asarray(trials, dtype=float))
 
     def band(self, trials) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper confidence band of the median best; the upper is 1 where the trials bound it no longer."""
+        """Lower and upper confidence band of the median best; the upper one is 1 where the trials do not bound it."""
         worst, best = (bound.quantile_tuning_curve(np.asarray(trials, dtype=float)) for bound in self.bounds)
         return worst, best
 
     def expected_band(self, trials) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper confidence band of the expected best, where no score is above 1."""
+        """Lower and upper confidence band of the expected best, given that no score is above 1."""
         worst, best = (bound.average_tuning_curve(np.asarray(trials, dtype=float)) for bound in self.bounds)
         return worst, best
 
     @property
     def reach(self) -> int:
-        """The most trials whose median best has an upper end; 0 where there is none."""
+        """The largest number of trials whose median best has an upper bound; 0 if none has."""
         return int((self.band(np.arange(1, len(self) + 1))[1] < 1.0).sum())
 
 
-def worth(score: float | None) -> float:
-    """What a trial gives to the curve:
-    0 where it failed, and where it does worse than predictions that know nothing (a negative correlation)."""
+def clipped(score: float | None) -> float:
+    """The score for the curve: 0 for a failed trial, and for one worse than a constant prediction (a negative correlation)."""
     return max(0.0, score or 0.0) if score == score else 0.0
 
 
 def budgets(first: Curve, second: Curve, axis: str) -> np.ndarray:
-    """Budgets that both curves speak of: from one trial of each to all trials of the one that ends first. Empty where there are none."""
+    """Budgets that both curves cover: from one trial of each to all trials of the cheaper search. Empty where there are none."""
     costs = first.costs[axis], second.costs[axis]
     start, end = max(costs), min(len(first) * costs[0], len(second) * costs[1])
     if axis == "trials":
@@ -95,11 +94,11 @@ def budgets(first: Curve, second: Curve, axis: str) -> np.ndarray:
 
 
 def stretches(values: np.ndarray, axis: np.ndarray) -> list[tuple[int, float, float]]:
-    """(sign, from, to) of each stretch of budgets over which the values keep their sign; rounding errors are none."""
+    """(sign, from, to) of each range of budgets in which the values keep their sign, up to rounding errors."""
     spans: list[tuple[int, float, float]] = []
-    for sign, place in zip(np.sign(values.round(9)).astype(int).tolist(), axis.tolist(), strict=True):
-        start = spans.pop()[1] if spans and spans[-1][0] == sign else place
-        spans.append((sign, start, place))
+    for sign, budget in zip(np.sign(values.round(9)).astype(int).tolist(), axis.tolist(), strict=True):
+        start = spans.pop()[1] if spans and spans[-1][0] == sign else budget
+        spans.append((sign, start, budget))
     return spans
 
 
@@ -109,23 +108,24 @@ class Comparison:
 
     axis: str
     ahead: list[tuple[int, float, float]]
-    """Stretches: 1 where the first is ahead, -1 the second, 0 neither."""
+    """Ranges of budgets: 1 where the first is ahead, -1 the second, 0 neither."""
     beyond: list[tuple[int, float, float]]
-    """The same where it is so beyond the bands: the one's lower is above the other's upper."""
+    """The same where the bands do not overlap."""
 
 
 def compare(first: Curve, second: Curve, axis: str) -> Comparison:
     """Which of two models is better at which budget."""
-    places = budgets(first, second, axis)
-    if not len(places):
+    shared = budgets(first, second, axis)
+    if not len(shared):
         return Comparison(axis, [], [])
-    ours, theirs = places / first.costs[axis], places / second.costs[axis]
+    ours, theirs = shared / first.costs[axis], shared / second.costs[axis]
     low, high = first.band(ours)
     other_low, other_high = second.band(theirs)
     beyond = (low > other_high).astype(int) - (other_low > high).astype(int)
-    return Comparison(axis, stretches(first.at(ours) - second.at(theirs), places), [part for part in stretches(beyond, places) if part[0]])
+    ahead = stretches(first.at(ours) - second.at(theirs), shared)
+    return Comparison(axis, ahead, [stretch for stretch in stretches(beyond, shared) if stretch[0]])
 
 
 def best_so_far(scores: list[float | None]) -> np.ndarray:
-    """The best complete result after each trial of one search; NaN until there is one."""
+    """The best complete result after each trial of a search; NaN before the first."""
     return np.fmax.accumulate(np.array([np.nan if score is None else score for score in scores], dtype=float))

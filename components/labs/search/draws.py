@@ -1,4 +1,4 @@
-"""What the next trial is, and whether it goes on: optuna's samplers and pruners, fed with the trials that the journal has."""
+"""The next trial and its pruning: optuna's samplers and pruners, given the trials of the journal."""
 
 import math
 
@@ -21,7 +21,7 @@ STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed"
 
 
 def distribution(key: str, draw: params.Draw) -> BaseDistribution:
-    """What a field of the recipe is drawn from, as optuna has it."""
+    """The distribution of a recipe's field, for optuna."""
     if draw.choices is not None:
         return CategoricalDistribution(draw.choices)
     if params.Recipe.model_fields[key].annotation is int:
@@ -30,37 +30,37 @@ def distribution(key: str, draw: params.Draw) -> BaseDistribution:
 
 
 class Draws:
-    """A search in memory (a study, in optuna's words).
+    """A search in memory (a study of optuna).
 
-    Its n-th trial depends on the seed and the trials before it alone, so that one made again from these goes on as the
-    first.
+    Its n-th trial depends only on the seed and the trials before it, so that a search restored from these continues in the same
+    way.
     """
 
     def __init__(self, search: params.Search, recipe: params.Recipe):
         self.search = search
         self.space = {key: distribution(key, draw) for key, draw in search.space.items()}
         pruner = PRUNERS[search.pruner.name](search.pruner, search.longest(recipe))
-        # Hyperband deals out brackets by name and number
+        # Hyperband assigns brackets by study name and trial number
         self.optuna = optuna.create_study(study_name="search", direction="maximize", pruner=pruner)
 
     def ask(self) -> tuple[optuna.Trial, int]:
-        """The next trial, and the seed that it trains with."""
+        """The next trial, and the seed of its training."""
         draws, training = np.random.SeedSequence([self.search.seed, len(self.optuna.trials)]).generate_state(2)
         self.optuna.sampler = SAMPLERS[self.search.sampler](seed=int(draws))
         return self.optuna.ask(self.space), int(training)
 
     def stops(self, trial: optuna.Trial, epoch: int, score: float | None) -> bool:
-        """Whether the pruner ends a trial that scored so after this epoch; an undefined score is the worst."""
+        """Whether the pruner stops a trial with this score after this epoch; an undefined score is the worst."""
         trial.report(math.nan if score is None else score, epoch)
         return trial.should_prune()
 
     def tell(self, trial: optuna.Trial, state: str, score: float | None) -> dict:
-        """Close a trial, with a score where it is complete. Returns what the pruner noted of it, for the journal."""
+        """Finish a trial, with a score if it is complete. Returns the pruner's notes on it, for the journal."""
         self.optuna.tell(trial, score, STATES[state])
         return self.optuna.trials[trial.number].system_attrs
 
     def add(self, row: dict) -> None:
-        """A trial that the journal has."""
+        """Add a trial of the journal."""
         self.optuna.add_trial(
             optuna.trial.create_trial(
                 state=STATES[row["state"]], value=row["score"], params=row["drawn"], distributions=self.space, system_attrs=row["pruner"],

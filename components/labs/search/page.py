@@ -1,4 +1,4 @@
-"""The pictures and sentences of the page."""
+"""The plots and sentences of the page."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,13 +8,13 @@ from components.labs.search.curve import AXES, FEW, Comparison, Curve
 
 
 def units(device: str) -> dict[str, str]:
-    """Axis -> what it counts."""
+    """Axis -> its unit."""
     return {"trials": "trials", "hours": f"{device}-hours", "kwh": "kWh (estimated)"}
 
 
 def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str, dict[str, np.ndarray]], device: str) -> Figure:
     """Score against budget: `curves` with their bands, shaded where they have an upper end;
-    `histories` (axis -> place of each trial, `best` so far) as steps."""
+    `histories` (axis -> budget after each trial, `best` so far) as steps."""
     drawn, axes = plt.subplots(1, len(AXES), figsize=(12, 4.2), sharey=True, constrained_layout=True)
     looks = dict(zip([*curves, *histories], styles(), strict=False))
     colours = {model: look["color"] for model, look in looks.items()}
@@ -22,10 +22,10 @@ def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str
         for model, curve in curves.items():
             trials = np.linspace(1, len(curve), 200) if axis != "trials" else np.arange(1, len(curve) + 1)
             low, high = curve.band(trials)
-            places = trials * curve.costs[axis]
-            panel.fill_between(places, low, high, where=high < 1.0, color=colours[model], alpha=0.15, linewidth=0)
-            panel.plot(places, low, color=colours[model], linewidth=0.8, alpha=0.6)
-            panel.plot(places, curve.at(trials), label=model, markersize=4, **looks[model], markevery=1 if axis == "trials" else 20)
+            budget = trials * curve.costs[axis]
+            panel.fill_between(budget, low, high, where=high < 1.0, color=colours[model], alpha=0.15, linewidth=0)
+            panel.plot(budget, low, color=colours[model], linewidth=0.8, alpha=0.6)
+            panel.plot(budget, curve.at(trials), label=model, markersize=4, **looks[model], markevery=1 if axis == "trials" else 20)
         for model, history in histories.items():
             label = f"{model}: best so far, one search"
             panel.step(history[axis], history["best"], where="post", color=colours[model], linestyle="--", label=label)
@@ -44,44 +44,44 @@ def amount(value: float, axis: str) -> str:
 
 
 def sentence(first: str, second: str, compared: Comparison, device: str) -> str:
-    """Who is ahead at which budget, and whether that is more than the bands allow to say."""
+    """Which model is ahead at which budget, and whether beyond the bands."""
     unit, axis = units(device)[compared.axis].removesuffix(" (estimated)"), compared.axis
     if not compared.ahead:
         return f"No budget in common: all trials of one cost less than one trial of the other ({unit})."
 
-    def said(stretches: list[tuple[int, float, float]]) -> str:
+    def describe(stretches: list[tuple[int, float, float]]) -> str:
         names = {1: first, -1: second, 0: "neither"}
         return ", ".join(
             f"{names[sign]} {f'at {amount(start, axis)}' if start == end else f'from {amount(start, axis)} to {amount(end, axis)}'} {unit}"
             for sign, start, end in stretches
         )
 
-    beyond = f"beyond the bands: {said(compared.beyond)}" if compared.beyond else "no difference beyond the bands"
-    return f"Ahead: {said(compared.ahead)}; {beyond}."
+    beyond = f"beyond the bands: {describe(compared.beyond)}" if compared.beyond else "no difference beyond the bands"
+    return f"Ahead: {describe(compared.ahead)}; {beyond}."
 
 
 def warnings(model: str, metrics: dict) -> list[str]:
-    """Why a search's curve is not to be had, or not to be trusted."""
-    said = []
+    """Why a search has no curve, or an unreliable one."""
+    messages = []
     if metrics["sampler"] != "random":
-        said.append(
+        messages.append(
             f"{model}: trials drawn by {metrics['sampler']} depend on those before them, and only of random search is there "
             "an expected performance; shown is the best so far of this one search, without a band."
         )
     if metrics["pruner"] != "none":
-        said.append(
+        messages.append(
             f"{model}: {metrics['pruned']} of {metrics['trials']} trials were stopped early by {metrics['pruner'].replace('_', ' ')} "
             "and have no final score, so that there is no expected performance; "
             "shown is the best so far of this one search, without a band."
         )
     if metrics["trials"] < FEW:
-        said.append(
+        messages.append(
             f"{model}: {metrics['trials']} trials are few (under {FEW}): "
             "the bands are wide, and the right end of the curve hangs on the best trial alone."
         )
     if metrics["failed"]:
-        said.append(
+        messages.append(
             f"{model}: {metrics['failed']} of {metrics['trials']} trials failed (loss not a number, or a constant prediction); "
             "each counts as 0."
         )
-    return said
+    return messages

@@ -1,4 +1,4 @@
-"""One trial: a model tuned on a task with a drawn recipe, its score on dev after each epoch, and what it cost."""
+"""One trial: a model is fine-tuned with a sampled recipe; its score on dev after each epoch, and its cost."""
 
 import resource
 import time
@@ -15,23 +15,23 @@ from components.stages.cost import energy_kwh
 
 @dataclass
 class Trial:
-    """What came of it."""
+    """The result of a trial."""
 
     state: str = "complete"
     """`complete`; `pruned`: stopped after an epoch; `failed`: the loss is not a number, or the score undefined."""
     score: float | None = None
-    """On dev, of the weights that count by the recipe; only a complete trial has one."""
+    """On dev, with the weights that the recipe selects; None if the trial is not complete."""
     scores: list[float | None] = field(default_factory=list)
-    """On dev after each epoch that was trained."""
+    """On dev after each epoch."""
     note: str = ""
     """Why it failed."""
     tokens: int = 0
-    """Read in training, padding not counted; 0 as the FLOPs where training broke off in an epoch."""
+    """Read in training, without padding; 0, like the FLOPs, if training failed."""
     flops: int = 0
     seconds: float = 0.0
-    """Wall clock of all of it: loading, reading frozen features, training, dev."""
+    """Wall clock: loading, frozen features, training, dev."""
     hours: float = 0.0
-    """Of CPU, all threads added up; of GPU where it ran on one."""
+    """Of CPU, summed over threads; of GPU if there is one."""
     kwh: float = 0.0
     """Estimated."""
 
@@ -47,8 +47,8 @@ class Trials:
     setup: TaskSetup
 
     @classmethod
-    def of(cls, all_params: params.Params, model: str, task: str, init: str) -> "Trials":
-        """Read the examples. Raises SesameError where the machine or the data are not there."""
+    def load(cls, all_params: params.Params, model: str, task: str, init: str) -> "Trials":
+        """Read the examples. Raises SesameError where accelerator or data are missing."""
         search = all_params.search
         sizes = {"train": search.train_examples, "dev": all_params.finetune.evaluated("dev")}
         return cls(all_params, model, init, search.metric or all_params.tasks[task].metric, TaskSetup.load(all_params, task, sizes))
@@ -60,7 +60,7 @@ class Trials:
     def run(
         self, recipe: params.Recipe, seed: int, stop: Callable[[int, float | None], bool], report: Callable[[int, dict], None]
     ) -> Trial:
-        """Train and score; `stop(epoch, score)` may end it after an epoch, `report(epoch, figures)` sees each."""
+        """Train and score; `stop(epoch, score)` may end it after an epoch, `report(epoch, figures)` receives each epoch."""
         trial, started, busy = Trial(), time.perf_counter(), cpu_seconds()
         self._train(trial, recipe, seed, stop, report)
         trial.seconds = time.perf_counter() - started
@@ -84,21 +84,21 @@ class Trials:
             return trial.state == "pruned"
 
         try:
-            fitted = loop.fit(
+            result = loop.fit(
                 self.setup.fabric, prepared.module, prepared.kind, inputs["train"], recipe, seed,
                 lambda epoch, loss: report(epoch, {"train_loss": loss}), self.setup.dev_score(self.metric), inputs["dev"], watch,
             )  # fmt: skip
-        except SesameError as error:  # a diverged trial is a result of the search, not the end of it
+        except SesameError as error:  # a diverged trial is a result of the search
             trial.state, trial.note = "failed", str(error)
             return
-        trial.tokens, trial.flops = fitted.tokens, fitted.flops + sum(texts.flops for texts in inputs.values())
+        trial.tokens, trial.flops = result.tokens, result.flops + sum(texts.flops for texts in inputs.values())
         if trial.state == "complete":
-            trial.score = trial.scores[fitted.epochs - 1]
+            trial.score = trial.scores[result.epochs - 1]
         if trial.state == "complete" and trial.score is None:
             trial.state, trial.note = "failed", f"{self.metric} is undefined: constant predictions"
 
 
 def cpu_seconds() -> float:
-    """That this process has used on all cores."""
+    """CPU time of this process on all cores."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime

@@ -1,9 +1,8 @@
-"""Seeds as a choice of their own (Dodge et al. 2020): `python -m components.labs.seeds.row MODEL-TASK-SEED` tunes one
-initialisation in every
-order of the examples, `python -m components.labs.seeds` compares the rows.
+"""The effect of seeds (Dodge et al. 2020): `python -m components.labs.seeds.row MODEL-TASK-SEED` fine-tunes from one
+initialisation with every order of the examples, `python -m components.labs.seeds` compares the rows.
 
-`chance` is the arithmetic: the effect of each of the two, the score of the best of n on other data, the savings of
-stopping early.
+`chance` has the statistics: the effects of initialisation and order, the expected score of the best of n on other data, and the
+savings of early stopping.
 """
 
 from pathlib import Path

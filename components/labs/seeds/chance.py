@@ -1,7 +1,7 @@
-"""How much of a score is the draw of its seeds, and what many draws are worth.
+"""How much of a score is due to its seeds, and the expected best of many seeds.
 
-A grid has the score of every initialisation in every order of the examples. What it is made of is a two-way analysis of variance
-without repetition: what rows and columns do not explain is their interaction, and what no seed controls.
+A grid has the score of every initialisation with every order of the examples. It is analysed by a two-way analysis of variance
+without repetition: what rows and columns do not explain is their interaction, and uncontrolled noise.
 """
 
 from collections.abc import Sequence
@@ -14,91 +14,90 @@ DRAWS = 2000
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one of the two kinds of seed brings."""
+class Effect:
+    """The effect of one of the two kinds of seed."""
 
     share: float
     """Of the sum of squares of the grid."""
     by_chance: float
-    """The share that it would have on average without any effect, beside what the other one explains."""
+    """The expected share without an effect, given what the other kind explains."""
     p: float
-    """Of a share as large where, for each seed of the other kind, scores are dealt out again."""
+    """Of a share as large when scores are permuted for each seed of the other kind."""
 
 
-def parts(grid: np.ndarray, seed: int = 1) -> tuple[Part, Part]:
-    """Of scores (initialisations, orders): what the initialisation explains, and what the order does; nothing where all are the same."""
+def effects(grid: np.ndarray, seed: int = 1) -> tuple[Effect, Effect]:
+    """The effects of initialisation and order on scores (initialisations, orders); zero where all scores are equal."""
     shares = [_share(grid[None], other)[0] for other in (2, 1)]
-    freedom, made = (grid.shape[0] - 1, grid.shape[1] - 1), []
-    for own, axis in enumerate((1, 2)):  # among the initialisations scores of the same order change places, and the other way round
-        dealt = np.random.default_rng(seed).permuted(np.tile(grid, (DRAWS, 1, 1)), axis=axis)
-        p = (1 + (_share(dealt, 3 - axis) >= shares[own] - 1e-12).sum()) / (DRAWS + 1)
-        by_chance = (1 - shares[1 - own]) * freedom[own] / (freedom[own] + freedom[0] * freedom[1])
-        made.append(Part(float(shares[own]), float(by_chance), float(p)))
-    return made[0], made[1]
+    freedom, results = (grid.shape[0] - 1, grid.shape[1] - 1), []
+    for i, axis in enumerate((1, 2)):  # for initialisations, scores of the same order are permuted, and vice versa
+        permuted = np.random.default_rng(seed).permuted(np.tile(grid, (DRAWS, 1, 1)), axis=axis)
+        p = (1 + (_share(permuted, 3 - axis) >= shares[i] - 1e-12).sum()) / (DRAWS + 1)
+        by_chance = (1 - shares[1 - i]) * freedom[i] / (freedom[i] + freedom[0] * freedom[1])
+        results.append(Effect(float(shares[i]), float(by_chance), float(p)))
+    return results[0], results[1]
 
 
 def _share(grids: np.ndarray, other: int) -> np.ndarray:
-    """Of each grid (grids, initialisations, orders) the share that means over the axis `other` explain."""
-    whole = grids.mean((1, 2), keepdims=True)
-    explained = ((grids.mean(other, keepdims=True) - whole) ** 2).sum((1, 2)) * grids.shape[other]
-    total = ((grids - whole) ** 2).sum((1, 2))
+    """The share that means over the axis `other` explain of each grid (grids, initialisations, orders)."""
+    mean = grids.mean((1, 2), keepdims=True)
+    explained = ((grids.mean(other, keepdims=True) - mean) ** 2).sum((1, 2)) * grids.shape[other]
+    total = ((grids - mean) ** 2).sum((1, 2))
     return np.divide(explained, total, out=np.zeros_like(total), where=total > 0)
 
 
 def gain(dev: np.ndarray, judged: np.ndarray, begun: int, seed: int = 1) -> tuple[float, float, float]:
-    """Of grids (initialisations, orders): by how much the best on dev of so many is expected above one training on the other split, and the
-    95 % interval over initialisations and orders drawn again: the trainings of one initialisation are no independent
-    draws."""
+    """How much better the best on dev of `begun` trainings is expected to be than a single one on the other split, and the 95 % interval
+    over resampled initialisations and orders, since trainings with the same initialisation are not independent. Grids are
+    (initialisations, orders)."""
     rng = np.random.default_rng(seed)
     draws = [(rng.integers(0, dev.shape[0], dev.shape[0]), rng.integers(0, dev.shape[1], dev.shape[1])) for _ in range(DRAWS)]
-    found = [_gain(dev[np.ix_(*own)].ravel(), judged[np.ix_(*own)].ravel(), begun) for own in draws]
-    low, high = np.quantile(found, [0.025, 0.975])
-    return _gain(dev.ravel(), judged.ravel(), begun), float(low), float(high)
+    gains = [_gain(dev[np.ix_(*draw)].ravel(), judged[np.ix_(*draw)].ravel(), begun) for draw in draws]
+    low, high = np.quantile(gains, [0.025, 0.975])
 
 
 def _gain(dev: np.ndarray, judged: np.ndarray, begun: int) -> float:
-    """With weights as in the expected validation performance (Dodge et al. 2019), of the score that goes with it."""
+    """With the weights of the expected validation performance (Dodge et al. 2019), for the score on the other split."""
     ranks = np.arange(1, len(dev) + 1) / len(dev)
     weights = ranks**begun - (ranks - 1 / len(dev)) ** begun
     return float(weights @ judged[dev.argsort(kind="stable")] - judged.mean())
 
 
 @dataclass(frozen=True)
-class Picked:
-    """The best on dev of some trainings, over many draws of these."""
+class Selected:
+    """The best on dev of some trainings, averaged over many draws of them."""
 
     begun: int
     epochs: float
-    """That they cost together."""
+    """The cost of all trainings together."""
     dev: float
     judged: float
-    """Of the same training, on the split that it was not picked by."""
+    """The score of the same training on the other split."""
 
 
-def whole(dev: np.ndarray, judged: np.ndarray, epochs: int, begun: Sequence[int], seed: int = 1) -> list[Picked]:
-    """So many of the trainings, each to its end, drawn without putting back."""
+def trained_fully(dev: np.ndarray, judged: np.ndarray, epochs: int, begun: Sequence[int], seed: int = 1) -> list[Selected]:
+    """So many trainings to their end, drawn without replacement."""
     drawn = _drawn(len(dev), seed)
-    return [_picked(n, n * epochs, dev, judged, drawn[:, :n]) for n in begun]
+    return [_selected(n, n * epochs, dev, judged, drawn[:, :n]) for n in begun]
 
 
-def stopped(
-    looks: np.ndarray, dev: np.ndarray, judged: np.ndarray, after: int, epochs: int, keep: float, begun: Sequence[int], seed: int = 1
-) -> list[Picked]:  # fmt: skip
-    """The same, but of those begun the share `keep` alone, the best on dev (`looks`) after some epochs, is trained to its end."""
-    drawn, made = _drawn(len(dev), seed), []
+def stopped_early(
+    early: np.ndarray, dev: np.ndarray, judged: np.ndarray, after: int, epochs: int, keep: float, begun: Sequence[int], seed: int = 1
+) -> list[Selected]:  # fmt: skip
+    """So many trainings, of which only the share `keep` with the best dev scores after some epochs (`early`) is trained to the end."""
+    drawn, results = _drawn(len(dev), seed), []
     for n in begun:
         kept = ceil(round(keep * n, 9))
-        order = np.argsort(-looks[drawn[:, :n]], axis=1, kind="stable")[:, :kept]
+        order = np.argsort(-early[drawn[:, :n]], axis=1, kind="stable")[:, :kept]
         left = np.take_along_axis(drawn[:, :n], order, axis=1)
-        made.append(_picked(n, n * after + kept * (epochs - after), dev, judged, left))
-    return made
+        results.append(_selected(n, n * after + kept * (epochs - after), dev, judged, left))
+    return results
 
 
 def _drawn(trainings: int, seed: int) -> np.ndarray:
-    """Orders of all trainings, (draws, trainings): the first n of each are n of them without putting back."""
+    """Random orders of all trainings, (draws, trainings): the first n of each are a sample without replacement."""
     return np.random.default_rng(seed).permuted(np.tile(np.arange(trainings), (DRAWS, 1)), axis=1)
 
 
-def _picked(begun: int, epochs: float, dev: np.ndarray, judged: np.ndarray, drawn: np.ndarray) -> Picked:
+def _selected(begun: int, epochs: float, dev: np.ndarray, judged: np.ndarray, drawn: np.ndarray) -> Selected:
     best = np.take_along_axis(drawn, dev[drawn].argmax(1)[:, None], axis=1)[:, 0]
-    return Picked(begun, epochs, float(dev[best].mean()), float(judged[best].mean()))
+    return Selected(begun, epochs, float(dev[best].mean()), float(judged[best].mean()))

@@ -1,8 +1,7 @@
 """Lottery tickets (Frankle and Carbin 2019): `python -m components.labs.tickets.rounds MODEL-TASK-SEED` prunes a
-model round by round and trains
-the rest and its controls, `python -m components.labs.tickets` compares them.
+model round by round and trains the remaining weights and controls, `python -m components.labs.tickets` compares them.
 
-`masks` says which weights are kept: those of the ticket, and of the controls as many.
+`masks` has the weights to keep: those of the ticket, and as many for the controls.
 """
 
 from pathlib import Path

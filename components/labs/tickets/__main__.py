@@ -20,16 +20,16 @@ from components.stages import stage
 from components.stages.outputs import read_json
 
 PAGE = Path("data/report/tickets.html")
-WHOLE = ("ticket", 0)
-"""The whole model, from its pre-trained weights."""
+FULL_MODEL = ("ticket", 0)
+"""Kind and round of the full model, from pre-trained weights."""
 
 
 def tickets(all_params: params.Params, name: str, run: Run) -> dict:
-    """Compare, draw. Raises SesameError where there is nothing."""
+    """Compare the tickets and draw the page. Raises SesameError where there are none."""
     config = all_params.tickets
     if not config.pairs:
         raise SesameError(f"tickets of {params.STUDIES} names no models or no tasks")
-    parts, found = [], []
+    parts, frames = [], []
     for model, task in config.pairs:
         about = read_json(FOLDER / model / task / str(config.seeds[0]) / "metrics.json")
         frame = pd.concat(
@@ -39,34 +39,34 @@ def tickets(all_params: params.Params, name: str, run: Run) -> dict:
         compared = comparisons(scored, config.rounds)
         figure = curves(frame, config.rounds, f"{task}: {about['split']} {about['metric']} of {model}")
         run.figure(figure, f"figures/{model}_{task}.png")
-        said = sentence(model, task, frame, compared)
-        print(said, flush=True)
+        text = sentence(model, task, frame, compared)
+        print(text, flush=True)
         parts.append({
-            "model": model, "task": task, "protocol": about["protocol"], "sentence": said, "figure": Markup(svg(figure)),
+            "model": model, "task": task, "protocol": about["protocol"], "sentence": text, "figure": Markup(svg(figure)),
             "table": table(frame, scored, compared, config.rounds),
         })  # fmt: skip
-        found.append(frame.assign(model=model, task=task))
+        frames.append(frame.assign(model=model, task=task))
     with storage.output(PAGE.with_suffix(".csv")) as temporary:
-        pd.concat(found).to_csv(temporary, index=False, lineterminator="\n")
+        pd.concat(frames).to_csv(temporary, index=False, lineterminator="\n")
     pages.write(PAGE, Path(__file__).with_name("page.html.j2"), "tickets", parts=parts, config=config)
     run.artifact(PAGE)
     return {"readings": {f"{part['model']}-{part['task']}": part["sentence"] for part in parts}}
 
 
 def sides(all_params: params.Params, model: str, task: str, about: dict, frame: pd.DataFrame) -> dict[tuple[str, int], Side]:
-    """(kind, round) -> its scores over the seeds."""
+    """(kind, round) -> the scores over the seeds."""
     folders = [FOLDER / model / task / str(seed) for seed in all_params.tickets.seeds]
-    places = {
+    sources = {
         (kind, number): [(folder / f"{kind}-{number}", "pretrained") for folder in folders]
         for kind, number in frame[["kind", "round"]].drop_duplicates().itertuples(index=False)
     }  # fmt: skip
-    return verdicts.sides(all_params, task, about["split"], about["metric"], places)[1]
+    return verdicts.sides(all_params, task, about["split"], about["metric"], sources)[1]
 
 
 def comparisons(scored: dict[tuple[str, int], Side], rounds: int) -> dict[tuple[int, str], tuple[Difference, str]]:
-    """(round, against) -> the ticket less the whole model, and less each control; Holm's correction over all."""
-    others = {(number, kind): own for (kind, number), own in scored.items() if number and kind != "ticket"}
-    others |= {(number, "whole"): scored[WHOLE] for number in range(1, rounds + 1)}
+    """(round, against) -> the ticket minus the full model, and minus each control; Holm's correction over all."""
+    others = {(number, kind): side for (kind, number), side in scored.items() if number and kind != "ticket"}
+    others |= {(number, "whole"): scored[FULL_MODEL] for number in range(1, rounds + 1)}
     differences = {key: verdicts.difference(scored["ticket", key[0]], other) for key, other in sorted(others.items())}
     return dict(zip(differences, zip(differences.values(), verdicts.verdicts([*differences.values()]), strict=True), strict=True))
 
@@ -75,34 +75,34 @@ WORDS = {"random": "as many weights anywhere", "worst": "as many of those pruned
 
 
 def sentence(model: str, task: str, frame: pd.DataFrame, compared: dict[tuple[int, str], tuple[Difference, str]]) -> str:
-    """What the numbers support."""
+    """A sentence on a model's tickets."""
     zeros, rounds = frame.groupby("round")["sparsity"].mean(), sorted({number for number, _ in compared})
     last = next((number - 1 for number in rounds if compared[number, "whole"][1] not in ("not beyond noise", "higher")), rounds[-1])
-    said = f"{model} on {task}: no ticket can be said not to be beyond noise below the whole model"
+    text = f"{model} on {task}: no ticket can be said not to be beyond noise below the whole model"
     if last:
         shown = compared[last, "whole"][0]
-        said = (
+        text = (
             f"{model} on {task}: down to {zeros[last]:.0%} of the layers' weights at zero no ticket is beyond noise below the whole model "
             f"({shown.shown} there, so that a loss of {max(0.0, -shown.low):.3f} is not excluded)"
         )  # fmt: skip
     parts = []
     for against, words in WORDS.items():
-        asked = [number for number, other in compared if other == against]
-        ahead = ", ".join(f"{zeros[number]:.0%}" for number in asked if compared[number, against][1] == "higher")
-        parts.append(f"ahead of {words} at {ahead or 'no share'}" if asked else "")
-    return f"{said}; beyond noise a ticket is {', '.join(part for part in parts if part)}."
+        numbers = [number for number, other in compared if other == against]
+        ahead = ", ".join(f"{zeros[number]:.0%}" for number in numbers if compared[number, against][1] == "higher")
+        parts.append(f"ahead of {words} at {ahead or 'no share'}" if numbers else "")
+    return f"{text}; beyond noise a ticket is {', '.join(part for part in parts if part)}."
 
 
 def table(
     frame: pd.DataFrame, scored: dict[tuple[str, int], Side], compared: dict[tuple[int, str], tuple[Difference, str]], rounds: int
 ) -> pd.DataFrame:  # fmt: skip
-    """A row a round."""
+    """One row per round."""
     zeros, rows = frame.groupby("round")["sparsity"].mean(), []
     for number in range(rounds + 1):
         row: dict = {"zero": f"{zeros[number]:.0%}"}
         for kind in KINDS:
-            own = scored.get((kind, number))
-            row[kind] = "–" if own is None else f"{own.mean:.3f}" + (f" ± {own.scores.std(ddof=1):.3f}" if own.runs > 1 else "")
+            side = scored.get((kind, number))
+            row[kind] = "–" if side is None else f"{side.mean:.3f}" + (f" ± {side.scores.std(ddof=1):.3f}" if side.runs > 1 else "")
         for against in ("whole", *KINDS[1:]):
             difference, verdict = compared.get((number, against), (None, ""))
             star = " *" if verdict in ("higher", "lower") else ""
@@ -112,12 +112,12 @@ def table(
 
 
 def curves(frame: pd.DataFrame, rounds: int, title: str) -> Figure:
-    """Score against the share of zeros, a line a kind, bars of a standard deviation."""
+    """Score against the share of zeros, one line per kind, with standard deviations."""
     figure, axis = plt.subplots(figsize=(6.6, 4.2), constrained_layout=True)
     zeros = frame.groupby("round")["sparsity"].mean()
     for style, kind in zip(styles(), KINDS, strict=False):
-        own = frame[(frame["kind"] == kind) | ((frame["round"] == 0) & (frame["kind"] == "ticket") & (kind not in ("reinitialised",)))]
-        spread = own.groupby("round")["judged"].agg(["mean", "std"])
+        rows = frame[(frame["kind"] == kind) | ((frame["round"] == 0) & (frame["kind"] == "ticket") & (kind != "reinitialised"))]
+        spread = rows.groupby("round")["judged"].agg(["mean", "std"])
         axis.errorbar(zeros[spread.index], spread["mean"], yerr=spread["std"], label=kind, capsize=2, linewidth=1.2, **style)
     axis.set(xlabel="share of the layers' weights at zero", ylabel=title.partition(": ")[2], title=title.partition(": ")[0])
     axis.legend()

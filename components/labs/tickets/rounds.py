@@ -1,7 +1,7 @@
 """`python -m components.labs.tickets.rounds MODEL-TASK-SEED`: data/models/<model>, data/tasks/<task> ->
 data/tickets/<model>/<task>/<seed>/.
 
-Round by round: train, prune the smallest weights, set the rest back to where they began; and beside each ticket its controls.
+Round by round: train, prune the smallest weights, reset the others to their initial values; with controls for each ticket.
 """
 
 from collections.abc import Iterator
@@ -27,58 +27,57 @@ from components.stages import stage
 from components.tasks import metrics
 
 KINDS = ("ticket", "random", "worst", "reinitialised")
-"""The ticket; as many weights anywhere; as many of those that were pruned, once these are enough; the ticket's places with weights of the
-layers drawn again, under the pre-trained embeddings."""
+"""The ticket; random weights, as many; pruned weights, as many, once there are enough; the ticket's positions with random weights in the
+layers, and pre-trained embeddings."""
 
 
 @dataclass
 class Trained:
-    """What came of one training."""
+    """The result of one training."""
 
     weights: list[Tensor]
     """Of the layers' matrices."""
     scores: dict[str, float]
-    """On dev and on the judged split, and what it took."""
+    """On dev and on the reported split, with sparsity and time."""
     predictions: list[dict]
-    fitted: loop.FitResult
+    result: loop.FitResult
 
 
 def folder_of(name: str) -> Path:
-    """Where MODEL-TASK-SEED is written."""
+    """The folder of MODEL-TASK-SEED."""
     return FOLDER.joinpath(*name.split("-"))
 
 
 def rounds(all_params: params.Params, name: str, run: Run) -> dict:
     config = all_params.tickets
     if name not in config.runs:
-        raise SesameError(f"no such run in tickets of {params.STUDIES} (there are: {', '.join(config.runs)})")
+        raise SesameError(f"{name} is not in tickets of {params.STUDIES} (there are: {', '.join(config.runs)})")
     model, task, seed = config.runs[name]
     recipe, start = all_params.finetune.recipes[model], Path("data/models", model)
     check_max_length(start, recipe)
     split = reported_split(all_params.tasks[task])
-    judged_sizes = {part: all_params.finetune.evaluated(part) for part in ("dev", split)}
-    setup = TaskSetup.load(all_params, task, {"train": config.train_examples, **judged_sizes})
+    eval_sizes = {name: all_params.finetune.evaluated(name) for name in ("dev", split)}
+    setup = TaskSetup.load(all_params, task, {"train": config.train_examples, **eval_sizes})
     about = {"stage": "tickets", "model": model, "task": task, "seed": str(seed)}
     run.tag(**about)
     lines, tokens, flops = [], 0, 0
     with storage.output(folder_of(name)) as target:
-        for number, kind, own in trainings(config, Tuning(setup, start, recipe, seed)):
+        for number, kind, trained in trainings(config, TicketTraining(setup, start, recipe, seed)):
             with run.child(
                 f"{name} {kind} {number}", about | {"kind": kind, "round": str(number)}, recipe.model_dump(mode="json")
             ) as child:
-                child.log(own.scores)
-            kept = {"round": number, "kind": kind, **own.scores}
-            lines.append(kept)
-            write_predictions(target / f"{kind}-{number}", own.predictions, [split])
-            tokens, flops = tokens + own.fitted.tokens, flops + own.fitted.flops
-            print(f"round {number}: {kind}, {kept['sparsity']:.0%} zero, {split} {kept['judged']:.3f}", flush=True)
+                child.log(trained.scores)
+            lines.append({"round": number, "kind": kind, **trained.scores})
+            write_predictions(target / f"{kind}-{number}", trained.predictions, [split])
+            tokens, flops = tokens + trained.result.tokens, flops + trained.result.flops
+            print(f"round {number}: {kind}, {lines[-1]['sparsity']:.0%} zero, {split} {lines[-1]['judged']:.3f}", flush=True)
         pd.DataFrame(lines).to_csv(target / "scores.csv", index=False, float_format="%.6g", lineterminator="\n")
         cost = {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)}
     return {"metric": setup.task.metric, "split": split, "protocol": setup.protocol(recipe), "cost": cost}
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TicketTraining:
     """What all trainings of one seed share."""
 
     setup: TaskSetup
@@ -87,8 +86,8 @@ class Tuning:
     seed: int
 
     def train(self, kept: Masks | None = None, pretrained: bool = True) -> Trained:
-        """Tune the model, of which only some weights are kept, from where it begins: the same head, in the same order. Without
-        `pretrained` the matrices of its layers begin as drawn.
+        """Train the model with the weights of the masks only, always with the same initial head and order of examples. Without `pretrained`
+        the matrices of its layers are random.
 
         Raises SesameError where the loss is not a number.
         """
@@ -97,37 +96,39 @@ class Tuning:
         if not pretrained:
             masks.copy(matrices, sparse.matrices(self.setup.prepare(self.start, self.recipe, self.seed, "random").module.model))
         if kept:
-            masks.put_on(matrices, kept)
+            masks.apply(matrices, kept)
             sparse.keep_zeros(prepared.module.model)
-        zero = sparse.sparsity(prepared.module.model)
+        sparsity = sparse.sparsity(prepared.module.model)
         inputs = {split: prepared.module.inputs(texts, self.setup.fabric) for split, texts in prepared.encode(self.setup.examples).items()}
-        fitted = loop.fit(
+        result = loop.fit(
             self.setup.fabric, prepared.module, prepared.kind, inputs["train"], self.recipe, self.seed, lambda epoch, loss: None,
             self.setup.dev_score(), inputs["dev"],
         )  # fmt: skip
-        said = {split: fitted.predict(inputs[split]).values for split in inputs if split != "train"}
-        task, split = self.setup.task, reported_split(self.setup.task)
-        scores = {own: metrics.evaluate(task, own, self.setup.examples[own], said[own])[task.metric] for own in said}
-        rows = prediction_rows("pretrained", self.seed, split, self.setup.examples[split], said[split])
-        defined = {own: nan if score is None else score for own, score in scores.items()}  # a few weights may say the same of everything
-        figures = {"sparsity": zero, "dev": defined["dev"], "judged": defined[split], "seconds": fitted.seconds}
-        return Trained([matrix.detach().cpu().clone() for matrix in matrices], figures, rows, fitted)
+        task, reported = self.setup.task, reported_split(self.setup.task)
+        predictions = {split: result.predict(inputs[split]).values for split in inputs if split != "train"}
+        scores = {
+            split: metrics.evaluate(task, split, self.setup.examples[split], predictions[split])[task.metric] for split in predictions
+        }
+        rows = prediction_rows("pretrained", self.seed, reported, self.setup.examples[reported], predictions[reported])
+        defined = {split: nan if score is None else score for split, score in scores.items()}  # None for constant predictions
+        figures = {"sparsity": sparsity, "dev": defined["dev"], "judged": defined[reported], "seconds": result.seconds}
+        return Trained([matrix.detach().cpu().clone() for matrix in matrices], figures, rows, result)
 
 
-def trainings(config: params.Tickets, tuning: Tuning) -> Iterator[tuple[int, str, Trained]]:
-    """(round, kind, what came of it): the whole model from either start, then each round's ticket and its controls."""
-    whole = own = tuning.train()
-    yield 0, "ticket", whole
-    yield 0, "reinitialised", tuning.train(pretrained=False)
-    kept = [torch.ones_like(weight, dtype=torch.bool) for weight in whole.weights]
+def trainings(config: params.Tickets, training: TicketTraining) -> Iterator[tuple[int, str, Trained]]:
+    """(round, kind, result): the full model from either start, then each round's ticket and its controls."""
+    full = ticket = training.train()
+    yield 0, "ticket", full
+    yield 0, "reinitialised", training.train(pretrained=False)
+    kept = [torch.ones_like(weight, dtype=torch.bool) for weight in full.weights]
     for number in range(1, config.rounds + 1):
-        kept = masks.pruned(kept, own.weights, config.prune)
-        own = tuning.train(kept)
-        yield number, "ticket", own
-        yield number, "random", tuning.train(masks.drawn(kept, 1000 * tuning.seed + number))
-        if 2 * masks.kept(kept) <= sum(mask.numel() for mask in kept):
-            yield number, "worst", tuning.train(masks.worst(kept, whole.weights))  # of a ticket's own the pruned ones are zero, all alike
-        yield number, "reinitialised", tuning.train(kept, pretrained=False)
+        kept = masks.prune(kept, ticket.weights, config.prune)
+        ticket = training.train(kept)
+        yield number, "ticket", ticket
+        yield number, "random", training.train(masks.random(kept, 1000 * training.seed + number))
+        if 2 * masks.count(kept) <= sum(mask.numel() for mask in kept):
+            yield number, "worst", training.train(masks.worst(kept, full.weights))  # in the ticket's weights the pruned ones are all zero
+        yield number, "reinitialised", training.train(kept, pretrained=False)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ MISTAKES = [
             "            _remove(temporary)\n            _remove(path)\n            temporary.parent",
             named("stage", "test_output_is_whole_or_not_there")),
     Mistake("stale upstreams are not seen", GRAPH,
-            '"unchanged" if all(told.get(name) == "unchanged" for name in needed) else "may run"', '"unchanged"',
+            '"unchanged" if all(states.get(name) == "unchanged" for name in needed) else "may run"', '"unchanged"',
             named("graph", "test_unchanged_reaches_no_further_than_a_change")),
     # objectives
     Mistake("masks on special tokens", BATCHES,
@@ -602,7 +602,7 @@ MISTAKES = [
             "write(Path(self.path), new)", named("lockfile", "test_flow_records_stages_beside_those_of_other_pipelines")),
     Mistake("a lock file by hand is split all the same", "pipelines/execution/lockfile.py", "or OTHER.search(text, len(HEAD))", "",
             named("lockfile", "test_file_of_another_form_is_left_to_dvc")),
-    Mistake("an input made anew elsewhere", "pipelines/execution/graph.py", "if dep.hash_info != made[dep.fs_path].hash_info:", "if False:",
+    Mistake("an input made anew elsewhere", "pipelines/execution/graph.py", "if dep.hash_info != written[dep.fs_path].hash_info:", "if False:",
             named("graph", "test_away_the_lock_file_alone_says_what_is_stale")),
     Mistake("an answer about other inputs", "pipelines/machines/pools.py",
             'if dep["path"] in sent and dep.get("md5") != sent[dep["path"]]:',

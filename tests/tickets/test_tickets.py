@@ -68,7 +68,7 @@ def test_a_ticket_begins_where_the_model_did_and_keeps_its_zeros(made, monkeypat
     start = sparse.matrices(store.load(Path("data/models/gpt"))[0])
     ticket = tuning.train(kept)
     with monkeypatch.context() as patched:
-        patched.setattr(masks, "put_on", lambda matrices, _: masks.copy(matrices, whole.weights))
+        patched.setattr(masks, "apply", lambda matrices, _: masks.copy(matrices, whole.weights))
         twice = tuning.train(kept)
     assert ticket.scores["sparsity"] == pytest.approx(0.5, abs=0.01) and whole.scores["sparsity"] == 0
     assert all((own[~mask] == 0).all() and (own[mask] != 0).all() for own, mask in zip(ticket.weights, kept, strict=True))

@@ -205,13 +205,13 @@ def trajectories(table: pd.DataFrame, periods: list[str]) -> Figure:
         near = rows[rows["period"].isna()]
         for row in near.itertuples():
             axis.annotate(row.word, (row.x, row.y), color=style["color"], fontsize=8, alpha=0.75, ha="center", va="center")
-            path = rows.dropna(subset="period").set_index("period").loc[periods]
-            axis.plot(path["x"], path["y"], markersize=4, linewidth=1.2, **style)
-            for period, weight in ((0, "normal"), (-1, "bold")):
-                position = (path["x"].iloc[period], path["y"].iloc[period])
-                label = f"{word} ({periods[period]})"
-                axis.annotate(label, position, fontsize=9, weight=weight, xytext=(4, 4), textcoords="offset points")
-            axis.scatter(near["x"], near["y"], s=0)  # extends the axes to the words
+        path = rows.dropna(subset="period").set_index("period").loc[periods]
+        axis.plot(path["x"], path["y"], markersize=4, linewidth=1.2, **style)
+        for period, weight in ((0, "normal"), (-1, "bold")):
+            position = (path["x"].iloc[period], path["y"].iloc[period])
+            label = f"{word} ({periods[period]})"
+            axis.annotate(label, position, fontsize=9, weight=weight, xytext=(4, 4), textcoords="offset points")
+        axis.scatter(near["x"], near["y"], s=0)  # extends the axes to the words
     axis.set_xticks([])
     axis.set_yticks([])
     return figure

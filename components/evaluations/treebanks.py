@@ -246,7 +246,7 @@ def prepare(folder: Path, block: TreebankEvaluation) -> dict:
             raise SesameError(f"{treebank.source.shown}: no sentences")
         write(folder / f"{split}.jsonl", chosen)
         figures |= {f"{split}_sentences": len(chosen), f"{split}_words": sum(len(sentence.words) for sentence in chosen)}
-        in_corpus = sum(word.lower() in known for sentence in chosen for word in sentence.words)
-        shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures.items())
-        print(f"{shown}; the corpus has {in_corpus:,} of test's")
+    in_corpus = sum(word.lower() in known for sentence in chosen for word in sentence.words)
+    shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures.items())
+    print(f"{shown}; the corpus has {in_corpus:,} of test's")
     return figures | {"test_words_in_corpus": in_corpus}

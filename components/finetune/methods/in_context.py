@@ -144,7 +144,7 @@ class InContext(nn.Module):
                 scores = self.scores(*fabric.to_device((ids, lengths, batch.segments))).cpu()
             for i, answer_scores in zip(batch.index, scores.split(batch.sizes), strict=True):
                 rows[i] = list((answer_scores - prior)[:, None])
-            return replace(data, texts=rows, segments=[[torch.zeros(1, dtype=torch.long)] * len(row) for row in rows], flops=int(flops))
+        return replace(data, texts=rows, segments=[[torch.zeros(1, dtype=torch.long)] * len(row) for row in rows], flops=int(flops))
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:
         """The score of each answer, (batch, 1)."""

@@ -135,8 +135,7 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
                 _score(setup, outcome, settings.init, seed, {split: _answers(rule, values) for split, values in logits.items()})
             if recipe.method != "early_exit":
                 train_logits.append(measure.logits(answer, encoded["train"], size)[:, 0])
-            tokens += result.tokens
-            flops += result.flops + sum(data.flops for data in inputs.values())
+            tokens, flops = tokens + result.tokens, flops + result.flops + sum(data.flops for data in inputs.values())
             seconds[-1] += result.seconds
             print(f"{point_name} seed {seed}: {task} {reported_split(setup.task)} {metrics.shown(_newest(setup, outcome))}", flush=True)
         for threshold, outcome in outcomes.items():

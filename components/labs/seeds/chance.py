@@ -53,6 +53,7 @@ def gain(dev: np.ndarray, judged: np.ndarray, begun: int, seed: int = 1) -> tupl
     draws = [(rng.integers(0, dev.shape[0], dev.shape[0]), rng.integers(0, dev.shape[1], dev.shape[1])) for _ in range(DRAWS)]
     gains = [_gain(dev[np.ix_(*draw)].ravel(), judged[np.ix_(*draw)].ravel(), begun) for draw in draws]
     low, high = np.quantile(gains, [0.025, 0.975])
+    return _gain(dev.ravel(), judged.ravel(), begun), float(low), float(high)
 
 
 def _gain(dev: np.ndarray, judged: np.ndarray, begun: int) -> float:

@@ -331,15 +331,8 @@ def _show(build: Build, summary: str) -> None:
         run_id = build.book.stages.get(stage.name) if build.book else None
         link = services.mlflow_run(experiment, run_id) if run_id else ""
         seconds = f"{result.seconds:.1f}" if result.state not in ("Cached", "Skipped", "Not begun") else ""
-        rows.append(
-            {
-                "stage": stage.name,
-                "state": result.state,
-                "seconds": seconds,
-                "message": result.message * (result.state not in GOOD),
-                "MLflow": link,
-            }
-        )
+        message = result.message * (result.state not in GOOD)
+        rows.append({"stage": stage.name, "state": result.state, "seconds": seconds, "message": message, "MLflow": link})
     address = services.page(services.PREFECT)
     # a server that is silent would be waited for several times
     if address and services.healthy(services.PREFECT, address, patience=5):

@@ -3,11 +3,9 @@
 Each check raises ValueError with the place and the way to mend it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -20,9 +18,7 @@ from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.variants import loss_target, read_by, tuned, varied
 from components.params.ways import SMALLER
-
-if TYPE_CHECKING:
-    from components.params.whole import Params
+from components.params.whole import Params
 
 GENERATE = ("left_to_right", "recurrent", "source_then_target")
 """How models read that can generate text."""

@@ -23,6 +23,7 @@ from ruamel.yaml.reader import ReaderError
 
 from components.core.config import NAME, TOP_SEED, Block
 from components.core.errors import SesameError
+from components.params import fits
 from components.params.messages import message, plain, where
 from components.params.references import OF_STUDIES, problems_of_names
 from components.params.whole import Params
@@ -114,10 +115,13 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
     try:
         params = Params.model_validate(raw)
         params._of_studies = study_names
+        fits.check(params)
     except ValidationError as error:
         for problem in error.errors():
-            path = where(problem["loc"], raw)  # empty for checks between sections, whose messages begin with a path
+            path = where(problem["loc"], raw)
             problems.append(f"{path}: {message(problem)}" if path else message(problem))
+    except ValueError as error:
+        problems.append(str(error))
     finally:
         TOP_SEED.reset(drawn)
     if problems := [plain(problem) for problem in problems + problems_of_names(raw, study_names)]:

@@ -206,7 +206,7 @@ class Study(Block):
         return [*self.tasks, *self.evaluations]
 
     @model_validator(mode="after")
-    def parts_fit(self):
+    def measures_fit(self):
         for key in ("seeds", "tasks"):
             if len(set(getattr(self, key))) < len(getattr(self, key)):
                 raise ValueError(f"{key} lists one twice; list each once")
@@ -220,6 +220,10 @@ class Study(Block):
             raise ValueError("recipe has no effect: the study has no tasks; leave it out")
         if taken := [task for task in self.measures if task in (*get_args(Column), "variant", "milestone", "n", "finetune_seconds")]:
             raise ValueError(f"a task or an evaluation can't be called {taken[0]}: that is a column of the study's table")
+        return self
+
+    @model_validator(mode="after")
+    def milestones_and_base_fit(self):
         if self.milestones and not self.budget.tokens:
             raise ValueError("milestones are numbers of tokens, so the budget must be in tokens too: set budget.tokens")
         if self.milestones and (sorted(set(self.milestones)) != self.milestones or self.milestones[-1] >= self.budget.tokens):
@@ -230,6 +234,10 @@ class Study(Block):
             )
         if self.variants[self.base].init == "random":
             raise ValueError(f"base: {self.base} is tuned from random weights; take another variant as the baseline")
+        return self
+
+    @model_validator(mode="after")
+    def ladder_fits(self):
         if unknown := [rung for rung in self.ladder if rung not in self.variants]:
             raise ValueError(
                 f"ladder: {unknown[0]!r} is not a variant of this study (there are: {', '.join(self.variants)})"
@@ -246,6 +254,10 @@ class Study(Block):
                 "ladder: at a milestone the learning rate has not decayed yet; leave milestones out, "
                 "and give the variants budgets"
             )
+        return self
+
+    @model_validator(mode="after")
+    def starts_fit(self):
         for name, variant in self.variants.items():
             if variant.budget and variant.start is None and not self.ladder:
                 raise ValueError(
@@ -277,6 +289,10 @@ class Study(Block):
                     f"variants.{name}.start: {chain[1]} has no trained weights, as its init is random; "
                     "name another variant"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def contrasts_fit(self):
         for number, pair in enumerate(self.contrasts):
             if unknown := [variant for variant in pair if variant not in self.variants]:
                 raise ValueError(
@@ -288,6 +304,10 @@ class Study(Block):
                     f"contrasts[{number}]: give two variants, each pair once, without the base, which is "
                     "compared with all others"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def expectations_fit(self):
         for number, expected in enumerate(self.expects):
             if expected.task not in (LOSS, *self.measures):
                 known = ", ".join((LOSS, *self.measures))
@@ -304,6 +324,10 @@ class Study(Block):
         if twice := next((number for number, one in enumerate(about) if one in about[:number]), None):
             first = about.index(about[twice])
             raise ValueError(f"expects[{twice}]: the comparison of expects[{first}], {' '.join(about[twice])}; leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def plot_fits(self):
         columns = (self.plot.x, *self.plot.y)
         if unknown := [column for column in columns if column not in (*get_args(Column), *self.measures)]:
             raise ValueError(f"plot: {unknown[0]!r} is neither a task or evaluation of the study nor one of {', '.join(get_args(Column))}")

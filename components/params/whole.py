@@ -1,12 +1,11 @@
-"""The whole of the params: the sections, and what has to fit between them."""
+"""All sections of params. What has to fit between them is in `fits`."""
 
 from typing import Annotated, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
 from components.core.config import Block, Name, RunOnly, Seed
 from components.models.common.config import ArchitectureBlock
-from components.params import fits
 from components.params.alignment import Alignment, Groups, History
 from components.params.derived import Derived
 from components.params.efficiency import Efficiency
@@ -175,8 +174,3 @@ class Params(Block):
         study = self.studies[name]
         said = {key: value for key in ("train_examples", "eval_examples") if (value := getattr(study, key)) is not None}
         return self.model_copy(update={"finetune": self.finetune.model_copy(update=said)}) if said else self
-
-    @model_validator(mode="after")
-    def sections_fit_each_other(self):
-        fits.check(self)
-        return self

@@ -19,6 +19,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import __main__ as finetune
 from components.finetune import loop, methods
+from components.finetune.methods import in_context
 from components.finetune.prompts import sources_targets
 from components.models import store
 from components.tasks import Example, metrics
@@ -221,7 +222,8 @@ def test_of_two_long_texts_each_keeps_its_half(cut, times, tokens):
 @torch.no_grad()
 @pytest.mark.parametrize("family", ARCHITECTURES)
 @pytest.mark.parametrize("calibrated", [False, True])
-def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows):
+def test_how_likely_an_answer_is_by_hand(family, calibrated, tokens, rows, monkeypatch):
+    monkeypatch.setattr(in_context, "BATCH_SIZE", 1)  # several batches
     chosen = recipe("in_context", shots=2, max_length=60, calibrated=calibrated)
     module, kind = build(family, tokens, task(prompt=prompt("{text_a}:")), chosen)
     for parameter in module.model.parameters():

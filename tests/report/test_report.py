@@ -367,3 +367,10 @@ def test_probabilities_are_held_against_what_is_right(project):
         assert counts.sum() == 40 * len(examples)
         assert np.average(likely - right, weights=counts) == pytest.approx(expected, abs=0.02)
     assert [line.get_label() for line in plots.reliability(drawn).axes[0].lines][1:] == ["bert", "gpt"]
+
+
+def test_the_path_of_a_word_is_drawn_once_among_its_neighbours():
+    near = [{"of": "gay", "word": word, "period": None, "x": 0.1, "y": y} for word, y in (("merry", 0.2), ("bright", 0.4), ("social", 0.9))]
+    path = [{"of": "gay", "word": "gay", "period": period, "x": x, "y": x} for period, x in (("1900s", 0.2), ("1990s", 0.8))]
+    [axis] = plots.trajectories(pd.DataFrame([*near, *path]), ["1900s", "1990s"]).axes
+    assert len(axis.lines) == 1 and [text.get_text() for text in axis.texts] == ["merry", "bright", "social", "gay (1900s)", "gay (1990s)"]

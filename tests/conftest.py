@@ -39,7 +39,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it, under 
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 torch.set_num_threads(1)  # two that spin for the same cores beside child processes are many times slower than one
 
-LONGEST = ["test_studies", "test_whole", "test_lanes", "test_services", "test_flow", "test_deployments", "test_servers", "test_pretrain"]
+LONGEST = [
+    "test_studies", "test_whole", "test_worktrees", "test_services", "test_flow", "test_deployments", "test_servers",
+    "test_pretrain",
+]  # fmt: skip
 """Files that take a minute or more; begun first, or the workers that are done wait for the last of them."""
 
 

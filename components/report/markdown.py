@@ -25,7 +25,9 @@ def spread(row: dict[str, str]) -> str:
 
 
 def interval(row: dict[str, str], middle: str, low: str, high: str, sign: str = "") -> str:
-    """`0.327 [0.286, 0.370]` from three columns; with `sign` "+" for differences."""
+    """`0.327 [0.286, 0.370]` from three columns; with `sign` "+" for differences. A single item has no interval."""
+    if not row[low]:
+        return f"{float(row[middle]):{sign}.3f}"
     return f"{float(row[middle]):{sign}.3f} [{float(row[low]):{sign}.3f}, {float(row[high]):{sign}.3f}]"
 
 

@@ -25,7 +25,7 @@ class Answers:
     """The scoring rule. Only models with the same protocol are compared."""
     values: np.ndarray
     """(items,): the score of each, as 1 for a right answer, 0 for a wrong one, .5 for a tie; NaN where the item could
-    not be scored."""
+    not be scored. The overall score is their weighted mean."""
     groups: np.ndarray
     """(items,) of str: groups with figures of their own, as phenomena."""
     weights: np.ndarray
@@ -71,7 +71,9 @@ def group_weights(groups: Sequence[str]) -> np.ndarray:
 
 def check_size(figures: dict) -> dict:
     """The figures of a prepared evaluation. Raises SesameError where it has too few items for any model."""
-    key = next(key for key in ITEM_COUNTS if key in figures)
+    key = next((key for key in ITEM_COUNTS if key in figures), None)
+    if key is None:
+        raise SesameError(f"`prepare` returned no number of items; it returns one of {', '.join(ITEM_COUNTS)} among its figures")
     if figures[key] < MIN_ITEMS:
         count = f"{key.replace('_', ' ')}: {figures[key]}"
         raise SesameError(f"{count}, and the error of a score needs {MIN_ITEMS} or more; give more of them")

@@ -1,4 +1,4 @@
-"""What a stage is, declared once: in the `stages.py` of the room that has its body. `registry` has all of them.
+"""What a stage is, declared once: in the `stages.py` of the folder that has its body. `registry` has all of them.
 
 What it depends on (`data/resolved/`), the stage that an error names for a missing file, and what results, prices, `--recheck` and the
 slots for GPUs and cores know of it follow from the declaration. Order, commands and outputs are in dvc.yaml, which a test compares with it.

@@ -10,14 +10,14 @@ from components.stages.declaration import Entry, Stage
 
 REPORTED = ("text", "tasks", "pretrain", "derive", "evaluations", "finetune", "embeddings", "generate")
 """In the order of the pipeline. The report has the metrics of all their stages."""
-ROOMS = (*REPORTED, "report", "studies", "labs")
+FOLDERS = (*REPORTED, "report", "studies", "labs")
 """The last two have a pipeline and pages of their own."""
 
 
 @cache
 def stages() -> dict[str, Stage]:
     """Each by its name, in the order of the pipeline."""
-    return {stage.name: stage for room in ROOMS for stage in import_module(f"components.{room}.stages").STAGES}
+    return {stage.name: stage for folder in FOLDERS for stage in import_module(f"components.{folder}.stages").STAGES}
 
 
 def entries(p: Params, stage: str | None = None) -> Iterator[Entry]:
@@ -31,7 +31,7 @@ def entries(p: Params, stage: str | None = None) -> Iterator[Entry]:
 
 def reported(p: Params) -> list[tuple[str, str]]:
     """(stage, name) of all that the main pipeline makes for the report."""
-    declared = [stage for room in REPORTED for stage in import_module(f"components.{room}.stages").STAGES]
+    declared = [stage for folder in REPORTED for stage in import_module(f"components.{folder}.stages").STAGES]
     return [
         (stage.name, entry.name) for stage in declared for entry in stage.entries(p) if entry.name not in p.of_studies(stage.section)
     ]

@@ -138,6 +138,8 @@ def test_too_few_items_for_an_error_are_one_line(values, clusters, said):
         check_answers(Answers("rule", values, groups, ones, pd.DataFrame(), {}, clusters=clusters), "gpt")
     with pytest.raises(SesameError, match="test sentences: 1, and the error of a score needs 2 or more"):
         check_size({"train_sentences": 9, "test_sentences": 1})
+    with pytest.raises(SesameError, match="returned no number of items; it returns one of pairs, items"):
+        check_size({"words": 9})
 
 
 def test_a_gain_has_the_noise_of_items_and_twins():

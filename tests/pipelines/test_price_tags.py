@@ -94,7 +94,7 @@ def test_failed_stopped_and_repeated_runs_are_in_the_sum_and_each_result_once(em
         ("finetune@bert-same", "KILLED", 30.0): pytest.approx(kwh),  # none did: a core
         ("corpus@base", "elsewhere", 7.0): 0.001,
     }
-    assert (book.missing, book.endless, len(book.runs)) == ("", 1, 5)
+    assert (book.missing, book.without_end, len(book.runs)) == ("", 1, 5)
     assert price.total(run.price for run in book.runs).seconds == 207
 
 
@@ -121,7 +121,7 @@ def test_the_days_between_two_attempts_cost_nothing(book, monkeypatch):
     now += day
     with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", {}, {}, run_id=first):
         found = usage.read(params.check(tiny_params()))
-        assert (found.endless, found.runs) == (1, []), "it is at work, whenever its last attempt ended"
+        assert (found.without_end, found.runs) == (1, []), "it is at work, whenever its last attempt ended"
         now += 50
         raise KeyboardInterrupt
     [run] = usage.read(params.check(tiny_params())).runs
@@ -138,7 +138,7 @@ def test_a_killed_flow_ends_when_nobody_knows_and_not_when_the_next_one_begins(b
     with ledger.opened("next", "id", []):
         pass
     found = usage.read(params.check(tiny_params()))
-    assert (found.endless, found.runs) == (1, []), "since 1970 it would be"
+    assert (found.without_end, found.runs) == (1, []), "since 1970 it would be"
     statuses = [run.info.status for run in client.search_runs([client.get_run(left).info.experiment_id])]
     assert sorted(statuses) == ["FINISHED", "KILLED", "KILLED"]
 

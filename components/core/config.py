@@ -89,13 +89,17 @@ class Refers:
     folders: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-CorpusName = Annotated[Name, Refers(("corpora", "mixes"))]
+CORPORA = ("corpora", "mixes")
+MODELS = ("models", "checkpoints", "derived")
+VECTORS = ("vectors", "published_vectors", "contextual_vectors")
+"""Sections whose entries are used alike, and written to one folder of data/."""
+CorpusName = Annotated[Name, Refers(CORPORA)]
 TaskName = Annotated[Name, Refers(("tasks",))]
 TokenizerName = Annotated[Name, Refers(("tokenizers",))]
 EncodingName = Annotated[Name, Refers(("encodings",))]
-ModelName = Annotated[Name, Refers(("models", "checkpoints", "derived"))]
+ModelName = Annotated[Name, Refers(MODELS)]
 """A model, whatever made it."""
-VectorsName = Annotated[Name, Refers(("vectors", "published_vectors", "contextual_vectors"))]
+VectorsName = Annotated[Name, Refers(VECTORS)]
 EvaluationName = Annotated[Name, Refers(("evaluations",))]
 
 

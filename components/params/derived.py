@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from components.core.config import (
+    MODELS,
     Added,
     Block,
     Count,
@@ -19,8 +20,8 @@ from components.core.config import (
 from components.models.common.config import ArchitectureBlock
 from components.params.models import Training
 from components.params.recipes import Recipe
-from components.params.smaller import Pruned, Sparsified, Truncated, _groups
-from components.params.ways import Way, _smaller, _with
+from components.params.smaller import Pruned, Sparsified, Truncated, layer_groups
+from components.params.ways import Way, check_shrinkable, with_changes
 
 
 class OnTasks(Way):
@@ -155,11 +156,11 @@ class Distilled(Training, Way):
         return [i * start.num_layers // num_layers for i in range(num_layers)] if self.layers == "spread" else self.layers
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        _smaller(self.name, start)
+        check_shrinkable(self.name, start)
         if self.change.get("name", start.name) != start.name:
             raise ValueError(f"change.name: a student has its teacher's architecture, {start.name}; leave name out")
         try:
-            student = _with(start, self.change)
+            student = with_changes(start, self.change)
         except ValueError as error:
             raise ValueError(f"change.{error}") from None
         taken = self.taken(start, student.num_layers)
@@ -199,14 +200,14 @@ class Distilled(Training, Way):
                 f"layers: {taken} of the teacher's {start.num_layers} do not fit the student's "
                 f"{student.num_layers} layers"
             )
-        if taken and student.shares_weights and _groups(start, taken) != {"layer_groups": student.layer_groups}:
+        if taken and student.shares_weights and layer_groups(start, taken) != {"layer_groups": student.layer_groups}:
             raise ValueError("layers: student and teacher share weights between different layers; take layers: random")
         return student
 
 
 TAUGHT = ("mlm", "clm")
 TEACHES = ("soft_weight", "cosine_weight", "layer_weight", "relation_weight")
-FOLDERS = (("tasks", ("tasks",)), ("encoded", ("encodings",)), ("models", ("models", "checkpoints", "derived")))
+FOLDERS = (("tasks", ("tasks",)), ("encoded", ("encodings",)), ("models", MODELS))
 """Folders of data/ that a derived model reads, each with the sections that declare what is in it."""
 
 

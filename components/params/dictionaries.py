@@ -4,10 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.core.config import (
-    Block,
-    Count,
-)
+from components.core.config import Block, Count
 from components.params.sources import Source
 
 

@@ -16,6 +16,7 @@ from components.params.models import Model, Objective, Training
 from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
+from components.params.text import Tokenizer
 from components.params.variants import loss_target, read_by, tuned, varied
 from components.params.ways import SMALLER
 from components.params.whole import Params
@@ -191,11 +192,10 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
 
 def _text_fits(p: Params, place: str, model: Model) -> None:
     """Raises ValueError where a model of characters reads other tokens, or the vocabulary has too few sentinels."""
-    encoding = p.encodings.get(model.encoding)
-    tokenizer = p.tokenizers.get(encoding.tokenizer) if encoding else None
+    name, tokenizer = _tokenizer(p, model.encoding)
     if tokenizer and model.architecture.of_characters and tokenizer.kind != "characters":
         raise ValueError(
-            f"{place}: architecture {model.architecture.name} reads characters, and tokenizers.{encoding.tokenizer} is of "
+            f"{place}: architecture {model.architecture.name} reads characters, and tokenizers.{name} is of "
             f"kind {tokenizer.kind}; take kind: characters"
         )
     _has_sentinels(p, place, model, model.objective)
@@ -203,11 +203,11 @@ def _text_fits(p: Params, place: str, model: Model) -> None:
 
 def _has_sentinels(p: Params, place: str, model: Model, objective: Objective) -> None:
     """Raises ValueError where an objective hides more spans than the vocabulary of the model's text has names for."""
-    encoding, length = p.encodings.get(model.encoding), model.architecture.max_length
-    tokenizer = p.tokenizers.get(encoding.tokenizer) if encoding else None
+    length = model.architecture.max_length
+    name, tokenizer = _tokenizer(p, model.encoding)
     if tokenizer and (most := objective.sentinels(length)) > tokenizer.sentinels:
         raise ValueError(
-            f"{place}: objective {objective.name} hides up to {most} spans of a row of {length}, and tokenizers.{encoding.tokenizer} "
+            f"{place}: objective {objective.name} hides up to {most} spans of a row of {length}, and tokenizers.{name} "
             f"has {tokenizer.sentinels} sentinels for them; raise its sentinels"
         )
 
@@ -245,10 +245,15 @@ def _derived_fits(p: Params, name: str, derived: Derived) -> None:
 
 def _same_tokenizer(p: Params, place: str, before: str, after: str, whose: str) -> None:
     """Raises ValueError where a training would continue on text of another tokenizer."""
-    encodings = [p.encodings.get(name) for name in (before, after)]
-    if all(encodings) and encodings[0].tokenizer != encodings[1].tokenizer:
-        tokenizers = " and ".join(encoding.tokenizer for encoding in encodings)
-        raise ValueError(f"{place}: encoded/{after} has another tokenizer than the text of {whose} ({tokenizers})")
+    tokenizers = [_tokenizer(p, encoding)[0] for encoding in (before, after)]
+    if all(tokenizers) and tokenizers[0] != tokenizers[1]:
+        raise ValueError(f"{place}: encoded/{after} has another tokenizer than the text of {whose} ({' and '.join(tokenizers)})")
+
+
+def _tokenizer(p: Params, encoding: str) -> tuple[str, Tokenizer | None]:
+    """The tokenizer of an encoding, by its name; empty and None where names lead nowhere, which `references` reports."""
+    name = p.encodings[encoding].tokenizer if encoding in p.encodings else ""
+    return name, p.tokenizers.get(name)
 
 
 def _learning_curve_fits(p: Params) -> None:

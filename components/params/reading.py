@@ -25,8 +25,8 @@ from components.core.config import NAME, TOP_SEED, Block
 from components.core.errors import SesameError
 from components.params import fits
 from components.params.messages import message, plain, where
-from components.params.references import OF_STUDIES, problems_of_names
-from components.params.whole import Params
+from components.params.references import problems_of_names
+from components.params.whole import OF_STUDIES, Params
 
 FILE = Path("params.yaml")
 STUDIES = Path("studies/params.yaml")
@@ -201,7 +201,8 @@ def load(path: str | Path = FILE) -> Params:
         for each in (Path(path), *(root / each for each in files(root) if each != FILE)):
             if not each.is_file():  # a pipe would be waited for
                 return _load(path)
-            digest.update(f"{each} {each.stat().st_size}\n".encode() + each.read_bytes())
+            content = each.read_bytes()
+            digest.update(f"{each} {len(content)}\n".encode() + content)
     except OSError:
         return _load(path)  # which says what is wrong
     key = (Path(path).absolute(), digest.digest())

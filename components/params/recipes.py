@@ -5,15 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.core.config import (
-    Added,
-    Block,
-    Count,
-    Dropout,
-    Positive,
-    Share,
-    Size,
-)
+from components.core.config import Added, Block, Count, Dropout, Positive, Share, Size
 from components.optimizers.config import check_fall
 
 METHODS = (

@@ -5,15 +5,10 @@ from itertools import combinations
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from components.core.config import Block, Refers
-from components.params.whole import Params
+from components.core.config import CORPORA, MODELS, VECTORS, Block, Refers
+from components.params.whole import OF_STUDIES, Params
 
-OF_STUDIES = ("studies", "search", "seed_grid", "tickets", "efficiency")
-"""Sections of the studies' file. What they name may be declared in either file."""
-OUTPUTS = {
-    "corpora": ("corpora", "mixes"), "models": ("models", "checkpoints", "derived"),
-    "vectors": ("vectors", "published_vectors", "contextual_vectors"), "align": ("alignments", "histories", "groups"),
-}  # fmt: skip
+OUTPUTS = {"corpora": CORPORA, "models": MODELS, "vectors": VECTORS, "align": ("alignments", "histories", "groups")}
 """Folders of data/ that several sections write to, so that no name may be in two of them."""
 
 
@@ -85,8 +80,9 @@ def _may_be(annotation: Any, value: Any) -> bool:
         annotation = get_args(annotation)[0]
     if not (isinstance(annotation, type) and issubclass(annotation, Block) and isinstance(value, dict)):
         return True
-    tags = {key: get_args(field.annotation) for key, field in annotation.model_fields.items() if get_origin(field.annotation) is Literal}
-    return all(value.get(key) in choices for key, choices in tags.items() if key in ("name", "kind") and key in value)
+    tags = [key for key in ("name", "kind") if key in value and key in annotation.model_fields]
+    kinds = {key: annotation.model_fields[key].annotation for key in tags}
+    return all(value[key] in get_args(kind) for key, kind in kinds.items() if get_origin(kind) is Literal)
 
 
 def _entries(raw: Any, section: str) -> dict[str, Any]:
@@ -95,18 +91,23 @@ def _entries(raw: Any, section: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _list(raw: Any, section: str, key: str) -> list:
+    """A list of a section, empty where the file has something else there."""
+    value = _entries(raw, section).get(key)
+    return value if isinstance(value, list) else []
+
+
 def _without_recipe(raw: dict[str, Any]) -> Iterator[str]:
     """What is to be fine-tuned and has no recipe."""
     recipes = _entries(_entries(raw, "finetune"), "recipes")
     for section in ("finetune", "search", "seed_grid", "tickets", "learning_curve"):
-        models = _entries(raw, section).get("models")
-        for i, model in enumerate(models if isinstance(models, list) else ()):
+        for i, model in enumerate(_list(raw, section, "models")):
             if isinstance(model, str) and model not in recipes:
                 main = section == "finetune"
                 place = "finetune.recipes" if main else f"{section}.models[{i}]"
                 yield f"{place}: no recipe for model {model!r}{'' if main else ' in finetune.recipes'}"
-    methods, recipes = _entries(raw, "adapt").get("methods"), _entries(_entries(raw, "adapt"), "recipes")
-    for i, method in enumerate(methods if isinstance(methods, list) else ()):
+    recipes = _entries(_entries(raw, "adapt"), "recipes")
+    for i, method in enumerate(_list(raw, "adapt", "methods")):
         if isinstance(method, str) and method not in recipes:
             yield f"adapt.methods[{i}]: no {method!r} in adapt.recipes (there are: {', '.join(recipes) or 'none'})"
 
@@ -117,8 +118,8 @@ def _declared_twice(raw: dict[str, Any]) -> Iterator[str]:
         for section, other in combinations(sections, 2):
             for name in sorted(_entries(raw, section).keys() & _entries(raw, other).keys()):
                 yield f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/{folder}/{name}"
-    for name, alignment in _entries(raw, "alignments").items():
-        controls = alignment.get("controls") if isinstance(alignment, dict) else None
-        if isinstance(controls, list) and name in controls:
+    alignments = _entries(raw, "alignments")
+    for name in alignments:
+        if name in (controls := _list(alignments, name, "controls")):
             place = f"alignments.{name}.controls[{controls.index(name)}]"
             yield f"{place}: {name} can't be a control of itself; name alignments of halves of one period"

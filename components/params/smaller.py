@@ -4,15 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.core.config import (
-    Count,
-    DrawnSeed,
-    Share,
-    Threads,
-)
+from components.core.config import Count, DrawnSeed, Share, Threads
 from components.models.common.config import ArchitectureBlock
 from components.params.models import Objective
-from components.params.ways import ITSELF, Way, _smaller, _with
+from components.params.ways import ITSELF, Way, check_shrinkable, with_changes
 
 
 class Truncated(Way):
@@ -36,16 +31,16 @@ class Truncated(Way):
         return self
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        _smaller(self.name, start)
+        check_shrinkable(self.name, start)
         if self.kept[-1] >= start.num_layers:
             raise ValueError(
                 f"layers: layer {self.kept[-1]} does not exist; the model has {start.num_layers} layers, "
                 f"0 to {start.num_layers - 1}"
             )
-        return _with(start, {"num_layers": len(self.kept)} | _groups(start, self.kept))
+        return with_changes(start, {"num_layers": len(self.kept)} | layer_groups(start, self.kept))
 
 
-def _groups(start: ArchitectureBlock, layers: list[int]) -> dict[str, int]:
+def layer_groups(start: ArchitectureBlock, layers: list[int]) -> dict[str, int]:
     """What is said of layers that share: they go on, in groups that are as large as each other. Raises ValueError where they are not."""
     if not start.shares_weights:
         return {}
@@ -103,7 +98,7 @@ class Pruned(Scored):
         return self
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        _smaller(self.name, start)
+        check_shrinkable(self.name, start)
         change = {"intermediate_size": _left(self, "feed_forward", start.intermediate_size)}
         if self.heads:
             if start.positions not in ("learned", "sinusoidal"):
@@ -112,7 +107,7 @@ class Pruned(Scored):
                     "head; prune only feed_forward"
                 )
             change |= {"num_heads": _left(self, "heads", start.num_heads), "head_size": start.heads_size // start.num_heads}
-        return _with(start, change)
+        return with_changes(start, change)
 
 
 def _left(by: Pruned, part: str, count: int) -> int:
@@ -146,5 +141,5 @@ class Sparsified(Way):
         return self
 
     def architecture(self, start: ArchitectureBlock) -> ArchitectureBlock:
-        _smaller(self.name, start)
+        check_shrinkable(self.name, start)
         return start

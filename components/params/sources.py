@@ -4,15 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.core.config import (
-    Address,
-    Block,
-    Count,
-    Globs,
-    PathOrAddress,
-    Seed,
-    Sha256,
-)
+from components.core.config import Address, Block, Count, Globs, PathOrAddress, Seed, Sha256
 from components.core.errors import without_secrets
 
 

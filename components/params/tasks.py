@@ -7,15 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from components.core.config import (
-    Added,
-    Block,
-    Count,
-    Label,
-    Name,
-    Once,
-    Size,
-)
+from components.core.config import Added, Block, Count, Label, Name, Once, Size
 from components.params.sources import Source
 
 MetricName = Literal[

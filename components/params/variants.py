@@ -4,9 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from components.core.config import (
-    blocks_of,
-)
+from components.core.config import blocks_of
 from components.models.common.config import SIZED
 from components.params.models import Architecture, Model, Objective
 from components.params.recipes import Recipe

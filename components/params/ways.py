@@ -4,9 +4,7 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from components.core.config import (
-    Block,
-)
+from components.core.config import Block
 from components.models.common.config import SIZED, ArchitectureBlock
 from components.params.messages import first
 
@@ -28,13 +26,13 @@ class Way(Block):
         return start
 
 
-def _smaller(by: str, start: ArchitectureBlock) -> None:
+def check_shrinkable(by: str, start: ArchitectureBlock) -> None:
     """Raises ValueError for a family that can't be made smaller."""
     if start.name not in SMALLER:
         raise ValueError(f"{by} needs a model of architecture {' or '.join(SMALLER)}, and this one is {start.name}")
 
 
-def _with(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock:
+def with_changes(start: ArchitectureBlock, change: dict[str, Any]) -> ArchitectureBlock:
     """An architecture with other values. Raises ValueError where they don't fit each other."""
     meant = SIZED if change.get("size") else ()  # which is in place of these
     try:

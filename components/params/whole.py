@@ -22,6 +22,8 @@ from components.params.text import Corpus, Encoding, Mix, TextRun, Tokenizer
 from components.params.tickets import Tickets
 from components.params.vectors import ContextualVectors, PublishedVectors, Vectors
 
+OF_STUDIES = ("studies", "search", "seed_grid", "tickets", "efficiency")
+"""Sections of the studies' file. What they name may be declared in either file."""
 Watts = Annotated[float, Field(gt=0, le=1e6)]
 
 

@@ -96,9 +96,10 @@ class PoolRuns:
     def add(self, run_id: UUID, sent: SentStage) -> bool:
         """Watch a run from now on; False if all are being stopped."""
         with self._lock:  # so that a stop sees this run, or it is not added
-            if not self.stopping.is_set():
-                self._sent[run_id] = sent
-        return run_id in self._sent
+            if self.stopping.is_set():
+                return False
+            self._sent[run_id] = sent
+            return True
 
     def remove(self, run_id: UUID) -> None:
         with self._lock:

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -25,7 +24,7 @@ from torch.distributed.launcher.api import LaunchConfig, launch_agent
 from components.core.errors import SesameError, Unreachable, one_line
 from components.core.processes import LAUNCHED
 from components.params import Running
-from components.stages.launch.store import HEAD, HEARD, JOINED, PATIENCE, HeadGone, announced_end, limit_waits, parsed_address
+from components.stages.launch.store import HEAD, HEARD, JOINED, HeadGone, announced_end, connect, parsed_address
 
 JOINER = "~"
 """What the address of a node that joins begins with. It is behind every letter: torchrun numbers nodes in the order of their addresses, and
@@ -91,10 +90,7 @@ class Rendezvous:
 
 
 def _rendezvous(parameters: RendezvousParameters) -> Rendezvous:
-    host, port = parsed_address(parameters.endpoint)
-    store = TCPStore(host, port, timeout=timedelta(seconds=PATIENCE))
-    limit_waits(port)
-    return Rendezvous(store, parameters)
+    return Rendezvous(connect(*parsed_address(parameters.endpoint)), parameters)
 
 
 def network_interface(head: str) -> dict[str, str]:

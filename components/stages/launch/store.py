@@ -65,9 +65,7 @@ def reach_store(host: str, port: int, seconds: float) -> TCPStore:
         try:
             with socket.create_connection((host, port), timeout=5) as connected:
                 _greet(connected, f"{host}:{port}")
-            store = TCPStore(host, port, timeout=timedelta(seconds=PATIENCE))
-            limit_waits(port)
-            return store
+            return connect(host, port)
         except (OSError, DistError) as error:
             if time.monotonic() > end:
                 raise SesameError(
@@ -92,6 +90,13 @@ def training_of(store: TCPStore, head: str) -> dict[str, Any]:
         return json.loads(store.get(TRAINING))
     except (DistError, ValueError):
         raise SesameError(f"{head} answers, but is no head of a training") from None
+
+
+def connect(host: str, port: int) -> TCPStore:
+    """Connect to the head's store, and limit how long its answers are waited for."""
+    store = TCPStore(host, port, timeout=timedelta(seconds=PATIENCE))
+    limit_waits(port)
+    return store
 
 
 def limit_waits(port: int) -> None:

@@ -126,9 +126,11 @@ def entry(name: str, recorded: Mapping[str, Any]) -> str:
 
 
 def _dvc() -> int:
-    """DVC's command line, whose lock file is written by `write`. DVC holds its repository's lock meanwhile."""
+    """DVC's command line, whose lock file is written by `write` and whose run cache may be read while another process writes it. DVC
+    holds its repository's lock meanwhile, and worktree runs share the cache under locks of their own."""
     from dvc.cli import main
     from dvc.dvcfile import Lockfile
+    from dvc.stage.cache import StageCache, _get_stage_hash
     from dvc.stage.serialize import to_lockfile
 
     as_dvc = Lockfile.dump_stages
@@ -143,7 +145,16 @@ def _dvc() -> int:
             write(Path(self.path), before | new)
             self.repo.scm_context.track_file(self.relpath)
 
+    def load(self: StageCache, stage) -> dict[str, Any] | None:
+        """The newest entry of a stage. DVC also takes the file that another process is about to write, and removes it as corrupted."""
+        if not (key := _get_stage_hash(stage)):
+            return None
+        entries = [path for path in Path(self._get_cache_dir(key)).glob("*") if path.suffix != ".tmp"]
+        newest = max(entries, key=lambda path: path.stat().st_mtime, default=None)
+        return self._load_cache(key, newest.name) if newest else None
+
     Lockfile.dump_stages = dump_stages
+    StageCache._load = load
     return main(sys.argv[1:])
 
 

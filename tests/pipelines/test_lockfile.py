@@ -125,3 +125,17 @@ def test_dvc_stopped_while_it_writes_loses_nothing(inside):
     subprocess.run([sys.executable, "-m", "pipelines.execution.lockfile", "repro", "-q"], check=True)
     assert lock_entries().keys() == {*many, "a"}
     assert not Path(".dvc.lock.tmp").exists()
+
+
+def test_run_cache_is_read_while_another_process_writes_it(inside):
+    """DVC alone takes the other one's unfinished file for the newest entry, and removes it as corrupted: that process fails."""
+    inside.stages("  a:\n    cmd: echo 1 > a.out\n    deps: [in]\n    outs: [a.out]\n").write("in", "1")
+    repro = [sys.executable, "-m", "pipelines.execution.lockfile", "repro"]
+    subprocess.run(repro, check=True, capture_output=True)
+    (entry,) = (path for path in Path(".dvc/cache/runs").glob("*/*/*") if path.is_file())
+    unfinished = entry.with_name(".of_another_process.tmp")
+    unfinished.touch()
+    for path in ("a.out", "dvc.lock"):
+        Path(path).unlink()
+    done = subprocess.run(repro, check=True, capture_output=True, text=True)
+    assert "Stage 'a' is cached - skipping run" in done.stdout and unfinished.exists() and Path("a.out").read_text() == "1\n"

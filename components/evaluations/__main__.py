@@ -15,7 +15,10 @@ def evaluation(params: Params, name: str, run: Run) -> dict:
     block = params.evaluations[name]
     with storage.output(Path("data/evaluations", name)) as folder:
         folder.mkdir()
-        return check_size(import_module(f"components.evaluations.{block.kind}.evaluation").prepare(folder, block))
+        kind = import_module(f"components.evaluations.{block.kind}.evaluation")
+        # a task's files are fetched here once more, since DVC knows no dependency that only some entries have
+        task = (params.tasks[block.task], params.seed) if hasattr(block, "task") else ()
+        return check_size(kind.prepare(folder, block, *task))
 
 
 if __name__ == "__main__":

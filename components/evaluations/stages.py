@@ -6,13 +6,17 @@ from typing import Any
 from components.evaluations.config import LOWER_IS_BETTER
 from components.params import Params
 from components.stages.declaration import Entry, Stage, Table
-from components.stages.parts import model_modules, source_modules
+from components.stages.parts import model_modules, reader_modules, source_modules
 
 
 def evaluations(p: Params) -> Iterator[Entry]:
     for name, block in p.evaluations.items():
-        modules = ("components.evaluations.__main__", f"components.evaluations.{block.kind}.evaluation", *source_modules(block))
-        yield Entry("evaluation", name, modules, block.settings())
+        modules = ("components.evaluations.__main__", f"components.evaluations.{block.kind}.evaluation")
+        settings, sources = block.settings(), source_modules(block)
+        if task := p.tasks.get(getattr(block, "task", None)):
+            modules += reader_modules(task)
+            settings, sources = settings | {"seed": p.seed, "task_settings": task.settings()}, source_modules(task)
+        yield Entry("evaluation", name, (*modules, *sources), settings)
 
 
 def evaluate_entries(p: Params) -> Iterator[Entry]:

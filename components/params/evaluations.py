@@ -6,7 +6,7 @@ from pydantic import Field
 
 from components.core.config import Block, EvaluationName, ModelName, Once, Seed, union_of
 
-EVALUATIONS = ("minimal_pairs", "bits_per_byte", "probe", "attention", "choices", "regions")
+EVALUATIONS = ("minimal_pairs", "bits_per_byte", "probe", "attention", "choices", "regions", "sentence_probe")
 """Folders of `components/evaluations`."""
 Evaluation = union_of("components.evaluations", EVALUATIONS, "Evaluation", tag="kind")
 

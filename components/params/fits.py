@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from components.models.common.config import ArchitectureBlock
 from components.params.derived import Derived
+from components.params.evaluations import Evaluation
 from components.params.messages import first
 from components.params.models import Model, Objective, Training
 from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
@@ -93,6 +94,9 @@ def check(p: Params) -> None:
     _tasks_fit(p, uses)
     _search_fits(p)
     _efficiency_fits(p)
+    for name, evaluation in p.evaluations.items():
+        if task := p.tasks.get(getattr(evaluation, "task", None)):
+            _probed_task_fits(f"evaluations.{name}", evaluation, task)
     for name, pair in p.alignments.items():
         sizes = {p.vectors[side].vector_size for side in (pair.source, pair.target) if side in p.vectors}
         if len(sizes) > 1:
@@ -254,6 +258,13 @@ def _tokenizer(p: Params, encoding: str) -> tuple[str, Tokenizer | None]:
     """The tokenizer of an encoding, by its name; empty and None where names lead nowhere, which `references` reports."""
     name = p.encodings[encoding].tokenizer if encoding in p.encodings else ""
     return name, p.tokenizers.get(name)
+
+
+def _probed_task_fits(place: str, evaluation: Evaluation, task: Task) -> None:
+    if task.kind not in ("classification", "regression"):
+        raise ValueError(f"{place}.task: {evaluation.task} is of kind {task.kind}; take a classification or a regression")
+    if evaluation.split not in task.splits or not task.splits[evaluation.split].labelled:
+        raise ValueError(f"{place}.split: {evaluation.task} has no labelled split {evaluation.split}; take one that has labels")
 
 
 def _learning_curve_fits(p: Params) -> None:

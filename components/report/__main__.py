@@ -101,7 +101,8 @@ def _page(
         formats=formats, unguarded=tables.unguarded(all_params), columns=benchmarks.columns,
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         calibration=frames["calibration"], pretraining=frames["pretraining"], costs=frames["costs"],
-        evaluations=_evaluations(frames["evaluations"]), spaces=spaces.section(all_params, metrics),
+        evaluations=_evaluations(frames["evaluations"], evaluations.attention_heads(all_params, metrics)),
+        spaces=spaces.section(all_params, metrics),
         writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
         price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.ratio,
@@ -113,7 +114,7 @@ def _page(
     )  # fmt: skip
 
 
-def _evaluations(frame: pd.DataFrame) -> dict[str, Any]:
+def _evaluations(frame: pd.DataFrame, heads: list[dict]) -> dict[str, Any]:
     """The page's section of evaluations; empty where there are none."""
     if not len(frame):
         return {}
@@ -122,7 +123,7 @@ def _evaluations(frame: pd.DataFrame) -> dict[str, Any]:
         row["beyond_noise"] = row["verdict"] in ("higher", "lower")
         row["better"] = row["beyond_noise"] and evaluations.better(row["measure"]) * row["difference"] > 0
     about = {"references": evaluations.references_of(frame), "reading": evaluations.reading(frame), "once": evaluations.once(frame)}
-    return {"rows": rows, **about}
+    return {"rows": rows, "heads": heads, **about}
 
 
 def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:

@@ -81,6 +81,15 @@ def layers(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=LAYERS)
 
 
+def attention_heads(all_params: params.Params, metrics: Metrics) -> list[dict]:
+    """The attention head that finds the syntactic head of each relation most often: one row per model, evaluation and relation."""
+    return [
+        {"model": model, "evaluation": evaluation, "relation": relation, **found}
+        for model, evaluation in all_params.asked
+        for relation, found in metrics["evaluate", f"{model}-{evaluation}"].get("best", {}).items()
+    ]
+
+
 def better(measure: str) -> int:
     """1 where a higher value of a measure is better, else -1."""
     return -1 if measure in LOWER_IS_BETTER else 1

@@ -171,6 +171,25 @@ def probes() -> str:
     return table(head, body)
 
 
+def sentence_probes() -> str:
+    """For each task the score of every layer, the bag of words and the most frequent label, or the mean score."""
+    if not (RESULTS / "sentence_probes.csv").exists():
+        return "Not run yet."
+    layers: dict[tuple[str, str], list[str]] = {}
+    for row in rows("sentence_layers", RESULTS):
+        layers.setdefault((row["evaluation"], row["model"]), []).append(f"{float(row['score']):.3f}")
+    body = [
+        [
+            row["evaluation"].removesuffix("_probe"), row["model"], row["measure"],
+            f"{float(row['score']):.3f} ± {float(row['error']):.3f}",
+            f"{float(row['random']):.3f} ± {float(row['random_std']):.3f}", row["verdict"], f"{float(row['bag_of_words']):.3f}",
+            " ".join(layers[row["evaluation"], row["model"]]),
+        ]
+        for row in rows("sentence_probes", RESULTS) if row["group"] == "all"
+    ]  # fmt: skip
+    return table(["task", "model", "measure", "score ± error", "random weights", "verdict", "bag of words", "by layer"], body)
+
+
 RELATIONS = ("det", "nsubj", "obj", "amod", "case", "aux")
 
 
@@ -206,7 +225,8 @@ def diagnostics() -> str:
 TABLES = {
     "diagnostics": diagnostics, "findings": findings_table, "outcomes": outcomes, "study": study,
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
-    "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes, "attention": attention,
+    "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
+    "sentence_probes": sentence_probes, "attention": attention,
 }  # fmt: skip
 
 

@@ -29,6 +29,11 @@ def _sources(value: Any) -> Iterator[Any]:
             yield from _sources(part)
 
 
+def reader_modules(task: params.Task) -> tuple[str, ...]:
+    """What is found by name where a task's files are no plain table."""
+    return (f"components.tasks.readers.{task.reader}",) if task.reader else ()
+
+
 def tokenizer_modules(tokenizer: params.Tokenizer) -> tuple[str, ...]:
     """What is found by name where a text is read in these pieces."""
     return ("components.text.tokenizer.trained",) if tokenizer.kind in LIBRARY else ()

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 from components.params import Params
 from components.stages.declaration import Entry, Stage
-from components.stages.parts import source_modules
+from components.stages.parts import reader_modules, source_modules
 
 
 def tasks(p: Params) -> Iterator[Entry]:
     for name, task in p.tasks.items():
-        readers = (f"components.tasks.readers.{task.reader}",) if task.reader else ()
-        modules = ("components.tasks.__main__", *readers, *source_modules(task))
+        modules = ("components.tasks.__main__", *reader_modules(task), *source_modules(task))
         yield Entry("task", name, modules, {"seed": p.seed, **task.settings()})
 
 

@@ -26,6 +26,7 @@ from components.models.encoder_decoder.config import EncoderDecoderArchitecture
 from components.models.recurrent.config import RecurrentArchitecture
 from components.models.recurrent_encoder_decoder.config import RecurrentEncoderDecoderArchitecture
 from components.models.xlnet.config import XLNetArchitecture
+from components.report import evaluations
 from pipelines import cli
 from tests.conftest import run_stage, save_random, tiny_params
 from tests.models.test_canine import SIZES as OF_CANINE
@@ -264,11 +265,12 @@ def test_from_a_treebank_to_figures(asking, tokens):
     """Of trained models, next to random twins, which choose heads of their own."""
     done = run_stage("components.evaluations", "heads")
     assert done.returncode == 0 and "32 train sentences, 192 train words, 40 test sentences" in done.stdout, done.stderr
+    metrics = {}
     for model in ("bert", "gpt"):
         assert run_stage("components.pretrain", model).returncode == 0
         done = run_stage("components.evaluations.evaluate", f"{model}-heads")
         assert done.returncode == 0 and "best head for each relation: accuracy" in done.stdout, done.stderr
-        measured = json.loads(Path(f"data/metrics/evaluate/{model}-heads.json").read_text())
+        measured = metrics["evaluate", f"{model}-heads"] = json.loads(Path(f"data/metrics/evaluate/{model}-heads.json").read_text())
         items = pd.read_csv(f"data/evaluated/{model}/heads/items.csv")
         assert measured["items"] == len(items) == 200 and measured["score"] == pytest.approx(items["score"].mean())
         assert list(items) == ["word", "head", "label", "offset", "cluster", "weight", "score", "random_1", "random_2"]
@@ -279,6 +281,9 @@ def test_from_a_treebank_to_figures(asking, tokens):
         for head in measured["heads"]:
             assert 0 < head["itself"] < 1 and 0 < head["specials"] < 1 and head["entropy"] > 0
             assert (head["next"] == 0) == (model == "gpt")
+    shown = evaluations.attention_heads(params.check(asking | {"evaluate": asking["evaluate"] | {"models": ["bert", "gpt"]}}), metrics)
+    assert [(row["model"], row["relation"]) for row in shown] == [("bert", "det"), ("gpt", "det")]
+    assert shown[0]["accuracy"] == metrics["evaluate", "bert-heads"]["best"]["det"]["accuracy"]
     save_random(params.check(asking), "elmo", tokens)
     done = run_stage("components.evaluations.evaluate", "elmo-heads")
     assert done.returncode and "data/models/elmo has no attention between tokens" in done.stderr

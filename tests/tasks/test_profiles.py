@@ -55,14 +55,15 @@ def test_each_fits_the_projects_params(file, name):
     assert file.read_text() == after
 
 
-@pytest.mark.parametrize("name", ["pairs_files", "probes_files", "attention_files"])
+@pytest.mark.parametrize("name", ["pairs_files", "probes_files", "attention_files", "sentence_probes"])
 def test_each_of_the_evaluations_fits_the_projects_params(file, name):
     """Each says which models it asks, since not every model can be asked everything."""
-    changes = profiles.merge(name, ".")
+    data = "." if name.endswith("_files") else None
+    changes = profiles.merge(name, data)
     checked = params.load(file)
     assert set(checked.evaluate.evaluations) <= set(checked.evaluations) and any("evaluate.models" in change for change in changes)
     assert all(checked.evaluations[own].kind for own in checked.evaluate.evaluations) and "{data}" not in file.read_text()
-    assert profiles.merge(name, ".") == [f"params.yaml already contains all of {name}"]
+    assert profiles.merge(name, data) == [f"params.yaml already contains all of {name}"]
 
 
 def test_entries_are_replaced_whole(file):
